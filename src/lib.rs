@@ -1,0 +1,3 @@
+//! Gaia trains one machine-learning model over data that stays in many data centers.
+
+pub mod types;

@@ -1,0 +1,20 @@
+//! The vocabulary: identifiers, clocks, rows, deltas, units and seeds.
+//!
+//! Every other room speaks in these words; this one knows no mechanism, no file and no network.
+
+mod clock;
+mod ids;
+mod instant;
+mod layout;
+pub mod limits;
+mod rows;
+mod seed;
+mod units;
+
+pub use clock::{Clock, Staleness};
+pub use ids::{DcId, NodeId, ServerId, ShardId, TableId, WorkerId};
+pub use instant::Instant;
+pub use layout::{ModelLayout, ShardLayout, TableLayout};
+pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
+pub use seed::{Random, Seed};
+pub use units::{Bandwidth, Bytes, Time, UnitError, UsdPerGb};

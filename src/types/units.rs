@@ -1,0 +1,229 @@
+//! Quantities with units, as people write them: "115 Mbit/s", "59.5 ms", "64 KiB", "0.02 USD/GB".
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A rate of transfer, in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Bandwidth(f64);
+
+/// An amount of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A length of time, as configuration files write it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+/// What a link charges: US dollars for each gigabyte (10⁹ bytes) that leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct UsdPerGb(pub f64);
+
+/// A quantity that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not {expected}")]
+pub struct UnitError {
+    pub found: String,
+    pub expected: &'static str,
+}
+
+impl Bandwidth {
+    pub fn from_bits_per_second(bits: f64) -> Self {
+        assert!(bits > 0.0 && bits.is_finite(), "a bandwidth is positive and finite");
+        Self(bits)
+    }
+
+    pub fn from_mbit(mbit: f64) -> Self {
+        Self::from_bits_per_second(mbit * 1e6)
+    }
+
+    pub fn bits_per_second(self) -> f64 {
+        self.0
+    }
+
+    pub fn bytes_per_second(self) -> f64 {
+        self.0 / 8.0
+    }
+
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self::from_bits_per_second(self.0 * factor)
+    }
+
+    /// How long `bytes` take at this rate.
+    pub fn time_for(self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.bytes_per_second())
+    }
+
+    /// How many bytes pass in `time` at this rate.
+    pub fn bytes_in(self, time: Duration) -> f64 {
+        self.bytes_per_second() * time.as_secs_f64()
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let bits = parse(text, BANDWIDTH_UNITS, BANDWIDTH_EXPECTED)?;
+        if bits <= 0.0 {
+            return Err(UnitError { found: text.into(), expected: BANDWIDTH_EXPECTED });
+        }
+        Ok(Self(bits))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, BYTES_UNITS, BYTES_EXPECTED).map(|bytes| Self(bytes as u64))
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let seconds = parse(text, TIME_UNITS, TIME_EXPECTED)?;
+        Duration::try_from_secs_f64(seconds)
+            .map(Self)
+            .map_err(|_| UnitError { found: text.into(), expected: TIME_EXPECTED })
+    }
+}
+
+impl FromStr for UsdPerGb {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, PRICE_UNITS, PRICE_EXPECTED).map(Self)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(f, self.0, BANDWIDTH_UNITS)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} B", self.0),
+            1_000..1_000_000 => write!(f, "{} kB", trimmed(value / 1e3)),
+            1_000_000..1_000_000_000 => write!(f, "{} MB", trimmed(value / 1e6)),
+            1_000_000_000..1_000_000_000_000 => write!(f, "{} GB", trimmed(value / 1e9)),
+            _ => write!(f, "{} TB", trimmed(value / 1e12)),
+        }
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(f, self.0.as_secs_f64(), &TIME_UNITS[..4])
+    }
+}
+
+impl fmt::Display for UsdPerGb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} USD/GB", self.0)
+    }
+}
+
+type Units = &'static [(&'static str, f64)];
+
+fn parse(text: &str, units: Units, expected: &'static str) -> Result<f64, UnitError> {
+    let error = || UnitError { found: text.into(), expected };
+    let text = text.trim();
+    let split = text
+        .find(|c: char| {
+            c.is_ascii_whitespace() || (c.is_ascii_alphabetic() && c != 'e' && c != 'E')
+        })
+        .ok_or_else(error)?;
+    let number: f64 = text[..split].parse().map_err(|_| error())?;
+    let unit = text[split..].trim();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
+    let value = number * factor;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(error()) }
+}
+
+/// Writes the value in the largest unit that leaves at least 1, or the smallest.
+fn display(f: &mut fmt::Formatter<'_>, value: f64, units: Units) -> fmt::Result {
+    let (unit, factor) =
+        units.iter().rev().find(|(_, factor)| value >= *factor).unwrap_or(&units[0]);
+    write!(f, "{} {unit}", trimmed(value / factor))
+}
+
+/// At most four significant decimals, no trailing zeros.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+const BANDWIDTH_UNITS: Units = &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
+const BANDWIDTH_EXPECTED: &str =
+    "a bandwidth above zero such as \"115 Mbit/s\" (bit/s, kbit/s, Mbit/s or Gbit/s)";
+const TIME_UNITS: Units =
+    &[("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+const TIME_EXPECTED: &str = "a time such as \"59.5 ms\" (ns, us, ms, s, min or h)";
+const BYTES_UNITS: Units = &[
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("KiB", 1024.0),
+    ("MB", 1e6),
+    ("MiB", 1_048_576.0),
+    ("GB", 1e9),
+    ("GiB", 1_073_741_824.0),
+];
+const BYTES_EXPECTED: &str =
+    "an amount of data such as \"256 KiB\" (B, kB, KiB, MB, MiB, GB or GiB)";
+const PRICE_UNITS: Units = &[("USD/GB", 1.0)];
+const PRICE_EXPECTED: &str = "a price such as \"0.02 USD/GB\"";
+
+macro_rules! serde_as_text {
+    ($($name:ident),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+serde_as_text!(Bandwidth, Bytes, Time, UsdPerGb);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_back_as_written() {
+        for text in ["115 Mbit/s", "16.76 Mbit/s", "1 Gbit/s", "300 bit/s"] {
+            assert_eq!(text.parse::<Bandwidth>().unwrap().to_string(), text);
+        }
+        for text in ["59.5 ms", "2 s", "17 us"] {
+            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+        assert_eq!("64 KiB".parse::<Bytes>().unwrap(), Bytes(65_536));
+        assert_eq!("1e3 Mbit/s".parse::<Bandwidth>().unwrap(), Bandwidth::from_mbit(1000.0));
+    }
+
+    #[test]
+    fn a_quantity_without_a_known_unit_is_refused() {
+        for text in ["115", "115 mbps", "-1 Mbit/s", "0 Mbit/s", "nan s", "", "Mbit/s", "1e999 s"] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
+        }
+        assert!("1e300 h".parse::<Time>().is_err());
+    }
+}

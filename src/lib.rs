@@ -1,3 +1,5 @@
 //! Gaia trains one machine-learning model over data that stays in many data centers.
 
+pub mod codec;
 pub mod types;
+pub mod wire;

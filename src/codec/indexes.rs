@@ -1,0 +1,116 @@
+//! Which form a set of indexes takes: the exactly smallest.
+
+use super::reader::{Reader, varint_len, write_varint};
+use super::{DecodeError, Section, ValueFormat, dense_len, gaps, runs, words};
+
+/// The form that a set of indexes takes, and the bytes of the section, form and count included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    form: Form,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Gaps,
+    Runs,
+    Words { log2: u8 },
+}
+
+impl Plan {
+    /// The smallest form of strictly ascending indexes.
+    pub(super) fn of(indexes: &[u32]) -> Self {
+        debug_assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "indexes ascend");
+        let mut best = (gaps::len(indexes), Form::Gaps);
+        let runs = runs::count(indexes);
+        // Runs of one are gaps with a length besides.
+        if runs < indexes.len() {
+            best = best_of(best, (runs::len(indexes, runs), Form::Runs));
+        }
+        if let Some((log2, bytes)) = words::best(indexes, best.0) {
+            best = (bytes, Form::Words { log2 });
+        }
+        Self { form: best.1, bytes: 1 + varint_len(indexes.len() as u32) + best.0 }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// From the first index to the last, where values for all of that are smaller than any form of indexes.
+    pub(super) fn dense_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
+        let (first, last) = (*indexes.first()?, *indexes.last()?);
+        let span = (last - first) as usize + 1;
+        let sparse = self.bytes + indexes.len() * format.bytes();
+        (dense_len(first, span, format) < sparse).then_some(span)
+    }
+
+    pub(super) fn write(&self, indexes: &[u32], out: &mut Vec<u8>) {
+        let before = out.len();
+        out.push(match self.form {
+            Form::Gaps => GAPS,
+            Form::Runs => RUNS,
+            Form::Words { .. } => WORDS,
+        });
+        write_varint(indexes.len() as u32, out);
+        match self.form {
+            Form::Gaps => gaps::write(indexes, out),
+            Form::Runs => runs::write(indexes, out),
+            Form::Words { log2 } => words::write(indexes, log2, out),
+        }
+        debug_assert_eq!(out.len() - before, self.bytes);
+    }
+}
+
+/// Appends strictly ascending indexes alone, in their smallest form.
+pub fn encode_indexes(indexes: &[u32], out: &mut Vec<u8>) {
+    Plan::of(indexes).write(indexes, out);
+}
+
+/// Reads what [`encode_indexes`] wrote, for a shard of `parameters`; `out` then holds exactly that.
+pub fn decode_indexes(
+    bytes: &[u8],
+    parameters: usize,
+    out: &mut Vec<u32>,
+) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes, Section::Indexes);
+    let form = reader.byte()?;
+    let count = read_count(&mut reader, parameters)?;
+    read_form(form, &mut reader, count, parameters, out)?;
+    reader.finish()
+}
+
+/// A count of changes, which is never more than the shard has parameters.
+pub(super) fn read_count(reader: &mut Reader<'_>, parameters: usize) -> Result<usize, DecodeError> {
+    let count = reader.varint()?;
+    if count as usize > parameters {
+        return Err(DecodeError::TooMany { count, parameters });
+    }
+    Ok(count as usize)
+}
+
+pub(super) fn read_form(
+    form: u8,
+    reader: &mut Reader<'_>,
+    count: usize,
+    parameters: usize,
+    out: &mut Vec<u32>,
+) -> Result<(), DecodeError> {
+    out.clear();
+    match form {
+        GAPS => gaps::read(reader, count, parameters, out),
+        RUNS => runs::read(reader, count, parameters, out),
+        WORDS => words::read(reader, count, parameters, out),
+        form => Err(DecodeError::UnknownForm { form }),
+    }
+}
+
+fn best_of(a: (usize, Form), b: (usize, Form)) -> (usize, Form) {
+    if b.0 < a.0 { b } else { a }
+}
+
+/// The first byte of an index section.
+pub(super) const DENSE: u8 = 0;
+const GAPS: u8 = 1;
+const RUNS: u8 = 2;
+const WORDS: u8 = 3;

@@ -1,0 +1,93 @@
+//! Numbers in blocks of at most 128, each block as wide as its widest number.
+//!
+//! A full block is laid out by the bitpacking crate, four lanes side by side, so that it can be unpacked with vector
+//! instructions; a shorter one holds its numbers bit after bit, the lowest first. Both take one byte for the width
+//! and `width × count` bits, rounded up.
+
+use bitpacking::{BitPacker, BitPacker4x};
+
+use super::DecodeError;
+use super::reader::Reader;
+
+/// Numbers in a full block.
+pub(super) const BLOCK: usize = BitPacker4x::BLOCK_LEN;
+
+/// A block that is being filled or has been read.
+pub(super) type Block = [u32; BLOCK];
+
+/// The bits of the widest of all numbers whose bitwise or this is.
+pub(super) fn width(or: u32) -> u8 {
+    (32 - or.leading_zeros()) as u8
+}
+
+/// How many bytes a block takes; none takes none.
+pub(super) fn len(width: u8, count: usize) -> usize {
+    if count == 0 { 0 } else { 1 + (usize::from(width) * count).div_ceil(8) }
+}
+
+pub(super) fn write(numbers: &[u32], out: &mut Vec<u8>) {
+    if numbers.is_empty() {
+        return;
+    }
+    let width = width(numbers.iter().fold(0, |or, number| or | number));
+    out.push(width);
+    let start = out.len();
+    out.resize(start + len(width, numbers.len()) - 1, 0);
+    if numbers.len() == BLOCK {
+        BitPacker4x::new().compress(numbers, &mut out[start..], width);
+    } else {
+        pack(numbers, width, &mut out[start..]);
+    }
+}
+
+/// Reads `count` numbers, at most a block, into the front of `block`.
+pub(super) fn read<'b>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    block: &'b mut Block,
+) -> Result<&'b [u32], DecodeError> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let width = reader.byte()?;
+    if width > 32 {
+        return Err(DecodeError::TooWide { bits: width });
+    }
+    let bytes = reader.take(len(width, count) - 1)?;
+    if count == BLOCK {
+        BitPacker4x::new().decompress(bytes, block, width);
+    } else {
+        unpack(bytes, width, &mut block[..count]);
+    }
+    Ok(&block[..count])
+}
+
+fn pack(numbers: &[u32], width: u8, out: &mut [u8]) {
+    let (mut held, mut bits, mut at) = (0u64, 0, 0);
+    for &number in numbers {
+        held |= u64::from(number) << bits;
+        bits += u32::from(width);
+        while bits >= 8 {
+            out[at] = held as u8;
+            (held, bits, at) = (held >> 8, bits - 8, at + 1);
+        }
+    }
+    if bits > 0 {
+        out[at] = held as u8;
+    }
+}
+
+fn unpack(bytes: &[u8], width: u8, numbers: &mut [u32]) {
+    let mask = (1u64 << width) - 1;
+    let (mut held, mut bits) = (0u64, 0);
+    let mut bytes = bytes.iter();
+    for number in numbers {
+        while bits < u32::from(width) {
+            held |= u64::from(bytes.next().copied().unwrap_or(0)) << bits;
+            bits += 8;
+        }
+        *number = (held & mask) as u32;
+        held >>= width;
+        bits -= u32::from(width);
+    }
+}

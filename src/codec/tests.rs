@@ -1,0 +1,302 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FORMATS: [ValueFormat; 2] = [ValueFormat::F32, ValueFormat::Bf16];
+
+/// Encodes, checks every promise about lengths, decodes, and answers what arrived.
+fn round_trip(changes: Changes<'_>, format: ValueFormat, parameters: usize) -> (Buffers, Encoded) {
+    let mut out = vec![0xee; 3];
+    let encoded = encode(changes, format, &mut out);
+    let payload = &out[3..];
+    assert_eq!(payload.len(), encoded.bytes());
+    assert_eq!(payload.len(), encoded_len(changes, format));
+    let (indexes, values) = payload.split_at(encoded.index_bytes as usize);
+    let mut buffers = Buffers { indexes: vec![9; 4], values: vec![9.0; 4] };
+    let arrived = decode(indexes, values, format, parameters, &mut buffers).unwrap();
+    assert_eq!(arrived.len(), encoded.count as usize);
+    let arrived = flatten(arrived, parameters);
+    let sent: Vec<u32> =
+        flatten(changes, parameters).iter().map(|v| quantise(*v, format).to_bits()).collect();
+    assert_eq!(arrived.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), sent);
+    (buffers, encoded)
+}
+
+fn flatten(changes: Changes<'_>, parameters: usize) -> Vec<f32> {
+    let mut flat = vec![0.0; parameters];
+    match changes {
+        Changes::Dense { start, values } => {
+            flat[start as usize..][..values.len()].copy_from_slice(values);
+        }
+        Changes::Sparse { indexes, values } => {
+            for (index, value) in indexes.iter().zip(values) {
+                flat[*index as usize] = *value;
+            }
+        }
+    }
+    flat
+}
+
+fn bytes_per_index(indexes: &[u32]) -> f64 {
+    let mut out = Vec::new();
+    encode_indexes(indexes, &mut out);
+    let mut back = Vec::new();
+    decode_indexes(&out, *indexes.last().unwrap() as usize + 1, &mut back).unwrap();
+    assert_eq!(back, indexes);
+    out.len() as f64 / indexes.len() as f64
+}
+
+/// A cheap generator for index patterns; quality does not matter here.
+fn scramble(at: u32) -> u32 {
+    (u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as u32
+}
+
+#[test]
+fn whole_rows_cost_little() {
+    for (width, most) in [(16, 0.08), (32, 0.04), (10, 0.15), (1024, 0.003)] {
+        let rows = (0..100_000 / width * 10).filter(|row| scramble(*row).is_multiple_of(10));
+        let indexes: Vec<u32> = rows.flat_map(|row| row * width..(row + 1) * width).collect();
+        let cost = bytes_per_index(&indexes);
+        assert!(cost < most, "{cost} bytes an index for rows of {width}");
+    }
+}
+
+#[test]
+fn rows_changed_in_half_cost_a_map() {
+    let rows = (0..50_000u32).filter(|row| scramble(*row).is_multiple_of(10));
+    let indexes: Vec<u32> = rows
+        .flat_map(|row| row * 32..(row + 1) * 32)
+        .filter(|at| scramble(at ^ 77).is_multiple_of(2))
+        .collect();
+    let cost = bytes_per_index(&indexes);
+    assert!(cost < 0.32, "{cost} bytes an index");
+}
+
+#[test]
+fn scattered_indexes_cost_their_gaps() {
+    let indexes: Vec<u32> = (0..1_000_000).filter(|at| scramble(*at).is_multiple_of(100)).collect();
+    let cost = bytes_per_index(&indexes);
+    assert!(cost < 1.25, "{cost} bytes an index");
+}
+
+#[test]
+fn one_run_costs_a_few_bytes() {
+    let indexes: Vec<u32> = (1_000_000..2_000_000).collect();
+    let mut out = Vec::new();
+    encode_indexes(&indexes, &mut out);
+    assert!(out.len() < 20, "{} bytes", out.len());
+}
+
+#[test]
+fn nearly_dense_changes_travel_dense() {
+    let indexes: Vec<u32> = (5..25).filter(|at| *at != 11).collect();
+    let values = vec![1.5; indexes.len()];
+    let changes = Changes::Sparse { indexes: &indexes, values: &values };
+    let (buffers, encoded) = round_trip(changes, ValueFormat::Bf16, 2005);
+    assert_eq!((encoded.count, encoded.index_bytes), (20, 3));
+    assert_eq!(buffers.values[6], 0.0);
+}
+
+#[test]
+fn nothing_changed_is_a_valid_change() {
+    for format in FORMATS {
+        round_trip(Changes::Sparse { indexes: &[], values: &[] }, format, 0);
+        round_trip(Changes::Dense { start: 7, values: &[] }, format, 7);
+    }
+}
+
+#[test]
+fn rounding_goes_to_the_nearest_and_stays_finite() {
+    let bf16 = |value| quantise(value, ValueFormat::Bf16);
+    assert_eq!(bf16(1.0), 1.0);
+    assert_eq!(bf16(1.0 + 1.0 / 256.0), 1.0);
+    assert_eq!(bf16(1.0 + 3.0 / 256.0), 1.0 + 2.0 / 128.0);
+    assert_eq!(bf16(-0.0).to_bits(), (-0.0f32).to_bits());
+    assert_eq!(bf16(f32::MAX), f32::from_bits(0x7f7f_0000));
+    assert_eq!(bf16(f32::MIN), f32::from_bits(0xff7f_0000));
+    assert_eq!(bf16(f32::NEG_INFINITY), f32::NEG_INFINITY);
+    for nan in [0x7f80_0001, 0xffff_ffff, 0x7fc0_0000] {
+        assert!(bf16(f32::from_bits(nan)).is_nan());
+    }
+}
+
+#[test]
+fn a_count_beyond_the_shard_is_refused_before_it_is_believed() {
+    let mut out = vec![RUNS_FORM];
+    write_varint(u32::MAX, &mut out);
+    let refused = decode_indexes(&out, 1000, &mut Vec::new());
+    assert_eq!(refused, Err(DecodeError::TooMany { count: u32::MAX, parameters: 1000 }));
+}
+
+/// Scattered, whole rows, rows in part: what each form is for.
+fn one_of_each_form() -> [Vec<u32>; 3] {
+    let scattered = (0..300).map(|at| at * 50 + scramble(at) % 50).collect();
+    let rows = (0..9000).filter(|at| scramble(at / 16).is_multiple_of(5)).collect();
+    let halves = (0..9000)
+        .filter(|at| scramble(at / 32).is_multiple_of(5) && scramble(*at).is_multiple_of(2))
+        .collect();
+    [scattered, rows, halves]
+}
+
+#[test]
+fn an_index_outside_the_shard_is_refused_in_every_form() {
+    for (form, indexes) in (1..).zip(one_of_each_form()) {
+        let last = indexes[indexes.len() - 1] as usize;
+        let mut out = Vec::new();
+        encode_indexes(&indexes, &mut out);
+        assert_eq!(out[0], form);
+        assert_eq!(decode_indexes(&out, last + 1, &mut Vec::new()), Ok(()));
+        let refused = decode_indexes(&out, last, &mut Vec::new());
+        let expect = DecodeError::IndexOutOfRange { index: last as u64, parameters: last };
+        assert_eq!(refused, Err(expect), "form {form}");
+    }
+    let mut out = Vec::new();
+    let dense = encode(Changes::Dense { start: 7, values: &[1.0; 9] }, ValueFormat::F32, &mut out);
+    let (indexes, values) = out.split_at(dense.index_bytes as usize);
+    let mut buffers = Buffers::default();
+    let refused = decode(indexes, values, ValueFormat::F32, 15, &mut buffers);
+    assert_eq!(refused, Err(DecodeError::IndexOutOfRange { index: 15, parameters: 15 }));
+}
+
+#[test]
+fn a_few_bytes_that_claim_a_large_run_allocate_nothing() {
+    let mut indexes = Vec::new();
+    encode_indexes(&(0..1_000_000).collect::<Vec<u32>>(), &mut indexes);
+    let mut buffers = Buffers::default();
+    let refused = decode(&indexes, &[0; 8], ValueFormat::F32, 10_000_000, &mut buffers);
+    assert_eq!(refused, Err(DecodeError::ValueBytes { bytes: 8, expected: 4_000_000 }));
+    assert_eq!(buffers.indexes.capacity() + buffers.values.capacity(), 0);
+
+    // One index in one run, and the run is a million long.
+    let mut section = vec![RUNS_FORM, 1, 0, 1];
+    write_varint(1_000_000, &mut section);
+    section.push(0);
+    let mut out = Vec::new();
+    let refused = decode_indexes(&section, 10_000_000, &mut out);
+    assert_eq!(refused, Err(DecodeError::CountMismatch { expected: 1, found: 1_000_000 }));
+    assert_eq!(out.capacity(), 0);
+}
+
+#[test]
+fn every_truncation_and_every_addition_is_refused() {
+    for indexes in one_of_each_form() {
+        let mut out = Vec::new();
+        encode_indexes(&indexes, &mut out);
+        for end in 0..out.len() {
+            assert!(decode_indexes(&out[..end], 20_000, &mut Vec::new()).is_err(), "{end}");
+        }
+        out.push(0);
+        let refused = decode_indexes(&out, 20_000, &mut Vec::new());
+        let trailing = DecodeError::TrailingBytes { section: Section::Indexes, bytes: 1 };
+        assert_eq!(refused, Err(trailing));
+    }
+}
+
+const RUNS_FORM: u8 = 2;
+
+/// Ascending indexes below `parameters`, scattered, in runs, or rows in part.
+fn indexes(parameters: u32) -> impl Strategy<Value = Vec<u32>> {
+    let scattered = proptest::collection::btree_set(0..parameters, 0..600)
+        .prop_map(|set| set.into_iter().collect());
+    let rows = (1u32..40, proptest::collection::vec((0u32..20, any::<u8>()), 0..300)).prop_map(
+        move |(width, rows)| {
+            let (mut start, mut indexes) = (0, Vec::new());
+            for (skipped, map) in rows {
+                start += skipped * width;
+                let kept = |at: &u32| map % 4 != 0 || map >> (at % 8) & 1 == 1;
+                indexes.extend((0..width).filter(kept).map(|at| start + at));
+                start += width;
+            }
+            indexes.retain(|index| *index < parameters);
+            indexes
+        },
+    );
+    prop_oneof![scattered, rows]
+}
+
+proptest! {
+    #[test]
+    fn sparse_changes_arrive_as_sent(
+        indexes in indexes(100_000),
+        seed in any::<u32>(),
+        format in prop::sample::select(FORMATS.to_vec()),
+    ) {
+        let values: Vec<f32> = indexes.iter().map(|at| f32::from_bits(scramble(at ^ seed).rotate_left(seed % 7))).collect();
+        // Signalling bits of not-a-number are the one thing arithmetic may not keep.
+        let values: Vec<f32> = values.iter().map(|v| if v.is_nan() { f32::NAN } else { *v }).collect();
+        round_trip(Changes::Sparse { indexes: &indexes, values: &values }, format, 100_000);
+    }
+
+    #[test]
+    fn dense_changes_arrive_as_sent(
+        start in 0u32..50,
+        values in proptest::collection::vec(any::<f32>(), 0..300),
+        format in prop::sample::select(FORMATS.to_vec()),
+    ) {
+        round_trip(Changes::Dense { start, values: &values }, format, 350);
+    }
+
+    #[test]
+    fn what_fits_fits_and_is_nearly_the_most(
+        indexes in indexes(100_000),
+        room in 0usize..3000,
+        format in prop::sample::select(FORMATS.to_vec()),
+    ) {
+        let len = |count: usize| {
+            let indexes = &indexes[..count];
+            let values = vec![1.0; count];
+            encoded_len(Changes::Sparse { indexes, values: &values }, format)
+        };
+        let fits = fit(&indexes, format, room);
+        prop_assert!(fits == 0 || len(fits) <= room);
+        let more = (fits + 2 + fits / 20).min(indexes.len());
+        prop_assert!(fits == indexes.len() || len(more) + 40 > room, "{} fit, {} would", fits, more);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic_and_never_leave_the_shard(
+        index_section in proptest::collection::vec(any::<u8>(), 0..400),
+        form in 0u8..4,
+        value_section in proptest::collection::vec(any::<u8>(), 0..64),
+        format in prop::sample::select(FORMATS.to_vec()),
+        parameters in 0usize..5000,
+    ) {
+        let mut index_section = index_section;
+        if let Some(first) = index_section.first_mut() {
+            *first = form;
+        }
+        let mut buffers = Buffers::default();
+        if let Ok(Changes::Sparse { indexes, .. }) =
+            decode(&index_section, &value_section, format, parameters, &mut buffers)
+        {
+            check_indexes(indexes, parameters);
+        }
+        let mut indexes = Vec::new();
+        if decode_indexes(&index_section, parameters, &mut indexes).is_ok() {
+            check_indexes(&indexes, parameters);
+        }
+        prop_assert!(indexes.capacity() <= 2 * parameters + 4 * 128);
+    }
+
+    #[test]
+    fn damaged_sections_never_panic_and_never_leave_the_shard(
+        indexes in indexes(10_000),
+        flips in proptest::collection::vec(any::<prop::sample::Index>(), 1..8),
+    ) {
+        let mut out = Vec::new();
+        encode_indexes(&indexes, &mut out);
+        for flip in flips {
+            let bit = flip.index(out.len() * 8);
+            out[bit / 8] ^= 1 << (bit % 8);
+        }
+        let mut back = Vec::new();
+        if decode_indexes(&out, 10_000, &mut back).is_ok() {
+            check_indexes(&back, 10_000);
+        }
+    }
+}
+
+fn check_indexes(indexes: &[u32], parameters: usize) {
+    assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(indexes.last().is_none_or(|last| (*last as usize) < parameters));
+}

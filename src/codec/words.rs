@@ -1,0 +1,141 @@
+//! Rows in part: which words of 8 to 64 neighbouring parameters change at all, and a bit for each in them.
+//!
+//! Where half of a row changes, a gap before every index costs several times the one bit that a map costs.
+
+use super::DecodeError;
+use super::numbers::{self, BLOCK};
+use super::reader::{Reader, varint_len, write_varint};
+
+/// The sizes that a word can have, as powers of two.
+const LOG2S: std::ops::RangeInclusive<u8> = 3..=6;
+
+/// The best word size and the bytes it takes; `None` where no size takes fewer than `below`.
+pub(super) fn best(indexes: &[u32], below: usize) -> Option<(u8, usize)> {
+    let mut best = None;
+    let mut below = below;
+    for log2 in LOG2S {
+        // The maps alone, a byte for each block and two more.
+        let words = count(indexes, log2);
+        if words * word_bytes(log2) + words.div_ceil(BLOCK) + 2 < below {
+            let bytes = len(indexes, log2, words);
+            if bytes < below {
+                (best, below) = (Some((log2, bytes)), bytes);
+            }
+        }
+    }
+    best
+}
+
+/// How many words hold an index.
+fn count(indexes: &[u32], log2: u8) -> usize {
+    let next = indexes.get(1..).unwrap_or(&[]);
+    let borders = indexes.iter().zip(next).map(|(a, b)| u32::from(a >> log2 != b >> log2));
+    borders.sum::<u32>() as usize + usize::from(!indexes.is_empty())
+}
+
+fn len(indexes: &[u32], log2: u8, words: usize) -> usize {
+    let mut bytes = 1 + varint_len(words as u32) + words * word_bytes(log2);
+    for_each_block(indexes, log2, |skips| {
+        let or = skips.iter().fold(0, |or, skip| or | skip);
+        bytes += numbers::len(numbers::width(or), skips.len());
+    });
+    bytes
+}
+
+pub(super) fn write(indexes: &[u32], log2: u8, out: &mut Vec<u8>) {
+    out.push(log2);
+    write_varint(count(indexes, log2) as u32, out);
+    let mut rest = indexes;
+    for_each_block(indexes, log2, |skips| {
+        numbers::write(skips, out);
+        for _ in skips {
+            let word = rest[0] >> log2;
+            let mut map = 0u64;
+            while let Some((index, others)) = rest.split_first()
+                && index >> log2 == word
+            {
+                map |= 1 << (index & ((1 << log2) - 1));
+                rest = others;
+            }
+            out.extend_from_slice(&map.to_le_bytes()[..word_bytes(log2)]);
+        }
+    });
+}
+
+/// Visits the words that hold an index, in blocks: how many words are skipped before each.
+fn for_each_block(indexes: &[u32], log2: u8, mut visit: impl FnMut(&[u32])) {
+    // One place more, so that storing needs no branch: only a new word moves on.
+    let (mut skips, mut count) = ([0; BLOCK + 1], 0);
+    // One before the first word of all, so that word 0 has nothing skipped before it.
+    let mut last = u32::MAX;
+    for index in indexes {
+        let word = index >> log2;
+        skips[count] = word.wrapping_sub(last).wrapping_sub(1);
+        count += usize::from(word != last);
+        last = word;
+        if count == BLOCK {
+            visit(&skips[..BLOCK]);
+            count = 0;
+        }
+    }
+    if count > 0 {
+        visit(&skips[..count]);
+    }
+}
+
+fn word_bytes(log2: u8) -> usize {
+    1 << (log2 - 3)
+}
+
+/// Appends `count` indexes, none of them `parameters` or more.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    count: usize,
+    parameters: usize,
+    out: &mut Vec<u32>,
+) -> Result<(), DecodeError> {
+    let log2 = reader.byte()?;
+    if !LOG2S.contains(&log2) {
+        return Err(DecodeError::UnknownWord { log2 });
+    }
+    let mut words = reader.varint()? as usize;
+    if words > count {
+        return Err(DecodeError::CountMismatch { expected: count, found: words });
+    }
+    let mut block = [0; BLOCK];
+    let mut next = 0u64;
+    while words > 0 {
+        let skips = numbers::read(reader, words.min(BLOCK), &mut block)?;
+        words -= skips.len();
+        for skip in skips {
+            let word = next + u64::from(*skip);
+            next = word + 1;
+            let mut bytes = [0; 8];
+            let taken = reader.take(word_bytes(log2))?;
+            bytes[..taken.len()].copy_from_slice(taken);
+            let map = u64::from_le_bytes(bytes);
+            let first = word << log2;
+            let last = first + u64::from(map.checked_ilog2().unwrap_or(0));
+            if last >= parameters as u64 {
+                return Err(DecodeError::IndexOutOfRange { index: last, parameters });
+            }
+            let found = out.len() + map.count_ones() as usize;
+            if found > count {
+                return Err(DecodeError::CountMismatch { expected: count, found });
+            }
+            push_bits(first as u32, map, out);
+        }
+    }
+    if out.len() == count {
+        Ok(())
+    } else {
+        Err(DecodeError::CountMismatch { expected: count, found: out.len() })
+    }
+}
+
+fn push_bits(first: u32, mut map: u64, out: &mut Vec<u32>) {
+    while map != 0 {
+        out.push(first + map.trailing_zeros());
+        map &= map - 1;
+    }
+}

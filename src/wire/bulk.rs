@@ -1,0 +1,188 @@
+//! Bulk frames: changes to the parameters of one shard.
+//!
+//! After the envelope come 32 bytes that say whose changes these are, then the two sections of [`crate::codec`].
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 16 | 2 | origin data center |
+//! | 18 | 2 | shard |
+//! | 20 | 2 | flags: 1 the last of its clock or batch, 2 relayed by a hub |
+//! | 22 | 2 | zero |
+//! | 24 | 8 | sequence number |
+//! | 32 | 8 | clock |
+//! | 40 | 4 | changes in the frame |
+//! | 44 | 4 | bytes of indexes; the values take the rest |
+
+use super::FrameError;
+use super::envelope::{self, ENVELOPE_BYTES, Family};
+use crate::codec::{self, Buffers, Changes, ValueFormat};
+use crate::types::{Clock, DcId, ShardId};
+
+/// Bytes of a bulk frame that are not changes.
+pub const BULK_HEADER_BYTES: usize = 48;
+
+/// Whose changes a bulk frame carries, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkHeader {
+    pub kind: BulkKind,
+    pub origin: DcId,
+    pub shard: ShardId,
+    /// Numbers the frames of one origin on one link, without a gap.
+    pub sequence: u64,
+    pub clock: Clock,
+    /// No more frames of this clock, or of this batch, follow.
+    pub last: bool,
+    /// A hub forwards what another data center sent.
+    pub relayed: bool,
+}
+
+/// What the changes of a bulk frame are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BulkKind {
+    /// What one data center changed, for a mirror to add.
+    Update,
+    /// What one data center changed, for the owner of its parameters to sum.
+    Partial,
+    /// The sum over all data centers.
+    Total,
+    /// A whole copy, for the drain to compare.
+    DrainCopy,
+    /// What brings a copy to the drain's common state.
+    DrainResult,
+}
+
+impl BulkKind {
+    /// Every kind, in the order of its number on the wire.
+    pub const ALL: [Self; 5] =
+        [Self::Update, Self::Partial, Self::Total, Self::DrainCopy, Self::DrainResult];
+
+    /// The kind's name in errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Update => "update",
+            Self::Partial => "partial",
+            Self::Total => "total",
+            Self::DrainCopy => "drain copy",
+            Self::DrainResult => "drain result",
+        }
+    }
+}
+
+/// Appends one frame.
+pub fn encode_bulk(
+    header: &BulkHeader,
+    changes: Changes<'_>,
+    format: ValueFormat,
+    out: &mut Vec<u8>,
+) {
+    let start = envelope::open(Family::Bulk, header.kind as u8, format_number(format), out);
+    let flags = (LAST * u16::from(header.last)) | (RELAYED * u16::from(header.relayed));
+    out.extend_from_slice(&header.origin.0.to_le_bytes());
+    out.extend_from_slice(&header.shard.0.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&header.sequence.to_le_bytes());
+    out.extend_from_slice(&header.clock.0.to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    let encoded = codec::encode(changes, format, out);
+    let sizes = &mut out[start + BULK_HEADER_BYTES - 8..start + BULK_HEADER_BYTES];
+    sizes[..4].copy_from_slice(&encoded.count.to_le_bytes());
+    sizes[4..].copy_from_slice(&encoded.index_bytes.to_le_bytes());
+    envelope::seal(Family::Bulk, start, out);
+}
+
+/// Reads a whole frame for a shard of `parameters`; its changes are put in `buffers`.
+///
+/// Nothing is allocated before length and CRC are right, and then no more than the frame's own bytes ask for.
+pub fn decode_bulk<'b>(
+    frame: &[u8],
+    parameters: usize,
+    buffers: &'b mut Buffers,
+) -> Result<(BulkHeader, Changes<'b>), FrameError> {
+    let opened = Opened::check(frame)?;
+    let Some((indexes, values)) = opened.payload.split_at_checked(opened.index_bytes) else {
+        let expected = BULK_HEADER_BYTES + opened.index_bytes;
+        return Err(FrameError::PeerSentShortFrame { bytes: frame.len(), expected });
+    };
+    let changes = codec::decode(indexes, values, opened.format, parameters, buffers)?;
+    if changes.len() != opened.count as usize {
+        let (announced, held) = (opened.count, changes.len());
+        return Err(FrameError::PeerSentWrongCount { announced, held });
+    }
+    Ok((opened.header, changes))
+}
+
+/// The header of a whole frame and how many changes it claims, its changes unread.
+pub fn peek_bulk(frame: &[u8]) -> Result<(BulkHeader, u32), FrameError> {
+    Opened::check(frame).map(|opened| (opened.header, opened.count))
+}
+
+/// A frame whose length, CRC and header are right.
+struct Opened<'a> {
+    header: BulkHeader,
+    format: ValueFormat,
+    count: u32,
+    index_bytes: usize,
+    payload: &'a [u8],
+}
+
+impl<'a> Opened<'a> {
+    fn check(frame: &'a [u8]) -> Result<Self, FrameError> {
+        let (kind, format, body) = envelope::check(Family::Bulk, frame)?;
+        let Some((fields, payload)) = body.split_first_chunk::<FIELD_BYTES>() else {
+            let bytes = frame.len();
+            return Err(FrameError::PeerSentShortFrame { bytes, expected: BULK_HEADER_BYTES });
+        };
+        let kind =
+            *BulkKind::ALL.get(usize::from(kind)).ok_or(FrameError::PeerSentUnknownKind {
+                found: kind,
+                most: BulkKind::ALL.len() as u8 - 1,
+            })?;
+        let format = format_of(format)?;
+        let flags = u16::from_le_bytes(field(fields, 4));
+        if flags & !(LAST | RELAYED) != 0 {
+            return Err(FrameError::PeerSentUnknownFlags { found: flags, known: LAST | RELAYED });
+        }
+        if fields[6..8] != [0; 2] {
+            return Err(FrameError::PeerUsedReservedBytes);
+        }
+        let header = BulkHeader {
+            kind,
+            origin: DcId(u16::from_le_bytes(field(fields, 0))),
+            shard: ShardId(u16::from_le_bytes(field(fields, 2))),
+            sequence: u64::from_le_bytes(field(fields, 8)),
+            clock: Clock(u64::from_le_bytes(field(fields, 16))),
+            last: flags & LAST != 0,
+            relayed: flags & RELAYED != 0,
+        };
+        let count = u32::from_le_bytes(field(fields, 24));
+        let index_bytes = u32::from_le_bytes(field(fields, 28)) as usize;
+        Ok(Self { header, format, count, index_bytes, payload })
+    }
+}
+
+fn field<const BYTES: usize>(fields: &[u8; FIELD_BYTES], at: usize) -> [u8; BYTES] {
+    let mut field = [0; BYTES];
+    field.copy_from_slice(&fields[at..at + BYTES]);
+    field
+}
+
+fn format_number(format: ValueFormat) -> u8 {
+    match format {
+        ValueFormat::F32 => 0,
+        ValueFormat::Bf16 => 1,
+    }
+}
+
+fn format_of(number: u8) -> Result<ValueFormat, FrameError> {
+    match number {
+        0 => Ok(ValueFormat::F32),
+        1 => Ok(ValueFormat::Bf16),
+        found => Err(FrameError::PeerSentUnknownFormat { found }),
+    }
+}
+
+/// Bytes between the envelope and the changes.
+const FIELD_BYTES: usize = BULK_HEADER_BYTES - ENVELOPE_BYTES;
+const LAST: u16 = 1;
+const RELAYED: u16 = 2;

@@ -1,0 +1,102 @@
+//! Control frames: everything mirrors say to each other that is not a change of parameters.
+//!
+//! The body is one [`ControlMessage`] as MessagePack arrays; the protocol's version is in the envelope, so that a
+//! hello of another version is refused by its first bytes.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::FrameError;
+use super::envelope::{self, Family};
+use crate::types::limits::{DATA_CENTERS_MAX, MODEL_PARAMETERS_MAX, NODES_PER_DC_MAX};
+use crate::types::{Clock, DcId, ShardId};
+
+/// What one mirror tells another apart from changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlMessage {
+    /// The first message on a link.
+    Hello(Hello),
+    /// Every significant update of clocks up to `clock` is covered by updates up to `sequence`
+    /// (the paper's mirror clock).
+    MirrorClock { clock: Clock, sequence: u64 },
+    /// Values for these parameters follow in the data lane: reads of them are to wait (the paper's
+    /// selective barrier).
+    Announce {
+        /// Numbers the announcements on one link.
+        announcement: u64,
+        clock: Clock,
+        /// The first update that may bring the values: the data lane may still hold earlier ones.
+        sequence: u64,
+        /// Packed by [`crate::codec::encode_indexes`].
+        indexes: Bytes,
+    },
+    /// Updates up to `sequence` are all there will be.
+    EndOfUpdates { sequence: u64 },
+}
+
+/// What one mirror says of itself: both ends must agree on all of it but `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub from: DcId,
+    pub shard: ShardId,
+    /// Shards in all.
+    pub shards: u16,
+    /// Parameters in this shard.
+    pub parameters: u64,
+    /// A hash of everything both ends must have resolved alike.
+    pub plan: u64,
+}
+
+impl ControlMessage {
+    /// The message's name in errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::MirrorClock { .. } => "mirror clock",
+            Self::Announce { .. } => "announcement",
+            Self::EndOfUpdates { .. } => "end of updates",
+        }
+    }
+}
+
+/// Appends one frame.
+pub fn encode_control(message: &ControlMessage, out: &mut Vec<u8>) {
+    let start = envelope::open(Family::Control, 0, 0, out);
+    rmp_serde::encode::write(out, message).expect("a vector takes every message");
+    envelope::seal(Family::Control, start, out);
+}
+
+/// Reads a whole frame.
+///
+/// Nothing is allocated before length and CRC are right, and then no more than the frame's own bytes.
+pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
+    let (kind, format, body) = envelope::check(Family::Control, frame)?;
+    if (kind, format) != (0, 0) {
+        return Err(FrameError::PeerUsedReservedBytes);
+    }
+    let mut deserializer = rmp_serde::Deserializer::new(body);
+    let message = ControlMessage::deserialize(&mut deserializer)
+        .map_err(|error| FrameError::PeerSentBadMessage(error.to_string()))?;
+    let trailing = deserializer.into_inner().len();
+    if trailing > 0 {
+        let error = format!("{trailing} bytes follow the message");
+        return Err(FrameError::PeerSentBadMessage(error));
+    }
+    check_bounds(&message)?;
+    Ok(message)
+}
+
+fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
+    let ControlMessage::Hello(Hello { from, shard, shards, parameters, .. }) = message else {
+        return Ok(());
+    };
+    within("data center", u64::from(from.0), DATA_CENTERS_MAX as u64 - 1)?;
+    within("a number of shards", u64::from(*shards), NODES_PER_DC_MAX as u64)?;
+    within("shard", u64::from(shard.0), u64::from(shards.saturating_sub(1)))?;
+    within("a number of parameters", *parameters, MODEL_PARAMETERS_MAX as u64)
+}
+
+fn within(what: &'static str, found: u64, most: u64) -> Result<(), FrameError> {
+    if found <= most { Ok(()) } else { Err(FrameError::PeerSentOutOfBounds { what, found, most }) }
+}

@@ -1,0 +1,119 @@
+//! The sixteen bytes that every frame opens with.
+
+use super::FrameError;
+use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
+
+/// The version of everything in this room. Peers of different versions part at the first frame.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// Bytes that [`frame_len`] needs to see, and the fewest a frame has.
+pub const ENVELOPE_BYTES: usize = 16;
+
+/// Which of the two kinds of frame this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Bulk,
+    Control,
+}
+
+/// How long the frame is that begins with `prefix`, or `None` while too little of it has arrived.
+///
+/// A driver that cuts a stream into frames asks this before it makes room for one: no answer is longer than the
+/// limit of its kind.
+pub fn frame_len(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
+    let Some((envelope, _)) = prefix.split_first_chunk::<ENVELOPE_BYTES>() else {
+        return Ok(None);
+    };
+    let family =
+        if envelope[..4] == Family::Control.magic() { Family::Control } else { Family::Bulk };
+    claimed_len(envelope, family).map(Some)
+}
+
+impl Family {
+    fn magic(self) -> [u8; 4] {
+        match self {
+            Self::Bulk => *b"GAIB",
+            Self::Control => *b"GAIC",
+        }
+    }
+
+    fn bytes_max(self) -> usize {
+        match self {
+            Self::Bulk => BULK_FRAME_BYTES_MAX,
+            Self::Control => CONTROL_FRAME_BYTES_MAX,
+        }
+    }
+}
+
+/// Appends an envelope whose length and CRC [`seal`] fills in; answers where the frame begins.
+pub(super) fn open(family: Family, kind: u8, format: u8, out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&family.magic());
+    out.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    out.extend_from_slice(&[kind, format]);
+    out.extend_from_slice(&[0; 8]);
+    start
+}
+
+/// Finishes the frame that begins at `start` and ends with `out`.
+pub(super) fn seal(family: Family, start: usize, out: &mut [u8]) {
+    let frame = &mut out[start..];
+    assert!(
+        frame.len() <= family.bytes_max(),
+        "frames are cut to their limit before they are sealed"
+    );
+    let bytes = frame.len() as u32;
+    frame[8..12].copy_from_slice(&bytes.to_le_bytes());
+    let crc = crc_of(frame);
+    frame[12..16].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Checks magic, version, length and CRC, in this order; answers kind, format and what follows the envelope.
+pub(super) fn check(family: Family, frame: &[u8]) -> Result<(u8, u8, &[u8]), FrameError> {
+    let Some((envelope, body)) = frame.split_first_chunk::<ENVELOPE_BYTES>() else {
+        let bytes = frame.len();
+        return Err(FrameError::PeerSentShortFrame { bytes, expected: ENVELOPE_BYTES });
+    };
+    let claimed = claimed_len(envelope, family)?;
+    if claimed != frame.len() {
+        return Err(FrameError::PeerSentWrongLength { claimed, present: frame.len() });
+    }
+    let found = u32_at(envelope, 12);
+    let expected = crc_of(frame);
+    if found != expected {
+        return Err(FrameError::PeerSentDamagedFrame { found, expected });
+    }
+    Ok((envelope[6], envelope[7], body))
+}
+
+fn claimed_len(envelope: &[u8; ENVELOPE_BYTES], family: Family) -> Result<usize, FrameError> {
+    let [a, b, c, d, ..] = *envelope;
+    let (found, expected) = ([a, b, c, d], family.magic());
+    if found != expected {
+        return Err(FrameError::PeerSentOtherProtocol { found, expected });
+    }
+    let theirs = u16::from_le_bytes([envelope[4], envelope[5]]);
+    if theirs != PROTOCOL_VERSION {
+        return Err(FrameError::PeerSpeaksOtherVersion { theirs, ours: PROTOCOL_VERSION });
+    }
+    let bytes = u32_at(envelope, 8) as usize;
+    if bytes < ENVELOPE_BYTES {
+        return Err(FrameError::PeerSentShortFrame { bytes, expected: ENVELOPE_BYTES });
+    }
+    if bytes > family.bytes_max() {
+        return Err(FrameError::PeerSentOversizedFrame { bytes, most: family.bytes_max() });
+    }
+    Ok(bytes)
+}
+
+/// The CRC-32 of a whole frame but for the four bytes that hold it.
+fn crc_of(frame: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[..12]);
+    hasher.update(&frame[16..]);
+    hasher.finalize()
+}
+
+fn u32_at(envelope: &[u8; ENVELOPE_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([envelope[at], envelope[at + 1], envelope[at + 2], envelope[at + 3]])
+}

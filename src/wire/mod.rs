@@ -1,0 +1,29 @@
+//! Frames between data centers.
+//!
+//! This room decides how a message of the protocol lies on the wire and which bytes are one. It refuses to know
+//! lanes, connections and what a frame makes its receiver do. The paper's mirror clients and mirror servers
+//! speak through it.
+//!
+//! Bulk frames carry changes of parameters; control frames carry everything else. Both open with the same sixteen
+//! bytes, so that a driver finds the end of a frame without knowing which of the two it holds:
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 0 | 4 | `GAIB` or `GAIC` |
+//! | 4 | 2 | protocol version |
+//! | 6 | 1 | bulk: kind; control: 0 |
+//! | 7 | 1 | bulk: value format; control: 0 |
+//! | 8 | 4 | bytes in the whole frame |
+//! | 12 | 4 | CRC-32 of all other bytes of the frame |
+//!
+//! All numbers are little endian. Length and CRC are checked before anything else is believed.
+
+mod bulk;
+mod control;
+mod envelope;
+mod error;
+
+pub use bulk::{BULK_HEADER_BYTES, BulkHeader, BulkKind, decode_bulk, encode_bulk, peek_bulk};
+pub use control::{ControlMessage, Hello, decode_control, encode_control};
+pub use envelope::{ENVELOPE_BYTES, PROTOCOL_VERSION, frame_len};
+pub use error::FrameError;

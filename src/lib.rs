@@ -1,5 +1,6 @@
 //! Gaia trains one machine-learning model over data that stays in many data centers.
 
 pub mod codec;
+pub mod link;
 pub mod types;
 pub mod wire;

@@ -1,0 +1,180 @@
+//! Reads data files, or makes data up, and splits it over data centers.
+//!
+//! What comes out is an application whose examples are in memory and dealt to workers, every example to
+//! exactly one. Readers stream, trust no header and name the row or byte where a file is broken. This room
+//! knows formats and files; what is learnt from the examples is for `ml` to know.
+
+mod error;
+mod idx;
+mod libsvm;
+mod movielens;
+mod source;
+mod split;
+pub mod synthetic;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::ml::apps::{
+    AppConfig, ImageSource, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
+    MatrixFactorizationConfig, Network, PerceptronConfig, RatingSource, SoftmaxRegressionConfig,
+    SparseSource, perceptron, softmax_regression,
+};
+use crate::ml::config::DataConfig;
+use crate::ml::examples::{DenseExamples, SparseExamples};
+use crate::ml::{Application, ConfigError};
+use crate::types::Seed;
+use crate::types::limits::MODEL_PARAMETERS_MAX;
+
+pub use error::{DataError, Place};
+pub use idx::read_idx;
+pub use libsvm::read_libsvm;
+pub use movielens::read_movielens;
+pub use split::{hold_out, split};
+
+/// Loads or generates the application's data and splits it over the workers of each data center.
+///
+/// Workers are numbered data center by data center; all data centers together have at least one.
+pub fn build(
+    config: &AppConfig,
+    workers_per_dc: &[usize],
+    seed: Seed,
+) -> Result<Arc<dyn Application>, DataError> {
+    config.validate()?;
+    let workers = workers_per_dc.iter().sum::<usize>().max(1);
+    let seed = seed.child("data");
+    Ok(match config {
+        AppConfig::MatrixFactorization(config) => Arc::new(ratings(config, workers, seed)?),
+        AppConfig::SoftmaxRegression(config) => Arc::new(softmax(config, workers, seed)?),
+        AppConfig::Perceptron(config) => Arc::new(hidden_layers(config, workers, seed)?),
+        AppConfig::LogisticRegression(config) => Arc::new(sparse(config, workers, seed)?),
+    })
+}
+
+fn ratings(
+    config: &MatrixFactorizationConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<MatrixFactorization, DataError> {
+    let data = &config.data;
+    let (all, name) = match data.source {
+        RatingSource::Synthetic => {
+            let made = synthetic::ratings(&data.synthetic, seed.child("synthetic"));
+            (made, format!("a noisy matrix of rank {}", data.synthetic.rank))
+        }
+        RatingSource::MovieLens => {
+            let path = path_of(data)?;
+            (read_movielens(path)?, path.display().to_string())
+        }
+    };
+    let parameters = (all.users + all.items) * (config.rank + usize::from(config.bias));
+    check_parameters("rank", config.rank, parameters)?;
+    let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
+    let (train, test) = (all.select(&train), all.select(&test));
+    let parts = split(data.split, data.skew, &train.user, workers, seed.child("split"));
+    Ok(MatrixFactorization::new(config.clone(), train, test, parts, &name))
+}
+
+fn softmax(
+    config: &SoftmaxRegressionConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<Network, DataError> {
+    let data = &config.data;
+    let (train, test, name) = match data.source {
+        ImageSource::Synthetic => {
+            let made = synthetic::mixture(&data.synthetic, data.held_out, seed.child("synthetic"));
+            let name = format!("Gaussian classes (best accuracy {:.3})", made.best_accuracy);
+            (made.train, made.test, name)
+        }
+        ImageSource::Idx => images(data)?,
+    };
+    check_parameters("data", "this large", train.width * train.classes)?;
+    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
+    Ok(softmax_regression(config, train, test, parts, seed, &name))
+}
+
+fn hidden_layers(
+    config: &PerceptronConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<Network, DataError> {
+    let data = &config.data;
+    let (train, test, name) = match data.source {
+        ImageSource::Synthetic => {
+            let made = synthetic::teacher(&data.synthetic, data.held_out, seed.child("synthetic"));
+            let name = format!("a network's labels (best accuracy {:.3})", made.best_accuracy);
+            (made.train, made.test, name)
+        }
+        ImageSource::Idx => images(data)?,
+    };
+    let mut inputs = train.width;
+    let mut parameters = 0_usize;
+    for &units in config.hidden.iter().chain([&train.classes]) {
+        parameters = parameters.saturating_add(inputs.saturating_mul(units));
+        inputs = units;
+    }
+    check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
+    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
+    Ok(perceptron(config, train, test, parts, seed, &name))
+}
+
+fn sparse(
+    config: &LogisticRegressionConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<LogisticRegression, DataError> {
+    let data = &config.data;
+    let (train, test, name) = match data.source {
+        SparseSource::Synthetic => {
+            let made = synthetic::planted(&data.synthetic, data.held_out, seed.child("synthetic"));
+            let name = format!("planted weights (best accuracy {:.3})", made.best_accuracy);
+            (made.train, made.test, name)
+        }
+        SparseSource::Libsvm => {
+            let path = path_of(data)?;
+            let (mut all, test) = read_libsvm(path)?;
+            let (train, mut test) = if let Some(test) = test {
+                (all, test)
+            } else {
+                let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
+                let test = all.select(&test);
+                all = all.select(&train);
+                (all, test)
+            };
+            let width = train.width.max(test.width);
+            let train = SparseExamples { width, ..train };
+            test.width = width;
+            (train, test, path.display().to_string())
+        }
+    };
+    let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
+    let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
+    Ok(LogisticRegression::new(config.clone(), train, test, parts, &name))
+}
+
+fn images<G: Default>(
+    data: &DataConfig<ImageSource, G>,
+) -> Result<(DenseExamples, DenseExamples, String), DataError> {
+    let path = path_of(data)?;
+    let (train, test) = read_idx(path)?;
+    Ok((train, test, path.display().to_string()))
+}
+
+fn path_of<S: Default, G: Default>(data: &DataConfig<S, G>) -> Result<&Path, ConfigError> {
+    let missing = || ConfigError::new("data.path", "missing", "the path of the data files");
+    data.path.as_deref().ok_or_else(missing)
+}
+
+fn check_parameters(
+    key: &str,
+    value: impl std::fmt::Display,
+    parameters: usize,
+) -> Result<(), ConfigError> {
+    if parameters < MODEL_PARAMETERS_MAX {
+        return Ok(());
+    }
+    let expected =
+        format!("a model of fewer than {MODEL_PARAMETERS_MAX} parameters, not {parameters}");
+    Err(ConfigError::new(key, value, expected))
+}

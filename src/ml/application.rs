@@ -1,0 +1,75 @@
+//! The contract between an application and the workers that run it.
+
+use std::sync::Arc;
+
+use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed};
+
+/// One machine-learning application over data that is already split among workers.
+///
+/// Workers are numbered over the whole run, data center by data center, in the topology's order.
+pub trait Application: Send + Sync {
+    /// The tables of the model.
+    fn layout(&self) -> &Arc<ModelLayout>;
+
+    /// The values training starts from, the same in every data center.
+    fn initial_model(&self, seed: Seed) -> Model;
+
+    /// The task of one worker: its own examples, its own order of visiting them.
+    fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task>;
+
+    /// The training objective over all data of all data centers, and the held-out metric, of one copy.
+    fn evaluate(&self, model: &Model) -> Evaluation;
+
+    /// Name and direction of the held-out metric.
+    fn metric(&self) -> Metric;
+
+    /// The learning rate at a clock, relative to the first: what the hard threshold decays with.
+    fn learning_rate_factor(&self, clock: Clock) -> f64;
+
+    /// Clocks in one pass over a worker's data, at least 1.
+    fn clocks_per_pass(&self) -> u64;
+
+    /// A line for people: what data, how many examples, how many parameters.
+    fn describe(&self) -> String;
+}
+
+/// The part of an application that one worker runs, clock by clock.
+pub trait Task: Send {
+    /// The rows that the iteration starting at `clock` reads.
+    fn rows(&mut self, clock: Clock) -> RowSet;
+
+    /// Runs one iteration on the rows read and returns the deltas and the work done.
+    ///
+    /// `model` holds fresh values for the rows that [`Task::rows`] named; other rows may be stale or zero.
+    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work);
+}
+
+/// What one iteration cost, for the cost model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    pub examples: u64,
+    pub flops: f64,
+}
+
+/// How good one copy of the model is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The training objective over all data centers' data; lower is better.
+    pub objective: f64,
+    /// The held-out metric, as [`Metric`] names it.
+    pub metric: f64,
+}
+
+/// A held-out metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    pub name: &'static str,
+    pub direction: Direction,
+}
+
+/// Which way a metric improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Lower,
+    Higher,
+}

@@ -1,0 +1,151 @@
+//! The applications, one file each, and the choice between them.
+
+mod logistic_regression;
+mod matrix_factorization;
+mod network;
+mod perceptron;
+mod softmax_regression;
+mod visits;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::ml::ConfigError;
+
+pub use logistic_regression::{
+    LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
+};
+pub use matrix_factorization::{
+    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource,
+};
+pub use network::Network;
+pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
+pub use softmax_regression::{
+    ImageSource, MixtureGenerator, SoftmaxRegressionConfig, softmax_regression,
+};
+
+/// Which application runs and with which settings: the `[app]` table of a run file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum AppConfig {
+    MatrixFactorization(MatrixFactorizationConfig),
+    SoftmaxRegression(SoftmaxRegressionConfig),
+    Perceptron(PerceptronConfig),
+    LogisticRegression(LogisticRegressionConfig),
+}
+
+impl AppConfig {
+    /// Every kind, as `app.kind` writes it.
+    pub const KINDS: &[&str] =
+        &["matrix-factorization", "softmax-regression", "perceptron", "logistic-regression"];
+
+    /// Reads the keys of one kind (all of `[app]` but `kind`); `kind` is one of [`Self::KINDS`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(kind: &str, keys: D) -> Result<Self, D::Error> {
+        match kind {
+            "matrix-factorization" => Deserialize::deserialize(keys).map(Self::MatrixFactorization),
+            "softmax-regression" => Deserialize::deserialize(keys).map(Self::SoftmaxRegression),
+            "perceptron" => Deserialize::deserialize(keys).map(Self::Perceptron),
+            "logistic-regression" => Deserialize::deserialize(keys).map(Self::LogisticRegression),
+            other => Err(D::Error::unknown_variant(other, Self::KINDS)),
+        }
+    }
+
+    /// Checks every key's range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::MatrixFactorization(config) => config.validate(),
+            Self::SoftmaxRegression(config) => config.validate(),
+            Self::Perceptron(config) => config.validate(),
+            Self::LogisticRegression(config) => config.validate(),
+        }
+    }
+
+    /// The kind, as `app.kind` writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::MatrixFactorization(_) => Self::KINDS[0],
+            Self::SoftmaxRegression(_) => Self::KINDS[1],
+            Self::Perceptron(_) => Self::KINDS[2],
+            Self::LogisticRegression(_) => Self::KINDS[3],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_written_and_read_back() {
+        for &kind in AppConfig::KINDS {
+            for keys in ["", "data.path = \"some/file\"\ndata.skew = 0.5\nlearning_rate = 0.125"] {
+                let config = read(kind, keys).expect("good keys");
+                assert_eq!(config.kind(), kind);
+                assert_eq!(config.validate(), Ok(()));
+                let mut written = toml::Table::try_from(&config).expect("all keys fit TOML");
+                assert_eq!(
+                    written.remove("kind").as_ref().and_then(|kind| kind.as_str()),
+                    Some(kind)
+                );
+                let text = toml::to_string(&written).expect("a table");
+                assert_eq!(read(kind, &text).expect("what was written"), config);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_keys_are_refused_by_name() {
+        let check = |kind: &str, keys: &str, error: &str| {
+            let found = read(kind, keys).expect_err(keys).to_string();
+            assert!(found.contains(error), "{found}");
+        };
+        check("matrix-factorization", "ranks = 3", "unknown field `ranks`, expected one of `rank`");
+        check("softmax-regression", "data.sauce = 1", "unknown field `sauce`");
+        check("perceptron", "data.synthetic.noise = 1", "unknown field `noise`");
+        check("perceptron", "hidden = 3", "expected a sequence");
+        check("perceptron", "data.source = \"libsvm\"", "expected `synthetic` or `idx`");
+        check("logistic-regression", "data.split = \"odd\"", "expected one of `even`, `by-user`");
+        check("softmax-regression", "batch = -1", "expected usize");
+        check("bayes", "", "unknown variant `bayes`, expected one of `matrix-factorization`");
+    }
+
+    #[test]
+    fn values_out_of_range_are_named_with_what_was_expected() {
+        let check = |kind: &str, keys: &str, error: &str| {
+            let config = read(kind, keys).expect("good types");
+            assert_eq!(config.validate().expect_err(keys).to_string(), error);
+        };
+        let kind = "matrix-factorization";
+        check(kind, "rank = 0", "app.rank is 0, expected a whole number, 1 to 1024");
+        check(
+            kind,
+            "learning_rate = nan",
+            "app.learning_rate is NaN, expected above 0 and at most 1",
+        );
+        check(
+            kind,
+            "learning_rate = 2.0",
+            "app.learning_rate is 2, expected above 0 and at most 1",
+        );
+        check(
+            kind,
+            "clocks_per_pass = 0",
+            "app.clocks_per_pass is 0, expected a whole number, 1 to 1048576",
+        );
+        check(kind, "data.held_out = 1.0", "app.data.held_out is 1, expected above 0 and below 1");
+        check(kind, "data.skew = -0.5", "app.data.skew is -0.5, expected 0 to 1");
+        let labels = "app.data.split is \"by-label\", expected \"even\" or \"by-user\"";
+        check(kind, "data.split = \"by-label\"", labels);
+        let path = "app.data.path is missing, expected the path of the data files";
+        check(kind, "data.source = \"movielens\"", path);
+        check("perceptron", "hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers");
+        let units = "app.hidden[1] is 0, expected a whole number, 1 to 1048576";
+        check("perceptron", "hidden = [3, 0]", units);
+        let active = "app.data.synthetic.active is 15, expected a whole number, 1 to 10";
+        check("logistic-regression", "data.synthetic.features = 10", active);
+    }
+
+    fn read(kind: &str, keys: &str) -> Result<AppConfig, toml::de::Error> {
+        AppConfig::deserialize(kind, toml::Deserializer::parse(keys)?)
+    }
+}

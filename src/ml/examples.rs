@@ -1,0 +1,138 @@
+//! Training data in memory, as applications read it.
+
+use std::sync::Arc;
+
+/// The examples of every worker of a run, as ascending positions in the training data.
+pub type Parts = Vec<Arc<[u32]>>;
+
+/// Ratings that users gave to items, in columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ratings {
+    pub users: usize,
+    pub items: usize,
+    /// The user of each rating, below `users`.
+    pub user: Vec<u32>,
+    /// The item of each rating, below `items`.
+    pub item: Vec<u32>,
+    pub value: Vec<f32>,
+}
+
+/// Examples with as many features each, and one of several classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenseExamples {
+    /// Features of each example.
+    pub width: usize,
+    pub classes: usize,
+    /// `labels.len() × width` values, example by example.
+    pub features: Features,
+    /// The class of each example, below `classes`.
+    pub labels: Vec<u32>,
+}
+
+/// Dense features, in the form they came in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Features {
+    /// Pixels: 0 stands for 0.0 and 255 for 1.0.
+    Bytes(Vec<u8>),
+    Floats(Vec<f32>),
+}
+
+/// Examples with few features each, and one of two classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SparseExamples {
+    /// Features that there are; columns are below it.
+    pub width: usize,
+    /// Where each example begins in `columns` and `values`; one more than there are examples.
+    pub offsets: Vec<usize>,
+    /// Strictly ascending within an example.
+    pub columns: Vec<u32>,
+    pub values: Vec<f32>,
+    /// +1 or -1 for each example.
+    pub labels: Vec<f32>,
+}
+
+impl Ratings {
+    pub fn len(&self) -> usize {
+        self.value.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+
+    /// The ratings at some positions, in their order, of the same users and items.
+    #[must_use]
+    pub fn select(&self, positions: &[u32]) -> Self {
+        Self {
+            users: self.users,
+            items: self.items,
+            user: positions.iter().map(|&at| self.user[at as usize]).collect(),
+            item: positions.iter().map(|&at| self.item[at as usize]).collect(),
+            value: positions.iter().map(|&at| self.value[at as usize]).collect(),
+        }
+    }
+}
+
+impl DenseExamples {
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Writes one example's features into `out`, `width` long.
+    pub fn copy_features(&self, example: usize, out: &mut [f32]) {
+        let range = example * self.width..(example + 1) * self.width;
+        match &self.features {
+            Features::Floats(values) => out.copy_from_slice(&values[range]),
+            Features::Bytes(values) => {
+                for (out, &value) in out.iter_mut().zip(&values[range]) {
+                    *out = f32::from(value) * (1.0 / 255.0);
+                }
+            }
+        }
+    }
+}
+
+impl SparseExamples {
+    /// No examples of `width` features.
+    pub fn empty(width: usize) -> Self {
+        Self { width, offsets: vec![0], columns: vec![], values: vec![], labels: vec![] }
+    }
+
+    /// Adds one example; `columns` strictly ascending and below `width`, `label` +1 or -1.
+    pub fn push(&mut self, columns: &[u32], values: &[f32], label: f32) {
+        debug_assert!(columns.windows(2).all(|pair| pair[0] < pair[1]));
+        self.columns.extend_from_slice(columns);
+        self.values.extend_from_slice(values);
+        self.offsets.push(self.columns.len());
+        self.labels.push(label);
+    }
+
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The columns and values of one example.
+    pub fn example(&self, example: usize) -> (&[u32], &[f32]) {
+        let range = self.offsets[example]..self.offsets[example + 1];
+        (&self.columns[range.clone()], &self.values[range])
+    }
+
+    /// The examples at some positions, in their order.
+    #[must_use]
+    pub fn select(&self, positions: &[u32]) -> Self {
+        let mut selected = Self::empty(self.width);
+        for &position in positions {
+            let (columns, values) = self.example(position as usize);
+            selected.push(columns, values, self.labels[position as usize]);
+        }
+        selected
+    }
+}

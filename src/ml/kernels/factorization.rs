@@ -1,0 +1,117 @@
+//! The step of stochastic gradient descent on one rating, over a private copy of the rows.
+//!
+//! A step is about 10 operations per factor on two rows that sit in the first or second cache: at rank 16
+//! the rows are 136 bytes, and a batch of 1,000 ratings touches at most 272 kB.
+
+use super::vector::dot_lanes;
+use super::vectorized;
+
+/// One rating of a batch; rows are counted within the private copies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rating {
+    pub user: u32,
+    pub item: u32,
+    /// The rating minus the mean of all ratings.
+    pub value: f32,
+}
+
+/// What a user's row and an item's row together predict: factors, then (if `rank` is one less than the
+/// width) a bias each.
+#[inline(always)]
+pub fn predict(user: &[f32], item: &[f32], rank: usize) -> f32 {
+    let mut sum = dot_lanes(&user[..rank], &item[..rank]);
+    if rank < user.len() {
+        sum += user[rank] + item[rank];
+    }
+    sum
+}
+
+/// Runs over `ratings` in order, moving both rows of each down the gradient of
+/// `½ (value − prediction)² + ½ regularization (‖user row‖² + ‖item row‖²)`.
+///
+/// `users` and `items` hold whole rows of `width` values, `user_rates` and `item_rates` one learning rate a
+/// row. Rows are `rank` factors and, where `width` is `rank + 1`, a bias.
+///
+/// # Panics
+///
+/// Where a rating names a row that is not there.
+#[allow(clippy::too_many_arguments)]
+pub fn descend(
+    ratings: &[Rating],
+    rank: usize,
+    width: usize,
+    regularization: f32,
+    users: &mut [f32],
+    user_rates: &[f32],
+    items: &mut [f32],
+    item_rates: &[f32],
+) {
+    assert!(rank == width || rank + 1 == width);
+    vectorized(|| {
+        for rating in ratings {
+            let (user, item) = (rating.user as usize, rating.item as usize);
+            let user_row = &mut users[user * width..(user + 1) * width];
+            let item_row = &mut items[item * width..(item + 1) * width];
+            let error = rating.value - predict(user_row, item_row, rank);
+            step(
+                user_row,
+                item_row,
+                rank,
+                error,
+                regularization,
+                user_rates[user],
+                item_rates[item],
+            );
+        }
+    });
+}
+
+#[inline(always)]
+fn step(
+    user: &mut [f32],
+    item: &mut [f32],
+    rank: usize,
+    error: f32,
+    regularization: f32,
+    user_rate: f32,
+    item_rate: f32,
+) {
+    let (user_pull, item_pull) = (user_rate * error, item_rate * error);
+    let (user_keep, item_keep) =
+        (1.0 - user_rate * regularization, 1.0 - item_rate * regularization);
+    let (user_factors, user_bias) = user.split_at_mut(rank);
+    let (item_factors, item_bias) = item.split_at_mut(rank);
+    for (user, item) in user_factors.iter_mut().zip(item_factors) {
+        let (old_user, old_item) = (*user, *item);
+        *user = user_keep * old_user + user_pull * old_item;
+        *item = item_keep * old_item + item_pull * old_user;
+    }
+    for (user, item) in user_bias.iter_mut().zip(item_bias) {
+        *user = user_keep * *user + user_pull;
+        *item = item_keep * *item + item_pull;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_moves_both_rows_down_the_gradient() {
+        for (rank, width) in [(1, 1), (16, 17), (37, 38), (32, 32)] {
+            let start: Vec<f32> = (0..2 * width).map(|at| (at as f32 * 0.7).sin() * 0.3).collect();
+            let (user, item) = start.split_at(width);
+            let (mut users, mut items) = (user.to_vec(), item.to_vec());
+            let rating = Rating { user: 0, item: 0, value: 1.25 };
+            descend(&[rating], rank, width, 0.1, &mut users, &[0.01], &mut items, &[0.02]);
+            let error = 1.25 - predict(user, item, rank);
+            for at in 0..width {
+                let (to_user, to_item) = if at < rank { (item[at], user[at]) } else { (1.0, 1.0) };
+                let user_step = 0.01 * (error * to_user - 0.1 * user[at]);
+                let item_step = 0.02 * (error * to_item - 0.1 * item[at]);
+                assert!((users[at] - user[at] - user_step).abs() < 1e-6);
+                assert!((items[at] - item[at] - item_step).abs() < 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Every application over made-up data, driven by the simplest loop there is, reaches what is known to be
+//! reachable.
+
+mod real_data;
+
+use std::sync::Arc;
+
+use gaia::data;
+use gaia::ml::apps::{
+    AppConfig, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig, PerceptronConfig,
+    RatingSource, SoftmaxRegressionConfig, SparseSource,
+};
+use gaia::ml::config::Split;
+use gaia::ml::{Application, Evaluation};
+use gaia::types::{Clock, Deltas, Model, Seed, TableRows};
+use real_data::real_data;
+
+#[test]
+fn matrix_factorization_comes_near_the_noise() {
+    let config = MatrixFactorizationConfig {
+        rank: 8,
+        regularization: 0.02,
+        row_step_max: 0.5,
+        ..Default::default()
+    };
+    let noise = config.data.synthetic.noise;
+    let reached = train(&AppConfig::MatrixFactorization(config), &[2, 2, 2], 200);
+    assert!(reached.metric < 1.2 * noise, "{reached:?}");
+    assert!(reached.metric > 0.95 * noise, "{reached:?}");
+}
+
+#[test]
+fn softmax_regression_comes_near_the_best_answer() {
+    let config = SoftmaxRegressionConfig::default();
+    let generator = &config.data.synthetic;
+    let best = data::synthetic::mixture(generator, 0.1, generator_seed()).best_accuracy;
+    let reached = train(&AppConfig::SoftmaxRegression(config), &[2, 2, 2], 200);
+    assert!((reached.metric - best).abs() < 0.02, "{reached:?} {best}");
+}
+
+#[test]
+fn a_perceptron_learns_its_teacher() {
+    let config = PerceptronConfig { learning_rate: 1.0, ..Default::default() };
+    let generator = &config.data.synthetic;
+    let best = data::synthetic::teacher(generator, 0.1, generator_seed()).best_accuracy;
+    let reached = train(&AppConfig::Perceptron(config), &[2, 2, 2], 500);
+    assert!(reached.metric > best - 0.07, "{reached:?} {best}");
+}
+
+#[test]
+fn logistic_regression_comes_near_the_planted_weights() {
+    let config = LogisticRegressionConfig { learning_rate: 5.0, ..Default::default() };
+    let generator = &config.data.synthetic;
+    let best = data::synthetic::planted(generator, 0.1, generator_seed()).best_accuracy;
+    let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
+    assert!((reached.metric - best).abs() < 0.02, "{reached:?} {best}");
+}
+
+#[test]
+fn momentum_reaches_the_same_place() {
+    let config =
+        SoftmaxRegressionConfig { momentum: 0.9, learning_rate: 0.05, ..Default::default() };
+    let plain = train(&AppConfig::SoftmaxRegression(Default::default()), &[2, 2, 2], 200);
+    let moved = train(&AppConfig::SoftmaxRegression(config), &[2, 2, 2], 200);
+    assert!((moved.objective / plain.objective - 1.0).abs() < 0.05, "{moved:?} {plain:?}");
+}
+
+#[test]
+fn summed_deltas_of_many_workers_go_where_one_worker_goes() {
+    for split in [Split::Even, Split::ByUser] {
+        let mut config = MatrixFactorizationConfig::default();
+        config.data.split = split;
+        let config = AppConfig::MatrixFactorization(config);
+        let (one, many) = (train(&config, &[1], 60), train(&config, &[2; 11], 60));
+        assert!((one.objective / many.objective - 1.0).abs() < 0.02, "{one:?} {many:?}");
+    }
+}
+
+#[test]
+fn a_worker_without_examples_changes_nothing() {
+    for mut config in defaults() {
+        match &mut config {
+            AppConfig::MatrixFactorization(config) => config.data.synthetic.ratings = 10,
+            AppConfig::SoftmaxRegression(config) => config.data.synthetic.examples = 10,
+            AppConfig::Perceptron(config) => config.data.synthetic.examples = 10,
+            AppConfig::LogisticRegression(config) => config.data.synthetic.examples = 10,
+        }
+        let app = build(&config, &[7, 0, 8]);
+        let model = app.initial_model(SEED);
+        let mut task = app.task(14, SEED);
+        task.rows(Clock(0));
+        let (deltas, work) = task.iterate(Clock(0), &model);
+        assert_eq!(deltas, Deltas::none(app.layout()), "{}", config.kind());
+        assert_eq!(work.examples, 0);
+        assert!(app.evaluate(&model).objective.is_finite());
+    }
+}
+
+#[test]
+fn a_run_repeats_to_the_bit() {
+    for config in defaults() {
+        let once = train(&config, &[1, 2], 12);
+        let again = train(&config, &[1, 2], 12);
+        assert_eq!(once.objective.to_bits(), again.objective.to_bits());
+        assert_eq!(once.metric.to_bits(), again.metric.to_bits());
+    }
+}
+
+#[test]
+fn a_task_reads_every_row_that_it_changes() {
+    for config in defaults() {
+        let app = build(&config, &[1, 2]);
+        let model = app.initial_model(SEED);
+        let mut task = app.task(1, SEED);
+        for clock in 0..3 {
+            let read = task.rows(Clock(clock));
+            let (deltas, _) = task.iterate(Clock(clock), &model);
+            let tables = read.tables.iter().zip(&deltas.tables);
+            for (id, (read, changed)) in app.layout().table_ids().zip(tables) {
+                assert!(changed.rows.windows(2).all(|pair| pair[0] < pair[1]));
+                let width = app.layout().table(id).width;
+                assert_eq!(changed.values.len(), changed.rows.len() * width);
+                if let TableRows::Listed(read) = read {
+                    assert!(changed.rows.iter().all(|row| read.binary_search(row).is_ok()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn movielens_is_predicted_within_nine_tenths_of_a_star() {
+    let Some(path) = real_data("movielens_latest_small/ratings.csv.gz") else { return };
+    let mut config = MatrixFactorizationConfig::default();
+    config.data.source = RatingSource::MovieLens;
+    config.data.path = Some(path);
+    let reached = train(&AppConfig::MatrixFactorization(config), &[2; 11], 100);
+    assert!(reached.metric < 0.87, "{reached:?}");
+    assert!(reached.objective < 0.66, "{reached:?}");
+}
+
+#[test]
+fn handwritten_digits_are_read_by_softmax_regression() {
+    let Some(path) = real_data("mnist") else { return };
+    let mut config = SoftmaxRegressionConfig::default();
+    config.data.source = ImageSource::Idx;
+    config.data.path = Some(path);
+    let reached = train(&AppConfig::SoftmaxRegression(config), &[2, 2, 2], 150);
+    assert!(reached.metric > 0.89, "{reached:?}");
+}
+
+#[test]
+fn incomes_are_guessed_by_logistic_regression() {
+    let Some(path) = real_data("libsvm/a9a.gz") else { return };
+    let mut config = LogisticRegressionConfig::default();
+    config.data.source = SparseSource::Libsvm;
+    config.data.path = Some(path);
+    let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
+    assert!(reached.metric > 0.845, "{reached:?}");
+}
+
+fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
+    data::build(config, workers_per_dc, SEED).expect("data that is there")
+}
+
+/// A bulk-synchronous cluster as a loop: all workers iterate on one model, then all deltas are added.
+fn train(config: &AppConfig, workers_per_dc: &[usize], clocks: u64) -> Evaluation {
+    let app = build(config, workers_per_dc);
+    let mut model = app.initial_model(SEED.child("model"));
+    let workers: usize = workers_per_dc.iter().sum();
+    let mut tasks: Vec<_> = (0..workers).map(|worker| app.task(worker, SEED.nth(worker))).collect();
+    for clock in 0..clocks {
+        let mut all = Vec::new();
+        for task in &mut tasks {
+            task.rows(Clock(clock));
+            all.push(task.iterate(Clock(clock), &model).0);
+        }
+        for deltas in &all {
+            add(&mut model, deltas);
+        }
+    }
+    app.evaluate(&model)
+}
+
+fn add(model: &mut Model, deltas: &Deltas) {
+    let layout = model.layout().clone();
+    for (id, table) in layout.table_ids().zip(&deltas.tables) {
+        let width = layout.table(id).width;
+        for (&row, change) in table.rows.iter().zip(table.values.chunks(width)) {
+            for (value, change) in model.row_mut(id, row as usize).iter_mut().zip(change) {
+                *value += change;
+            }
+        }
+    }
+}
+
+fn defaults() -> Vec<AppConfig> {
+    let deserialize = |kind| AppConfig::deserialize(kind, toml::Table::new());
+    AppConfig::KINDS.iter().map(|kind| deserialize(kind).expect("no keys are right keys")).collect()
+}
+
+/// Where `data::build` draws made-up data from.
+fn generator_seed() -> Seed {
+    SEED.child("data").child("synthetic")
+}
+
+const SEED: Seed = Seed(42);

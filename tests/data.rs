@@ -1,0 +1,447 @@
+//! Readers on good, broken and hostile files, and splits that lose nothing.
+
+mod real_data;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use gaia::data::{DataError, hold_out, read_idx, read_libsvm, read_movielens, split, synthetic};
+use gaia::ml::apps::RatingGenerator;
+use gaia::ml::config::Split;
+use gaia::ml::examples::Ratings;
+use gaia::types::Seed;
+use proptest::prelude::*;
+use real_data::real_data;
+use tempfile::TempDir;
+
+#[test]
+fn all_formats_of_movielens_say_the_same() {
+    let csv = "userId,movieId,rating,timestamp\n7,30,4.5,964982703\n7,10,3,1\n2,30,0.5,2\n";
+    let expected = Ratings {
+        users: 2,
+        items: 2,
+        user: vec![0, 1, 1],
+        item: vec![1, 0, 1],
+        value: vec![0.5, 3.0, 4.5],
+    };
+    for text in [
+        csv.to_owned(),
+        csv.replace('\n', "\r\n"),
+        format!("\u{feff}{csv}\n"),
+        csv.trim_end().to_owned(),
+        csv[csv.find('7').expect("a row")..].to_owned(),
+        "7\t30\t4.5\t9\n7\t10\t3\t1\n2\t30\t0.5\t2\n".to_owned(),
+        "7::30::4.5::9\n7::10::3::1\n2::30::0.5::2\n".to_owned(),
+        "7,30,4.5\n7,10,3\n2,30,0.5\n".to_owned(),
+    ] {
+        let folder = Folder::new();
+        let plain = folder.write("ratings", text.as_bytes());
+        let packed = folder.write("packed", &gzip(text.as_bytes()));
+        assert_eq!(read_movielens(&plain).expect("good ratings"), expected, "{text:?}");
+        assert_eq!(read_movielens(&packed).expect("good ratings"), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn broken_ratings_are_named_with_their_row() {
+    let check = |rows: &str, error: &str| {
+        let folder = Folder::new();
+        let text = format!("userId,movieId,rating,timestamp\n1,1,3.0,9\n{rows}");
+        let file = folder.write("ratings.csv", text.as_bytes());
+        expect_error(&file, read_movielens(&file), error);
+    };
+    check("1,2\n", ", row 3: found \"1,2\", expected a rating in the row");
+    check("\n1,2\n", ", row 4: found \"1,2\", expected a rating in the row");
+    check("x,2,3.0,9\n", ", row 3: found \"x\", expected a user number, 0 to 4294967295");
+    check("1,-2,3.0,9\n", ", row 3: found \"-2\", expected an item number, 0 to 4294967295");
+    check("4294967296,2,3,9\n", ", row 3: found \"4294967296\", expected a user number");
+    check("1,2,five,9\n", ", row 3: found \"five\", expected a rating, -1000 to 1000");
+    check("1,2,NaN,9\n", ", row 3: found \"NaN\", expected a rating");
+    check("1,2,inf,9\n", ", row 3: found \"inf\", expected a rating");
+    check("1,2,1e30,9\n", ", row 3: found \"1e30\", expected a rating");
+    check("1,2,3,noon\n", ", row 3: found \"noon\", expected a time in whole seconds");
+    check(
+        "1,2,3,9,9\n",
+        ", row 3: found \"1,2,3,9,9\", expected a user, an item, a rating and a time",
+    );
+    check("1\t2\t3\n", ", row 3: found \"1\\t2\\t3\", expected");
+    check("", ": found 1 in all, expected at least 2 ratings");
+}
+
+#[test]
+fn files_that_cannot_be_ratings_are_refused() {
+    let folder = Folder::new();
+    let whole = gzip("1,1,3\n2,2,3\n".repeat(500).as_bytes());
+    let cut = folder.write("cut.gz", &whole[..whole.len() - 12]);
+    expect_error(&cut, read_movielens(&cut), "the end of a cut gzip stream, expected a whole gzip");
+    let mut damaged = whole.clone();
+    let end = damaged.len() - 6;
+    damaged[end] ^= 0xff;
+    let damaged = folder.write("damaged.gz", &damaged);
+    expect_error(&damaged, read_movielens(&damaged), "broken gzip");
+    let trailing = folder.write("trailing.gz", &[&whole[..], b"more"].concat());
+    expect_error(&trailing, read_movielens(&trailing), "gzip");
+    let empty = folder.write("empty.csv", b"");
+    expect_error(&empty, read_movielens(&empty), ": found 0 in all, expected at least 2 ratings");
+    let binary = folder.write("binary.csv", &[0xff, 0xfe, 0x00, b'\n']);
+    expect_error(&binary, read_movielens(&binary), ", row 1: found \"");
+    let endless = folder.write("endless.gz", &gzip(&vec![b'1'; (1 << 24) + 2]));
+    expect_error(&endless, read_movielens(&endless), ", row 1: found \"1111111111");
+    let missing = folder.path().join("missing.csv");
+    expect_error(&missing, read_movielens(&missing), ": cannot be read: ");
+    expect_error(folder.path(), read_movielens(folder.path()), ": found a folder, expected a file");
+}
+
+#[test]
+fn libsvm_rows_are_read_with_comments_queries_and_either_pair_of_labels() {
+    for (positive, negative) in [("+1", "-1"), ("1", "0"), ("1.0", "-1.0"), ("1", "0.0")] {
+        let text = format!(
+            "# a comment\n{positive} 1:0.5 4:-2\n\n{negative} qid:3 2:1e-3 # more\n{negative}\n"
+        );
+        let folder = Folder::new();
+        let (train, test) =
+            read_libsvm(&folder.write("rows", &gzip(text.as_bytes()))).expect("good");
+        assert!(test.is_none());
+        assert_eq!(train.width, 4);
+        assert_eq!(train.labels, [1.0, -1.0, -1.0]);
+        assert_eq!(train.offsets, [0, 2, 3, 3]);
+        assert_eq!(train.columns, [0, 3, 1]);
+        assert_eq!(train.values, [0.5, -2.0, 1e-3]);
+    }
+}
+
+#[test]
+fn the_test_set_lies_beside_the_training_file() {
+    for (train, test) in
+        [("a9a", "a9a.t"), ("a9a.gz", "a9a.t.gz"), ("a9a", "a9a.t.gz"), ("a9a.gz", "a9a.t")]
+    {
+        let folder = Folder::new();
+        let write = |name: &str, text: &str| {
+            let packed = gzip(text.as_bytes());
+            folder.write(name, if name.ends_with("gz") { &packed } else { text.as_bytes() })
+        };
+        let file = write(train, "+1 1:1\n-1 2:1\n");
+        write(test, "-1 9:1\n");
+        let (_, test) = read_libsvm(&file).expect("good");
+        assert_eq!(test.expect("a test set").width, 9);
+    }
+}
+
+#[test]
+fn broken_libsvm_rows_are_named() {
+    let check = |row: &str, error: &str| {
+        let folder = Folder::new();
+        let file = folder.write("rows", format!("+1 1:1\n-1 2:1\n{row}\n").as_bytes());
+        expect_error(&file, read_libsvm(&file), error);
+    };
+    check("2 1:1", ", row 3: found \"2\", expected a label, +1 or -1 as in the rows before");
+    check("0 1:1", ", row 3: found \"0\", expected a label, +1 or -1 as in the rows before");
+    check("nan 1:1", ", row 3: found \"nan\", expected a label");
+    check("1:1", ", row 3: found \"1:1\", expected a label");
+    check("+1 0:1", ", row 3: found \"0:1\", expected an index, 1 to 67108864, before the colon");
+    check("+1 4000000000:1", ", row 3: found \"4000000000:1\", expected an index");
+    check("+1 99999999999999999999:1", ", row 3: found \"99999999999999999999:1\"");
+    check("+1 -3:1", ", row 3: found \"-3:1\", expected an index");
+    check("+1 3:1 3:1", ", row 3: found \"3:1\", expected an index above 3");
+    check("+1 3:1 2:1", ", row 3: found \"2:1\", expected an index above 3");
+    check("+1 3", ", row 3: found \"3\", expected index:value");
+    check("+1 3:", ", row 3: found \"3:\", expected a finite value after the colon");
+    check("+1 3:inf", ", row 3: found \"3:inf\", expected a finite value");
+    check("+1 3:nan", ", row 3: found \"3:nan\", expected a finite value");
+    check("+1 3:1e39", ", row 3: found \"3:1e39\", expected a finite value");
+    let folder = Folder::new();
+    let file = folder.write("one", b"+1 1:1\n");
+    expect_error(&file, read_libsvm(&file), ": found 1 in all, expected at least 2 examples");
+}
+
+#[test]
+fn a_broken_test_set_is_named_by_its_own_file() {
+    let folder = Folder::new();
+    let file = folder.write("a9a", b"+1 1:1\n-1 2:1\n");
+    let test = folder.write("a9a.t", b"+1 1:1\n+1 x:1\n");
+    expect_error(&test, read_libsvm(&file), ", row 2: found \"x:1\", expected an index");
+}
+
+#[test]
+fn idx_folders_are_read_plain_and_packed() {
+    for ending in ["", ".gz"] {
+        for separator in ["-", "."] {
+            let folder = idx_folder(separator, ending, |_, _| {});
+            let (train, test) = read_idx(folder.path()).expect("good");
+            assert_eq!((train.len(), test.len()), (3, 2));
+            assert_eq!((train.width, train.classes, test.classes), (4, 10, 10));
+            assert_eq!(train.labels, [0, 5, 9]);
+            let mut features = [0.0; 4];
+            train.copy_features(2, &mut features);
+            assert_eq!(features, [8.0, 9.0, 10.0, 255.0].map(|byte| byte / 255.0));
+        }
+    }
+}
+
+#[test]
+fn broken_idx_files_are_named_with_their_byte() {
+    let check = |file: &str, break_it: &dyn Fn(&mut Vec<u8>), error: &str| {
+        let folder = idx_folder("-", "", |name, bytes| {
+            if name == file {
+                break_it(bytes);
+            }
+        });
+        expect_error(&folder.path().join(file), read_idx(folder.path()), error);
+    };
+    let images = "train-images-idx3-ubyte";
+    let labels = "train-labels-idx1-ubyte";
+    check(images, &|bytes| bytes.clear(), ", byte 0: found the bytes []");
+    check(images, &|bytes| bytes[2] = 0x0d, ", byte 0: found the bytes [00, 00, 0d, 03]");
+    check(labels, &|bytes| bytes[3] = 3, ", byte 0: found the bytes [00, 00, 08, 03], expected an");
+    check(
+        images,
+        &|bytes| bytes.truncate(9),
+        ", byte 9: found the end of the file, expected the sizes",
+    );
+    check(
+        images,
+        &|bytes| bytes.truncate(20),
+        ", byte 20: found the end of the file, expected 12 val",
+    );
+    check(images, &|bytes| bytes.push(0), ", byte 28: found more bytes, expected 12 values");
+    check(images, &|bytes| bytes[4..16].fill(0xff), ", byte 4: found dimensions of [4294967295, ");
+    check(images, &|bytes| bytes[4] = 0x0f, ", byte 28: found the end of the file, expected 1006");
+    check(images, &|bytes| bytes[4..8].fill(0), "more bytes, expected 0 values");
+    check(
+        images,
+        &|bytes| {
+            bytes[4..8].fill(0);
+            bytes.truncate(16);
+        },
+        "found 0 images of 4 pixels",
+    );
+    check(
+        labels,
+        &|bytes| {
+            bytes[7] = 2;
+            bytes.pop();
+        },
+        ", byte 4: found 2 labels, expected as many",
+    );
+    let test = "t10k-images-idx3-ubyte";
+    check(
+        test,
+        &|bytes| {
+            bytes[11] = 1;
+            bytes.truncate(20);
+        },
+        "byte 8: found images of 2 pixels",
+    );
+    let folder = idx_folder("-", "", |_, _| {});
+    fs::remove_file(folder.path().join(labels)).expect("it is there");
+    expect_error(&folder.path().join(labels), read_idx(folder.path()), ": found no such file");
+    let nowhere = folder.path().join("nowhere");
+    expect_error(
+        &nowhere,
+        read_idx(&nowhere),
+        ": found no folder, expected a folder of four IDX files",
+    );
+}
+
+#[test]
+fn real_files_are_read_whole() {
+    if let Some(file) = real_data("movielens_latest_small/ratings.csv.gz") {
+        let ratings = read_movielens(&file).expect("good");
+        assert_eq!((ratings.users, ratings.items, ratings.len()), (610, 9724, 100_836));
+    }
+    if let Some(folder) = real_data("mnist") {
+        let (train, test) = read_idx(&folder).expect("good");
+        assert_eq!(
+            (train.len(), test.len(), train.width, train.classes),
+            (60_000, 10_000, 784, 10)
+        );
+    }
+    if let Some(file) = real_data("libsvm/a9a.gz") {
+        let (train, test) = read_libsvm(&file).expect("good");
+        let test = test.expect("a9a.t lies beside it");
+        assert_eq!((train.len(), test.len(), train.width), (32_561, 16_281, 123));
+    }
+}
+
+#[test]
+fn users_stay_whole_and_labels_gather_under_full_skew() {
+    let groups: Vec<u32> = (0..1000).map(|at| (at * at) % 37 % 10).collect();
+    let parts = split(Split::ByUser, 1.0, &groups, 4, Seed(1));
+    let held: Vec<Vec<u32>> = parts.iter().map(|part| groups_of(part, &groups)).collect();
+    for group in 0..10 {
+        assert!(held.iter().filter(|held| held.contains(&group)).count() <= 1);
+    }
+    let parts = split(Split::ByLabel, 1.0, &groups, 5, Seed(1));
+    assert!(parts.iter().all(|part| part.len() == 200));
+    let seen: usize = parts.iter().map(|part| groups_of(part, &groups).len()).sum();
+    let all = groups_of(&(0..1000).collect::<Vec<_>>(), &groups).len();
+    assert!(seen < all + 5, "a cut adds at most one label to a part: {seen} {all}");
+}
+
+#[test]
+fn half_a_skew_leaves_every_worker_some_of_everything() {
+    let groups: Vec<u32> = (0..4000).map(|at| at % 10).collect();
+    let parts = split(Split::ByLabel, 0.5, &groups, 10, Seed(1));
+    for part in &parts {
+        let mut counts = [0; 10];
+        part.iter().for_each(|&example| counts[groups[example as usize] as usize] += 1);
+        counts.sort_unstable();
+        assert!(counts[0] > 5, "{counts:?}");
+        assert!(counts[8] + counts[9] > 190, "{counts:?}");
+    }
+}
+
+#[test]
+fn made_up_data_is_the_same_for_the_same_seed() {
+    let config = RatingGenerator::default();
+    let once = synthetic::ratings(&config, Seed(7));
+    assert_eq!(once, synthetic::ratings(&config, Seed(7)));
+    assert_ne!(once, synthetic::ratings(&config, Seed(8)));
+    assert!(once.user.iter().all(|&user| (user as usize) < config.users));
+    assert!(once.item.iter().all(|&item| (item as usize) < config.items));
+}
+
+proptest! {
+    #[test]
+    fn every_example_goes_to_exactly_one_worker(
+        groups in prop::collection::vec(0_u32..50, 0..400),
+        workers in 1_usize..12,
+        skew in 0.0..=1.0_f64,
+        seed in any::<u64>(),
+    ) {
+        for way in [Split::Even, Split::ByUser, Split::ByLabel] {
+            let parts = split(way, skew, &groups, workers, Seed(seed));
+            prop_assert_eq!(parts.len(), workers);
+            prop_assert!(parts.iter().all(|part| part.is_sorted()));
+            let mut all: Vec<u32> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..groups.len() as u32));
+        }
+    }
+
+    #[test]
+    fn held_out_examples_are_no_training_examples(
+        examples in 0_usize..500,
+        share in 0.001..0.999_f64,
+        seed in any::<u64>(),
+    ) {
+        let (train, test) = hold_out(examples, share, Seed(seed));
+        prop_assert!(examples < 2 || !(train.is_empty() || test.is_empty()));
+        let mut all = [train, test].concat();
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(0..examples as u32));
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_all(&bytes);
+        read_all(&gzip(&bytes));
+    }
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "[0-9,:.+\\-#\t\n einfqd]{0,200}") {
+        read_all(text.as_bytes());
+    }
+
+    #[test]
+    fn no_damage_to_a_good_file_makes_a_reader_panic(
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let rows = "+1 1:0.5 4:-2 7:1\n-1 qid:3 2:1e-3 # more\n";
+        for good in [
+            "userId,movieId,rating,timestamp\n7,30,4.5,964982703\n7,10,3,1\n".as_bytes().to_vec(),
+            rows.as_bytes().to_vec(),
+            gzip(rows.as_bytes()),
+            idx(&[3, 2, 2], &PIXELS),
+        ] {
+            let mut bytes = good.clone();
+            *at.get_mut(&mut bytes) = byte;
+            read_all(&bytes);
+            bytes.truncate(cut.index(bytes.len()));
+            read_all(&bytes);
+        }
+    }
+}
+
+/// Feeds bytes to every reader; whatever they say, they must come back.
+fn read_all(bytes: &[u8]) {
+    let folder = Folder::new();
+    let file = folder.write("train-images-idx3-ubyte", bytes);
+    let _ = read_movielens(&file);
+    let _ = read_libsvm(&file);
+    folder.write("train-labels-idx1-ubyte", bytes);
+    let _ = read_idx(folder.path());
+    folder.write("train-images-idx3-ubyte", &idx(&[3, 2, 2], &PIXELS));
+    let _ = read_idx(folder.path());
+}
+
+/// The error must begin with the file and go on with `error`.
+fn expect_error<T>(file: &Path, result: Result<T, DataError>, error: &str) {
+    let Err(found) = result else { panic!("read without an error, expected {error}") };
+    let found = found.to_string();
+    let rest = found.strip_prefix(&file.display().to_string()).unwrap_or_else(|| panic!("{found}"));
+    assert!(rest.contains(error), "found {found}\nexpected {error}");
+    assert!(!rest.ends_with('.'), "{found}");
+}
+
+fn groups_of(part: &[u32], groups: &[u32]) -> Vec<u32> {
+    let mut held: Vec<u32> = part.iter().map(|&example| groups[example as usize]).collect();
+    held.sort_unstable();
+    held.dedup();
+    held
+}
+
+/// A folder of four small IDX files, each changed by `break_it` before it is packed.
+fn idx_folder(separator: &str, ending: &str, break_it: impl Fn(&str, &mut Vec<u8>)) -> Folder {
+    let folder = Folder::new();
+    for (set, examples) in [("train", 3), ("t10k", 2)] {
+        let images = idx(&[examples, 2, 2], &PIXELS[..4 * examples as usize]);
+        let labels = idx(&[examples], &[0, 5, 9][..examples as usize]);
+        for (kind, mut bytes) in [("images", images), ("labels", labels)] {
+            let dimensions = if kind == "images" { 3 } else { 1 };
+            let name = format!("{set}-{kind}{separator}idx{dimensions}-ubyte");
+            break_it(&name, &mut bytes);
+            let bytes = if ending.is_empty() { bytes } else { gzip(&bytes) };
+            folder.write(&format!("{name}{ending}"), &bytes);
+        }
+    }
+    folder
+}
+
+fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, dimensions.len() as u8];
+    bytes.extend(dimensions.iter().flat_map(|size| size.to_be_bytes()));
+    bytes.extend_from_slice(values);
+    bytes
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("writing to memory");
+    encoder.finish().expect("writing to memory")
+}
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("room for a temporary folder"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let file = self.path().join(name);
+        fs::write(&file, bytes).expect("room for a small file");
+        file
+    }
+}
+
+const PIXELS: [u8; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255];

@@ -1,0 +1,225 @@
+//! Every application's deltas against finite differences of its objective.
+//!
+//! The objective is written down a second time here, in double precision and as plainly as possible; the
+//! application must agree with it on the value and on every partial derivative.
+
+use std::sync::Arc;
+
+use gaia::ml::apps::{
+    LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
+    PerceptronConfig, SoftmaxRegressionConfig, perceptron, softmax_regression,
+};
+use gaia::ml::config::RateDecay;
+use gaia::ml::examples::{DenseExamples, Features, Parts, Ratings, SparseExamples};
+use gaia::ml::{Application, Task};
+use gaia::types::{Clock, Model, Random, Seed};
+use rand::RngExt;
+
+#[test]
+fn softmax_regression_descends_its_gradient() {
+    let data = dense(60, 7, 4);
+    let config = SoftmaxRegressionConfig {
+        batch: 20,
+        learning_rate: RATE,
+        learning_rate_decay: RateDecay::None,
+        weight_decay: 0.3,
+        ..Default::default()
+    };
+    let app = softmax_regression(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
+    check(&app, 1, RATE, |values| network_objective(values, &data, &[7, 4], 0.3));
+}
+
+#[test]
+fn perceptrons_descend_their_gradient() {
+    for hidden in [vec![5], vec![6, 3], vec![4, 9, 5]] {
+        let data = dense(60, 7, 3);
+        let config = PerceptronConfig {
+            hidden: hidden.clone(),
+            batch: 20,
+            learning_rate: RATE,
+            learning_rate_decay: RateDecay::None,
+            weight_decay: 0.1,
+            ..Default::default()
+        };
+        let app = perceptron(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
+        let widths: Vec<usize> = [7].into_iter().chain(hidden).chain([3]).collect();
+        check(&app, 1, RATE, |values| network_objective(values, &data, &widths, 0.1));
+    }
+}
+
+#[test]
+fn logistic_regression_descends_its_gradient() {
+    let mut random = Seed(2).random();
+    let mut data = SparseExamples::empty(12);
+    for _ in 0..60 {
+        let columns: Vec<u32> = (0..12).filter(|_| random.random_bool(0.4)).collect();
+        let values: Vec<f32> = columns.iter().map(|_| number(&mut random)).collect();
+        data.push(&columns, &values, if random.random_bool(0.5) { 1.0 } else { -1.0 });
+    }
+    let config = LogisticRegressionConfig {
+        batch: 20,
+        learning_rate: RATE,
+        learning_rate_decay: RateDecay::None,
+        regularization: 0.2,
+        ..Default::default()
+    };
+    let app = LogisticRegression::new(config, data.clone(), data.clone(), parts(60), "");
+    check(&app, 1, RATE, |weights| {
+        let loss = (0..data.len()).map(|at| {
+            let (columns, values) = data.example(at);
+            let columns = columns.iter().map(|&column| weights[column as usize]);
+            let products = columns.clone().zip(values).map(|(w, &value)| w * f64::from(value));
+            let margin = f64::from(data.labels[at]) * (products.sum::<f64>() + weights[12]);
+            let squares: f64 = columns.map(|weight| weight * weight).sum();
+            (1.0 + (-margin).exp()).ln() + 0.1 * squares
+        });
+        loss.sum::<f64>() / data.len() as f64
+    });
+}
+
+/// Ratings are visited one after the other, so each is given a clock of its own, always on the same model:
+/// the deltas of a pass then add up to a step down the whole gradient.
+#[test]
+fn matrix_factorization_descends_its_gradient() {
+    for (rank, bias) in [(3, true), (4, false), (17, true)] {
+        let mut random = Seed(3).random();
+        let mut data = Ratings { users: 5, items: 6, ..Default::default() };
+        for at in 0..30 {
+            data.user.push(at % 5);
+            data.item.push(random.random_range(0..6));
+            data.value.push(3.0 + number(&mut random));
+        }
+        let config = MatrixFactorizationConfig {
+            rank,
+            bias,
+            regularization: 0.3,
+            learning_rate: RATE,
+            learning_rate_decay: RateDecay::None,
+            clocks_per_pass: 30,
+            row_step_max: 2.0,
+            ..Default::default()
+        };
+        let all: Parts = vec![(0..30).collect()];
+        let app = MatrixFactorization::new(config, data.clone(), data.clone(), all, "");
+        let width = rank + usize::from(bias);
+        let mean = data.value.iter().map(|&value| f64::from(value)).sum::<f64>() / 30.0;
+        check(&app, 30, 0.5 * RATE * 30.0, |values| {
+            let (users, items) = values.split_at(5 * width);
+            let loss = (0..30).map(|at| {
+                let user = &users[data.user[at] as usize * width..][..width];
+                let item = &items[data.item[at] as usize * width..][..width];
+                let product = |at: usize| user[at] * item[at];
+                let mut predicted = mean + (0..rank).map(product).sum::<f64>();
+                if bias {
+                    predicted += user[rank] + item[rank];
+                }
+                let squares: f64 = user.iter().chain(item).map(|value| value * value).sum();
+                (f64::from(data.value[at]) - predicted).powi(2) + 0.3 * squares
+            });
+            loss.sum::<f64>() / 30.0
+        });
+    }
+}
+
+/// The deltas of all workers over `clocks` clocks, all on one random model, must be `-step` times the
+/// gradient of `objective`, and the application must evaluate to `objective`.
+fn check(app: &dyn Application, clocks: u64, step: f64, objective: impl Fn(&[f64]) -> f64) {
+    let mut random = Seed(4).random();
+    let mut model = Model::zeros(app.layout().clone());
+    model.values.iter_mut().for_each(|value| *value = 0.7 * number(&mut random));
+    let exact: Vec<f64> = model.values.iter().map(|&value| f64::from(value)).collect();
+    let evaluated = app.evaluate(&model).objective;
+    assert!((evaluated / objective(&exact) - 1.0).abs() < 1e-6, "{evaluated}");
+
+    let mut moved = vec![0.0; exact.len()];
+    let workers = if clocks == 1 { WORKERS } else { 1 };
+    for worker in 0..workers {
+        let mut task = app.task(worker, Seed(5).nth(worker));
+        for clock in 0..clocks {
+            add_deltas(&mut *task, Clock(clock), &model, &mut moved);
+        }
+    }
+    let mut square_error = 0.0;
+    let mut square = 0.0;
+    for (at, moved) in moved.iter().enumerate() {
+        let mut shifted = exact.clone();
+        shifted[at] = exact[at] + SHIFT;
+        let above = objective(&shifted);
+        shifted[at] = exact[at] - SHIFT;
+        let slope = (above - objective(&shifted)) / (2.0 * SHIFT);
+        let error = -moved / step - slope;
+        assert!(error.abs() < 1e-3 * (slope.abs() + 0.01), "parameter {at}: {moved} {slope}");
+        square_error += error * error;
+        square += slope * slope;
+    }
+    assert!(square_error.sqrt() < 1e-4 * square.sqrt(), "{square_error} {square}");
+}
+
+fn add_deltas(task: &mut dyn Task, clock: Clock, model: &Model, sums: &mut [f64]) {
+    task.rows(clock);
+    let (deltas, _) = task.iterate(clock, model);
+    let layout = model.layout();
+    for (id, table) in layout.table_ids().zip(&deltas.tables) {
+        let width = layout.table(id).width;
+        for (&row, values) in table.rows.iter().zip(table.values.chunks(width)) {
+            let start = layout.row_offset(id, row as usize);
+            for (sum, &value) in sums[start..].iter_mut().zip(values) {
+                *sum += f64::from(value);
+            }
+        }
+    }
+}
+
+/// Mean cross-entropy and half the squared weights: `values` holds for each layer `inputs × outputs`
+/// weights, then the bias.
+fn network_objective(values: &[f64], data: &DenseExamples, widths: &[usize], decay: f64) -> f64 {
+    let Features::Floats(features) = &data.features else { panic!("made of floats") };
+    let mut loss = 0.0;
+    let mut squares = 0.0;
+    for (features, &label) in features.chunks(data.width).zip(&data.labels) {
+        let mut units: Vec<f64> = features.iter().map(|&feature| f64::from(feature)).collect();
+        let mut rest = values;
+        squares = 0.0;
+        for (layer, pair) in widths.windows(2).enumerate() {
+            let (inputs, outputs) = (pair[0], pair[1]);
+            let (weights, after) = rest.split_at(inputs * outputs);
+            let (bias, after) = after.split_at(outputs);
+            squares += weights.iter().map(|weight| weight * weight).sum::<f64>();
+            let weighted = |input: usize, output: usize| weights[input * outputs + output];
+            let last = layer + 2 == widths.len();
+            units = (0..outputs)
+                .map(|output| {
+                    let products = units.iter().enumerate().map(|(at, u)| u * weighted(at, output));
+                    let sum = bias[output] + products.sum::<f64>();
+                    if last { sum } else { sum.max(0.0) }
+                })
+                .collect();
+            rest = after;
+        }
+        loss += units.iter().map(|unit| unit.exp()).sum::<f64>().ln() - units[label as usize];
+    }
+    loss / data.len() as f64 + 0.5 * decay * squares
+}
+
+fn dense(examples: usize, width: usize, classes: usize) -> DenseExamples {
+    let mut random = Seed(6).random();
+    DenseExamples {
+        width,
+        classes,
+        features: Features::Floats((0..examples * width).map(|_| number(&mut random)).collect()),
+        labels: (0..examples).map(|_| random.random_range(0..classes as u32)).collect(),
+    }
+}
+
+fn parts(examples: u32) -> Parts {
+    let part = |worker| (0..examples).filter(|at| at % WORKERS as u32 == worker).collect();
+    (0..WORKERS as u32).map(part).map(|part: Vec<u32>| Arc::from(part)).collect()
+}
+
+fn number(random: &mut Random) -> f32 {
+    random.random_range(-1.0..1.0)
+}
+
+const WORKERS: usize = 3;
+const RATE: f64 = 0.01;
+const SHIFT: f64 = 1e-6;

@@ -1,0 +1,116 @@
+//! How long it takes to pick the parameters that leave, against reading and writing the same arrays once.
+//!
+//! Selecting reads 12 bytes a parameter, once more where equal residuals must share a budget, and writes what it
+//! selects. So it can at best cost three quarters of a pass of `shared[i] += values[i] * local[i]` (12 bytes read, 4
+//! written).
+#![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use gaia::significance::{Parameters, Scratch, Selection, TableCriteria, Take, rms, select};
+use gaia::sync::Function;
+use gaia::types::Seed;
+use rand::RngExt;
+use rand_distr::StandardNormal;
+
+const PARAMETERS: usize = 10_000_000;
+const ROUNDS: usize = 9;
+
+fn main() {
+    let mut random = Seed(1).child("filter").random();
+    let mut draw = |scale: f32| -> Vec<f32> {
+        (0..PARAMETERS).map(|_| scale * random.sample::<f32, _>(StandardNormal)).collect()
+    };
+    let values = draw(1.0);
+    let mut local = draw(0.01);
+    let mut shared = vec![0.0; PARAMETERS];
+    println!(
+        "{PARAMETERS} parameters, median of {ROUNDS}; a pass reads and writes the same arrays once"
+    );
+    println!("{:<44} {:>9} {:>8} {:>10}", "", "ms", "passes", "selected");
+
+    for (name, changed) in
+        [("0.1 %", 1e-3), ("1 %", 1e-2), ("5 %", 5e-2), ("50 %", 0.5), ("100 %", 1.0)]
+    {
+        let kept: Vec<f32> = local
+            .iter()
+            .map(|local| if random.random_bool(changed) { *local } else { 0.0 })
+            .collect();
+        let hard = criteria(Function::Relative, rms(&values), 1e-6);
+        report(
+            &format!("{name} changed, all of it hard"),
+            &values,
+            &kept,
+            &mut shared,
+            hard,
+            Take::Hard,
+        );
+    }
+    for (name, function) in [
+        ("relative", Function::Relative),
+        ("absolute", Function::Absolute),
+        ("row-norm", Function::RowNorm),
+    ] {
+        for (share, most) in
+            [("0.1 %", PARAMETERS / 1000), ("1 %", PARAMETERS / 100), ("10 %", PARAMETERS / 10)]
+        {
+            let soft = criteria(function, rms(&values), 0.05);
+            let name = format!("all changed, the {share} most {name}");
+            report(&name, &values, &local, &mut shared, soft, Take::Most(most));
+        }
+    }
+    for local in &mut local {
+        *local = local.signum();
+    }
+    let ties = criteria(Function::Absolute, 0.0, 2.0);
+    report("all equal, 1 %", &values, &local, &mut shared, ties, Take::Most(PARAMETERS / 100));
+}
+
+fn criteria(function: Function, floor: f32, threshold: f32) -> [TableCriteria; 1] {
+    [TableCriteria { range: 0..PARAMETERS, width: 32, function, floor, threshold }]
+}
+
+fn report(
+    name: &str,
+    values: &[f32],
+    local: &[f32],
+    shared: &mut [f32],
+    criteria: [TableCriteria; 1],
+    take: Take,
+) {
+    let (mut scratch, mut selection) = (Scratch::default(), Selection::default());
+    let (mut passes, mut selects) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        shared.fill(0.0);
+        passes.push(time(|| {
+            for ((shared, value), local) in shared.iter_mut().zip(values).zip(local) {
+                *shared += value * local;
+            }
+            black_box(&mut *shared);
+        }));
+        shared.fill(0.0);
+        let parameters = Parameters { values, local, shared };
+        selects.push(time(|| {
+            select(&parameters, &criteria, take, round as u64, &mut scratch, &mut selection);
+        }));
+    }
+    let (pass, took) = (median(passes), median(selects));
+    println!(
+        "{name:<44} {:>9.2} {:>8.2} {:>10}",
+        took.as_secs_f64() * 1e3,
+        took.as_secs_f64() / pass.as_secs_f64(),
+        selection.indexes.len(),
+    );
+}
+
+fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}

@@ -1,0 +1,288 @@
+//! The coordinator: starts a run, says when to evaluate, decides when to stop, drains.
+//!
+//! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. Nothing
+//! waits for it while training goes on: data centers keep each other's pace, as in the paper.
+
+mod stop;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use stop::{ChangeRule, StopReason, StopRules};
+
+use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
+
+/// What a coordinator is told when it is made.
+#[derive(Clone, Debug)]
+pub struct CoordinatorConfig {
+    pub servers: Vec<ServerId>,
+    pub workers: Vec<WorkerId>,
+    pub stop: StopRules,
+    /// Clocks between evaluations, at least 1.
+    pub evaluate_every: u64,
+    /// Where every data center must end at the same clock (BSP, SSP): how far a worker may be ahead of the
+    /// slowest of its own data center.
+    pub lockstep: Option<Staleness>,
+}
+
+/// What a coordinator wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CoordinatorOutput {
+    /// Tell every worker to begin.
+    Start,
+    /// Judge every data center's copy, which holds this clock, and answer with
+    /// [`Coordinator::handle_evaluation`].
+    Evaluate { clock: Clock },
+    /// Tell every worker to stop at clock `last`, or after what it is at. Where some were beyond it when they
+    /// heard, it is said again with the clock of the furthest, and those who have stopped go on until there.
+    Stop { last: Clock, reason: StopReason },
+    /// Tell the servers of a data center to drain, once their workers are at these clocks.
+    Drain { dc: DcId, clocks: Vec<Clock> },
+    /// All copies are equal; the run is over.
+    Finished,
+}
+
+/// The coordinator of one run.
+#[derive(Debug)]
+pub struct Coordinator {
+    config: CoordinatorConfig,
+    phase: Phase,
+    finished: BTreeMap<ServerId, Clock>,
+    copies: BTreeMap<ServerId, Clock>,
+    next_evaluation: Clock,
+    history: Vec<(Clock, f64)>,
+    /// Why the run stops, once it does.
+    reason: Option<StopReason>,
+    stopped: BTreeMap<WorkerId, Clock>,
+    drained: usize,
+    outputs: VecDeque<CoordinatorOutput>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Training,
+    Stopping,
+    Draining,
+    Finished,
+}
+
+impl Coordinator {
+    pub fn new(config: CoordinatorConfig) -> Self {
+        assert!(config.evaluate_every > 0, "evaluations are some clocks apart");
+        let clocks: BTreeMap<ServerId, Clock> =
+            config.servers.iter().map(|server| (*server, Clock::ZERO)).collect();
+        Self {
+            phase: Phase::Idle,
+            finished: clocks.clone(),
+            copies: clocks,
+            next_evaluation: next_evaluation(&config, Clock::ZERO),
+            history: Vec::new(),
+            reason: None,
+            stopped: BTreeMap::new(),
+            drained: 0,
+            outputs: VecDeque::new(),
+            config,
+        }
+    }
+
+    pub fn handle_start(&mut self) {
+        assert!(self.phase == Phase::Idle, "a run starts once");
+        self.phase = Phase::Training;
+        self.outputs.push_back(CoordinatorOutput::Start);
+    }
+
+    /// A server's workers have all finished a clock.
+    pub fn handle_clock_finished(&mut self, server: ServerId, clock: Clock) {
+        self.finished.insert(server, clock);
+    }
+
+    /// A server's copy holds a clock.
+    pub fn handle_copy_ready(&mut self, server: ServerId, clock: Clock) {
+        self.copies.insert(server, clock);
+        let ready = self.copies.values().copied().min().unwrap_or_default();
+        if self.phase == Phase::Training && ready >= self.next_evaluation {
+            self.outputs.push_back(CoordinatorOutput::Evaluate { clock: ready });
+            self.next_evaluation = next_evaluation(&self.config, ready);
+        }
+    }
+
+    /// The worst copy's objective at a clock.
+    pub fn handle_evaluation(&mut self, now: Instant, clock: Clock, objective: f64) {
+        self.history.push((clock, objective));
+        if self.phase != Phase::Training {
+            return;
+        }
+        if let Some(reason) = self.config.stop.met(now, &self.history) {
+            self.stop(reason);
+        }
+    }
+
+    /// The time given to the run may be over.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.phase == Phase::Training && self.config.stop.deadline().is_some_and(|at| now >= at)
+        {
+            self.stop(StopReason::Seconds);
+        }
+    }
+
+    /// A worker has stopped at a clock.
+    pub fn handle_worker_stopped(&mut self, worker: WorkerId, clock: Clock) {
+        self.stopped.insert(worker, clock);
+        if self.phase == Phase::Stopping && self.stopped.len() == self.config.workers.len() {
+            if self.level() {
+                return;
+            }
+            self.phase = Phase::Draining;
+            let mut clocks: BTreeMap<DcId, Vec<Clock>> = BTreeMap::new();
+            for (worker, clock) in &self.stopped {
+                clocks.entry(worker.dc).or_default().push(*clock);
+            }
+            let drains =
+                clocks.into_iter().map(|(dc, clocks)| CoordinatorOutput::Drain { dc, clocks });
+            self.outputs.extend(drains);
+        }
+    }
+
+    /// A server's copy equals its mirrors'.
+    pub fn handle_drained(&mut self) {
+        self.drained += 1;
+        if self.phase == Phase::Draining && self.drained == self.config.servers.len() {
+            self.phase = Phase::Finished;
+            self.outputs.push_back(CoordinatorOutput::Finished);
+        }
+    }
+
+    pub fn poll_output(&mut self) -> Option<CoordinatorOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// When this coordinator wants [`Self::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.config.stop.deadline().filter(|_| self.phase == Phase::Training)
+    }
+
+    /// The clock that a data center has finished.
+    pub fn clock_of(&self, dc: DcId) -> Clock {
+        let servers = self.finished.iter().filter(|(server, _)| server.dc == dc);
+        servers.map(|(_, clock)| *clock).min().unwrap_or_default()
+    }
+
+    /// Where all must end at one clock and have not, has the others go on to the furthest; says whether any must.
+    fn level(&mut self) -> bool {
+        let furthest = self.stopped.values().copied().max().unwrap_or_default();
+        let reason = self.reason.filter(|_| self.config.lockstep.is_some());
+        let Some(reason) = reason.filter(|_| self.stopped.values().any(|at| *at < furthest)) else {
+            return false;
+        };
+        self.stopped.retain(|_, at| *at >= furthest);
+        self.outputs.push_back(CoordinatorOutput::Stop { last: furthest, reason });
+        true
+    }
+
+    fn stop(&mut self, reason: StopReason) {
+        self.phase = Phase::Stopping;
+        self.reason = Some(reason);
+        let last = match self.config.lockstep {
+            Some(staleness) => {
+                let fastest = self.finished.values().copied().max().unwrap_or_default();
+                Clock(fastest.0 + staleness.0 + 1)
+            }
+            None => Clock::ZERO,
+        };
+        self.outputs.push_back(CoordinatorOutput::Stop { last, reason });
+    }
+}
+
+/// The first clock after `clock` that calls for a judgement: the next of the regular ones, or the last of all.
+fn next_evaluation(config: &CoordinatorConfig, clock: Clock) -> Clock {
+    let every = config.evaluate_every;
+    let regular = (clock.0 / every + 1) * every;
+    let last = config.stop.clocks.filter(|last| *last > clock.0);
+    Clock(last.map_or(regular, |last| regular.min(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::ShardId;
+
+    fn coordinator(stop: StopRules, lockstep: Option<Staleness>) -> Coordinator {
+        let dcs = [DcId(0), DcId(1)];
+        Coordinator::new(CoordinatorConfig {
+            servers: dcs.map(|dc| ServerId { dc, shard: ShardId(0) }).into(),
+            workers: dcs.map(|dc| WorkerId { dc, index: 0 }).into(),
+            stop,
+            evaluate_every: 2,
+            lockstep,
+        })
+    }
+
+    #[test]
+    fn a_run_is_judged_at_its_last_clock_even_between_two_regular_ones() {
+        let rules = StopRules { clocks: Some(3), ..StopRules::default() };
+        let mut run = coordinator(rules, None);
+        run.handle_start();
+        let mut judged = Vec::new();
+        for clock in 1..=3 {
+            for dc in 0..2 {
+                run.handle_copy_ready(ServerId { dc: DcId(dc), shard: ShardId(0) }, Clock(clock));
+            }
+            while let Some(output) = run.poll_output() {
+                if let CoordinatorOutput::Evaluate { clock } = output {
+                    judged.push(clock.0);
+                }
+            }
+        }
+        assert_eq!(judged, [2, 3]);
+    }
+
+    #[test]
+    fn where_a_stop_comes_late_all_go_on_to_the_furthest() {
+        let rules = StopRules { seconds: Some(1.0), ..StopRules::default() };
+        let mut run = coordinator(rules, Some(Staleness(0)));
+        run.handle_start();
+        run.handle_timeout(Instant::from_nanos(1_000_000_000));
+        let reason = StopReason::Seconds;
+        assert_eq!(
+            run.outputs.pop_back(),
+            Some(CoordinatorOutput::Stop { last: Clock(1), reason })
+        );
+        let workers = [DcId(0), DcId(1)].map(|dc| WorkerId { dc, index: 0 });
+        run.outputs.clear();
+        run.handle_worker_stopped(workers[0], Clock(1));
+        run.handle_worker_stopped(workers[1], Clock(2));
+        assert_eq!(run.poll_output(), Some(CoordinatorOutput::Stop { last: Clock(2), reason }));
+        assert_eq!(run.poll_output(), None);
+        run.handle_worker_stopped(workers[0], Clock(2));
+        assert!(matches!(run.poll_output(), Some(CoordinatorOutput::Drain { .. })));
+    }
+
+    #[test]
+    fn a_run_goes_from_start_to_finish() {
+        let rules = StopRules { clocks: Some(2), ..StopRules::default() };
+        let mut run = coordinator(rules, Some(Staleness(0)));
+        run.handle_start();
+        assert_eq!(run.poll_output(), Some(CoordinatorOutput::Start));
+        for clock in 1..=2 {
+            for dc in 0..2 {
+                let server = ServerId { dc: DcId(dc), shard: ShardId(0) };
+                run.handle_clock_finished(server, Clock(clock));
+                run.handle_copy_ready(server, Clock(clock));
+            }
+        }
+        assert_eq!(run.poll_output(), Some(CoordinatorOutput::Evaluate { clock: Clock(2) }));
+        run.handle_evaluation(Instant::ZERO, Clock(2), 1.0);
+        let stop = CoordinatorOutput::Stop { last: Clock(3), reason: StopReason::Clocks };
+        assert_eq!(run.poll_output(), Some(stop));
+        for dc in 0..2 {
+            run.handle_worker_stopped(WorkerId { dc: DcId(dc), index: 0 }, Clock(3));
+        }
+        for dc in 0..2 {
+            let drain = CoordinatorOutput::Drain { dc: DcId(dc), clocks: vec![Clock(3)] };
+            assert_eq!(run.poll_output(), Some(drain));
+            run.handle_drained();
+        }
+        assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
+        assert_eq!(run.poll_output(), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! When a run is over.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Clock, Instant};
+
+/// When a run ends: as soon as one of the rules holds. At least one is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopRules {
+    /// The worst copy's objective over all data is at or below this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<f64>,
+    /// Every data center has finished this many clocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<u64>,
+    /// Seconds on the driver's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The objective has settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeRule>,
+}
+
+/// The objective changed by less than `percent` of itself over the last `clocks` clocks: the rule by which the
+/// paper calls a run converged (Hsieh et al., NSDI 2017).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChangeRule {
+    pub percent: f64,
+    pub clocks: u64,
+}
+
+/// Which rule ended a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    Objective,
+    Converged,
+    Clocks,
+    Seconds,
+    /// The objective is not a number any more: training has diverged.
+    Diverged,
+}
+
+impl Default for ChangeRule {
+    fn default() -> Self {
+        Self { percent: 2.0, clocks: 10 }
+    }
+}
+
+impl StopReason {
+    /// The reason's name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Objective => "objective",
+            Self::Converged => "converged",
+            Self::Clocks => "clocks",
+            Self::Seconds => "seconds",
+            Self::Diverged => "diverged",
+        }
+    }
+}
+
+impl StopRules {
+    /// When the time is over, where time is limited.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let seconds = self.seconds.filter(|seconds| *seconds < u32::MAX.into())?;
+        Some(Instant::ZERO + Duration::from_secs_f64(seconds.max(0.0)))
+    }
+
+    /// The rule that holds after the latest of the evaluations, if one does.
+    pub(super) fn met(&self, now: Instant, history: &[(Clock, f64)]) -> Option<StopReason> {
+        let (clock, objective) = *history.last()?;
+        if !objective.is_finite() {
+            return Some(StopReason::Diverged);
+        }
+        if self.objective.is_some_and(|target| objective <= target) {
+            return Some(StopReason::Objective);
+        }
+        if self.change.is_some_and(|rule| rule.settled(history)) {
+            return Some(StopReason::Converged);
+        }
+        if self.clocks.is_some_and(|clocks| clock.0 >= clocks) {
+            return Some(StopReason::Clocks);
+        }
+        self.deadline().filter(|at| now >= *at).map(|_| StopReason::Seconds)
+    }
+}
+
+impl ChangeRule {
+    fn settled(&self, history: &[(Clock, f64)]) -> bool {
+        let Some(&(clock, objective)) = history.last() else { return false };
+        let earlier = history.iter().rev().find(|(at, _)| clock.ahead_of(*at) >= self.clocks);
+        earlier.is_some_and(|(_, before)| {
+            (before - objective).abs() < self.percent / 100.0 * before.abs()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rules: StopRules, objectives: &[f64], expect: Option<StopReason>) {
+        let history: Vec<(Clock, f64)> = objectives
+            .iter()
+            .enumerate()
+            .map(|(at, value)| (Clock(at as u64 + 1), *value))
+            .collect();
+        assert_eq!(rules.met(Instant::ZERO, &history), expect, "{rules:?}");
+    }
+
+    #[test]
+    fn the_first_rule_that_holds_ends_the_run() {
+        let none = StopRules::default();
+        let change = Some(ChangeRule { percent: 2.0, clocks: 2 });
+        check(none, &[1.0, f64::NAN], Some(StopReason::Diverged));
+        check(StopRules { objective: Some(0.5), ..none }, &[1.0, 0.5], Some(StopReason::Objective));
+        check(StopRules { clocks: Some(3), ..none }, &[1.0, 0.5], None);
+        check(StopRules { clocks: Some(2), ..none }, &[1.0, 0.5], Some(StopReason::Clocks));
+        check(StopRules { change, ..none }, &[1.0, 0.99], None);
+        check(StopRules { change, ..none }, &[1.0, 0.99, 0.985], Some(StopReason::Converged));
+        check(StopRules { change, ..none }, &[1.0, 0.9, 0.8], None);
+    }
+}

@@ -1,0 +1,33 @@
+//! What the three kinds of node have in common: how a driver talks to them.
+//!
+//! A node does no I/O and keeps no clock. The driver tells it what arrived ([`ServerInput`], messages) and what
+//! time it is; the node answers with messages, frames and the next time it wants to be woken.
+//! After every call that changes a node, the driver polls outputs until none is left, then asks each peer lane
+//! that has room for a frame, then reads the next timeout.
+
+mod message;
+
+pub use message::{RowsRead, WorkerMessage};
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::types::DcId;
+
+/// One of the two orders of frames towards a peer. Control overtakes data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    Control,
+    Data,
+}
+
+/// What can happen to a parameter server, apart from messages of its own data center.
+#[derive(Clone, Debug)]
+pub enum ServerInput {
+    /// A whole frame from the mirror in another data center.
+    Frame { from: DcId, lane: Lane, frame: Bytes },
+    /// `bytes` of data lane frames towards a mirror have left the sending side, having kept the link busy for
+    /// `busy`. The server estimates the link's rate from these.
+    Drained { to: DcId, bytes: u64, busy: Duration },
+}

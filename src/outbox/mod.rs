@@ -1,0 +1,169 @@
+//! What a link has yet to carry: the only queue that may grow, and never beyond the model's size.
+//!
+//! A server keeps the sum of all its updates (the *source*); each outbox keeps the sum of what its link has
+//! carried (*shared*). The residual is their difference and is never stored, so a local update costs one
+//! addition however many links there are, and an unsent residual merges with the next update by itself.
+//! Law: per origin, link and parameter, sent + residual = source, up to rounding.
+
+mod ranked;
+mod sweep;
+
+pub use ranked::{Ranked, Residuals};
+pub use sweep::Sweep;
+
+use crate::codec::{fills_holes, quantise};
+use crate::significance::{Scratch, Take};
+use crate::store::Touched;
+use crate::sync::ValueFormat;
+use crate::types::Clock;
+
+/// Updates cut from an outbox for one frame.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Strictly ascending places in the shard.
+    pub indexes: Vec<u32>,
+    /// What each is to change by, as the receiver will read it.
+    pub values: Vec<f32>,
+}
+
+/// What one link has yet to carry, in the order in which it will.
+#[derive(Clone, Debug)]
+pub enum Outbox {
+    Sweep(Sweep),
+    Ranked(Ranked),
+}
+
+impl Batch {
+    pub fn clear(&mut self) {
+        self.indexes.clear();
+        self.values.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.indexes.is_empty()
+    }
+
+    /// Moves one parameter's residual into the batch.
+    fn push(&mut self, index: u32, source: f32, shared: &mut f32, format: ValueFormat) {
+        self.indexes.push(index);
+        self.values.push(leave(source, shared, format));
+    }
+
+    /// Moves the residuals between the batch's updates into it, where the codec would write zeros instead.
+    ///
+    /// They cost nothing there, and the receiver of an announced parameter would take such a zero for its
+    /// update. Returns whether any did.
+    fn fill_holes(&mut self, source: &[f32], shared: &mut [f32], format: ValueFormat) -> bool {
+        let (Some(&first), Some(&last)) = (self.indexes.first(), self.indexes.last()) else {
+            return false;
+        };
+        if !fills_holes(&self.indexes, format) {
+            return false;
+        }
+        let mut left = self.indexes.len();
+        let span = (last - first) as usize + 1;
+        self.indexes.resize(span, 0);
+        self.values.resize(span, 0.0);
+        for at in (0..span).rev() {
+            let index = first + at as u32;
+            let place = index as usize;
+            if left > 0 && self.indexes[left - 1] == index {
+                left -= 1;
+                self.values[at] = self.values[left];
+            } else {
+                self.values[at] = leave(source[place], &mut shared[place], format);
+            }
+            self.indexes[at] = index;
+        }
+        true
+    }
+}
+
+/// Takes a residual from home: it leaves whole, and only what `format` cannot hold stays.
+fn leave(source: f32, shared: &mut f32, format: ValueFormat) -> f32 {
+    let sent = quantise(source - *shared, format);
+    *shared = match format {
+        ValueFormat::F32 => source,
+        ValueFormat::Bf16 => *shared + sent,
+    };
+    sent
+}
+
+impl Outbox {
+    /// Marks parameters whose source changed in the clock that ends at `clock`.
+    ///
+    /// # Panics
+    /// Where the outbox is ranked.
+    pub fn mark(&mut self, parameters: &Touched, clock: Clock) {
+        match self {
+            Self::Sweep(sweep) => sweep.mark(parameters, clock),
+            Self::Ranked(_) => unreachable!("a ranking is not marked"),
+        }
+    }
+
+    /// Ranks the residuals at `clock`.
+    ///
+    /// # Panics
+    /// Where the outbox is a sweep.
+    pub fn rank(
+        &mut self,
+        residuals: Residuals<'_>,
+        take: Take,
+        clock: Clock,
+        scratch: &mut Scratch,
+    ) {
+        match self {
+            Self::Ranked(ranked) => ranked.rank(residuals, take, clock, scratch),
+            Self::Sweep(_) => unreachable!("a sweep is not ranked"),
+        }
+    }
+
+    /// Cuts at most `most` updates for one frame.
+    pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
+        match self {
+            Self::Sweep(sweep) => sweep.take(source, format, most, batch),
+            Self::Ranked(ranked) => ranked.take(source, format, most, batch),
+        }
+    }
+
+    /// Notes that what must leave past the first `fitting` is about to be announced; returns the places that have not
+    /// been, ascending.
+    pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
+        match self {
+            Self::Sweep(sweep) => sweep.announce(fitting),
+            Self::Ranked(ranked) => ranked.announce(fitting),
+        }
+    }
+
+    /// The latest clock of which everything that must leave has left, once per clock.
+    pub fn covered(&mut self) -> Option<Clock> {
+        match self {
+            Self::Sweep(sweep) => sweep.covered(),
+            Self::Ranked(ranked) => ranked.covered(),
+        }
+    }
+
+    /// How many parameters are due and still at home.
+    pub fn waiting(&self) -> usize {
+        match self {
+            Self::Sweep(sweep) => sweep.waiting(),
+            Self::Ranked(ranked) => ranked.waiting(),
+        }
+    }
+
+    /// Forgets what is due: it stays at home.
+    pub fn close(&mut self) {
+        match self {
+            Self::Sweep(sweep) => sweep.close(),
+            Self::Ranked(ranked) => ranked.close(),
+        }
+    }
+
+    /// What the link has carried, per parameter.
+    pub fn shared(&self) -> &[f32] {
+        match self {
+            Self::Sweep(sweep) => sweep.shared(),
+            Self::Ranked(ranked) => ranked.shared(),
+        }
+    }
+}

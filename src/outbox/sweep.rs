@@ -1,0 +1,194 @@
+//! An outbox that sends whatever was marked, in the order of places, round and round.
+//!
+//! TAP marks every change; ASP's `paper` policy marks what its filter released. A place that is marked again
+//! before its turn is sent once, with the sum.
+
+use std::collections::VecDeque;
+
+use super::Batch;
+use crate::store::Touched;
+use crate::sync::ValueFormat;
+use crate::types::Clock;
+
+/// The marked parameters of one link, and the point the sweep has reached.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What the link has carried, per parameter.
+    shared: Vec<f32>,
+    marked: Touched,
+    /// Marked parameters that the receiver was told of.
+    announced: Touched,
+    cursor: usize,
+    /// Places passed since the start of the run.
+    passed: u64,
+    /// For each clock whose marks are not all sent: the value of `passed` at which they will be.
+    rounds: VecDeque<(Clock, u64)>,
+}
+
+impl Sweep {
+    pub fn new(parameters: usize) -> Self {
+        Self {
+            shared: vec![0.0; parameters],
+            marked: Touched::none(parameters),
+            announced: Touched::none(parameters),
+            cursor: 0,
+            passed: 0,
+            rounds: VecDeque::new(),
+        }
+    }
+
+    /// Marks parameters whose source changed in the clock that ends at `clock`.
+    pub fn mark(&mut self, parameters: &Touched, clock: Clock) {
+        self.marked.union(parameters);
+        let due = self.passed + self.shared.len() as u64;
+        match self.rounds.back_mut() {
+            // Nothing has left since the clock before: both are sent together.
+            Some((latest, same)) if *same == due => *latest = clock,
+            _ => self.rounds.push_back((clock, due)),
+        }
+    }
+
+    /// Cuts at most `most` updates for one frame.
+    pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
+        batch.clear();
+        if self.marked.is_empty() {
+            return;
+        }
+        let mut end = self.cut(self.cursor, most, source, format, batch);
+        if batch.is_empty() {
+            self.passed += (self.shared.len() - self.cursor) as u64;
+            self.cursor = 0;
+            end = self.cut(0, most, source, format, batch);
+        }
+        self.passed += (end - self.cursor) as u64;
+        self.cursor = end;
+        batch.fill_holes(source, &mut self.shared, format);
+        for index in &batch.indexes {
+            self.marked.remove(*index as usize);
+            self.announced.remove(*index as usize);
+        }
+    }
+
+    /// The latest clock of which every mark has been sent, once per clock.
+    pub fn covered(&mut self) -> Option<Clock> {
+        let mut covered = None;
+        while let Some((clock, due)) = self.rounds.front() {
+            if !self.marked.is_empty() && self.passed < *due {
+                break;
+            }
+            covered = Some(*clock);
+            self.rounds.pop_front();
+        }
+        covered
+    }
+
+    /// Notes that the marked parameters past the first `fitting` are about to be announced, and returns those
+    /// not announced before, ascending. A marked parameter always leaves, so no promise is owed.
+    pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
+        let parameters = self.shared.len();
+        let (ahead, behind) = (self.cursor..parameters, 0..self.cursor);
+        let in_order = self.marked.iter_range(ahead).chain(self.marked.iter_range(behind));
+        let mut places: Vec<u32> = in_order
+            .skip(fitting)
+            .filter(|place| !self.announced.contains(*place))
+            .map(|place| place as u32)
+            .collect();
+        places.sort_unstable();
+        for place in &places {
+            self.announced.insert(*place as usize);
+        }
+        places
+    }
+
+    /// Forgets every mark: what has not left stays at home.
+    pub fn close(&mut self) {
+        self.marked.clear();
+        self.announced.clear();
+        self.rounds.clear();
+    }
+
+    /// Marked parameters that are still at home.
+    pub fn waiting(&self) -> usize {
+        self.marked.len()
+    }
+
+    /// What the link has carried, per parameter.
+    pub fn shared(&self) -> &[f32] {
+        &self.shared
+    }
+
+    /// Fills the batch from `start` on and returns where the next frame begins.
+    fn cut(
+        &mut self,
+        start: usize,
+        most: usize,
+        source: &[f32],
+        format: ValueFormat,
+        batch: &mut Batch,
+    ) -> usize {
+        let parameters = self.shared.len();
+        for index in self.marked.iter_range(start..parameters).take(most) {
+            batch.push(index as u32, source[index], &mut self.shared[index], format);
+        }
+        match batch.indexes.last() {
+            Some(last) if batch.indexes.len() == most => *last as usize + 1,
+            _ => parameters,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touched(parameters: usize, members: &[usize]) -> Touched {
+        let mut touched = Touched::none(parameters);
+        members.iter().for_each(|member| {
+            touched.insert(*member);
+        });
+        touched
+    }
+
+    #[test]
+    fn a_place_marked_twice_is_sent_once_with_the_sum() {
+        let mut sweep = Sweep::new(8);
+        let mut batch = Batch::default();
+        sweep.mark(&touched(8, &[1, 5]), Clock(1));
+        sweep.take(&[0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], ValueFormat::F32, 1, &mut batch);
+        assert_eq!((&batch.indexes[..], &batch.values[..]), (&[1][..], &[1.0][..]));
+        assert_eq!(sweep.covered(), None);
+        sweep.mark(&touched(8, &[5]), Clock(2));
+        sweep.take(&[0.0, 1.0, 0.0, 0.0, 0.0, 7.0, 0.0, 0.0], ValueFormat::F32, 9, &mut batch);
+        assert_eq!((&batch.indexes[..], &batch.values[..]), (&[5][..], &[7.0][..]));
+        assert_eq!(sweep.covered(), Some(Clock(2)));
+        sweep.take(&[0.0; 8], ValueFormat::F32, 9, &mut batch);
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn clocks_in_which_nothing_left_take_no_room() {
+        let mut sweep = Sweep::new(4);
+        (1..100).for_each(|clock| sweep.mark(&touched(4, &[1]), Clock(clock)));
+        assert_eq!(sweep.rounds.len(), 1);
+        let mut batch = Batch::default();
+        sweep.take(&[1.0; 4], ValueFormat::F32, 1, &mut batch);
+        assert_eq!(sweep.covered(), Some(Clock(99)));
+    }
+
+    #[test]
+    fn a_clock_is_covered_only_after_a_whole_round() {
+        let mut sweep = Sweep::new(4);
+        let mut batch = Batch::default();
+        let source = [1.0; 4];
+        sweep.mark(&touched(4, &[2, 3]), Clock(1));
+        sweep.take(&source, ValueFormat::F32, 1, &mut batch);
+        sweep.mark(&touched(4, &[0, 1, 2, 3]), Clock(2));
+        sweep.take(&source, ValueFormat::F32, 1, &mut batch);
+        assert_eq!(batch.indexes, [3]);
+        assert_eq!(sweep.covered(), Some(Clock(1)));
+        sweep.take(&source, ValueFormat::F32, 2, &mut batch);
+        assert_eq!((&batch.indexes[..], sweep.covered()), (&[0, 1][..], None));
+        sweep.take(&source, ValueFormat::F32, 2, &mut batch);
+        assert_eq!(sweep.covered(), Some(Clock(2)));
+    }
+}

@@ -1,0 +1,298 @@
+//! The end of a run: all copies become equal.
+//!
+//! Each data center is home to one block of the shard. Once every mirror has said that it is done and all it
+//! sent was applied, each server sends its copy of every block to the block's home; the home takes the mean
+//! (or adds every residual addressed to it) in the order of data centers and sends the result to all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::PeerError;
+use crate::codec::Changes;
+use crate::types::DcId;
+
+/// How copies become equal at the end of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainMethod {
+    /// Every copy becomes the mean of all.
+    #[default]
+    Mean,
+    /// Every residual is delivered. Can hurt a network trained with momentum.
+    Residuals,
+}
+
+/// The part of a shard that each data center is home to.
+pub(super) fn block(parameters: usize, dc: DcId, data_centers: usize) -> Range<usize> {
+    parameters * dc.index() / data_centers..parameters * (dc.index() + 1) / data_centers
+}
+
+/// The state of one server's drain.
+#[derive(Debug)]
+pub(super) struct Drain {
+    method: DrainMethod,
+    own: DcId,
+    home: Range<usize>,
+    phase: Phase,
+    /// Copies (or residuals) of the home block, by data center, as far as they have come.
+    copies: BTreeMap<DcId, Vec<f32>>,
+    mirrors: BTreeMap<DcId, Mirror>,
+}
+
+/// How far the home block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Mirrors may still send updates.
+    Waiting,
+    /// Copies are on their way.
+    Gathering,
+    /// The result is known, and on its way to every mirror.
+    Concluded,
+}
+
+/// What comes from and goes to one mirror.
+#[derive(Debug)]
+struct Mirror {
+    /// The mirror's home block.
+    home: Range<usize>,
+    copy: Incoming,
+    result: Incoming,
+    outgoing: VecDeque<Outgoing>,
+}
+
+/// How much of a block a mirror has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Incoming {
+    values: usize,
+    complete: bool,
+}
+
+/// Values on their way to a mirror.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) content: Content,
+    /// The place of the first value.
+    pub(super) start: usize,
+    pub(super) values: Arc<Vec<f32>>,
+    /// Values that have left.
+    pub(super) sent: usize,
+    /// Whether the frame that ends the block has left.
+    pub(super) ended: bool,
+}
+
+/// What a drain frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A copy, or residuals, of the receiver's home block.
+    Copy,
+    /// The result for the sender's home block.
+    Result,
+}
+
+impl Drain {
+    pub(super) fn new(
+        method: DrainMethod,
+        own: DcId,
+        data_centers: usize,
+        parameters: usize,
+    ) -> Self {
+        let mirrors = (0..data_centers as u16).map(DcId).filter(|dc| *dc != own).map(|dc| {
+            let mirror = Mirror {
+                home: block(parameters, dc, data_centers),
+                copy: Incoming::default(),
+                result: Incoming::default(),
+                outgoing: VecDeque::new(),
+            };
+            (dc, mirror)
+        });
+        Self {
+            method,
+            own,
+            home: block(parameters, own, data_centers),
+            phase: Phase::Waiting,
+            copies: BTreeMap::new(),
+            mirrors: mirrors.collect(),
+        }
+    }
+
+    /// Begins to send copies, once all that mirrors sent was applied to `values`.
+    ///
+    /// `residual(to, range)` is what the link to a mirror has not carried.
+    pub(super) fn start(
+        &mut self,
+        values: &[f32],
+        residual: impl Fn(DcId, Range<usize>) -> Vec<f32>,
+    ) {
+        for (to, mirror) in &mut self.mirrors {
+            let range = mirror.home.clone();
+            let copy = match self.method {
+                DrainMethod::Mean => values[range].to_vec(),
+                DrainMethod::Residuals => residual(*to, range),
+            };
+            mirror.outgoing.push_back(Outgoing::new(Content::Copy, mirror.home.start, copy.into()));
+        }
+        self.copies.insert(self.own, values[self.home.clone()].to_vec());
+        self.phase = Phase::Gathering;
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.phase != Phase::Waiting
+    }
+
+    /// Takes a part of a mirror's copy of the home block.
+    pub(super) fn on_copy(
+        &mut self,
+        from: DcId,
+        changes: Changes<'_>,
+        last: bool,
+    ) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let values = mirror.copy.take(from, changes, last, &self.home)?;
+        self.copies.entry(from).or_default().extend_from_slice(values);
+        Ok(())
+    }
+
+    /// Once all copies of the home block are here: the result, which is then on its way to every mirror.
+    pub(super) fn conclude(&mut self, values: &mut [f32]) {
+        let complete = self.mirrors.values().all(|mirror| mirror.copy.complete);
+        if self.phase != Phase::Gathering || !complete {
+            return;
+        }
+        self.phase = Phase::Concluded;
+        let copies = std::mem::take(&mut self.copies);
+        let result: Vec<f32> = (0..self.home.len())
+            .map(|index| match self.method {
+                DrainMethod::Mean => {
+                    let sum: f64 = copies.values().map(|copy| f64::from(copy[index])).sum();
+                    (sum / copies.len() as f64) as f32
+                }
+                DrainMethod::Residuals => copies.values().map(|copy| copy[index]).sum(),
+            })
+            .collect();
+        values[self.home.clone()].copy_from_slice(&result);
+        let result = Arc::new(result);
+        for mirror in self.mirrors.values_mut() {
+            mirror.outgoing.push_back(Outgoing::new(
+                Content::Result,
+                self.home.start,
+                result.clone(),
+            ));
+        }
+    }
+
+    /// Takes a part of the result for a mirror's home block, which holds our copy of it.
+    pub(super) fn on_result(
+        &mut self,
+        from: DcId,
+        changes: Changes<'_>,
+        last: bool,
+        values: &mut [f32],
+    ) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let start = mirror.home.start + mirror.result.values;
+        let result = mirror.result.take(from, changes, last, &mirror.home)?;
+        values[start..start + result.len()].copy_from_slice(result);
+        Ok(())
+    }
+
+    /// What is next for a mirror.
+    pub(super) fn next(&mut self, to: DcId) -> Option<&mut Outgoing> {
+        let queue = &mut self.mirrors.get_mut(&to)?.outgoing;
+        while queue.front().is_some_and(|front| front.ended) {
+            queue.pop_front();
+        }
+        queue.front_mut()
+    }
+
+    /// Whether every result is here and everything of ours has left.
+    pub(super) fn is_done(&self) -> bool {
+        let done = |mirror: &Mirror| {
+            mirror.result.complete && mirror.outgoing.iter().all(|outgoing| outgoing.ended)
+        };
+        self.phase == Phase::Concluded && self.mirrors.values().all(done)
+    }
+}
+
+impl Incoming {
+    /// Takes the next values of a block: parts are dense and come in turn, and the last one ends the block.
+    fn take<'a>(
+        &mut self,
+        from: DcId,
+        changes: Changes<'a>,
+        last: bool,
+        block: &Range<usize>,
+    ) -> Result<&'a [f32], PeerError> {
+        let due = block.start + self.values..block.end;
+        let wrong = |found: String| {
+            let expected = if self.complete { "nothing".into() } else { format!("{due:?}") };
+            PeerError::PeerSentWrongPart { from, found, expected }
+        };
+        let Changes::Dense { start, values } = changes else {
+            return Err(wrong("scattered parameters".into()));
+        };
+        let part = start as usize..start as usize + values.len();
+        if self.complete || part.start != due.start || part.end > due.end {
+            return Err(wrong(format!("{part:?}")));
+        }
+        if last != (part.end == due.end) {
+            let claim = if last { "the last" } else { "not the last" };
+            return Err(wrong(format!("{part:?} as {claim}")));
+        }
+        self.values += values.len();
+        self.complete = last;
+        Ok(values)
+    }
+}
+
+impl Outgoing {
+    fn new(content: Content, start: usize, values: Arc<Vec<f32>>) -> Self {
+        Self { content, start, values, sent: 0, ended: false }
+    }
+
+    /// Takes the next `most` values: where they go, what they are, and whether they are the last.
+    pub(super) fn take(&mut self, most: usize) -> (u32, &[f32], bool) {
+        let start = self.sent;
+        self.sent = (start + most).min(self.values.len());
+        self.ended = self.sent == self.values.len();
+        ((self.start + start) as u32, &self.values[start..self.sent], self.ended)
+    }
+}
+
+/// Checks that a frame changes nothing outside of a range.
+pub(super) fn check_span(
+    from: DcId,
+    changes: Changes<'_>,
+    range: &Range<usize>,
+) -> Result<(), PeerError> {
+    let outside = match changes {
+        Changes::Dense { values: [], .. } => None,
+        Changes::Dense { start, values } => {
+            let (first, last) = (start as usize, start as usize + values.len() - 1);
+            [first, last].into_iter().find(|index| !range.contains(index))
+        }
+        Changes::Sparse { indexes, .. } => {
+            let mut indexes = indexes.iter().map(|index| *index as usize);
+            indexes.find(|index| !range.contains(index))
+        }
+    };
+    let expected = || format!("{range:?}");
+    outside.map_or(Ok(()), |index| {
+        Err(PeerError::PeerSentForeignParameter { from, index, expected: expected() })
+    })
+}
+
+/// Visits every change of a frame.
+pub(super) fn for_each(changes: Changes<'_>, mut visit: impl FnMut(usize, f32)) {
+    match changes {
+        Changes::Dense { start, values } => {
+            let places = start as usize..;
+            places.zip(values).for_each(|(index, value)| visit(index, *value));
+        }
+        Changes::Sparse { indexes, values } => {
+            indexes.iter().zip(values).for_each(|(index, value)| visit(*index as usize, *value));
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! BSP and SSP: the baselines, as an expert would build them if ASP did not exist.
+//!
+//! Each data center is home to one block of the shard. When a data center has finished a clock it sends what
+//! its workers changed, summed over them, to each block's home; the home sums over data centers in their
+//! order and sends the total to all. So a clock costs each data center about twice the model once, not once
+//! per peer (a reduce-scatter and an all-gather), in frames that are dense or sparse, whichever is smaller.
+//! All data centers add the same totals in the same order, so their `global` values are equal to the bit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::ServerConfig;
+use super::drain::{block, check_span, for_each};
+use super::error::PeerError;
+use super::stats::LinkStats;
+use super::sums::{Changed, Cutting, Sum};
+use crate::codec::{Changes, quantise};
+use crate::node::Lane;
+use crate::store::ShardStore;
+use crate::sync::{Gate, ValueFormat, WaitReason};
+use crate::types::{Clock, DcId, ServerId, Staleness};
+use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
+
+/// One server's part in the exchange of whole clocks.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    id: ServerId,
+    data_centers: usize,
+    staleness: Staleness,
+    format: ValueFormat,
+    /// The sum of all totals: the model that every data center agrees on.
+    global: Vec<f32>,
+    /// What this data center's workers changed, by the clock they started at, until the totals hold it.
+    own: BTreeMap<Clock, Changed>,
+    /// The first clock whose part has not been sent: what rounding loses joins it.
+    open: Clock,
+    /// Sums of the home block that are not complete.
+    sums: BTreeMap<Clock, Sum>,
+    /// Complete sums of the home block, while a link has yet to carry them.
+    totals: BTreeMap<Clock, Changed>,
+    /// Clocks whose total has come, per home.
+    done: Vec<Clock>,
+    links: BTreeMap<DcId, Link>,
+    cutting: Cutting,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    sequence: u64,
+    received: u64,
+    /// The clock whose part is next to come.
+    part: Clock,
+    jobs: VecDeque<Job>,
+    stats: LinkStats,
+}
+
+/// A block of one clock on its way to a peer.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    kind: BulkKind,
+    clock: Clock,
+    cursor: usize,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        config: &ServerConfig,
+        staleness: Staleness,
+        format: ValueFormat,
+        store: &ShardStore,
+    ) -> Self {
+        let data_centers = config.links.len() + 1;
+        Self {
+            id: config.id,
+            data_centers,
+            staleness,
+            format,
+            global: store.values().to_vec(),
+            own: BTreeMap::new(),
+            open: Clock::ZERO,
+            sums: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            done: vec![Clock::ZERO; data_centers],
+            links: config.links.keys().map(|peer| (*peer, Link::default())).collect(),
+            cutting: Cutting::default(),
+        }
+    }
+
+    pub(super) fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32]) {
+        let parameters = self.global.len();
+        let own = self.own.entry(clock).or_insert_with(|| Changed::none(parameters));
+        for (value, change) in own.values[place.clone()].iter_mut().zip(change) {
+            *value += change;
+        }
+        own.touched.insert_range(place);
+    }
+
+    /// The data center has finished the clock that started at `clock`: its part is on its way to each home.
+    pub(super) fn on_clock(&mut self, clock: Clock, store: &mut ShardStore) {
+        let parameters = self.global.len();
+        self.own.entry(clock).or_insert_with(|| Changed::none(parameters));
+        let mut own = self.own.remove(&clock).expect("a finished clock has a part");
+        self.open = clock.next();
+        self.round(&mut own);
+        for (to, link) in &mut self.links {
+            let block = block(parameters, *to, self.data_centers);
+            link.stats.changes += own.touched.count_range(block.clone()) as u64;
+            link.jobs.push_back(Job { kind: BulkKind::Partial, clock, cursor: block.start });
+        }
+        let part = own.part(self.home());
+        self.own.insert(clock, own);
+        let dc = self.id.dc;
+        *self.sum(clock).part(dc) = part;
+        self.complete_part(clock, dc, store);
+    }
+
+    /// Whether a read by a worker at `clock` may go: every total up to `clock - staleness` must be here.
+    pub(super) fn gate(&self, clock: Clock) -> Gate {
+        let due = Clock(clock.0.saturating_sub(self.staleness.0));
+        let late = self.done.iter().enumerate().find(|(_, done)| **done < due);
+        match late {
+            Some((home, _)) => Gate::Closed(WaitReason::Updates { from: self.blame(home, due) }),
+            None => Gate::Open,
+        }
+    }
+
+    /// Clocks whose totals have all come.
+    pub(super) fn shared_clock(&self) -> Clock {
+        self.done.iter().copied().min().expect("a topology has a data center")
+    }
+
+    /// The values that all data centers agree on.
+    pub(super) fn global(&self) -> &[f32] {
+        &self.global
+    }
+
+    /// Notes that a frame came.
+    pub(super) fn on_heard(&self, from: DcId) -> Result<(), PeerError> {
+        self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
+    }
+
+    pub(super) fn on_control(&self, from: DcId, message: &ControlMessage) -> Result<(), PeerError> {
+        match message {
+            ControlMessage::Hello(_) => Ok(()),
+            message => {
+                let found = message.name();
+                Err(PeerError::PeerSentUnexpectedKind { from, found, sync: NAME })
+            }
+        }
+    }
+
+    pub(super) fn on_bulk(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        self.check(from, header, changes)?;
+        let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        link.received = header.sequence;
+        match header.kind {
+            BulkKind::Total => self.on_total(from, header, changes, store),
+            _ => self.on_partial(from, header, changes, store),
+        }
+        Ok(())
+    }
+
+    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        if lane == Lane::Control {
+            return None;
+        }
+        let job = *self.links.get(&to)?.jobs.front()?;
+        let (source, range) = match job.kind {
+            BulkKind::Total => (&self.totals[&job.clock], self.home()),
+            _ => (&self.own[&job.clock], block(self.global.len(), to, self.data_centers)),
+        };
+        let offset = if job.kind == BulkKind::Total { range.start } else { 0 };
+        let end = self.cutting.fill(source, job.cursor..range.end, offset, self.format, room);
+        let link = self.links.get_mut(&to)?;
+        link.sequence += 1;
+        let header = BulkHeader {
+            kind: job.kind,
+            origin: self.id.dc,
+            shard: self.id.shard,
+            sequence: link.sequence,
+            clock: job.clock,
+            last: end == range.end,
+            relayed: false,
+        };
+        let mut frame = Vec::with_capacity(room.min(1 << 16));
+        encode_bulk(&header, self.cutting.changes(), self.format, &mut frame);
+        let updates = self.cutting.changes().len() as u64;
+        link.stats.frames += 1;
+        link.stats.data_bytes += frame.len() as u64;
+        link.stats.updates += updates;
+        if job.kind == BulkKind::Partial {
+            link.stats.carried += updates;
+        }
+        if header.last {
+            link.jobs.pop_front();
+            self.forget_carried();
+        } else if let Some(front) = link.jobs.front_mut() {
+            front.cursor = end;
+        }
+        Some(Bytes::from(frame))
+    }
+
+    /// Whether nothing is on its way and every clock up to `clock` is in the global values.
+    pub(super) fn is_settled(&self, clock: Clock) -> bool {
+        self.shared_clock() >= clock && self.links.values().all(|link| link.jobs.is_empty())
+    }
+
+    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+        self.links[&to].stats
+    }
+
+    /// Whether a frame is the next of its link, for a clock that its sender can have finished, and within
+    /// the block it is about.
+    fn check(
+        &self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+    ) -> Result<(), PeerError> {
+        let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let (found, expected) = (header.sequence, link.received + 1);
+        if found != expected {
+            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
+        }
+        let parameters = self.global.len();
+        let (expected, below, block) = match header.kind {
+            // A part of clock `c` was computed on our total of clock `c - staleness - 1`.
+            BulkKind::Partial => {
+                let done = self.done[self.id.dc.index()].0;
+                let below = Clock(done.saturating_add(self.staleness.0).saturating_add(1));
+                (link.part, below, self.home())
+            }
+            // A total holds this data center's part.
+            BulkKind::Total => {
+                let block = block(parameters, from, self.data_centers);
+                (self.done[from.index()], self.open, block)
+            }
+            kind => {
+                let found = kind.name();
+                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: NAME });
+            }
+        };
+        let found = header.clock;
+        if found != expected {
+            return Err(PeerError::PeerSentWrongClock { from, found, expected });
+        }
+        if found >= below {
+            return Err(PeerError::PeerSentEarlyClock { from, found, below });
+        }
+        check_span(from, changes, &block)
+    }
+
+    fn on_partial(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) {
+        let home = self.home();
+        let sum = self.sum(header.clock);
+        let part = sum.part(from);
+        for_each(changes, |index, value| {
+            let place = index - home.start;
+            part.values[place] = value;
+            if value != 0.0 {
+                part.touched.insert(place);
+            }
+        });
+        if header.last {
+            if let Some(link) = self.links.get_mut(&from) {
+                link.part = header.clock.next();
+            }
+            self.complete_part(header.clock, from, store);
+        }
+    }
+
+    fn on_total(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) {
+        let global = &mut self.global;
+        for_each(changes, |index, value| add_change(&mut global[index], value));
+        if header.last {
+            self.finish(from, header.clock, store);
+        }
+    }
+
+    /// Notes that a data center's part of a sum is here, adds what is in turn, and concludes the sum.
+    fn complete_part(&mut self, clock: Clock, from: DcId, store: &mut ShardStore) {
+        if !self.sum(clock).complete(from) {
+            return;
+        }
+        let mut total = self.sums.remove(&clock).expect("a sum was found").total();
+        let home = self.home();
+        self.round_total(&mut total);
+        for (place, value) in total.touched_values() {
+            add_change(&mut self.global[home.start + place], value);
+        }
+        for link in self.links.values_mut() {
+            link.jobs.push_back(Job { kind: BulkKind::Total, clock, cursor: home.start });
+        }
+        if !self.links.is_empty() {
+            self.totals.insert(clock, total);
+        }
+        self.finish(self.id.dc, clock, store);
+    }
+
+    /// A home's total for a clock is in the global values: the local copy is those plus what is still on its
+    /// way.
+    fn finish(&mut self, home: DcId, clock: Clock, store: &mut ShardStore) {
+        self.done[home.index()] = clock.next();
+        let block = block(self.global.len(), home, self.data_centers);
+        let values = &mut store.values_mut()[block.clone()];
+        values.copy_from_slice(&self.global[block.clone()]);
+        for own in self.own.range(clock.next()..).map(|(_, own)| own) {
+            for (value, change) in values.iter_mut().zip(&own.values[block.clone()]) {
+                *value += change;
+            }
+        }
+        self.forget_carried();
+    }
+
+    /// Drops sums that every link has carried and parts that every total holds.
+    fn forget_carried(&mut self) {
+        let shared = self.shared_clock();
+        let awaited = |kind: BulkKind, clock: Clock, links: &BTreeMap<DcId, Link>| {
+            let mut jobs = links.values().flat_map(|link| &link.jobs);
+            jobs.any(|job| job.kind == kind && job.clock == clock)
+        };
+        let links = &self.links;
+        self.totals.retain(|clock, _| awaited(BulkKind::Total, *clock, links));
+        self.own.retain(|clock, _| *clock >= shared || awaited(BulkKind::Partial, *clock, links));
+    }
+
+    /// Rounds a part to what the format holds; what is lost joins the next clock's part.
+    fn round(&mut self, changed: &mut Changed) {
+        if self.format == ValueFormat::F32 {
+            return;
+        }
+        let parameters = self.global.len();
+        let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
+        for place in changed.touched.iter_range(0..parameters) {
+            let rounded = quantise(changed.values[place], self.format);
+            let lost = changed.values[place] - rounded;
+            changed.values[place] = rounded;
+            if lost != 0.0 {
+                next.values[place] += lost;
+                next.touched.insert(place);
+            }
+        }
+    }
+
+    /// As [`Self::round`], for a total of the home block.
+    fn round_total(&mut self, total: &mut Changed) {
+        if self.format == ValueFormat::F32 {
+            return;
+        }
+        let home = self.home();
+        let parameters = self.global.len();
+        let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
+        for place in total.touched.iter_range(0..home.len()) {
+            let rounded = quantise(total.values[place], self.format);
+            let lost = total.values[place] - rounded;
+            total.values[place] = rounded;
+            if lost != 0.0 {
+                next.values[home.start + place] += lost;
+                next.touched.insert(home.start + place);
+            }
+        }
+    }
+
+    fn home(&self) -> Range<usize> {
+        block(self.global.len(), self.id.dc, self.data_centers)
+    }
+
+    fn sum(&mut self, clock: Clock) -> &mut Sum {
+        let size = self.home().len();
+        let data_centers = self.data_centers;
+        self.sums.entry(clock).or_insert_with(|| Sum::new(size, data_centers))
+    }
+
+    /// Who a missing total waits for: the home, or where we are the home, the first whose part is missing.
+    fn blame(&self, home: usize, due: Clock) -> DcId {
+        let home = DcId(home as u16);
+        if home != self.id.dc {
+            return home;
+        }
+        let clock = Clock(due.0 - 1);
+        self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
+    }
+}
+
+/// Adds what a total changes. Dense frames hold zeros that sparse ones leave out, and adding zero to -0 would
+/// make it 0 in one data center and not in another.
+fn add_change(value: &mut f32, change: f32) {
+    if change != 0.0 {
+        *value += change;
+    }
+}
+
+/// What errors call the models that exchange whole clocks.
+const NAME: &str = "bsp or ssp";

@@ -1,0 +1,65 @@
+//! The first word on every link: both ends must have resolved the same run.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::error::PeerError;
+use crate::types::{DcId, ServerId};
+use crate::wire::{ControlMessage, Hello, encode_control};
+
+/// What this server says of itself, and to whom it has yet to say it.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    own: Hello,
+    due: BTreeSet<DcId>,
+}
+
+impl Greeting {
+    /// `plan` is a hash of everything that all data centers must have resolved alike.
+    pub(super) fn new(
+        id: ServerId,
+        shards: usize,
+        parameters: usize,
+        plan: u64,
+        mirrors: impl Iterator<Item = DcId>,
+    ) -> Self {
+        let own = Hello {
+            from: id.dc,
+            shard: id.shard,
+            shards: shards as u16,
+            parameters: parameters as u64,
+            plan,
+        };
+        Self { own, due: mirrors.collect() }
+    }
+
+    /// The hello for a mirror, once.
+    pub(super) fn next(&mut self, to: DcId) -> Option<Bytes> {
+        self.due.remove(&to).then(|| {
+            let mut frame = Vec::new();
+            encode_control(&ControlMessage::Hello(self.own), &mut frame);
+            frame.into()
+        })
+    }
+
+    /// Whether a mirror's hello agrees with ours in all but where it comes from.
+    pub(super) fn check(&self, from: DcId, theirs: Hello) -> Result<(), PeerError> {
+        if theirs.from != from {
+            return Err(PeerError::PeerSentForeignOrigin { from, origin: theirs.from });
+        }
+        let ours = self.own;
+        let facts = [
+            ("shard", theirs.shard.0.into(), ours.shard.0.into()),
+            ("a number of shards", theirs.shards.into(), ours.shards.into()),
+            ("a number of parameters", theirs.parameters, ours.parameters),
+            ("a plan with hash", theirs.plan, ours.plan),
+        ];
+        match facts.into_iter().find(|(_, theirs, ours)| theirs != ours) {
+            Some((what, found, expected)) => {
+                Err(PeerError::PeerRunsOtherPlan { from, what, found, expected })
+            }
+            None => Ok(()),
+        }
+    }
+}

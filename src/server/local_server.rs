@@ -1,0 +1,145 @@
+//! The face towards this data center's workers: their clocks, and the reads that are held back.
+
+use std::time::Duration;
+
+use crate::store::ShardRows;
+use crate::sync::{Gate, LocalSync, WaitReason};
+use crate::types::{Clock, DcId, Instant, WorkerId};
+
+/// Workers' clocks and held reads of one server.
+#[derive(Debug)]
+pub(super) struct LocalServer {
+    dc: DcId,
+    sync: LocalSync,
+    /// Clocks finished, per worker.
+    clocks: Vec<Clock>,
+    held: Vec<HeldRead>,
+}
+
+/// A read that may go, and what held it back until now.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) worker: WorkerId,
+    pub(super) clock: Clock,
+    pub(super) rows: ShardRows,
+    pub(super) held: Vec<(WaitReason, Duration)>,
+}
+
+#[derive(Debug)]
+struct HeldRead {
+    worker: WorkerId,
+    clock: Clock,
+    rows: ShardRows,
+    /// Since when the current reason holds; `None` before the first look.
+    waiting: Option<(WaitReason, Instant)>,
+    held: Vec<(WaitReason, Duration)>,
+}
+
+impl LocalServer {
+    pub(super) fn new(dc: DcId, workers: usize, sync: LocalSync) -> Self {
+        assert!(workers > 0, "a data center has a worker");
+        Self { dc, sync, clocks: vec![Clock::ZERO; workers], held: Vec::new() }
+    }
+
+    pub(super) fn on_read(&mut self, worker: WorkerId, clock: Clock, rows: ShardRows) {
+        self.held.push(HeldRead { worker, clock, rows, waiting: None, held: Vec::new() });
+    }
+
+    /// Notes that a worker finished the iteration that started at `clock`; returns the data center's clock
+    /// where that advanced it.
+    pub(super) fn on_update(&mut self, worker: WorkerId, clock: Clock) -> Option<Clock> {
+        let before = self.clock();
+        let finished = &mut self.clocks[usize::from(worker.index)];
+        assert_eq!(*finished, clock, "a worker finishes its clocks in turn");
+        *finished = clock.next();
+        let after = self.clock();
+        (after > before).then_some(after)
+    }
+
+    /// Takes every held read that may go, asking `remote` about data centers once the local rule is met.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        remote: impl Fn(Clock, &ShardRows) -> Gate,
+    ) -> Vec<Admitted> {
+        let (slowest, slowest_clock) = self.slowest();
+        let mut admitted = Vec::new();
+        let mut index = 0;
+        while index < self.held.len() {
+            let read = &mut self.held[index];
+            let gate = if self.sync.admits(read.clock, slowest_clock) {
+                remote(read.clock, &read.rows)
+            } else {
+                Gate::Closed(WaitReason::LocalWorker { worker: slowest })
+            };
+            match gate {
+                Gate::Open => {
+                    read.settle(now);
+                    let read = self.held.remove(index);
+                    admitted.push(Admitted {
+                        worker: read.worker,
+                        clock: read.clock,
+                        rows: read.rows,
+                        held: read.held,
+                    });
+                }
+                Gate::Closed(reason) => {
+                    read.wait_for(reason, now);
+                    index += 1;
+                }
+            }
+        }
+        admitted
+    }
+
+    /// The data center's clock: what all its workers have finished.
+    pub(super) fn clock(&self) -> Clock {
+        self.slowest().1
+    }
+
+    /// Clocks finished, per worker.
+    pub(super) fn clocks(&self) -> &[Clock] {
+        &self.clocks
+    }
+
+    /// What the first held read waits for.
+    pub(super) fn waiting(&self) -> Option<WaitReason> {
+        self.held.iter().find_map(|read| read.waiting.map(|(reason, _)| reason))
+    }
+
+    /// Since when the longest-held of the reads waits that wait for something that `matches`.
+    pub(super) fn waits_since(&self, matches: impl Fn(WaitReason) -> bool) -> Option<Instant> {
+        let waits = self.held.iter().filter_map(|read| read.waiting);
+        waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
+    }
+
+    fn slowest(&self) -> (WorkerId, Clock) {
+        let (index, clock) = self
+            .clocks
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, clock)| **clock)
+            .expect("a data center has a worker");
+        (WorkerId { dc: self.dc, index: index as u16 }, *clock)
+    }
+}
+
+impl HeldRead {
+    fn wait_for(&mut self, reason: WaitReason, now: Instant) {
+        if self.waiting.is_some_and(|(current, _)| current == reason) {
+            return;
+        }
+        self.settle(now);
+        self.waiting = Some((reason, now));
+    }
+
+    /// Books the time spent on the current reason.
+    fn settle(&mut self, now: Instant) {
+        if let Some((reason, since)) = self.waiting.take() {
+            let time = now.since(since);
+            if !time.is_zero() {
+                self.held.push((reason, time));
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The face in from mirrors: applies what they send, keeps their clocks, and holds back the reads that ASP's
+//! two brakes stop (Hsieh et al., NSDI 2017).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::drain::for_each;
+use super::error::PeerError;
+use super::stats::BrakeStats;
+use crate::codec::Changes;
+use crate::store::{ShardRows, ShardStore};
+use crate::sync::{Gate, WaitReason};
+use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
+
+/// What one server knows of its mirrors.
+#[derive(Debug)]
+pub(super) struct MirrorServer {
+    mirrors: BTreeMap<DcId, Mirror>,
+    barrier_deadline: Duration,
+    mirror_clock_deadline: Duration,
+    /// Announced parameters in each row of the shard, and in all.
+    announced_rows: Vec<u32>,
+    announced: usize,
+    stats: BrakeStats,
+}
+
+#[derive(Debug)]
+struct Mirror {
+    /// The last sequence number applied.
+    applied: u64,
+    /// The last one that was an update's.
+    updated: u64,
+    /// The latest clock that counts: reported, and covered by what was applied.
+    clock: Clock,
+    /// Clocks reported ahead of the updates that cover them.
+    reported: VecDeque<(Clock, u64)>,
+    heard: Instant,
+    lost: bool,
+    announced: BTreeMap<u32, Awaited>,
+    /// When announced parameters are due, ascending.
+    deadlines: VecDeque<Instant>,
+    /// The last sequence number this mirror will send, once it has said so.
+    end: Option<u64>,
+}
+
+/// What an announced parameter waits for.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    /// The first update that may bring it.
+    sequence: u64,
+    /// When reads go on without it.
+    due: Instant,
+}
+
+impl MirrorServer {
+    pub(super) fn new(
+        mirrors: impl Iterator<Item = DcId>,
+        layout: &ShardLayout,
+        barrier_deadline: Duration,
+        mirror_clock_deadline: Duration,
+    ) -> Self {
+        let mirror = || Mirror {
+            applied: 0,
+            updated: 0,
+            clock: Clock::ZERO,
+            reported: VecDeque::new(),
+            heard: Instant::ZERO,
+            lost: false,
+            announced: BTreeMap::new(),
+            deadlines: VecDeque::new(),
+            end: None,
+        };
+        Self {
+            mirrors: mirrors.map(|dc| (dc, mirror())).collect(),
+            barrier_deadline,
+            mirror_clock_deadline,
+            announced_rows: vec![0; layout.rows()],
+            announced: 0,
+            stats: BrakeStats::default(),
+        }
+    }
+
+    /// Notes that a frame came: a mirror that was left out counts again.
+    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        mirror.heard = now;
+        mirror.lost = false;
+        Ok(())
+    }
+
+    /// Checks that a data frame is the next of its origin.
+    pub(super) fn check_sequence(&self, from: DcId, found: u64) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let expected = mirror.applied + 1;
+        if found != expected {
+            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
+        }
+        Ok(())
+    }
+
+    /// Whether a mirror has said that its updates end before this one.
+    pub(super) fn has_ended(&self, from: DcId, sequence: u64) -> bool {
+        let end = self.mirrors.get(&from).and_then(|mirror| mirror.end);
+        end.is_some_and(|end| sequence > end)
+    }
+
+    /// Counts a data frame as applied.
+    pub(super) fn on_applied(&mut self, from: DcId, sequence: u64) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.applied = sequence;
+            mirror.count_reports();
+        }
+    }
+
+    /// Adds a mirror's updates to the values alone: they are no residual of ours, so nothing echoes.
+    pub(super) fn on_update(
+        &mut self,
+        from: DcId,
+        sequence: u64,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) {
+        let values = store.values_mut();
+        match changes {
+            Changes::Dense { start, values: added } => {
+                let start = start as usize;
+                for (value, added) in values[start..start + added.len()].iter_mut().zip(added) {
+                    *value += added;
+                }
+            }
+            Changes::Sparse { indexes, values: added } => {
+                for (index, added) in indexes.iter().zip(added) {
+                    values[*index as usize] += added;
+                }
+            }
+        }
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.updated = sequence;
+        }
+        if self.announced > 0 {
+            for_each(changes, |index, _| {
+                self.release(from, index as u32, sequence, store.layout());
+            });
+        }
+    }
+
+    /// Holds back reads of the parameters that a mirror announced until they arrive.
+    ///
+    /// An announcement that the first of its updates has overtaken is void: which of its parameters that
+    /// update brought is not remembered.
+    pub(super) fn on_announce(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        sequence: u64,
+        places: &[u32],
+        layout: &ShardLayout,
+    ) {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        if mirror.applied >= sequence {
+            return;
+        }
+        let due = now + self.barrier_deadline;
+        for &place in places {
+            if mirror.announced.insert(place, Awaited { sequence, due }).is_none() {
+                let (_, row) = layout.row_of_parameter(place as usize);
+                self.announced_rows[row] += 1;
+                self.announced += 1;
+            }
+        }
+        if mirror.deadlines.back() != Some(&due) {
+            mirror.deadlines.push_back(due);
+        }
+    }
+
+    pub(super) fn on_mirror_clock(&mut self, from: DcId, clock: Clock, sequence: u64) {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        if mirror.reported.len() == REPORTS_MAX {
+            // To count an earlier clock with a later one is late, never wrong.
+            mirror.reported.pop_back();
+        }
+        mirror.reported.push_back((clock, sequence));
+        mirror.count_reports();
+    }
+
+    pub(super) fn on_end(&mut self, from: DcId, sequence: u64) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let expected = mirror.end.unwrap_or_else(|| sequence.max(mirror.updated));
+        if sequence != expected {
+            return Err(PeerError::PeerSentWrongSequence { from, found: sequence, expected });
+        }
+        mirror.end = Some(sequence);
+        Ok(())
+    }
+
+    /// Whether every mirror has said that it is done, and all it sent was applied.
+    pub(super) fn all_ended(&self) -> bool {
+        self.mirrors.values().all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
+    }
+
+    /// Whether a read of `rows` by a worker at `clock` may go.
+    pub(super) fn gate(
+        &self,
+        clock: Clock,
+        rows: &ShardRows,
+        staleness: Option<Staleness>,
+        layout: &ShardLayout,
+    ) -> Gate {
+        if let Some(staleness) = staleness {
+            let counted = self.mirrors.iter().filter(|(_, mirror)| !mirror.lost);
+            let slowest = counted.min_by_key(|(_, mirror)| mirror.clock);
+            if let Some((&from, mirror)) = slowest
+                && clock.next().ahead_of(mirror.clock) > staleness.0.max(1)
+            {
+                return Gate::Closed(WaitReason::MirrorClock { from });
+            }
+        }
+        match self.announced_row(rows, layout) {
+            Some(reason) => Gate::Closed(reason),
+            None => Gate::Open,
+        }
+    }
+
+    /// Lets go what has waited too long. `waiting_since` says how long reads wait for mirror clocks, if any do.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        waiting_since: Option<Instant>,
+        layout: &ShardLayout,
+    ) {
+        let mut expired = Vec::new();
+        for (from, mirror) in &mut self.mirrors {
+            let due = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
+            if due.is_some_and(|due| due <= now) {
+                mirror.lost = true;
+                self.stats.mirrors_lost += 1;
+            }
+            if mirror.deadlines.front().is_some_and(|due| *due <= now) {
+                mirror.deadlines.retain(|due| *due > now);
+                let due = mirror.announced.iter().filter(|(_, awaited)| awaited.due <= now);
+                expired.extend(due.map(|(place, _)| (*from, *place)));
+            }
+        }
+        for (from, place) in expired {
+            self.lift(from, place, layout);
+            self.stats.announcements_expired += 1;
+        }
+    }
+
+    /// When [`Self::handle_timeout`] may have something to do.
+    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+        let mirrors = self.mirrors.values();
+        let silent = mirrors
+            .filter_map(|mirror| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
+        let announced = self
+            .mirrors
+            .values()
+            .filter(|mirror| !mirror.announced.is_empty())
+            .filter_map(|mirror| mirror.deadlines.front().copied());
+        silent.chain(announced).min()
+    }
+
+    pub(super) fn stats(&self) -> BrakeStats {
+        self.stats
+    }
+
+    /// Notes that an update brought a parameter, which lifts its barrier unless that waits for a later one.
+    fn release(&mut self, from: DcId, place: u32, sequence: u64, layout: &ShardLayout) {
+        let Some(mirror) = self.mirrors.get(&from) else { return };
+        if mirror.announced.get(&place).is_some_and(|awaited| awaited.sequence <= sequence) {
+            self.lift(from, place, layout);
+        }
+    }
+
+    fn lift(&mut self, from: DcId, place: u32, layout: &ShardLayout) {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        if mirror.announced.remove(&place).is_some() {
+            let (_, row) = layout.row_of_parameter(place as usize);
+            self.announced_rows[row] -= 1;
+            self.announced -= 1;
+            if mirror.announced.is_empty() {
+                mirror.deadlines.clear();
+            }
+        }
+    }
+
+    fn announced_row(&self, rows: &ShardRows, layout: &ShardLayout) -> Option<WaitReason> {
+        if self.announced == 0 {
+            return None;
+        }
+        let blocked = rows.tables().find_map(|(table, rows)| {
+            let first = layout.first_row_of(table);
+            match rows {
+                TableRows::All => {
+                    (first..first + layout.rows_of(table)).find(|row| self.announced_rows[*row] > 0)
+                }
+                TableRows::Listed(listed) => listed
+                    .iter()
+                    .map(|row| layout.shard_row(table, *row as usize))
+                    .find(|row| self.announced_rows[*row] > 0),
+            }
+        })?;
+        let places = layout.parameters_of_row(blocked);
+        let from = self.mirrors.iter().find_map(|(from, mirror)| {
+            let range = places.start as u32..places.end as u32;
+            mirror.announced.range(range).next().map(|_| *from)
+        });
+        let from = from.expect("an announced row has a mirror that announced it");
+        Some(WaitReason::Announced { from, row: blocked as u32 })
+    }
+}
+
+impl Mirror {
+    /// When this mirror is to be left out if nothing is heard of it, which is once a read has waited for the
+    /// whole deadline and heard nothing.
+    fn silent_at(&self, waiting_since: Option<Instant>, deadline: Duration) -> Option<Instant> {
+        let since = waiting_since.filter(|_| !self.lost)?;
+        Some(since.max(self.heard) + deadline)
+    }
+
+    /// Lets the reported clocks count whose updates have been applied.
+    fn count_reports(&mut self) {
+        while let Some((clock, sequence)) = self.reported.front() {
+            if *sequence > self.applied {
+                break;
+            }
+            self.clock = self.clock.max(*clock);
+            self.reported.pop_front();
+        }
+    }
+}
+
+/// Reports kept per mirror. A mirror makes one a clock, and is rarely more clocks ahead of its updates than the
+/// data center staleness.
+const REPORTS_MAX: usize = 1024;

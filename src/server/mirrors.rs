@@ -1,0 +1,275 @@
+//! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::ServerConfig;
+use super::drain::{Content, Drain, DrainMethod};
+use super::error::PeerError;
+use super::mirror_client::MirrorClient;
+use super::mirror_server::MirrorServer;
+use super::stats::{BrakeStats, LinkStats};
+use crate::codec::{Changes, decode_indexes};
+use crate::node::Lane;
+use crate::store::{ShardRows, ShardStore};
+use crate::sync::{AspConfig, Brake, Gate, TapConfig, ValueFormat};
+use crate::types::{Clock, DcId, Instant, ServerId, Staleness};
+use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
+
+/// The faces towards mirrors, and the drain that ends them.
+#[derive(Debug)]
+pub(super) struct Mirrors {
+    id: ServerId,
+    data_centers: usize,
+    shards: usize,
+    client: MirrorClient,
+    server: MirrorServer,
+    bound: Bound,
+    drain: Option<Drain>,
+    /// Whether mirrors announce and report (ASP).
+    brakes: bool,
+    name: &'static str,
+}
+
+/// How far this data center may be ahead of its slowest mirror.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    None,
+    Fixed(Staleness),
+    /// ceil(largest RTT ÷ clock time) + 1.
+    FromRtt(Duration),
+}
+
+impl Mirrors {
+    pub(super) fn tap(config: &ServerConfig, tap: &TapConfig) -> Self {
+        let client = MirrorClient::tap(config, tap.values);
+        Self::new(config, client, Bound::None, [FOR_EVER; 2], "tap")
+    }
+
+    pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
+        let largest_rtt = config.links.values().map(|link| link.rtt).max().unwrap_or_default();
+        let bound = match (asp.mirror_clock, asp.data_center_staleness) {
+            (Brake::Off, _) => Bound::None,
+            (_, Some(staleness)) => Bound::Fixed(staleness),
+            (_, None) => Bound::FromRtt(largest_rtt),
+        };
+        let deadlines = [asp.barrier_deadline.0, asp.mirror_clock_deadline.0];
+        Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, "asp")
+    }
+
+    fn new(
+        config: &ServerConfig,
+        client: MirrorClient,
+        bound: Bound,
+        [barrier, mirror_clock]: [Duration; 2],
+        name: &'static str,
+    ) -> Self {
+        let mirrors = config.links.keys().copied();
+        Self {
+            id: config.id,
+            data_centers: config.links.len() + 1,
+            shards: config.shards,
+            client,
+            server: MirrorServer::new(mirrors, &config.layout, barrier, mirror_clock),
+            bound,
+            drain: None,
+            brakes: name == "asp",
+            name,
+        }
+    }
+
+    pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
+        self.client.on_change(place, change);
+    }
+
+    pub(super) fn on_clock(
+        &mut self,
+        now: Instant,
+        clock: Clock,
+        store: &ShardStore,
+        read_fraction: f64,
+    ) {
+        if self.drain.is_none() {
+            self.client.on_clock(now, clock, store, read_fraction);
+        }
+    }
+
+    pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
+        self.server.gate(clock, rows, self.staleness(), store.layout())
+    }
+
+    pub(super) fn on_bulk(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        self.server.check_sequence(from, header.sequence)?;
+        let unexpected = |sync| {
+            let found = header.kind.name();
+            Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
+        };
+        match (header.kind, &mut self.drain) {
+            (BulkKind::Update, _) if self.server.has_ended(from, header.sequence) => {
+                return unexpected("a drain");
+            }
+            (BulkKind::Update, _) => {
+                self.server.on_update(from, header.sequence, changes, store);
+            }
+            (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
+            (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
+                drain.on_result(from, changes, header.last, store.values_mut())?;
+            }
+            _ => return unexpected(self.name),
+        }
+        self.server.on_applied(from, header.sequence);
+        self.advance_drain(store);
+        Ok(())
+    }
+
+    pub(super) fn on_control(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        message: ControlMessage,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        match message {
+            ControlMessage::MirrorClock { .. } | ControlMessage::Announce { .. }
+                if !self.brakes =>
+            {
+                let found = message.name();
+                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: self.name });
+            }
+            ControlMessage::MirrorClock { clock, sequence } => {
+                self.server.on_mirror_clock(from, clock, sequence);
+            }
+            ControlMessage::Announce { sequence, indexes, .. } => {
+                let mut places = Vec::new();
+                decode_indexes(&indexes, store.layout().parameters(), &mut places)
+                    .map_err(|error| PeerError::PeerSentBadFrame { from, error: error.into() })?;
+                self.server.on_announce(now, from, sequence, &places, store.layout());
+            }
+            ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
+            ControlMessage::Hello(_) => {}
+        }
+        self.advance_drain(store);
+        Ok(())
+    }
+
+    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        self.server.on_heard(now, from)
+    }
+
+    pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
+        self.client.on_drained(to, bytes, busy, self.shards);
+    }
+
+    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+        self.client.close();
+        let parameters = store.values().len();
+        self.drain = Some(Drain::new(method, self.id.dc, self.data_centers, parameters));
+        let ends: Vec<(DcId, u64)> = self.client.sequences().collect();
+        for (to, sequence) in ends {
+            self.client.push_control(to, ControlMessage::EndOfUpdates { sequence });
+        }
+        self.advance_drain(store);
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.drain.as_ref().is_some_and(Drain::is_done)
+    }
+
+    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        self.client
+            .poll_transmit(to, lane, room)
+            .or_else(|| if lane == Lane::Data { self.next_drain_frame(to, room) } else { None })
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        waiting_since: Option<Instant>,
+        store: &ShardStore,
+    ) {
+        self.server.handle_timeout(now, waiting_since, store.layout());
+    }
+
+    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+        self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
+    }
+
+    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+        self.client.stats(to)
+    }
+
+    pub(super) fn brakes(&self) -> BrakeStats {
+        self.server.stats()
+    }
+
+    /// What one link has not carried, for a range of parameters.
+    pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
+        self.client.residual(to, range)
+    }
+
+    /// The staleness in force, in clocks; `None` where nothing bounds it.
+    fn staleness(&self) -> Option<Staleness> {
+        match self.bound {
+            Bound::None => None,
+            Bound::Fixed(staleness) => Some(staleness),
+            Bound::FromRtt(rtt) => {
+                let clocks = self
+                    .client
+                    .clock_time()
+                    .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
+                Some(Staleness(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + 1))
+            }
+        }
+    }
+
+    fn advance_drain(&mut self, store: &mut ShardStore) {
+        let Some(drain) = &mut self.drain else { return };
+        if !drain.is_started() && self.server.all_ended() {
+            let client = &self.client;
+            drain.start(store.values(), |to, range| client.residual(to, range));
+        }
+        if drain.is_started() {
+            drain.conclude(store.values_mut());
+        }
+    }
+
+    fn next_drain_frame(&mut self, to: DcId, room: usize) -> Option<Bytes> {
+        let outgoing = self.drain.as_mut()?.next(to)?;
+        let kind = match outgoing.content {
+            Content::Copy => BulkKind::DrainCopy,
+            Content::Result => BulkKind::DrainResult,
+        };
+        let sequence = self.client.next_sequence(to);
+        let (start, values, last) = outgoing.take((room / 4).max(64));
+        let mut frame = Vec::with_capacity(values.len() * 4 + 64);
+        let changes = Changes::Dense { start, values };
+        let header = BulkHeader {
+            kind,
+            origin: self.id.dc,
+            shard: self.id.shard,
+            sequence,
+            clock: Clock::ZERO,
+            last,
+            relayed: false,
+        };
+        encode_bulk(&header, changes, ValueFormat::F32, &mut frame);
+        let stats = self.client.stats_mut(to);
+        stats.frames += 1;
+        stats.data_bytes += frame.len() as u64;
+        Some(Bytes::from(frame))
+    }
+}
+
+/// A deadline that never comes.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Clocks shorter than a thousandth of the RTT say that nothing was computed yet.
+const STALENESS_FROM_RTT_MAX: f64 = 1000.0;

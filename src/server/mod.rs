@@ -1,0 +1,486 @@
+//! A parameter server: conducts its faces, owns no arithmetic.
+//!
+//! To its workers it is the *local server*; out to other data centers the *mirror client*; in from them the
+//! *mirror server* (Hsieh et al., NSDI 2017). BSP and SSP replace the latter two by an *exchange*
+//! of whole clocks. The server sequences them: a message comes in, one face reacts, and what that opens goes
+//! out.
+
+mod drain;
+mod error;
+mod exchange;
+mod greeting;
+mod local_server;
+mod mirror_client;
+mod mirror_server;
+mod mirrors;
+mod rate;
+mod stats;
+mod sums;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::codec::Buffers;
+use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
+use crate::store::ShardStore;
+use crate::sync::{Decay, Gate, LocalSync, RemoteSync, WaitReason};
+use crate::types::limits::BULK_FRAME_BYTES_MAX;
+use crate::types::{
+    Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, Staleness, WorkerId,
+};
+use crate::wire::{ControlMessage, decode_bulk, decode_control};
+
+pub use drain::DrainMethod;
+pub use error::PeerError;
+pub use stats::{BrakeStats, LinkStats};
+
+use exchange::Exchange;
+use greeting::Greeting;
+use local_server::LocalServer;
+use mirrors::Mirrors;
+
+/// What a parameter server is told when it is made.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub id: ServerId,
+    /// Workers of its data center.
+    pub workers: usize,
+    /// Servers of its data center.
+    pub shards: usize,
+    pub local: LocalSync,
+    pub remote: RemoteSync,
+    pub layout: ShardLayout,
+    /// The links to its mirrors.
+    pub links: BTreeMap<DcId, LinkFacts>,
+    pub schedule: Arc<Schedule>,
+    pub drain: DrainMethod,
+    /// A hash of everything that all data centers must have resolved alike.
+    pub plan_hash: u64,
+}
+
+/// What the topology says of a link, as one of several servers may use it.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkFacts {
+    /// This server's share of the link.
+    pub bandwidth: Bandwidth,
+    pub rtt: Duration,
+}
+
+/// How the application's learning rate falls: what the hard threshold falls with.
+pub struct Schedule {
+    /// η_t ÷ η₀ at a clock.
+    pub learning_rate_factor: Box<dyn Fn(Clock) -> f64 + Send + Sync>,
+    pub clocks_per_pass: u64,
+}
+
+/// What a server wants done.
+#[derive(Clone, Debug)]
+pub enum ServerOutput {
+    ToWorker {
+        worker: WorkerId,
+        message: RowsRead,
+    },
+    /// The data center's workers have all finished these clocks.
+    ClockFinished {
+        clock: Clock,
+    },
+    /// The copy holds every data center's updates up to this clock (BSP, SSP), or this one's (TAP, ASP).
+    CopyReady {
+        clock: Clock,
+    },
+    /// The copy equals every other data center's, for good.
+    Drained,
+}
+
+/// Why a server wants to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutReason {
+    /// A brake's deadline: announced parameters or a silent mirror.
+    BrakeDeadline,
+}
+
+/// One parameter server.
+///
+/// Methods are of three kinds: `handle_*` takes what arrives, `poll_*` gives what is to be done, the rest asks.
+#[derive(Debug)]
+pub struct Server {
+    id: ServerId,
+    store: ShardStore,
+    local: LocalServer,
+    greeting: Greeting,
+    remote: Remote,
+    drain: DrainMethod,
+    draining: Draining,
+    /// The part of the shard that the latest read asked for, 0 to 1.
+    read_fraction: f64,
+    outputs: VecDeque<ServerOutput>,
+    copy_ready: Clock,
+    buffers: Buffers,
+}
+
+/// What stands between this data center and the others.
+#[derive(Debug)]
+enum Remote {
+    Exchange(Box<Exchange>),
+    Mirrors(Box<Mirrors>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Draining {
+    No,
+    /// Asked for, once the workers are at these clocks.
+    AtClocks(Vec<Clock>),
+    Yes,
+    Done,
+}
+
+impl Server {
+    pub fn new(config: ServerConfig, initial: &Model) -> Self {
+        let store = ShardStore::new(config.layout.clone(), initial);
+        let exchange = |staleness, values| {
+            Remote::Exchange(Box::new(Exchange::new(&config, staleness, values, &store)))
+        };
+        let remote = match &config.remote {
+            RemoteSync::Bsp(bsp) => exchange(Staleness(0), bsp.values),
+            RemoteSync::Ssp(ssp) => exchange(ssp.staleness, ssp.values),
+            RemoteSync::Tap(tap) => Remote::Mirrors(Box::new(Mirrors::tap(&config, tap))),
+            RemoteSync::Asp(asp) => Remote::Mirrors(Box::new(Mirrors::asp(&config, asp))),
+        };
+        Self {
+            id: config.id,
+            store,
+            local: LocalServer::new(config.id.dc, config.workers, config.local),
+            greeting: Greeting::new(
+                config.id,
+                config.shards,
+                config.layout.parameters(),
+                config.plan_hash,
+                config.links.keys().copied(),
+            ),
+            remote,
+            drain: config.drain,
+            draining: Draining::No,
+            read_fraction: 0.0,
+            outputs: VecDeque::new(),
+            copy_ready: Clock::ZERO,
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// Takes a message from a worker of this data center.
+    pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) {
+        match message {
+            WorkerMessage::Read { clock, rows } => {
+                let layout = self.store.layout();
+                let parameters = layout.parameters().max(1);
+                self.read_fraction = rows.parameters(layout) as f64 / parameters as f64;
+                self.local.on_read(from, clock, rows);
+            }
+            WorkerMessage::Update { clock, deltas } => {
+                let remote = &mut self.remote;
+                self.store.add(&deltas, |place, change| remote.on_change(clock, place, change));
+                if let Some(finished) = self.local.on_update(from, clock) {
+                    self.finish_clock(now, finished);
+                }
+            }
+        }
+        self.advance(now);
+    }
+
+    /// Takes a frame from a mirror, or news of a link.
+    ///
+    /// # Errors
+    /// Where a mirror sent what it must not. Nothing of the frame was applied, and the run cannot go on.
+    pub fn handle_input(&mut self, now: Instant, input: ServerInput) -> Result<(), PeerError> {
+        match input {
+            ServerInput::Frame { from, lane, frame } => {
+                self.handle_frame(now, from, lane, &frame)?;
+            }
+            ServerInput::Drained { to, bytes, busy } => self.remote.on_drained(to, bytes, busy),
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Lets pass whatever has waited until its deadline.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let waiting_since = self.waits_for_mirror_clocks_since();
+        self.remote.handle_timeout(now, waiting_since, &self.store);
+        self.advance(now);
+    }
+
+    /// Makes all copies equal, once every worker has finished the clock it stopped at. Every data center must be
+    /// told.
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>) {
+        assert!(self.draining == Draining::No, "a run is drained once");
+        self.draining = Draining::AtClocks(clocks);
+        self.advance(now);
+    }
+
+    /// The next message or event, until there is none.
+    pub fn poll_output(&mut self) -> Option<ServerOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// The next frame for a mirror, of about `room` bytes at most.
+    ///
+    /// Ask only when the link has room: what has not left can still be improved.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        to: DcId,
+        lane: Lane,
+        room: usize,
+    ) -> Option<Bytes> {
+        if lane == Lane::Control
+            && let Some(hello) = self.greeting.next(to)
+        {
+            return Some(hello);
+        }
+        let frame = self.remote.poll_transmit(to, lane, room.min(ROOM_MAX));
+        if frame.is_some() && self.draining == Draining::Yes {
+            self.advance(now);
+        }
+        frame
+    }
+
+    /// When and why this server wants [`Self::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
+        let at = self.remote.poll_timeout(self.waits_for_mirror_clocks_since())?;
+        Some((at, TimeoutReason::BrakeDeadline))
+    }
+
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Clocks that all workers of this data center have finished.
+    pub fn clock(&self) -> Clock {
+        self.local.clock()
+    }
+
+    /// The values that the model's quality is judged by: for BSP and SSP what all data centers agree on, for TAP
+    /// and ASP this data center's copy.
+    pub fn copy(&self) -> &[f32] {
+        match &self.remote {
+            Remote::Exchange(exchange) if self.draining != Draining::Done => exchange.global(),
+            _ => self.store.values(),
+        }
+    }
+
+    /// What this data center's workers read: the copy with their own latest updates.
+    pub fn values(&self) -> &[f32] {
+        self.store.values()
+    }
+
+    pub fn layout(&self) -> &ShardLayout {
+        self.store.layout()
+    }
+
+    /// What the first of the reads that are held back waits for.
+    pub fn waiting(&self) -> Option<WaitReason> {
+        self.local.waiting()
+    }
+
+    pub fn link_stats(&self, to: DcId) -> LinkStats {
+        match &self.remote {
+            Remote::Exchange(exchange) => exchange.stats(to),
+            Remote::Mirrors(mirrors) => mirrors.stats(to),
+        }
+    }
+
+    pub fn brake_stats(&self) -> BrakeStats {
+        match &self.remote {
+            Remote::Exchange(_) => BrakeStats::default(),
+            Remote::Mirrors(mirrors) => mirrors.brakes(),
+        }
+    }
+
+    /// What the link to a mirror has not carried, per parameter; zeros where nothing is filtered.
+    pub fn residual(&self, to: DcId) -> Vec<f32> {
+        let all = 0..self.store.values().len();
+        match &self.remote {
+            Remote::Exchange(_) => vec![0.0; all.len()],
+            Remote::Mirrors(mirrors) => mirrors.residual(to, all),
+        }
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        lane: Lane,
+        frame: &[u8],
+    ) -> Result<(), PeerError> {
+        self.remote.on_heard(now, from)?;
+        match lane {
+            Lane::Control => {
+                let message = decode_control(frame)
+                    .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
+                match message {
+                    ControlMessage::Hello(hello) => self.greeting.check(from, hello),
+                    message => self.remote.on_control(now, from, message, &mut self.store),
+                }
+            }
+            Lane::Data => self.handle_bulk(from, frame),
+        }
+    }
+
+    fn handle_bulk(&mut self, from: DcId, frame: &[u8]) -> Result<(), PeerError> {
+        let parameters = self.store.values().len();
+        let (header, changes) = decode_bulk(frame, parameters, &mut self.buffers)
+            .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
+        if header.origin != from {
+            return Err(PeerError::PeerSentForeignOrigin { from, origin: header.origin });
+        }
+        if header.shard != self.id.shard {
+            let (found, expected) = (header.shard, self.id.shard);
+            return Err(PeerError::PeerSentForeignShard { from, found, expected });
+        }
+        let store = &mut self.store;
+        match &mut self.remote {
+            Remote::Exchange(exchange) => exchange.on_bulk(from, &header, changes, store),
+            Remote::Mirrors(mirrors) => mirrors.on_bulk(from, &header, changes, store),
+        }
+    }
+
+    fn finish_clock(&mut self, now: Instant, finished: Clock) {
+        match &mut self.remote {
+            Remote::Exchange(exchange) => {
+                exchange.on_clock(Clock(finished.0 - 1), &mut self.store);
+            }
+            Remote::Mirrors(mirrors) => {
+                mirrors.on_clock(now, finished, &self.store, self.read_fraction);
+            }
+        }
+        self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
+    }
+
+    /// Lets go what the last event has opened.
+    fn advance(&mut self, now: Instant) {
+        let (remote, store) = (&self.remote, &self.store);
+        for read in self.local.admit(now, |clock, rows| remote.gate(clock, rows, store)) {
+            let message =
+                RowsRead { clock: read.clock, values: store.read(&read.rows), held: read.held };
+            self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
+        }
+        let ready = match &self.remote {
+            Remote::Exchange(exchange) => exchange.shared_clock(),
+            Remote::Mirrors(_) => self.local.clock(),
+        };
+        if ready > self.copy_ready {
+            self.copy_ready = ready;
+            self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
+        }
+        if matches!(&self.draining, Draining::AtClocks(clocks) if clocks == self.local.clocks()) {
+            self.draining = Draining::Yes;
+            self.remote.begin_drain(self.drain, &mut self.store);
+        }
+        if self.draining == Draining::Yes && self.is_drained() {
+            self.draining = Draining::Done;
+            if let Remote::Exchange(exchange) = &self.remote {
+                self.store.values_mut().copy_from_slice(exchange.global());
+            }
+            self.outputs.push_back(ServerOutput::Drained);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        match &self.remote {
+            Remote::Exchange(exchange) => exchange.is_settled(self.local.clock()),
+            Remote::Mirrors(mirrors) => mirrors.is_drained(),
+        }
+    }
+
+    fn waits_for_mirror_clocks_since(&self) -> Option<Instant> {
+        self.local.waits_since(|reason| matches!(reason, WaitReason::MirrorClock { .. }))
+    }
+}
+
+impl Remote {
+    fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32]) {
+        match self {
+            Self::Exchange(exchange) => exchange.on_change(clock, place, change),
+            Self::Mirrors(mirrors) => mirrors.on_change(place, change),
+        }
+    }
+
+    fn on_control(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        message: ControlMessage,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(exchange) => exchange.on_control(from, &message),
+            Self::Mirrors(mirrors) => mirrors.on_control(now, from, message, store),
+        }
+    }
+
+    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(exchange) => exchange.on_heard(from),
+            Self::Mirrors(mirrors) => mirrors.on_heard(now, from),
+        }
+    }
+
+    fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.on_drained(to, bytes, busy);
+        }
+    }
+
+    fn gate(&self, clock: Clock, rows: &crate::store::ShardRows, store: &ShardStore) -> Gate {
+        match self {
+            Self::Exchange(exchange) => exchange.gate(clock),
+            Self::Mirrors(mirrors) => mirrors.gate(clock, rows, store),
+        }
+    }
+
+    fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.begin_drain(method, store);
+        }
+    }
+
+    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        match self {
+            Self::Exchange(exchange) => exchange.poll_transmit(to, lane, room),
+            Self::Mirrors(mirrors) => mirrors.poll_transmit(to, lane, room),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, waiting_since: Option<Instant>, store: &ShardStore) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.handle_timeout(now, waiting_since, store);
+        }
+    }
+
+    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+        match self {
+            Self::Exchange(_) => None,
+            Self::Mirrors(mirrors) => mirrors.poll_timeout(waiting_since),
+        }
+    }
+}
+
+impl Schedule {
+    /// What the hard threshold at clock 0 is multiplied by.
+    fn threshold_factor(&self, decay: Decay, clock: Clock) -> f64 {
+        decay.factor(clock, (self.learning_rate_factor)(clock), self.clocks_per_pass)
+    }
+}
+
+/// No frame is cut longer than about this, however much room there is, so that none breaks the limit.
+const ROOM_MAX: usize = BULK_FRAME_BYTES_MAX / 4;
+
+impl std::fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedule").field("clocks_per_pass", &self.clocks_per_pass).finish()
+    }
+}

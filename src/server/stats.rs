@@ -1,0 +1,26 @@
+//! What a server counts. The driver exports it.
+
+/// What one server sent to one mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    pub data_bytes: u64,
+    pub control_bytes: u64,
+    pub frames: u64,
+    /// Parameters changed by the frames sent.
+    pub updates: u64,
+    /// Parameters changed at home, counted once per clock, that this link might have carried.
+    pub changes: u64,
+    /// Of those, how many the link carried.
+    pub carried: u64,
+    /// Parameters announced by selective barriers.
+    pub announced: u64,
+}
+
+/// What one server's brakes had to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrakeStats {
+    /// Announced parameters whose deadline passed before they came.
+    pub announcements_expired: u64,
+    /// Times that a silent mirror was left out.
+    pub mirrors_lost: u64,
+}

@@ -1,0 +1,134 @@
+//! What one clock changed, the sum of it over data centers, and how it is cut into frames.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::codec::Changes;
+use crate::store::Touched;
+use crate::sync::ValueFormat;
+use crate::types::DcId;
+
+/// What changed in one clock.
+#[derive(Debug)]
+pub(super) struct Changed {
+    pub(super) values: Vec<f32>,
+    pub(super) touched: Touched,
+}
+
+/// A total in the making.
+#[derive(Debug)]
+pub(super) struct Sum {
+    total: Changed,
+    /// Parts that came before their turn, so that the sum runs in the order of data centers.
+    early: BTreeMap<DcId, Changed>,
+    /// Data centers whose part is complete.
+    complete: Vec<bool>,
+    /// The first data center whose part is not yet in the total.
+    next: usize,
+}
+
+/// Changes cut for one frame.
+#[derive(Debug, Default)]
+pub(super) struct Cutting {
+    indexes: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Changed {
+    pub(super) fn none(parameters: usize) -> Self {
+        Self { values: vec![0.0; parameters], touched: Touched::none(parameters) }
+    }
+
+    pub(super) fn part(&self, range: Range<usize>) -> Self {
+        let mut part = Self::none(range.len());
+        part.values.copy_from_slice(&self.values[range.clone()]);
+        for place in self.touched.iter_range(range.clone()) {
+            part.touched.insert(place - range.start);
+        }
+        part
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (place, value) in other.touched_values() {
+            self.values[place] += value;
+            self.touched.insert(place);
+        }
+    }
+
+    pub(super) fn touched_values(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
+        self.touched.iter_range(0..self.values.len()).map(|place| (place, self.values[place]))
+    }
+}
+
+impl Sum {
+    /// An empty sum over `size` parameters.
+    pub(super) fn new(size: usize, data_centers: usize) -> Self {
+        Self {
+            total: Changed::none(size),
+            early: BTreeMap::new(),
+            complete: vec![false; data_centers],
+            next: 0,
+        }
+    }
+
+    /// The part of a data center, as far as it has come.
+    pub(super) fn part(&mut self, of: DcId) -> &mut Changed {
+        let size = self.total.values.len();
+        self.early.entry(of).or_insert_with(|| Changed::none(size))
+    }
+
+    /// Notes that a data center's part is whole and adds what is in turn; whether all are in.
+    pub(super) fn complete(&mut self, of: DcId) -> bool {
+        self.complete[of.index()] = true;
+        while self.complete.get(self.next) == Some(&true) {
+            if let Some(part) = self.early.remove(&DcId(self.next as u16)) {
+                self.total.add(&part);
+            }
+            self.next += 1;
+        }
+        self.next == self.complete.len()
+    }
+
+    /// The first data center whose part is not whole.
+    pub(super) fn missing(&self) -> Option<DcId> {
+        self.complete.iter().position(|complete| !complete).map(|index| DcId(index as u16))
+    }
+
+    pub(super) fn total(self) -> Changed {
+        self.total
+    }
+}
+
+impl Cutting {
+    /// Takes changes from `range` (of which `source` holds the places from `offset` on) until about `room`
+    /// bytes are full; returns where the next frame begins.
+    pub(super) fn fill(
+        &mut self,
+        source: &Changed,
+        range: Range<usize>,
+        offset: usize,
+        format: ValueFormat,
+        room: usize,
+    ) -> usize {
+        self.indexes.clear();
+        self.values.clear();
+        let value_bytes = match format {
+            ValueFormat::F32 => 4,
+            ValueFormat::Bf16 => 2,
+        };
+        let most = (room / value_bytes).max(64);
+        let end = range.end;
+        for place in source.touched.iter_range(range.start - offset..range.end - offset) {
+            if self.indexes.len() == most {
+                return place + offset;
+            }
+            self.indexes.push((place + offset) as u32);
+            self.values.push(source.values[place]);
+        }
+        end
+    }
+
+    pub(super) fn changes(&self) -> Changes<'_> {
+        Changes::Sparse { indexes: &self.indexes, values: &self.values }
+    }
+}

@@ -1,0 +1,227 @@
+//! Which parameters leave.
+//!
+//! This room decides which residuals matter most, and in what order they should cross the WAN: the paper's
+//! significance filter, and its soft threshold, which here is whatever a link has room for. It refuses to know links,
+//! frames and clocks, and keeps no state between two calls: the caller holds, for a shard and a link, what was
+//! received and what was shared, and the residual is their difference.
+//!
+//! A residual is *hard* when its significance is above the threshold, and must leave. A *soft* one may leave when there is
+//! room, the largest first. Largest is meant by buckets, eight to a doubling of the ratio of significance to
+//! threshold: a finer order would cost a sort and change nothing on the wire.
+
+mod function;
+mod kernel;
+mod norm;
+mod order;
+mod simd;
+
+pub use function::Significance;
+pub use norm::rms;
+
+use std::ops::Range;
+
+use crate::sync::Function;
+use kernel::{Blocks, Collect, Count, Memory, Scan};
+use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET};
+use simd::Level;
+
+/// Below this ratio of significance to threshold a residual stays at home even where there is room.
+///
+/// Sending a residual as bf16 leaves up to 2⁻⁸ of it behind. Without this bar the leftovers of what has just crossed
+/// the threshold would follow it over an idle link, at the full price of an index each.
+pub const DUST: f32 = 1.0 / 128.0;
+
+/// One shard's flat vectors, all of one length, in the eyes of one link.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<'a> {
+    /// The parameters.
+    pub values: &'a [f32],
+    /// The sum of all local updates so far.
+    pub local: &'a [f32],
+    /// The sum of all that was shared on the link so far. The residual is `local - shared`.
+    pub shared: &'a [f32],
+}
+
+/// How the residuals of one table are judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableCriteria<F = Function> {
+    /// Where the table lies in the shard: whole rows.
+    pub range: Range<usize>,
+    /// Parameters in a row, at least 1.
+    pub width: usize,
+    pub function: F,
+    /// The smallest magnitude that a residual is measured against: the table's root mean square, or 0.
+    pub floor: f32,
+    /// The hard threshold.
+    pub threshold: f32,
+}
+
+/// How much to select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// All that is above the hard threshold, and nothing else.
+    Hard,
+    /// All that is above the hard threshold, then the most significant below it, up to so many in all.
+    Most(usize),
+}
+
+/// The parameters that should leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The most significant first, by buckets; ascending within a bucket.
+    pub indexes: Vec<u32>,
+    /// How many of them, at the front, are above the hard threshold.
+    pub hard: usize,
+}
+
+/// Memory that one selection leaves to the next, and nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    memory: Memory,
+    histogram: Vec<u32>,
+    found: Found,
+}
+
+/// Selects the parameters of a shard that should leave on a link.
+///
+/// The tables' ranges ascend and do not overlap. A residual of zero is never selected, one that is not a number always
+/// and first. Where only some of equally significant residuals fit, `turn` says where among them to begin: callers
+/// that count it up by one favour no part of the shard.
+pub fn select<F: Significance>(
+    parameters: &Parameters<'_>,
+    criteria: &[TableCriteria<F>],
+    take: Take,
+    turn: u64,
+    scratch: &mut Scratch,
+    out: &mut Selection,
+) {
+    select_at(Level::best(), parameters, criteria, take, turn, scratch, out);
+}
+
+fn select_at<F: Significance>(
+    level: Level,
+    parameters: &Parameters<'_>,
+    criteria: &[TableCriteria<F>],
+    take: Take,
+    turn: u64,
+    scratch: &mut Scratch,
+    out: &mut Selection,
+) {
+    check(parameters, criteria);
+    let Scratch { memory, histogram, found } = scratch;
+    let mut passes = Passes { level, blocks: Blocks { parameters, criteria, memory } };
+    match take {
+        Take::Hard => passes.find(Cut::whole(HARD_BUCKET), usize::MAX, 0, found),
+        Take::Most(most) if most >= parameters.values.len() => {
+            passes.find(Cut::whole(DUST_BUCKET), usize::MAX, 0, found);
+        }
+        Take::Most(most) => {
+            let start = start_of_turn(criteria, turn);
+            if !passes.find_by_sample(most, start, histogram, found) {
+                passes.count(1, histogram);
+                passes.find(Cut::at(histogram, most), usize::MAX, start, found);
+            }
+        }
+    }
+    found.sort_into(histogram, out);
+}
+
+/// The ways to pass over a shard.
+struct Passes<'a, F> {
+    level: Level,
+    blocks: Blocks<'a, F>,
+}
+
+impl<F: Significance> Passes<'_, F> {
+    /// Finds all that is not cut, until there is more than `limit`.
+    fn find(&mut self, cut: Cut, limit: usize, start: usize, found: &mut Found) {
+        found.clear();
+        let Self { level, blocks } = self;
+        let sink = &mut Collect { cut, limit, found };
+        let (level, bucket) = (*level, cut.bucket);
+        simd::run(level, Scan { blocks, level, cut: bucket, start, stride: 1, sink });
+    }
+
+    /// Counts what is in every bucket, in one block of each `stride`.
+    fn count(&mut self, stride: usize, histogram: &mut Vec<u32>) {
+        let mut count = Count::new(histogram);
+        let Self { level, blocks } = self;
+        let (level, sink) = (*level, &mut count);
+        simd::run(level, Scan { blocks, level, cut: DUST_BUCKET, start: 0, stride, sink });
+        count.finish();
+    }
+
+    /// Finds in one pass what counting first would find in two, or answers that it did not.
+    ///
+    /// A sample says where enough will be found, and not far too much; what is too much is then cut exactly.
+    fn find_by_sample(
+        &mut self,
+        most: usize,
+        start: usize,
+        histogram: &mut Vec<u32>,
+        found: &mut Found,
+    ) -> bool {
+        let sampled = most / SAMPLE_STRIDE;
+        if sampled < SAMPLED_LEAST {
+            return false;
+        }
+        self.count(SAMPLE_STRIDE, histogram);
+        let guess = Cut::at(histogram, sampled + sampled / 4).bucket;
+        let expected: u32 = histogram[usize::from(guess)..].iter().sum();
+        if expected as usize > EXCESS * sampled {
+            return false;
+        }
+        let limit = 2 * EXCESS * most;
+        self.find(Cut::whole(guess), limit, start, found);
+        if found.len() > limit || (found.len() < most && guess > DUST_BUCKET) {
+            return false;
+        }
+        found.count(histogram);
+        let cut = Cut::at(histogram, most);
+        if cut.bucket >= guess {
+            found.trim(cut);
+        }
+        true
+    }
+}
+
+fn check<F>(parameters: &Parameters<'_>, criteria: &[TableCriteria<F>]) {
+    let count = parameters.values.len();
+    assert_eq!(parameters.local.len(), count, "local updates cover the shard");
+    assert_eq!(parameters.shared.len(), count, "shared updates cover the shard");
+    assert!(count < u32::MAX as usize, "an index has 32 bits");
+    let mut end = 0;
+    for table in criteria {
+        assert!(table.range.start >= end && table.range.end >= table.range.start, "tables ascend");
+        assert!(table.width > 0, "a row has parameters");
+        assert!(table.range.len().is_multiple_of(table.width), "a table has whole rows");
+        end = table.range.end;
+    }
+    assert!(end <= count, "tables lie in the shard");
+}
+
+/// Where to begin this time: the turns of a golden-ratio sequence, at the start of a row.
+fn start_of_turn<F>(criteria: &[TableCriteria<F>], turn: u64) -> usize {
+    let covered: usize = criteria.iter().map(|table| table.range.len()).sum();
+    let share = turn.wrapping_mul(GOLDEN);
+    let mut left = ((u128::from(share) * covered as u128) >> 64) as usize;
+    for table in criteria {
+        if left < table.range.len() {
+            return table.range.start + left / table.width * table.width;
+        }
+        left -= table.range.len();
+    }
+    0
+}
+
+/// One block in so many is sampled.
+const SAMPLE_STRIDE: usize = 16;
+/// A sample of fewer than this says too little.
+const SAMPLED_LEAST: usize = 256;
+/// Where a sample expects more than so many times what is asked for, counting is cheaper.
+const EXCESS: usize = 4;
+/// 2⁶⁴ divided by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The two things that pay for wider vectors, chosen when they run.
+//!
+//! Arithmetic is compiled anew for every level from one body, with the same operations in the same order, and so gives
+//! the same bits everywhere. Only keeping what is above a bar is written by hand, since compilers do not find
+//! the instructions for it.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// What can be compiled for any level. `run` and all it calls must be `#[inline(always)]`.
+pub(super) trait Work {
+    fn run(self);
+}
+
+/// A set of instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Baseline,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// The widest that this machine has.
+    pub(super) fn best() -> Self {
+        Self::available().last().unwrap_or(Self::Baseline)
+    }
+
+    /// All that this machine has, the widest last.
+    pub(super) fn available() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let wider = {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            [avx2.then_some(Self::Avx2), avx512.then_some(Self::Avx512)]
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let wider = [None];
+        [Self::Baseline].into_iter().chain(wider.into_iter().flatten())
+    }
+}
+
+/// Runs the work with the instructions of a level.
+pub(super) fn run(level: Level, work: impl Work) {
+    match level {
+        Level::Baseline => work.run(),
+        // SAFETY: `available` names a level other than the baseline only after its features were detected.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { run_avx2(work) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { run_avx512(work) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn run_avx2(work: impl Work) {
+    work.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+fn run_avx512(work: impl Work) {
+    work.run();
+}
+
+/// The part of a block that is above a bar.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Above {
+    /// As long as the longest block and one vector more: whole vectors are stored, then written over.
+    indexes: Vec<u32>,
+    bits: Vec<i32>,
+    count: usize,
+}
+
+impl Above {
+    /// Prepares for blocks of up to this many ratios.
+    pub(super) fn make_room(&mut self, block: usize) {
+        self.indexes.resize(block + LANES_MAX, 0);
+        self.bits.resize(block + LANES_MAX, 0);
+    }
+
+    /// Keeps the indexes, counted from `first`, and the bits of ratios whose bits without the sign exceed `least`.
+    pub(super) fn keep(&mut self, level: Level, ratios: &[f32], least: i32, first: u32) {
+        assert!(ratios.len() + LANES_MAX <= self.indexes.len(), "room was made for the block");
+        assert!(self.indexes.len() == self.bits.len(), "room was made for both");
+        self.count = match level {
+            Level::Baseline => self.keep_baseline(ratios, least, first, 0),
+            // SAFETY: the level's features were detected, and a vector more than the block has room.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { self.keep_avx2(ratios, least, first) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { self.keep_avx512(ratios, least, first) },
+        };
+    }
+
+    pub(super) fn indexes(&self) -> &[u32] {
+        &self.indexes[..self.count]
+    }
+
+    pub(super) fn bits(&self) -> &[i32] {
+        &self.bits[..self.count]
+    }
+
+    /// Keeps behind the `count` already kept; answers how many there are then.
+    fn keep_baseline(&mut self, ratios: &[f32], least: i32, first: u32, mut count: usize) -> usize {
+        for (chunk, ratios) in ratios.chunks(8).enumerate() {
+            let bits = ratios.iter().map(|ratio| magnitude(*ratio));
+            // Most chunks hold nothing, and a maximum needs no branch.
+            if bits.clone().max().is_some_and(|most| most > least) {
+                for (at, bits) in bits.enumerate() {
+                    if bits > least {
+                        self.indexes[count] = first + (chunk * 8 + at) as u32;
+                        self.bits[count] = bits;
+                        count += 1;
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    /// # Safety
+    ///
+    /// Both vectors have room for all of `ratios` and eight more.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    unsafe fn keep_avx2(&mut self, ratios: &[f32], least: i32, first: u32) -> usize {
+        let (chunks, rest) = ratios.as_chunks::<8>();
+        let (bar, sign) = (_mm256_set1_epi32(least), _mm256_set1_epi32(i32::MAX));
+        let mut at = _mm256_add_epi32(
+            _mm256_set1_epi32(first as i32),
+            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+        );
+        let mut count = 0;
+        for chunk in chunks {
+            // SAFETY: a chunk has eight lanes; `count` never exceeds the lanes already read.
+            unsafe {
+                let bits = _mm256_and_si256(_mm256_loadu_si256(chunk.as_ptr().cast()), sign);
+                let above = _mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, bar));
+                let mask = _mm256_movemask_ps(above) as usize;
+                let order = _mm256_loadu_si256(FRONT[mask].as_ptr().cast());
+                let indexes = self.indexes.as_mut_ptr().add(count).cast();
+                _mm256_storeu_si256(indexes, _mm256_permutevar8x32_epi32(at, order));
+                let kept = self.bits.as_mut_ptr().add(count).cast();
+                _mm256_storeu_si256(kept, _mm256_permutevar8x32_epi32(bits, order));
+                count += mask.count_ones() as usize;
+            }
+            at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+        }
+        self.keep_baseline(rest, least, first + (chunks.len() * 8) as u32, count)
+    }
+
+    /// # Safety
+    ///
+    /// Both vectors have room for all of `ratios` and sixteen more.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+    unsafe fn keep_avx512(&mut self, ratios: &[f32], least: i32, first: u32) -> usize {
+        let (chunks, rest) = ratios.as_chunks::<16>();
+        let (bar, sign) = (_mm512_set1_epi32(least), _mm512_set1_epi32(i32::MAX));
+        let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let mut at = _mm512_add_epi32(_mm512_set1_epi32(first as i32), lanes);
+        let mut count = 0;
+        for chunk in chunks {
+            // SAFETY: a chunk has sixteen lanes; `count` never exceeds the lanes already read.
+            unsafe {
+                let bits = _mm512_and_si512(_mm512_loadu_si512(chunk.as_ptr().cast()), sign);
+                let mask = _mm512_cmpgt_epi32_mask(bits, bar);
+                let indexes = self.indexes.as_mut_ptr().add(count).cast();
+                _mm512_storeu_si512(indexes, _mm512_maskz_compress_epi32(mask, at));
+                let kept = self.bits.as_mut_ptr().add(count).cast();
+                _mm512_storeu_si512(kept, _mm512_maskz_compress_epi32(mask, bits));
+                count += mask.count_ones() as usize;
+            }
+            at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+        }
+        self.keep_baseline(rest, least, first + (chunks.len() * 16) as u32, count)
+    }
+}
+
+/// The bits of a ratio without its sign.
+#[inline(always)]
+fn magnitude(ratio: f32) -> i32 {
+    (ratio.to_bits() & 0x7fff_ffff) as i32
+}
+
+/// For every mask of eight lanes, the lanes it names, moved to the front.
+#[cfg(target_arch = "x86_64")]
+static FRONT: [[u32; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut lane, mut count) = (0, 0);
+        while lane < 8 {
+            if mask >> lane & 1 == 1 {
+                table[mask][count] = lane;
+                count += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    table
+};
+
+/// Lanes of the widest vector.
+const LANES_MAX: usize = 16;

@@ -1,0 +1,247 @@
+//! One shard's values, and the parts of requests and deltas that concern it.
+
+use std::ops::Range;
+
+use crate::types::{
+    Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
+};
+
+/// The values of one shard, in the order of its [`ShardLayout`].
+#[derive(Clone, Debug)]
+pub struct ShardStore {
+    layout: ShardLayout,
+    values: Vec<f32>,
+}
+
+/// The rows of one shard that one iteration reads. Row numbers are those of the whole table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRows(RowSet);
+
+/// The changes to rows of one shard. Row numbers are those of the whole table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardDeltas(Deltas);
+
+impl ShardStore {
+    pub fn new(layout: ShardLayout, initial: &Model) -> Self {
+        let mut values = Vec::with_capacity(layout.parameters());
+        for table in layout.model().table_ids() {
+            for local in 0..layout.rows_of(table) {
+                values.extend_from_slice(initial.row(table, layout.model_row(local)));
+            }
+        }
+        assert_eq!(values.len(), layout.parameters());
+        Self { layout, values }
+    }
+
+    pub fn layout(&self) -> &ShardLayout {
+        &self.layout
+    }
+
+    /// Every value of the shard.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
+    /// Adds deltas to the values, and hands each changed row's place and change to `on_row`.
+    pub fn add(&mut self, deltas: &ShardDeltas, mut on_row: impl FnMut(Range<usize>, &[f32])) {
+        for (table, changes) in deltas.tables() {
+            let width = self.layout.width_of(table);
+            for (row, change) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
+                let start = self.layout.row_offset(table, *row as usize);
+                let place = start..start + width;
+                for (value, change) in self.values[place.clone()].iter_mut().zip(change) {
+                    *value += change;
+                }
+                on_row(place, change);
+            }
+        }
+    }
+
+    /// The values of the rows asked for, one after another.
+    pub fn read(&self, rows: &ShardRows) -> Vec<f32> {
+        let mut values = Vec::with_capacity(rows.parameters(&self.layout));
+        for (table, rows) in rows.tables() {
+            match rows {
+                TableRows::All => {
+                    values.extend_from_slice(&self.values[self.layout.table_range(table)]);
+                }
+                TableRows::Listed(listed) => {
+                    let width = self.layout.width_of(table);
+                    for row in listed.iter() {
+                        let start = self.layout.row_offset(table, *row as usize);
+                        values.extend_from_slice(&self.values[start..start + width]);
+                    }
+                }
+            }
+        }
+        values
+    }
+}
+
+impl ShardRows {
+    /// The part of a request that one shard of several answers.
+    pub fn of(rows: &RowSet, layout: &ShardLayout) -> Self {
+        let tables = rows
+            .tables
+            .iter()
+            .map(|rows| match rows {
+                TableRows::All => TableRows::All,
+                TableRows::Listed(listed) => {
+                    let owned = listed.iter().copied().filter(|row| layout.owns(*row as usize));
+                    TableRows::Listed(owned.collect())
+                }
+            })
+            .collect();
+        Self(RowSet { tables })
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableRows)> {
+        self.0.tables.iter().enumerate().map(|(index, rows)| (TableId(index as u16), rows))
+    }
+
+    /// Rows asked for.
+    pub fn rows(&self, layout: &ShardLayout) -> usize {
+        self.tables().map(|(table, rows)| rows.len(layout.rows_of(table))).sum()
+    }
+
+    /// Parameters asked for.
+    pub fn parameters(&self, layout: &ShardLayout) -> usize {
+        self.tables()
+            .map(|(table, rows)| rows.len(layout.rows_of(table)) * layout.width_of(table))
+            .sum()
+    }
+
+    /// Bytes the request takes on the LAN: a header, and 4 bytes a listed row.
+    pub fn lan_bytes(&self) -> u64 {
+        let listed: usize = self
+            .tables()
+            .map(|(_, rows)| match rows {
+                TableRows::All => 0,
+                TableRows::Listed(listed) => listed.len(),
+            })
+            .sum();
+        LAN_HEADER_BYTES + 4 * listed as u64
+    }
+
+    /// Puts a reply's values at their rows' places in a worker's copy of the model.
+    pub fn scatter(&self, values: &[f32], layout: &ShardLayout, model: &mut Model) {
+        let mut rest = values;
+        for (table, rows) in self.tables() {
+            let width = layout.width_of(table);
+            let mut place = |row: usize| {
+                let (head, tail) = rest.split_at(width);
+                model.row_mut(table, row).copy_from_slice(head);
+                rest = tail;
+            };
+            match rows {
+                TableRows::All => {
+                    (0..layout.rows_of(table)).for_each(|local| place(layout.model_row(local)));
+                }
+                TableRows::Listed(listed) => listed.iter().for_each(|row| place(*row as usize)),
+            }
+        }
+        assert!(rest.is_empty(), "a reply holds the rows that were asked for");
+    }
+}
+
+impl ShardDeltas {
+    /// Splits deltas into one part per shard.
+    pub fn split(deltas: Deltas, layouts: &[ShardLayout]) -> Vec<Self> {
+        if layouts.len() == 1 {
+            return vec![Self(deltas)];
+        }
+        layouts.iter().map(|layout| Self(part(&deltas, layout))).collect()
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableDeltas)> {
+        self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
+    }
+
+    /// Bytes the deltas take on the LAN: a header, 4 bytes a row and 4 a parameter; rows of a table that
+    /// changed as a whole are not listed.
+    pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {
+        let bytes: usize = self
+            .tables()
+            .map(|(table, deltas)| {
+                let listed =
+                    if deltas.rows.len() == layout.rows_of(table) { 0 } else { deltas.rows.len() };
+                4 * (listed + deltas.values.len())
+            })
+            .sum();
+        LAN_HEADER_BYTES + bytes as u64
+    }
+}
+
+fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
+    let mut part = Deltas::none(layout.model() as &ModelLayout);
+    for (index, table) in deltas.tables.iter().enumerate() {
+        let width = layout.model().tables()[index].width;
+        let own = &mut part.tables[index];
+        for (row, change) in table.rows.iter().zip(table.values.chunks_exact(width)) {
+            if layout.owns(*row as usize) {
+                own.rows.push(*row);
+                own.values.extend_from_slice(change);
+            }
+        }
+    }
+    part
+}
+
+/// What a LAN message costs beside its rows and values.
+pub(crate) const LAN_HEADER_BYTES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::types::TableLayout;
+
+    fn layouts(shards: usize) -> (Model, Vec<ShardLayout>) {
+        let model = Arc::new(ModelLayout::new(vec![
+            TableLayout { name: "a".into(), rows: 5, width: 2 },
+            TableLayout { name: "b".into(), rows: 3, width: 1 },
+        ]));
+        let mut initial = Model::zeros(model.clone());
+        for (index, value) in initial.values.iter_mut().enumerate() {
+            *value = index as f32;
+        }
+        (initial, ShardLayout::all(&model, shards))
+    }
+
+    #[test]
+    fn rows_read_from_all_shards_make_the_model_again() {
+        for shards in 1..4 {
+            let (initial, layouts) = layouts(shards);
+            let mut model = Model::zeros(initial.layout().clone());
+            let rows = RowSet { tables: vec![TableRows::listed((0..5).collect()), TableRows::All] };
+            for layout in &layouts {
+                let store = ShardStore::new(layout.clone(), &initial);
+                let part = ShardRows::of(&rows, layout);
+                part.scatter(&store.read(&part), layout, &mut model);
+            }
+            assert_eq!(model.values, initial.values);
+        }
+    }
+
+    #[test]
+    fn split_deltas_change_every_parameter_once() {
+        let (initial, layouts) = layouts(2);
+        let mut deltas = Deltas::dense(initial.layout());
+        for table in &mut deltas.tables {
+            table.values.fill(1.0);
+        }
+        let mut model = Model::zeros(initial.layout().clone());
+        for (layout, part) in layouts.iter().zip(ShardDeltas::split(deltas, &layouts)) {
+            let mut store = ShardStore::new(layout.clone(), &initial);
+            store.add(&part, |_, _| {});
+            layout.copy_into(store.values(), &mut model);
+        }
+        let expected: Vec<f32> = initial.values.iter().map(|value| value + 1.0).collect();
+        assert_eq!(model.values, expected);
+    }
+}

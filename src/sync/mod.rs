@@ -1,0 +1,23 @@
+//! The synchronisation models, one file each with its configuration.
+//!
+//! This room decides what each model can be told, with defaults, and what the answer to a read may be: a [`Gate`]
+//! and, where it is closed, the reason. It refuses to know how the answer is found; servers do that. Local sync
+//! orders the workers of one data center, remote sync orders data centers (the paper's two levels). They are two
+//! types, so that neither can be taken for the other.
+
+mod asp;
+mod bsp;
+mod gate;
+mod local;
+mod remote;
+mod ssp;
+mod tap;
+
+pub use crate::codec::ValueFormat;
+pub use asp::{AspConfig, Brake, Decay, Floor, Function, Goal, Policy};
+pub use bsp::BspConfig;
+pub use gate::{Gate, WaitReason};
+pub use local::LocalSync;
+pub use remote::RemoteSync;
+pub use ssp::SspConfig;
+pub use tap::TapConfig;

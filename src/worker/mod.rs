@@ -1,0 +1,203 @@
+//! A worker: reads rows, runs one iteration, sends deltas; clock by clock.
+//!
+//! It decides when to read, iterate and update, and nothing about freshness: its data center's servers hold back
+//! what may not be read yet. Like the paper's workers it talks to its own data center alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ml::{Task, Work};
+use crate::node::{RowsRead, WorkerMessage};
+use crate::store::{ShardDeltas, ShardRows};
+use crate::sync::WaitReason;
+use crate::types::{Clock, Deltas, Model, ModelLayout, ShardId, ShardLayout, WorkerId};
+
+/// One worker.
+pub struct Worker {
+    id: WorkerId,
+    layouts: Vec<ShardLayout>,
+    task: Box<dyn Task>,
+    model: Model,
+    clock: Clock,
+    state: State,
+    /// The clock at which to stop.
+    last: Option<Clock>,
+    outputs: VecDeque<WorkerOutput>,
+    held: Vec<(WaitReason, Duration)>,
+}
+
+/// What a worker wants done.
+#[derive(Clone, Debug)]
+pub enum WorkerOutput {
+    ToServer {
+        shard: ShardId,
+        message: WorkerMessage,
+    },
+    /// Everything read: call [`Worker::compute`] now and [`Worker::handle_computed`] when its time is over.
+    Compute,
+    /// No further iteration will start; `clock` are finished.
+    Stopped {
+        clock: Clock,
+    },
+}
+
+enum State {
+    Idle,
+    Reading(Reading),
+    Computing {
+        deltas: Option<Deltas>,
+    },
+    /// With the read that it was stopped in, which is taken up again where the worker must go on after all.
+    Stopped {
+        reading: Option<Reading>,
+    },
+}
+
+/// A read that not every server has answered.
+struct Reading {
+    requests: Vec<ShardRows>,
+    replied: Vec<bool>,
+    held: Vec<(WaitReason, Duration)>,
+}
+
+impl Worker {
+    /// `layouts` are those of the data center's servers, by shard.
+    pub fn new(
+        id: WorkerId,
+        layout: Arc<ModelLayout>,
+        layouts: Vec<ShardLayout>,
+        task: Box<dyn Task>,
+    ) -> Self {
+        Self {
+            id,
+            layouts,
+            task,
+            model: Model::zeros(layout),
+            clock: Clock::ZERO,
+            state: State::Idle,
+            last: None,
+            outputs: VecDeque::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Begins the first iteration.
+    pub fn handle_start(&mut self) {
+        assert!(matches!(self.state, State::Idle), "a worker starts once");
+        self.begin();
+    }
+
+    /// Takes rows from a server.
+    pub fn handle_rows(&mut self, from: ShardId, reply: RowsRead) {
+        let (State::Reading(reading) | State::Stopped { reading: Some(reading) }) = &mut self.state
+        else {
+            panic!("{} gets rows that it has not asked for", self.id);
+        };
+        assert_eq!(reply.clock, self.clock, "a reply answers the clock that asked");
+        let shard = from.index();
+        assert!(!reading.replied[shard], "a server answers once");
+        reading.replied[shard] = true;
+        reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
+        if total(&reply.held) > total(&reading.held) {
+            reading.held = reply.held;
+        }
+        self.compute_once_read();
+    }
+
+    /// Runs the iteration on what was read and returns the work done. The deltas leave with
+    /// [`Self::handle_computed`].
+    pub fn compute(&mut self) -> Work {
+        let State::Computing { deltas } = &mut self.state else {
+            panic!("{} computes once it has read", self.id);
+        };
+        let (computed, work) = self.task.iterate(self.clock, &self.model);
+        *deltas = Some(computed);
+        work
+    }
+
+    /// The iteration's time is over: its deltas leave, and the next iteration begins.
+    pub fn handle_computed(&mut self) {
+        let State::Computing { deltas } = &mut self.state else {
+            panic!("{} finishes what it computes", self.id);
+        };
+        let deltas = deltas.take().expect("an iteration that ran has deltas");
+        for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
+            let message = WorkerMessage::Update { clock: self.clock, deltas };
+            self.outputs
+                .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
+        }
+        self.clock = self.clock.next();
+        self.begin();
+    }
+
+    /// Stops at clock `last`, or after the iteration at work where that is later; a read beyond it is laid aside.
+    /// A worker that has stopped before a later `last` goes on until there.
+    pub fn handle_stop(&mut self, last: Clock) {
+        self.last = Some(last);
+        let over = self.clock >= last;
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle if over => self.stop(None),
+            State::Reading(reading) if over => self.stop(Some(reading)),
+            State::Stopped { reading: None } if !over => self.begin(),
+            State::Stopped { reading: Some(reading) } if !over => {
+                self.state = State::Reading(reading);
+                self.compute_once_read();
+            }
+            state => self.state = state,
+        }
+    }
+
+    pub fn poll_output(&mut self) -> Option<WorkerOutput> {
+        self.outputs.pop_front()
+    }
+
+    pub fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Clocks finished.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// How long reads were held back, and why: of several servers, the one that held back longest.
+    pub fn take_held(&mut self) -> Vec<(WaitReason, Duration)> {
+        std::mem::take(&mut self.held)
+    }
+
+    fn compute_once_read(&mut self) {
+        let State::Reading(reading) = &mut self.state else { return };
+        if reading.replied.iter().all(|replied| *replied) {
+            self.held.append(&mut reading.held);
+            self.state = State::Computing { deltas: None };
+            self.outputs.push_back(WorkerOutput::Compute);
+        }
+    }
+
+    fn stop(&mut self, reading: Option<Reading>) {
+        self.state = State::Stopped { reading };
+        self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
+    }
+
+    fn begin(&mut self) {
+        if self.last.is_some_and(|last| self.clock >= last) {
+            self.stop(None);
+            return;
+        }
+        let rows = self.task.rows(self.clock);
+        let requests: Vec<ShardRows> =
+            self.layouts.iter().map(|layout| ShardRows::of(&rows, layout)).collect();
+        for (shard, rows) in requests.iter().enumerate() {
+            let message = WorkerMessage::Read { clock: self.clock, rows: rows.clone() };
+            self.outputs
+                .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
+        }
+        let replied = vec![false; requests.len()];
+        self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
+    }
+}
+
+fn total(held: &[(WaitReason, Duration)]) -> Duration {
+    held.iter().map(|(_, time)| *time).sum()
+}

@@ -1,0 +1,393 @@
+//! A few parameter servers driven by hand, so that a promise can be tested as a situation.
+//!
+//! One server per data center, in virtual time, over lanes that deliver a frame only when told to: a frame can be
+//! held for as long as a test likes and overtaken by the other lane, but never leaves the order of its own. The
+//! model is one of small integers, so that sums of `f32` are exact and a law can be held to the bit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gaia::codec::{Buffers, Changes};
+use gaia::node::{Lane, RowsRead, ServerInput, WorkerMessage};
+use gaia::server::{
+    DrainMethod, LinkFacts, PeerError, Schedule, Server, ServerConfig, ServerOutput,
+};
+use gaia::store::{ShardDeltas, ShardRows};
+use gaia::sync::{LocalSync, RemoteSync};
+use gaia::types::{
+    Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
+    ShardLayout, TableLayout, TableRows, WorkerId,
+};
+use gaia::wire::{BulkKind, decode_bulk};
+
+/// What a cluster is made of. Every row has one parameter.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub data_centers: usize,
+    pub workers: usize,
+    pub parameters: usize,
+    /// What every parameter starts from.
+    pub initial: f32,
+    pub local: LocalSync,
+    pub remote: RemoteSync,
+    pub drain: DrainMethod,
+    /// What servers are told of every link.
+    pub bandwidth: Bandwidth,
+    pub rtt: Duration,
+}
+
+pub struct Cluster {
+    pub now: Instant,
+    pub servers: Vec<Server>,
+    /// Frames on their way, by link and lane.
+    pub lanes: BTreeMap<(DcId, DcId, Lane), VecDeque<Bytes>>,
+    /// The sum of what each data center's workers changed.
+    pub sources: Vec<Vec<f32>>,
+    /// The sum of the updates that each link took, and of those that it delivered.
+    pub sent: BTreeMap<(DcId, DcId), Vec<f32>>,
+    pub delivered: BTreeMap<(DcId, DcId), Vec<f32>>,
+    /// Every clock that a copy came to hold, with the copy at that moment.
+    pub copies: Vec<(DcId, Clock, Vec<f32>)>,
+    pub drained: usize,
+    setup: Setup,
+    layout: ShardLayout,
+    workers: BTreeMap<WorkerId, Hand>,
+}
+
+/// A worker moved by hand.
+#[derive(Clone, Debug, Default)]
+struct Hand {
+    clock: Clock,
+    asked: bool,
+    reply: Option<RowsRead>,
+}
+
+impl Setup {
+    pub fn new(remote: RemoteSync) -> Self {
+        Self {
+            data_centers: 3,
+            workers: 1,
+            parameters: 8,
+            initial: 0.0,
+            local: LocalSync::Bsp,
+            remote,
+            drain: DrainMethod::Mean,
+            bandwidth: Bandwidth::from_mbit(100.0),
+            rtt: Duration::from_millis(100),
+        }
+    }
+
+    pub fn layout(&self) -> ShardLayout {
+        let table = TableLayout { name: "integers".into(), rows: self.parameters, width: 1 };
+        ShardLayout::new(Arc::new(ModelLayout::new(vec![table])), ShardId(0), 1)
+    }
+
+    pub fn server(&self, dc: DcId) -> Server {
+        let layout = self.layout();
+        let mut initial = Model::zeros(layout.model().clone());
+        initial.values.fill(self.initial);
+        let facts = LinkFacts { bandwidth: self.bandwidth, rtt: self.rtt };
+        let config = ServerConfig {
+            id: ServerId { dc, shard: ShardId(0) },
+            workers: self.workers,
+            shards: 1,
+            local: self.local,
+            remote: self.remote.clone(),
+            layout,
+            links: self.dcs().filter(|to| *to != dc).map(|to| (to, facts)).collect(),
+            schedule: Arc::new(Schedule {
+                learning_rate_factor: Box::new(|_| 1.0),
+                clocks_per_pass: 1,
+            }),
+            drain: self.drain,
+            plan_hash: 7,
+        };
+        Server::new(config, &initial)
+    }
+
+    fn dcs(&self) -> impl Iterator<Item = DcId> + use<> {
+        (0..self.data_centers as u16).map(DcId)
+    }
+}
+
+impl Cluster {
+    pub fn new(setup: &Setup) -> Self {
+        let pairs: Vec<(DcId, DcId)> = setup
+            .dcs()
+            .flat_map(|from| setup.dcs().map(move |to| (from, to)))
+            .filter(|(from, to)| from != to)
+            .collect();
+        let nothing: BTreeMap<_, _> =
+            pairs.iter().map(|pair| (*pair, vec![0.0; setup.parameters])).collect();
+        let workers = setup.dcs().flat_map(|dc| {
+            (0..setup.workers as u16).map(move |index| (WorkerId { dc, index }, Hand::default()))
+        });
+        let mut cluster = Self {
+            now: Instant::ZERO,
+            servers: setup.dcs().map(|dc| setup.server(dc)).collect(),
+            lanes: BTreeMap::new(),
+            sources: vec![vec![0.0; setup.parameters]; setup.data_centers],
+            sent: nothing.clone(),
+            delivered: nothing,
+            copies: Vec::new(),
+            drained: 0,
+            layout: setup.layout(),
+            workers: workers.collect(),
+            setup: setup.clone(),
+        };
+        for (from, to) in pairs {
+            let frame = cluster.greeting(from, to);
+            cluster.give(from.0, to.0, Lane::Control, frame).expect("mirrors run the same plan");
+        }
+        cluster
+    }
+
+    /// The first frame of a control lane.
+    fn greeting(&mut self, from: DcId, to: DcId) -> Bytes {
+        let server = &mut self.servers[from.index()];
+        let frame = server.poll_transmit(self.now, to, Lane::Control, usize::MAX);
+        frame.expect("a server says hello first")
+    }
+
+    pub fn dcs(&self) -> impl Iterator<Item = DcId> + use<> {
+        self.setup.dcs()
+    }
+
+    pub fn pairs(&self) -> Vec<(DcId, DcId)> {
+        self.sent.keys().copied().collect()
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// A data center's only worker asks for rows, all of them where none are listed.
+    pub fn ask(&mut self, dc: u16, rows: &[u32]) {
+        self.ask_as(WorkerId { dc: DcId(dc), index: 0 }, rows);
+    }
+
+    pub fn ask_as(&mut self, worker: WorkerId, rows: &[u32]) {
+        let rows = match rows {
+            [] => TableRows::All,
+            rows => TableRows::listed(rows.to_vec()),
+        };
+        let rows = ShardRows::of(&RowSet { tables: vec![rows] }, &self.layout);
+        let hand = self.workers.get_mut(&worker).unwrap();
+        assert!(!hand.asked, "{worker} waits for its last read");
+        hand.asked = true;
+        let message = WorkerMessage::Read { clock: hand.clock, rows };
+        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
+        self.collect(worker.dc);
+    }
+
+    /// What a data center's only worker has read, if it waits no longer.
+    pub fn answer(&self, dc: u16) -> Option<&[f32]> {
+        self.answer_to(WorkerId { dc: DcId(dc), index: 0 }).map(|reply| &reply.values[..])
+    }
+
+    pub fn answer_to(&self, worker: WorkerId) -> Option<&RowsRead> {
+        self.workers[&worker].reply.as_ref()
+    }
+
+    pub fn has_asked(&self, worker: WorkerId) -> bool {
+        self.workers[&worker].asked
+    }
+
+    pub fn clock_of(&self, worker: WorkerId) -> Clock {
+        self.workers[&worker].clock
+    }
+
+    /// A worker that has its rows changes some parameters, by ascending number, and finishes the clock.
+    pub fn finish(&mut self, dc: u16, changes: &[(u32, f32)]) {
+        self.finish_as(WorkerId { dc: DcId(dc), index: 0 }, changes);
+    }
+
+    pub fn finish_as(&mut self, worker: WorkerId, changes: &[(u32, f32)]) {
+        let hand = self.workers.get_mut(&worker).unwrap();
+        assert!(hand.reply.take().is_some(), "{worker} computes on what it has read");
+        hand.asked = false;
+        let clock = hand.clock;
+        hand.clock = clock.next();
+        let mut deltas = Deltas::none(self.layout.model());
+        for (parameter, change) in changes {
+            deltas.tables[0].rows.push(*parameter);
+            deltas.tables[0].values.push(*change);
+            self.sources[worker.dc.index()][*parameter as usize] += change;
+        }
+        let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);
+        let message = WorkerMessage::Update { clock, deltas };
+        self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
+        self.collect(worker.dc);
+    }
+
+    /// Reads everything and finishes a clock, unless the read is held back; says whether it did.
+    pub fn step(&mut self, dc: u16, changes: &[(u32, f32)]) -> bool {
+        self.step_as(WorkerId { dc: DcId(dc), index: 0 }, changes)
+    }
+
+    pub fn step_as(&mut self, worker: WorkerId, changes: &[(u32, f32)]) -> bool {
+        if !self.workers[&worker].asked {
+            self.ask_as(worker, &[]);
+        }
+        let answered = self.workers[&worker].reply.is_some();
+        if answered {
+            self.finish_as(worker, changes);
+        }
+        answered
+    }
+
+    /// Lets one frame of about `room` bytes onto a lane; says whether there was one.
+    pub fn send(&mut self, from: u16, to: u16, lane: Lane, room: usize) -> bool {
+        let (from, to) = (DcId(from), DcId(to));
+        let server = &mut self.servers[from.index()];
+        let Some(frame) = server.poll_transmit(self.now, to, lane, room) else { return false };
+        if lane == Lane::Data {
+            add_updates(&frame, self.sent.get_mut(&(from, to)).unwrap());
+        }
+        self.lanes.entry((from, to, lane)).or_default().push_back(frame);
+        self.collect(from);
+        true
+    }
+
+    /// Delivers the oldest frame of a lane; says whether there was one.
+    pub fn deliver(&mut self, from: u16, to: u16, lane: Lane) -> bool {
+        let key = (DcId(from), DcId(to), lane);
+        let Some(frame) = self.lanes.get_mut(&key).and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        if lane == Lane::Data {
+            add_updates(&frame, self.delivered.get_mut(&(DcId(from), DcId(to))).unwrap());
+        }
+        self.give(from, to, lane, frame).unwrap();
+        true
+    }
+
+    /// Gives a server any frame at all.
+    pub fn give(&mut self, from: u16, to: u16, lane: Lane, frame: Bytes) -> Result<(), PeerError> {
+        let input = ServerInput::Frame { from: DcId(from), lane, frame };
+        let given = self.servers[usize::from(to)].handle_input(self.now, input);
+        self.collect(DcId(to));
+        given
+    }
+
+    /// Sends and delivers everything there is on one lane.
+    pub fn carry(&mut self, from: u16, to: u16, lane: Lane) {
+        while self.send(from, to, lane, ROOM) {}
+        while self.deliver(from, to, lane) {}
+    }
+
+    /// Sends and delivers everything there is, control before data.
+    pub fn settle(&mut self) {
+        loop {
+            let mut quiet = true;
+            for (from, to) in self.pairs() {
+                for lane in [Lane::Control, Lane::Data] {
+                    quiet &= !self.send(from.0, to.0, lane, ROOM);
+                    quiet &= !self.deliver(from.0, to.0, lane);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// Passes time until a server wants to be woken, and wakes it; says whether it wanted that.
+    pub fn wake(&mut self, dc: u16) -> bool {
+        let server = &mut self.servers[usize::from(dc)];
+        let Some((at, _)) = server.poll_timeout() else { return false };
+        self.now = self.now.max(at);
+        server.handle_timeout(self.now);
+        self.collect(DcId(dc));
+        true
+    }
+
+    /// Ends training where it stands and makes all copies equal.
+    pub fn drain(&mut self) {
+        for dc in self.dcs() {
+            let hands = self.workers.iter().filter(|(worker, _)| worker.dc == dc);
+            let clocks: Vec<Clock> = hands.map(|(_, hand)| hand.clock).collect();
+            self.begin_drain(dc.0, clocks);
+        }
+        self.settle();
+        assert_eq!(self.drained, self.servers.len(), "every server says once that it has drained");
+    }
+
+    /// Tells one server to drain once its workers are at these clocks.
+    pub fn begin_drain(&mut self, dc: u16, clocks: Vec<Clock>) {
+        self.servers[usize::from(dc)].handle_drain(self.now, clocks);
+        self.collect(DcId(dc));
+    }
+
+    /// Per origin, link and parameter: what was sent and the residual are what the workers changed; and a copy is
+    /// what its own workers changed and what has arrived, each once.
+    pub fn assert_conserved(&self) {
+        for ((from, to), sent) in &self.sent {
+            let residual = self.servers[from.index()].residual(*to);
+            let sum: Vec<f32> =
+                sent.iter().zip(&residual).map(|(sent, rest)| sent + rest).collect();
+            assert_eq!(sum, self.sources[from.index()], "{from} to {to}: sent + residual = source");
+        }
+        for dc in self.dcs() {
+            let mut expected = vec![self.setup.initial; self.setup.parameters];
+            add(&mut expected, &self.sources[dc.index()]);
+            for ((_, to), delivered) in &self.delivered {
+                if *to == dc {
+                    add(&mut expected, delivered);
+                }
+            }
+            assert_eq!(self.servers[dc.index()].values(), expected, "the copy of {dc}");
+        }
+    }
+
+    /// Every worker's changes, added to what the model started from.
+    pub fn everything(&self) -> Vec<f32> {
+        let mut all = vec![self.setup.initial; self.setup.parameters];
+        self.sources.iter().for_each(|source| add(&mut all, source));
+        all
+    }
+
+    fn collect(&mut self, dc: DcId) {
+        let server = &mut self.servers[dc.index()];
+        while let Some(output) = server.poll_output() {
+            match output {
+                ServerOutput::ToWorker { worker, message } => {
+                    let hand = self.workers.get_mut(&worker).unwrap();
+                    assert_eq!(hand.clock, message.clock, "a reply answers the clock that asked");
+                    hand.reply = Some(message);
+                }
+                ServerOutput::CopyReady { clock } => {
+                    self.copies.push((dc, clock, server.copy().to_vec()));
+                }
+                ServerOutput::ClockFinished { .. } => {}
+                ServerOutput::Drained => self.drained += 1,
+            }
+        }
+    }
+}
+
+/// Adds what a frame's updates change; frames of another kind change nothing by themselves.
+fn add_updates(frame: &[u8], sum: &mut [f32]) {
+    let mut buffers = Buffers::default();
+    let (header, changes) = decode_bulk(frame, sum.len(), &mut buffers).unwrap();
+    if header.kind != BulkKind::Update {
+        return;
+    }
+    match changes {
+        Changes::Dense { start, values } => add(&mut sum[start as usize..], values),
+        Changes::Sparse { indexes, values } => {
+            for (index, value) in indexes.iter().zip(values) {
+                sum[*index as usize] += value;
+            }
+        }
+    }
+}
+
+pub fn add(sum: &mut [f32], more: &[f32]) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+/// Room for a frame where a test does not care.
+pub const ROOM: usize = 1 << 12;

@@ -1,0 +1,204 @@
+//! BSP and SSP: what every data center agrees on, and what a read may not miss.
+
+use std::collections::BTreeMap;
+
+use gaia::codec::ValueFormat;
+use gaia::node::Lane;
+use gaia::sync::{LocalSync, RemoteSync, WaitReason};
+use gaia::types::{Clock, DcId, Staleness, WorkerId};
+use proptest::prelude::*;
+
+use crate::cluster::{Cluster, Setup};
+use crate::{bsp, ssp};
+
+/// Who gets the next turn, and what for.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Worker(usize),
+    Send(usize, usize),
+    Deliver(usize),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        (0_usize..6).prop_map(Turn::Worker),
+        (0_usize..6, 1_usize..64).prop_map(|(link, room)| Turn::Send(link, room)),
+        (0_usize..6).prop_map(Turn::Deliver),
+    ]
+}
+
+/// Gives turns, in an order of the test's choice and then to all alike, until every worker has finished
+/// `clocks`.
+///
+/// The n-th worker of the run adds one to the n-th parameter in each clock, so that a value tells how many of
+/// that worker's clocks it holds; all workers add one to a parameter that they share. `on_read` sees every
+/// worker's number, clock and what it read.
+fn run(
+    cluster: &mut Cluster,
+    clocks: u64,
+    order: &[Turn],
+    mut on_read: impl FnMut(usize, Clock, &[f32]),
+) {
+    let workers: Vec<WorkerId> = cluster
+        .dcs()
+        .flat_map(|dc| (0..WORKERS).map(move |index| WorkerId { dc, index }))
+        .collect();
+    let pairs = cluster.pairs();
+    let fair = (0..6).flat_map(|at| [Turn::Worker(at), Turn::Send(at, 16), Turn::Deliver(at)]);
+    let order: Vec<Turn> = order.iter().copied().chain(fair).collect();
+    for turn in order.iter().cycle().take(100_000) {
+        match *turn {
+            Turn::Worker(number) => {
+                let worker = workers[number];
+                let clock = cluster.clock_of(worker);
+                if let Some(reply) = cluster.answer_to(worker) {
+                    on_read(number, clock, &reply.values);
+                    cluster.finish_as(worker, &[(number as u32, 1.0), (SHARED, 1.0)]);
+                } else if clock.0 < clocks && !cluster.has_asked(worker) {
+                    cluster.ask_as(worker, &[]);
+                }
+            }
+            Turn::Send(link, room) => {
+                cluster.send(pairs[link].0.0, pairs[link].1.0, Lane::Data, room);
+            }
+            Turn::Deliver(link) => {
+                cluster.deliver(pairs[link].0.0, pairs[link].1.0, Lane::Data);
+            }
+        }
+        if workers.iter().all(|worker| cluster.clock_of(*worker).0 == clocks) {
+            return;
+        }
+    }
+    panic!("the run is stuck");
+}
+
+fn cluster(remote: RemoteSync, local: LocalSync) -> Cluster {
+    let workers = usize::from(WORKERS);
+    Cluster::new(&Setup { workers, parameters: 7, local, ..Setup::new(remote) })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn bsp_copies_are_equal_at_every_clock_and_hold_all_of_it_and_nothing_else(
+        order in prop::collection::vec(turn(), 0..200),
+        staleness in 0_u64..3,
+    ) {
+        let local = LocalSync::Ssp { staleness: Staleness(staleness) };
+        let mut cluster = cluster(bsp(ValueFormat::F32), local);
+        run(&mut cluster, 6, &order, |reader, clock, values| {
+            for (of, value) in values[..6].iter().enumerate() {
+                let same_dc = of / 2 == reader / 2;
+                let clock = clock.0 as f32;
+                assert!(*value == clock || (same_dc && *value > clock), "{reader} at {clock}: {values:?}");
+            }
+        });
+        cluster.settle();
+        prop_assert_eq!(cluster.copies.len(), 18);
+        for (dc, Clock(clock), copy) in &cluster.copies {
+            let mut expected = vec![*clock as f32; 6];
+            expected.push(6.0 * *clock as f32);
+            prop_assert_eq!(copy, &expected, "{}", dc);
+        }
+    }
+
+    #[test]
+    fn ssp_reads_miss_no_clock_older_than_the_staleness(
+        order in prop::collection::vec(turn(), 0..200),
+        remote in 0_u64..4,
+        local in 0_u64..3,
+    ) {
+        let mut cluster = cluster(ssp(remote), LocalSync::Ssp { staleness: Staleness(local) });
+        run(&mut cluster, 8, &order, |reader, clock, values| {
+            for (of, value) in values[..6].iter().enumerate() {
+                let same_dc = of / 2 == reader / 2;
+                let staleness = if same_dc { local } else { remote };
+                let due = clock.0.saturating_sub(staleness) as f32;
+                assert!(*value >= due, "{reader} at {clock} reads {values:?}");
+                assert!(of != reader || *value == clock.0 as f32, "a worker sees all its own updates");
+            }
+        });
+        cluster.drain();
+        let expected = cluster.everything();
+        for server in &cluster.servers {
+            prop_assert_eq!(server.copy(), &expected[..]);
+        }
+    }
+}
+
+#[test]
+fn an_ssp_data_center_is_no_further_ahead_than_the_staleness() {
+    for staleness in 0..4 {
+        let mut cluster = Cluster::new(&Setup::new(ssp(staleness)));
+        let mut finished = 0;
+        while cluster.step(0, &[(0, 1.0)]) {
+            finished += 1;
+        }
+        assert_eq!(finished, staleness + 1);
+        let waiting = cluster.servers[0].waiting();
+        assert_eq!(waiting, Some(WaitReason::Updates { from: DcId(1) }), "it waits for a part");
+    }
+}
+
+/// No value that is sent has more than eight bits, and what the ninth would have held is never lost for good.
+#[test]
+fn rounding_to_bf16_loses_nothing_over_time() {
+    let remote = bsp(ValueFormat::Bf16);
+    let mut cluster = Cluster::new(&Setup { parameters: 4, ..Setup::new(remote) });
+    let step = 1.0 + 1.0 / 512.0;
+    let clocks = 300;
+    for _ in 0..clocks {
+        for dc in 0..3 {
+            assert!(cluster.step(dc, &[(0, step), (1, step), (2, step), (3, step)]));
+        }
+        cluster.settle();
+    }
+    let expected = 3.0 * step * clocks as f32;
+    for server in &cluster.servers {
+        for value in server.copy() {
+            assert!((value - expected).abs() < 0.1, "{value} {expected}");
+        }
+    }
+    let mut by_clock: BTreeMap<Clock, &[f32]> = BTreeMap::new();
+    for (dc, clock, copy) in &cluster.copies {
+        assert_eq!(*by_clock.entry(*clock).or_insert(copy), &copy[..], "{dc} at {clock}");
+    }
+}
+
+/// A dense frame holds zeros for parameters that nobody changed, and adding zero to -0 makes it 0.
+#[test]
+fn copies_agree_on_the_sign_of_zero() {
+    let setup = Setup { parameters: 300, initial: -0.0, ..Setup::new(bsp(ValueFormat::F32)) };
+    let mut cluster = Cluster::new(&setup);
+    let changes: Vec<(u32, f32)> =
+        (0..300).filter(|at| at % 99 != 50).map(|at| (at, 1.0)).collect();
+    for dc in 0..3 {
+        assert!(cluster.step(dc, &changes));
+    }
+    cluster.settle();
+    for server in &cluster.servers {
+        assert_eq!(server.copy()[50].to_bits(), (-0.0_f32).to_bits());
+    }
+}
+
+/// A worker reads its data center's updates at once, before any other data center has seen them.
+#[test]
+fn own_updates_are_read_while_they_are_still_on_their_way() {
+    let mut cluster = Cluster::new(&Setup::new(ssp(3)));
+    for clock in 1..=3_u8 {
+        assert!(cluster.step(0, &[(5, 2.0)]));
+        assert_eq!(cluster.servers[0].values()[5], 2.0 * f32::from(clock));
+        assert_eq!(cluster.servers[0].copy()[5], 0.0);
+    }
+    for _ in 0..3 {
+        assert!(cluster.step(1, &[(5, 1.0)]) && cluster.step(2, &[]));
+    }
+    cluster.settle();
+    for server in &cluster.servers {
+        assert_eq!((server.values()[5], server.copy()[5]), (9.0, 9.0));
+    }
+}
+
+const WORKERS: u16 = 2;
+const SHARED: u32 = 6;

@@ -1,0 +1,46 @@
+//! The promises of the protocol, each as a situation that would break it: servers driven by hand, in virtual time.
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
+
+mod barrier;
+mod cluster;
+mod conservation;
+mod drain;
+mod exchange;
+mod mirror_clock;
+mod peers;
+
+use gaia::sync::{
+    AspConfig, Brake, BspConfig, Decay, Floor, Goal, Policy, RemoteSync, SspConfig, TapConfig,
+    ValueFormat,
+};
+use gaia::types::Staleness;
+
+fn bsp(values: ValueFormat) -> RemoteSync {
+    RemoteSync::Bsp(BspConfig { values })
+}
+
+fn ssp(staleness: u64) -> RemoteSync {
+    RemoteSync::Ssp(SspConfig { staleness: Staleness(staleness), values: ValueFormat::F32 })
+}
+
+fn tap(values: ValueFormat) -> RemoteSync {
+    RemoteSync::Tap(TapConfig { values })
+}
+
+/// ASP whose parameters become significant when they change by more than half, and without brakes.
+fn asp(policy: Policy, values: ValueFormat) -> AspConfig {
+    AspConfig {
+        threshold: 0.5,
+        floor: Floor::Zero,
+        decay: Decay::None,
+        goal: Goal::Cost,
+        selective_barrier: Brake::Off,
+        mirror_clock: Brake::Off,
+        policy,
+        values,
+        ..AspConfig::default()
+    }
+}
+
+const FORMATS: [ValueFormat; 2] = [ValueFormat::F32, ValueFormat::Bf16];
+const POLICIES: [Policy; 2] = [Policy::Paper, Policy::Link];

@@ -1,0 +1,204 @@
+//! What is wrong with a file or a flag, where, and what was expected.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+/// One mistake in what the user wrote. Displays on one line; [`ConfigError::render`] shows the line it is on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigError(Box<Complaint>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Complaint {
+    place: Place,
+    key: String,
+    fault: Fault,
+}
+
+/// Where a mistake was written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// On the command line: the flag and its value.
+    Flag(String),
+    File {
+        name: String,
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        excerpt: Excerpt,
+    },
+}
+
+/// One line of a file and the bytes of it that are meant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excerpt {
+    line: String,
+    marked: Range<usize>,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    Unreadable { path: String, reason: String },
+    Syntax { message: String },
+    UnknownKey { expected: Vec<String> },
+    MissingKey { expected: String },
+    Wrong { found: String, expected: String, help: Option<String> },
+}
+
+impl ConfigError {
+    pub(super) fn new(place: Place, key: String, fault: Fault) -> Self {
+        Self(Box::new(Complaint { place, key, fault }))
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// The dotted key, or the cell of a matrix; empty where the whole file is meant.
+    pub fn key(&self) -> &str {
+        &self.0.key
+    }
+
+    pub fn fault(&self) -> &Fault {
+        &self.0.fault
+    }
+
+    /// The error as people read it on a terminal: the line, a caret under the value, and a hint where there is one.
+    pub fn render(&self, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let title = Level::ERROR.primary_title(self.title());
+        let help = self.help();
+        let group = match self.place() {
+            Place::File { name, line, excerpt, .. } => {
+                let mark = AnnotationKind::Primary.span(excerpt.marked.clone());
+                let mark = match self.expected() {
+                    expected if expected.is_empty() => mark,
+                    expected => mark.label(format!("expected {expected}")),
+                };
+                title.element(
+                    Snippet::source(excerpt.line.as_str())
+                        .path(name.as_str())
+                        .line_start(*line)
+                        .annotation(mark),
+                )
+            }
+            Place::Flag(flag) => {
+                let expected = self.expected();
+                title.element(Level::NOTE.message(format!("in {flag}, expected {expected}")))
+            }
+        };
+        let group = match help {
+            Some(help) => group.element(Level::HELP.message(help)),
+            None => group,
+        };
+        renderer.render(&[group])
+    }
+
+    fn title(&self) -> String {
+        let key = if self.key().contains('`') {
+            self.key().to_owned()
+        } else {
+            format!("`{}`", self.key())
+        };
+        match self.fault() {
+            Fault::Unreadable { path, reason } if self.key().is_empty() => {
+                format!("cannot read `{path}`: {reason}")
+            }
+            Fault::Unreadable { path, reason } => format!("{key}: cannot read `{path}`: {reason}"),
+            Fault::Syntax { message } => format!("this is not TOML: {message}"),
+            Fault::UnknownKey { .. } => format!("unknown key {key}"),
+            Fault::MissingKey { .. } => format!("missing key {key}"),
+            Fault::Wrong { found, .. } if self.key().is_empty() => format!("found `{found}`"),
+            Fault::Wrong { found, .. } => format!("{key} is `{found}`"),
+        }
+    }
+
+    fn expected(&self) -> String {
+        match self.fault() {
+            Fault::Unreadable { .. } => "a file that can be read".into(),
+            Fault::Syntax { .. } => String::new(),
+            Fault::UnknownKey { expected } if expected.is_empty() => "no keys here".into(),
+            Fault::UnknownKey { expected } => one_of(expected),
+            Fault::MissingKey { expected } | Fault::Wrong { expected, .. } => expected.clone(),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self.fault() {
+            Fault::UnknownKey { expected } => {
+                let key = self.key().rsplit('.').next().unwrap_or("");
+                nearest(key, expected).map(|name| format!("did you mean `{name}`?"))
+            }
+            Fault::Wrong { help, .. } => help.clone(),
+            _ => None,
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn in_file(name: &str, text: &str, span: Range<usize>) -> Self {
+        let mut start = span.start.min(text.len());
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+        let line = text[line_start..line_end].trim_end_matches('\r');
+        let from = (start - line_start).min(line.len());
+        let mut to = span.end.saturating_sub(line_start).clamp(from, line.len());
+        while !line.is_char_boundary(to) {
+            to += 1;
+        }
+        Self::File {
+            name: name.to_owned(),
+            line: text[..line_start].matches('\n').count() + 1,
+            column: line[..from].chars().count() + 1,
+            excerpt: Excerpt { line: line.to_owned(), marked: from..to },
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => f.write_str(flag),
+            Self::File { name, line, column, .. } => write!(f, "{name}:{line}:{column}"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place(), self.title())?;
+        match self.expected() {
+            expected if expected.is_empty() => Ok(()),
+            expected => write!(f, ", expected {expected}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// "one of `a`, `b` or `c`", in the order given.
+pub(super) fn one_of<S: AsRef<str>>(names: &[S]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
+    match quoted.as_slice() {
+        [] => "nothing".into(),
+        [only] => only.clone(),
+        [first, second] => format!("{first} or {second}"),
+        [most @ .., last] => format!("one of {} or {last}", most.join(", ")),
+    }
+}
+
+/// The name that a misspelt word was probably meant to be.
+pub(super) fn nearest<S: AsRef<str>>(word: &str, names: &[S]) -> Option<String> {
+    names
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(word, name.as_ref()), name.as_ref()))
+        .filter(|(distance, name)| *distance <= name.len().max(word.len()) / 3)
+        .min()
+        .map(|(_, name)| name.to_owned())
+}

@@ -1,0 +1,28 @@
+//! Reads run files and topology files, and checks them once.
+//!
+//! This is the border between text and the rest of the system: what passes is a [`Plan`] that every driver may
+//! trust, what does not is one [`ConfigError`] that names the file, line, column, key, value and what was
+//! expected. It knows the meaning of keys and nothing of how a run is carried out.
+
+mod compute;
+mod deserialize;
+mod document;
+mod error;
+mod matrix;
+mod overrides;
+mod plan;
+mod range;
+#[cfg(test)]
+mod reference;
+mod resolved;
+mod run_file;
+mod shipped;
+mod synchronisation;
+mod topology_file;
+
+pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
+pub use error::{ConfigError, Excerpt, Fault, Place};
+pub use overrides::Override;
+pub use plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+pub use run_file::{RunFile, load_topology, topology_from_text};
+pub use shipped::topologies;

@@ -1,0 +1,137 @@
+//! Settings from the command line, laid over the run file's.
+
+use toml::de::DeValue;
+
+use super::document::{Entry, Node, Problem, Span, Table, Value};
+use super::error::{ConfigError, Fault, Place};
+
+/// One setting given on the command line, as `--set` takes it or as a flag of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// The flag as typed, for messages.
+    pub(super) flag: String,
+    pub(super) path: Vec<String>,
+    pub(super) value: String,
+}
+
+impl Override {
+    /// Reads the `key.path=value` of a `--set`.
+    ///
+    /// # Errors
+    /// Where there is no `=` or a part of the key is empty.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let flag = format!("--set {text}");
+        let wrong = || {
+            let fault = Fault::Wrong {
+                found: text.to_owned(),
+                expected: "a key and its value, such as `sync.remote.threshold=0.02`".into(),
+                help: None,
+            };
+            ConfigError::new(Place::Flag(flag.clone()), "--set".into(), fault)
+        };
+        let (key, value) = text.split_once('=').ok_or_else(wrong)?;
+        let path: Vec<String> = key.split('.').map(|part| part.trim().to_owned()).collect();
+        if path.iter().any(String::is_empty) || path.len() > KEY_PARTS_MAX {
+            return Err(wrong());
+        }
+        Ok(Self { flag, path, value: value.trim().to_owned() })
+    }
+
+    /// The setting that a flag of its own stands for: `--seed 7` is `seed=7`.
+    pub fn flag(flag: &str, key: &str, value: &str) -> Self {
+        Self {
+            flag: format!("{flag} {value}"),
+            path: key.split('.').map(str::to_owned).collect(),
+            value: value.to_owned(),
+        }
+    }
+
+    /// Whether this chooses what the other keys of its table are, and so must be applied before them.
+    pub(super) fn is_choice(&self) -> bool {
+        CHOICES.contains(&self.path.join(".").as_str())
+    }
+
+    /// Puts the value into a tree. Choosing another kind drops the settings of the kind that was there.
+    pub(super) fn apply(&self, source: usize, root: &mut Node) -> Result<(), Problem> {
+        let span = Span { source, start: 0, end: 0 };
+        let value = self.node(source, span);
+        let (last, tables) = self.path.split_last().expect("a key has at least one part");
+        let mut node = root;
+        for key in tables {
+            node = self.step(node, key, span)?;
+        }
+        let is_choice = self.is_choice() && last != "file";
+        match &mut node.value {
+            Value::Table(table) => {
+                let same = table.get(last).is_some_and(|old| old.node.as_str() == value.as_str());
+                if is_choice && !same {
+                    table.clear();
+                }
+                table.insert(last.clone(), Entry { key: span, node: value });
+                Ok(())
+            }
+            Value::Array(items) => {
+                let places = items.len();
+                let item = last.parse::<usize>().ok().and_then(|at| items.get_mut(at));
+                *item.ok_or_else(|| self.no_place(span, places))? = value;
+                Ok(())
+            }
+            _ => Err(self
+                .wrong(span, format!("keys below `{}`, which holds one value", tables.join(".")))),
+        }
+    }
+
+    fn step<'n>(&self, node: &'n mut Node, key: &str, span: Span) -> Result<&'n mut Node, Problem> {
+        match &mut node.value {
+            Value::Table(table) => {
+                let empty = || Entry { key: span, node: Node::table(span) };
+                Ok(&mut table.entry(key.to_owned()).or_insert_with(empty).node)
+            }
+            Value::Array(items) => {
+                let places = items.len();
+                let item = key.parse::<usize>().ok().and_then(|at| items.get_mut(at));
+                item.ok_or_else(|| self.no_place(span, places))
+            }
+            _ => Err(self.wrong(span, format!("a table before `.{key}`, where one value stands"))),
+        }
+    }
+
+    fn no_place(&self, span: Span, places: usize) -> Problem {
+        let last = places.saturating_sub(1);
+        self.wrong(span, format!("a number from 0 to {last} to choose from an array of {places}"))
+    }
+
+    fn wrong(&self, span: Span, expected: String) -> Problem {
+        let fault = Fault::Wrong { found: self.value.clone(), expected, help: None };
+        Problem { span: Some(span), path: self.path.clone(), fault: fault.into() }
+    }
+
+    /// The value as TOML, or as a string where it is not TOML: `--set sync.remote.model=asp` needs no quotes.
+    fn node(&self, source: usize, span: Span) -> Node {
+        let parsed = DeValue::parse(&self.value).ok();
+        let node = parsed.and_then(|value| Node::from_value(source, &value).ok());
+        let mut node =
+            node.unwrap_or_else(|| Node { span, value: Value::String(self.value.clone()) });
+        place_at(&mut node, span);
+        node
+    }
+}
+
+fn place_at(node: &mut Node, span: Span) {
+    node.span = span;
+    match &mut node.value {
+        Value::Array(items) => items.iter_mut().for_each(|item| place_at(item, span)),
+        Value::Table(table) => place_table_at(table, span),
+        _ => {}
+    }
+}
+
+fn place_table_at(table: &mut Table, span: Span) {
+    for entry in table.values_mut() {
+        entry.key = span;
+        place_at(&mut entry.node, span);
+    }
+}
+
+const KEY_PARTS_MAX: usize = 32;
+const CHOICES: [&str; 4] = ["app.kind", "sync.local.model", "sync.remote.model", "topology.file"];

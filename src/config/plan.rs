@@ -1,0 +1,97 @@
+//! A run as everybody after this room sees it: complete, resolved and checked.
+
+use serde::{Deserialize, Serialize};
+
+use super::ComputeConfig;
+use crate::coordinator::StopRules;
+use crate::ml::apps::AppConfig;
+use crate::server::DrainMethod;
+use crate::sync::{LocalSync, RemoteSync};
+use crate::topology::Topology;
+use crate::types::Seed;
+
+/// Everything that determines a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub name: String,
+    pub seed: Seed,
+    pub driver: DriverKind,
+    pub app: AppConfig,
+    pub topology: Topology,
+    pub local: LocalSync,
+    pub remote: RemoteSync,
+    pub compute: ComputeConfig,
+    pub evaluate: EvaluateConfig,
+    pub drain: DrainConfig,
+    pub stop: StopRules,
+    pub cost: CostConfig,
+}
+
+/// What runs the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverKind {
+    /// Virtual time in one thread; repeats to the byte.
+    Simulated,
+    /// QUIC and TLS over links shaped inside this process.
+    Emulated,
+}
+
+/// When the model is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluateConfig {
+    /// Clocks between evaluations, at least 1.
+    pub every: u64,
+}
+
+/// How all copies become equal at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DrainConfig {
+    pub method: DrainMethod,
+}
+
+/// What a run is charged beside the WAN prices of its topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CostConfig {
+    /// US dollars for each hour of each server and each worker.
+    pub usd_per_machine_hour: f64,
+}
+
+impl Plan {
+    /// The same run with all machines in one data center: what it is compared with ("times LAN").
+    ///
+    /// Where data centers were slowed down, the slowest sets the pace of the whole.
+    #[must_use]
+    pub fn on_lan(&self) -> Self {
+        let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
+        Self { topology: self.topology.collapsed(), compute, ..self.clone() }
+    }
+}
+
+impl DriverKind {
+    /// Every driver's name, as configuration files and reports write it.
+    pub const NAMES: [&str; 2] = ["simulated", "emulated"];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Emulated => "emulated",
+        }
+    }
+}
+
+impl Default for EvaluateConfig {
+    fn default() -> Self {
+        Self { every: 1 }
+    }
+}
+
+impl Default for DrainConfig {
+    fn default() -> Self {
+        Self { method: DrainMethod::Mean }
+    }
+}

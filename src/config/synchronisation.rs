@@ -1,0 +1,116 @@
+//! `[sync.local]` and `[sync.remote]`: `model` chooses, the rest are that model's own settings.
+
+use serde::Deserialize;
+
+use super::document::{Node, Problem, Value};
+use super::error::{Fault, one_of};
+use super::range::{self, Checks};
+use crate::sync::{LocalSync, RemoteSync};
+use crate::types::Staleness;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LocalBspKeys {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalSspKeys {
+    staleness: Staleness,
+}
+
+/// Reads `[sync.local]`; BSP where there is none.
+pub(super) fn local(root: &Node) -> Result<LocalSync, Problem> {
+    const PATH: &str = "sync.local";
+    if root.at(PATH).is_none() {
+        return Ok(LocalSync::Bsp);
+    }
+    let (model, keys) = choice(root, PATH, "model", &["bsp", "ssp"])?;
+    let checks = Checks { root };
+    let read = match model.as_str() {
+        "bsp" => keys.read().map(|LocalBspKeys {}| LocalSync::Bsp),
+        _ => keys.read().map(|LocalSspKeys { staleness }| LocalSync::Ssp { staleness }),
+    };
+    let local = read.map_err(|problem| problem.in_table(root, PATH))?;
+    staleness(&checks, "sync.local.staleness", local.staleness(), 0)?;
+    Ok(local)
+}
+
+/// Reads `[sync.remote]`.
+pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
+    const PATH: &str = "sync.remote";
+    let (model, keys) = choice(root, PATH, "model", &RemoteSync::NAMES)?;
+    let read = match model.as_str() {
+        "bsp" => keys.read().map(RemoteSync::Bsp),
+        "ssp" => keys.read().map(RemoteSync::Ssp),
+        "tap" => keys.read().map(RemoteSync::Tap),
+        _ => keys.read().map(RemoteSync::Asp),
+    };
+    let remote = read.map_err(|problem| problem.in_table(root, PATH))?;
+    let checks = Checks { root };
+    match &remote {
+        RemoteSync::Bsp(_) | RemoteSync::Tap(_) => {}
+        RemoteSync::Ssp(ssp) => staleness(&checks, "sync.remote.staleness", ssp.staleness, 0)?,
+        RemoteSync::Asp(asp) => {
+            checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
+            checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
+            if let Some(allowed) = asp.data_center_staleness {
+                staleness(&checks, "sync.remote.data_center_staleness", allowed, 1)?;
+            }
+            let deadlines = [
+                ("sync.remote.barrier_deadline", asp.barrier_deadline),
+                ("sync.remote.mirror_clock_deadline", asp.mirror_clock_deadline),
+            ];
+            for (path, deadline) in deadlines {
+                checks.time(path, deadline, range::DEADLINE_MAX)?;
+                if deadline.0.is_zero() {
+                    return Err(checks.wrong(path, deadline, "a time above 0"));
+                }
+            }
+        }
+    }
+    Ok(remote)
+}
+
+/// The word that says what a table is about, and the table without it.
+pub(super) fn choice(
+    root: &Node,
+    path: &str,
+    key: &str,
+    names: &[&str],
+) -> Result<(String, Node), Problem> {
+    let node = root.at(path).unwrap_or(root);
+    let full = format!("{path}.{key}");
+    let Some(table) = node.as_table() else {
+        let found = node.value.kind().to_owned();
+        let expected = format!("a table with `{key}` and what belongs to it");
+        return Err(root.problem(path, Fault::Wrong { found, expected, help: None }));
+    };
+    let expected = || one_of(names);
+    let Some(entry) = table.get(key) else {
+        return Err(root.problem(&full, Fault::MissingKey { expected: expected() }));
+    };
+    let Some(word) = entry.node.as_str() else {
+        let found = entry.node.value.kind().to_owned();
+        return Err(root.problem(&full, Fault::Wrong { found, expected: expected(), help: None }));
+    };
+    if !names.contains(&word) {
+        let fault = *Problem::unknown_name(word, names).fault;
+        return Err(root.problem(&full, fault));
+    }
+    let mut rest = table.clone();
+    rest.remove(key);
+    Ok((word.to_owned(), Node { span: node.span, value: Value::Table(rest) }))
+}
+
+fn staleness(
+    checks: &Checks<'_>,
+    path: &str,
+    staleness: Staleness,
+    min: u64,
+) -> Result<(), Problem> {
+    if (min..=range::STALENESS_MAX).contains(&staleness.0) {
+        return Ok(());
+    }
+    let expected = format!("a whole number of clocks from {min} to {}", range::STALENESS_MAX);
+    Err(checks.wrong(path, staleness.0, expected))
+}

@@ -1,0 +1,90 @@
+//! A small writer of SVG elements that escapes all it is given.
+
+use std::fmt::Display;
+
+/// SVG text as it grows.
+#[derive(Default)]
+pub(super) struct Svg {
+    text: String,
+}
+
+impl Svg {
+    /// An element without content.
+    pub(super) fn empty(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
+        self.open_tag(name, attributes);
+        self.text.push_str("/>\n");
+    }
+
+    /// An element that holds text.
+    pub(super) fn text(&mut self, name: &str, attributes: &[(&str, &dyn Display)], content: &str) {
+        self.open_tag(name, attributes);
+        self.text.push('>');
+        escape(content, &mut self.text);
+        self.text.push_str("</");
+        self.text.push_str(name);
+        self.text.push_str(">\n");
+    }
+
+    /// An element that holds elements.
+    pub(super) fn group(
+        &mut self,
+        name: &str,
+        attributes: &[(&str, &dyn Display)],
+        content: impl FnOnce(&mut Self),
+    ) {
+        self.open_tag(name, attributes);
+        self.text.push_str(">\n");
+        content(self);
+        self.text.push_str("</");
+        self.text.push_str(name);
+        self.text.push_str(">\n");
+    }
+
+    /// Style rules of our own, which need no escape.
+    pub(super) fn style(&mut self, rules: &'static str) {
+        self.text.push_str("<style>\n");
+        self.text.push_str(rules);
+        self.text.push_str("</style>\n");
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+
+    fn open_tag(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
+        self.text.push('<');
+        self.text.push_str(name);
+        for (key, value) in attributes {
+            self.text.push(' ');
+            self.text.push_str(key);
+            self.text.push_str("=\"");
+            escape(&value.to_string(), &mut self.text);
+            self.text.push('"');
+        }
+    }
+}
+
+/// A coordinate: a tenth of a pixel is enough.
+pub(super) fn pixels(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".into(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
+/// XML forbids most control characters even when escaped.
+fn escape(text: &str, into: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => into.push_str("&amp;"),
+            '<' => into.push_str("&lt;"),
+            '>' => into.push_str("&gt;"),
+            '"' => into.push_str("&quot;"),
+            '\u{fffe}' | '\u{ffff}' => into.push('\u{fffd}'),
+            c if c.is_control() => into.push('\u{fffd}'),
+            c => into.push(c),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What there is to show: the latest figures of each data center and the rates between them.
+
+use crate::telemetry::{DcProgress, Progress};
+
+/// What is known of a run before it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LivePlan {
+    /// What runs, in a few words.
+    pub title: String,
+    pub target_objective: Option<f64>,
+    /// The name of the held-out metric.
+    pub metric: String,
+    /// In the order of the topology.
+    pub data_centers: Vec<DcPlan>,
+}
+
+/// A data center of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DcPlan {
+    pub name: String,
+    pub workers: usize,
+}
+
+/// The state of a run as far as people are told.
+pub(super) struct Board {
+    pub(super) plan: LivePlan,
+    pub(super) time_s: f64,
+    pub(super) wan_bytes: u64,
+    pub(super) evaluation: Option<Progress>,
+    pub(super) data_centers: Vec<DcBoard>,
+    /// When rates were last taken, and the bytes sent then.
+    rates_at: (f64, Vec<u64>),
+}
+
+/// One data center's line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct DcBoard {
+    pub(super) clock: u64,
+    pub(super) objective: Option<f64>,
+    /// Bits per second to other data centers, over the last second of the run or more.
+    pub(super) wan_rate: Option<f64>,
+    /// Share of its workers' time between the last two evaluations that reads were held back.
+    pub(super) blocked_share: Option<f64>,
+}
+
+impl Board {
+    pub(super) fn new(plan: LivePlan) -> Self {
+        let data_centers = vec![DcBoard::default(); plan.data_centers.len()];
+        let rates_at = (0.0, vec![0; plan.data_centers.len()]);
+        Self { plan, time_s: 0.0, wan_bytes: 0, evaluation: None, data_centers, rates_at }
+    }
+
+    pub(super) fn on_progress(&mut self, progress: &Progress) {
+        let clocks: Vec<u64> = progress.data_centers.iter().map(|dc| dc.clock).collect();
+        let sent: Vec<u64> = progress.data_centers.iter().map(|dc| dc.wan_sent_bytes).collect();
+        self.on_tick(progress.time_s, &clocks, &sent);
+        self.wan_bytes = progress.wan_bytes;
+
+        for (at, dc) in progress.data_centers.iter().enumerate().take(self.data_centers.len()) {
+            let before = self
+                .evaluation
+                .as_ref()
+                .and_then(|before| Some((before.time_s, before.data_centers.get(at)?)));
+            let workers = self.plan.data_centers[at].workers;
+            let board = &mut self.data_centers[at];
+            board.objective = Some(dc.objective);
+            board.blocked_share = blocked_share(before, (progress.time_s, dc), workers);
+        }
+        self.evaluation = Some(progress.clone());
+    }
+
+    pub(super) fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+        self.time_s = time_s;
+        self.wan_bytes = wan_sent_bytes.iter().sum::<u64>().max(self.wan_bytes);
+        for (board, clock) in self.data_centers.iter_mut().zip(clocks) {
+            board.clock = *clock;
+        }
+        let elapsed = time_s - self.rates_at.0;
+        let unknown = self.data_centers.iter().all(|dc| dc.wan_rate.is_none());
+        if elapsed >= RATE_WINDOW_S || (unknown && elapsed > 0.0) {
+            let before = &self.rates_at.1;
+            for ((board, sent), before) in
+                self.data_centers.iter_mut().zip(wan_sent_bytes).zip(before)
+            {
+                board.wan_rate = Some(sent.saturating_sub(*before) as f64 * 8.0 / elapsed);
+            }
+            self.rates_at = (time_s, wan_sent_bytes.to_vec());
+        }
+    }
+
+    /// The data centers furthest behind and furthest ahead.
+    pub(super) fn slowest_and_fastest(&self) -> Option<(usize, usize)> {
+        let clock = |at: &usize| self.data_centers[*at].clock;
+        let all = 0..self.data_centers.len();
+        let slowest = all.clone().min_by_key(clock)?;
+        let fastest = all.rev().max_by_key(clock)?;
+        Some((slowest, fastest))
+    }
+}
+
+fn blocked_share(
+    before: Option<(f64, &DcProgress)>,
+    (time_s, dc): (f64, &DcProgress),
+    workers: usize,
+) -> Option<f64> {
+    let (time_before, blocked_before) = before.map_or((0.0, 0.0), |(at, dc)| (at, dc.blocked_s));
+    let worker_seconds = (time_s - time_before) * workers as f64;
+    (worker_seconds > 0.0)
+        .then(|| ((dc.blocked_s - blocked_before) / worker_seconds).clamp(0.0, 1.0))
+}
+
+const RATE_WINDOW_S: f64 = 1.0;

@@ -1,0 +1,96 @@
+//! Tables for the terminal: aligned, within a width, safe against names that carry control characters.
+
+use console::{Alignment, measure_text_width, pad_str, truncate_str};
+
+/// How many columns a terminal block may fill.
+pub(super) const WIDTH: usize = 80;
+
+/// Rows of cells under one heading each. The first column gives way where the table is too wide.
+pub(super) struct TextTable {
+    heads: Vec<(&'static str, Alignment)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    pub(super) fn new(heads: &[(&'static str, Alignment)]) -> Self {
+        Self { heads: heads.to_vec(), rows: Vec::new() }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.heads.len(), "a row has a cell for each heading");
+        self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
+    }
+
+    /// The heading line and the rows, each at most `width` columns wide where the first column can give enough.
+    pub(super) fn lines(&self, width: usize) -> (String, Vec<String>) {
+        let mut widths: Vec<usize> = self
+            .heads
+            .iter()
+            .enumerate()
+            .map(|(column, (head, _))| {
+                let cells = self.rows.iter().map(|row| measure_text_width(&row[column]));
+                cells.chain([measure_text_width(head)]).max().unwrap_or(0)
+            })
+            .collect();
+        let total: usize = widths.iter().sum::<usize>() + GUTTER.len() * (widths.len() - 1);
+        let over = total.saturating_sub(width);
+        widths[0] = widths[0].saturating_sub(over).max(FIRST_MIN.min(widths[0]));
+
+        let heads: Vec<String> = self.heads.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let rows = self.rows.iter().map(|row| self.line(row, &widths)).collect();
+        (self.line(&heads, &widths), rows)
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let cells: Vec<_> = cells
+            .iter()
+            .zip(widths)
+            .zip(&self.heads)
+            .map(|((cell, width), (_, align))| pad_str(cell, *width, *align, Some("…")))
+            .collect();
+        cells.join(GUTTER).trim_end().to_owned()
+    }
+}
+
+/// The text with control characters made visible, so that no name can drive the terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The text within a number of columns.
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    truncate_str(&plain(text), width, "…").into_owned()
+}
+
+const GUTTER: &str = "  ";
+const FIRST_MIN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_long_name_gives_way_to_the_figures() {
+        let mut table = TextTable::new(&[("link", Alignment::Left), ("bytes", Alignment::Right)]);
+        table.row(vec!["a data center with a very long name".into(), "14.2 MB".into()]);
+        let (head, rows) = table.lines(20);
+        assert_eq!(head, "link           bytes");
+        assert_eq!(rows, ["a data cen…  14.2 MB"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_the_table(names in prop::collection::vec(any::<String>(), 0..5)) {
+            let mut table = TextTable::new(&[("name", Alignment::Left), ("bytes", Alignment::Right)]);
+            for name in &names {
+                table.row(vec![name.clone(), "1 B".into()]);
+            }
+            for line in table.lines(40).1 {
+                prop_assert!(measure_text_width(&line) <= 40);
+                prop_assert!(!line.chars().any(char::is_control));
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What a run tells about itself: one record per evaluation, one per link, one at the end.
+//!
+//! Drivers fill these records in; `report/` shows them. Nothing here measures anything.
+
+mod records;
+
+pub use records::{
+    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Observer, Progress, Summary,
+};

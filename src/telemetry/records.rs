@@ -1,0 +1,202 @@
+//! The records themselves. Their field names are contracts that scripts rely on.
+
+use serde::{Deserialize, Serialize};
+
+/// One evaluation: a line of `progress.jsonl`.
+///
+/// Times are the driver's (virtual seconds in simulation), so that two simulated runs of one seed write the same bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub time_s: f64,
+    /// The slowest data center's clock.
+    pub clock: u64,
+    /// The objective of the worst data center's copy over all data. Not finite (`null`) where it diverged.
+    #[serde(with = "finite_or_null")]
+    pub objective: f64,
+    /// The mean over copies.
+    #[serde(with = "finite_or_null")]
+    pub objective_mean: f64,
+    /// The held-out metric of the copy with the worst objective.
+    #[serde(with = "finite_or_null")]
+    pub metric: f64,
+    /// Bytes that have entered WAN links so far, transport overhead included.
+    pub wan_bytes: u64,
+    pub data_centers: Vec<DcProgress>,
+}
+
+/// How one data center stands at an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DcProgress {
+    pub name: String,
+    pub clock: u64,
+    /// The objective of this data center's copy over all data.
+    #[serde(with = "finite_or_null")]
+    pub objective: f64,
+    #[serde(with = "finite_or_null")]
+    pub metric: f64,
+    /// Bytes sent to other data centers so far.
+    pub wan_sent_bytes: u64,
+    /// Seconds that this data center's reads were held back so far, over its workers.
+    pub blocked_s: f64,
+}
+
+/// A named figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricRecord {
+    pub name: String,
+    #[serde(with = "finite_or_null")]
+    pub value: f64,
+}
+
+/// Worker-seconds that reads were held back, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockedSeconds {
+    /// Announced parameters that had not arrived.
+    pub barrier: f64,
+    /// A mirror too many clocks behind.
+    pub mirror_clock: f64,
+    /// Updates that BSP or SSP must see before the next clock.
+    pub bandwidth: f64,
+    /// Slower workers of the same data center.
+    pub local: f64,
+}
+
+impl BlockedSeconds {
+    /// The time of a cause, by its name in reports.
+    ///
+    /// # Panics
+    /// Where the name is none of the fields'.
+    pub fn cause_mut(&mut self, cause: &str) -> &mut f64 {
+        match cause {
+            "barrier" => &mut self.barrier,
+            "mirror_clock" => &mut self.mirror_clock,
+            "bandwidth" => &mut self.bandwidth,
+            "local" => &mut self.local,
+            _ => panic!("{cause} is no cause of waiting"),
+        }
+    }
+}
+
+/// What ASP's two brakes gave up when their deadlines passed. All zeros is the ordinary case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrakeRecord {
+    /// Announced parameters that had not come in time.
+    pub announcements_expired: u64,
+    /// Times that a silent mirror was left out.
+    pub mirrors_lost: u64,
+}
+
+/// What one directed link carried and caused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkRecord {
+    pub from: String,
+    pub to: String,
+    pub bandwidth_bits_per_second: f64,
+    pub rtt_ms: f64,
+    /// Bytes that entered the link, transport overhead included.
+    pub bytes: u64,
+    /// Of those, bytes in the control lane.
+    pub control_bytes: u64,
+    /// Parameters updated by what was sent.
+    pub updates: u64,
+    /// Of the parameter changes made at home, the share that this link had not carried as updates of their own:
+    /// merged with others or held back. 0 to 1.
+    pub held_back_fraction: f64,
+    /// Share of the time the link was busy, 0 to 1.
+    pub utilisation: f64,
+    /// Worker-seconds the receiver waited for this sender, by cause.
+    pub blocked_s: BlockedSeconds,
+    pub cost_usd: f64,
+}
+
+/// How a run went: `summary.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub name: String,
+    pub app: String,
+    pub driver: String,
+    pub seed: u64,
+    pub version: String,
+    pub local_sync: String,
+    pub remote_sync: String,
+    /// The topology's name.
+    pub wan: String,
+    /// What WAN bandwidths were multiplied by.
+    pub bandwidth_scale: f64,
+    pub data_centers: Vec<String>,
+    pub servers: usize,
+    pub workers: usize,
+    pub parameters: usize,
+    pub converged: bool,
+    /// Why the run stopped: `objective`, `converged`, `clocks` or `seconds`.
+    pub stopped_by: String,
+    pub target_objective: Option<f64>,
+    /// Driver seconds from the start to the first evaluation that met the target, or the stop rule.
+    pub time_to_target_s: Option<f64>,
+    pub clocks_to_target: Option<u64>,
+    pub wan_bytes_to_target: Option<u64>,
+    /// Driver seconds at the end of training, the drain not included.
+    pub time_s: f64,
+    pub clocks: u64,
+    /// The worst data center's copy over all data at the end, after the drain.
+    #[serde(with = "finite_or_null")]
+    pub objective: f64,
+    pub metric: MetricRecord,
+    pub wan_bytes: u64,
+    pub wan_cost_usd: f64,
+    pub lan_bytes: u64,
+    /// Of the parameter changes that could have crossed a link, the share that did, 0 to 1.
+    pub significant_fraction: f64,
+    pub blocked_s: BlockedSeconds,
+    /// The largest difference of finished clocks seen between two data centers.
+    pub clock_lag_max: u64,
+    /// What ASP's brakes had to give up so that no wait was for ever.
+    #[serde(default)]
+    pub brakes: BrakeRecord,
+    /// Whether all copies were equal to the bit after the drain.
+    pub copies_equal: bool,
+    pub links: Vec<LinkRecord>,
+    /// Real seconds that the run took on this machine.
+    pub wall_s: f64,
+}
+
+impl BlockedSeconds {
+    pub fn total(self) -> f64 {
+        self.barrier + self.mirror_clock + self.bandwidth + self.local
+    }
+}
+
+/// Who watches a run as it goes.
+pub trait Observer {
+    /// Called once per evaluation, in order.
+    fn on_progress(&mut self, progress: &Progress);
+
+    /// Called now and then between evaluations, with driver seconds, each data center's clock and WAN bytes sent so far.
+    fn on_tick(&mut self, _time_s: f64, _clocks: &[u64], _wan_sent_bytes: &[u64]) {}
+}
+
+/// JSON knows no infinity and no NaN, and a training run that diverges has both: they travel as `null`.
+mod finite_or_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(*value).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diverged_figure_survives_json() {
+        let metric = MetricRecord { name: "rmse".into(), value: f64::INFINITY };
+        let text = serde_json::to_string(&metric).unwrap();
+        assert_eq!(text, r#"{"name":"rmse","value":null}"#);
+        assert!(serde_json::from_str::<MetricRecord>(&text).unwrap().value.is_nan());
+    }
+}

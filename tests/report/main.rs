@@ -1,0 +1,8 @@
+//! What runs show of themselves, judged from outside: files, pages and terminal blocks of made-up runs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod directory;
+mod pages;
+mod sample;
+mod terminal;

@@ -1,0 +1,140 @@
+//! The blocks that end a run on the terminal.
+
+use std::path::Path;
+
+use gaia::report::{Comparison, Paint, comparison_block, run_block};
+use gaia::telemetry::Summary;
+
+use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
+
+/// The block, once it is known to fit a terminal.
+fn check(block: String) -> String {
+    for line in block.lines() {
+        assert!(console::measure_text_width(line) <= 80, "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+        assert_eq!(line.trim_end(), line);
+    }
+    block
+}
+
+fn run(summary: &Summary) -> String {
+    check(run_block(
+        summary,
+        Some(Path::new("runs/movielens-20261030T142530Z/report.html")),
+        Paint::Plain,
+    ))
+}
+
+#[test]
+fn a_run_over_three_regions_ends_in_a_block() {
+    insta::assert_snapshot!(run(&sample::run(THREE_ASP).0), @r#"
+    movielens: asp over three-regions, simulated, seed 42
+
+      converged       yes, the target objective was met
+      time to target  12.9 s, clock 115
+      objective       0.7096, target 0.71
+      metric          rmse 0.8696, held out
+      WAN traffic     13.9 MB
+      WAN cost        $0.00031
+      LAN traffic     1.43 GB
+      blocked         3.79 s: mirror clock 2.27 s, local 1.10 s, barrier 420 ms
+      shared          4.1 % of parameter changes
+      copies          equal after the drain, never more than 6 clocks apart
+      bandwidth scale WAN bandwidths × 0.05
+      took            4.10 s of this machine's time, gaia 0.1.0
+      report          runs/movielens-20261030T142530Z/report.html
+
+      link                   sent  updates  held back  busy  blocked       cost
+      ireland → tokyo     2.95 MB  422,088       91 %  40 %   179 ms  $0.000059
+      tokyo → ireland     2.95 MB  422,088       91 %  40 %   179 ms  $0.000059
+      virginia → ireland  2.67 MB  381,005       92 %  41 %   179 ms  $0.000053
+      ireland → virginia  2.67 MB  381,005       92 %  41 %   179 ms  $0.000053
+      virginia → tokyo    2.13 MB  303,700       94 %  47 %   179 ms  $0.000043
+      tokyo → virginia    2.13 MB  303,700       94 %  47 %   179 ms  $0.000043
+    "#);
+}
+
+#[test]
+fn a_run_over_eleven_regions_shows_its_busiest_links() {
+    insta::assert_snapshot!(run(&sample::run(WAN_ASP).0), @r#"
+    movielens: asp over gaia-2016-ec2-all, simulated, seed 42
+
+      converged       yes, the target objective was met
+      time to target  12.9 s, clock 115
+      objective       0.7096, target 0.71
+      metric          rmse 0.8696, held out
+      WAN traffic     13.9 MB
+      WAN cost        $0.00036
+      LAN traffic     1.43 GB
+      blocked         41.0 s: mirror clock 22.7 s, local 14.1 s, barrier 4.20 s
+      shared          4.1 % of parameter changes
+      copies          equal after the drain, never more than 6 clocks apart
+      bandwidth scale WAN bandwidths × 0.05
+      took            4.10 s of this machine's time, gaia 0.1.0
+      report          runs/movielens-20261030T142530Z/report.html
+
+      link                   sent  updates  held back   busy  blocked       cost
+      california → oregon  161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      oregon → california  161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      oregon → ireland     161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      ireland → oregon     161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      tokyo → seoul        161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      seoul → tokyo        161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      seoul → singapore    161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      singapore → seoul    161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      mumbai → saopaulo    161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
+      saopaulo → mumbai    161 kB   23,023       91 %  2.2 %    98 ms  $0.000022
+      100 more links in the report
+    "#);
+}
+
+#[test]
+fn a_run_on_the_lan_that_stopped_early_has_no_links() {
+    let (mut summary, _) = sample::run(LAN_BSP);
+    summary.converged = false;
+    summary.stopped_by = "clocks".into();
+    summary.time_to_target_s = None;
+    summary.clocks_to_target = None;
+    insta::assert_snapshot!(run(&summary), @r#"
+    movielens: bsp over lan, simulated, seed 42
+
+      converged       no, stopped after 110 clocks
+      time to target  never
+      objective       0.7089, target 0.71
+      metric          rmse 0.8689, held out
+      WAN traffic     0 B
+      WAN cost        $0
+      LAN traffic     1.43 GB
+      blocked         local 3.10 s (worker-seconds)
+      took            4.10 s of this machine's time, gaia 0.1.0
+      report          runs/movielens-20261030T142530Z/report.html
+    "#);
+}
+
+#[test]
+fn a_comparison_ends_in_a_table() {
+    let runs = [WAN_TAP, WAN_ASP, LAN_BSP, WAN_SSP, WAN_BSP].map(sample::run).to_vec();
+    let block = comparison_block(&Comparison::new(runs), None, Paint::Plain);
+    insta::assert_snapshot!(check(block), @r#"
+    Target objective 0.71: the objective that BSP on the LAN had when it converged
+
+           to target  vs BSP  vs LAN  WAN sent      cost  barrier  mirror  bandw.
+    lan
+      bsp     11.5 s   1.00×   1.00×       0 B        $0      0 s     0 s     0 s
+    gaia-2016-ec2-all, bandwidths × 0.05
+      bsp     53.9 s   1.00×   4.67×    254 MB   $0.0078      0 s     0 s   981 s
+      ssp     53.8 s   1.00×   4.65×    289 MB   $0.0089      0 s     0 s   844 s
+      tap      never       –       –    924 MB    $0.028      0 s     0 s     0 s
+      asp     12.9 s   4.18×   1.12×   13.9 MB  $0.00036    4.2 s  22.7 s     0 s
+
+    barrier, mirror clock, bandwidth: worker-seconds that reads were held back
+    "#);
+}
+
+#[test]
+fn a_name_cannot_drive_the_terminal() {
+    let (mut summary, _) = sample::run(THREE_ASP);
+    summary.name = "\u{1b}[2J".into();
+    summary.links[0].from = "\u{1b}]0;title\u{7}".repeat(9);
+    run(&summary);
+}

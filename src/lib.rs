@@ -4,6 +4,7 @@ pub mod codec;
 pub mod config;
 pub mod coordinator;
 pub mod data;
+pub mod driver;
 pub mod link;
 pub mod ml;
 pub mod node;

@@ -1,0 +1,52 @@
+//! What an iteration costs in time, where the run file says so instead of the machine.
+
+use std::time::Duration;
+
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::config::{ComputeConfig, ComputeRate};
+use crate::ml::Work;
+use crate::types::{DcId, Random, Seed, WorkerId};
+
+/// Charges the iterations of every worker.
+#[derive(Debug)]
+pub(crate) struct CostModel {
+    config: ComputeConfig,
+    /// One generator per worker, so that one worker's clocks do not depend on another's.
+    chance: Vec<Random>,
+}
+
+impl CostModel {
+    pub(crate) fn new(config: &ComputeConfig, workers: usize, seed: Seed) -> Self {
+        let jitter = seed.child("jitter");
+        let chance = (0..workers).map(|worker| jitter.nth(worker).random()).collect();
+        Self { config: config.clone(), chance }
+    }
+
+    /// How long an iteration of the `number`-th worker of the run takes.
+    pub(crate) fn time(&mut self, worker: WorkerId, number: usize, work: Work) -> Duration {
+        let seconds = match self.config.rate {
+            ComputeRate::ExamplesPerSecond(rate) => work.examples as f64 / rate,
+            ComputeRate::FlopsPerSecond(rate) => work.flops / rate,
+        };
+        let seconds = (seconds + self.config.clock_overhead.0.as_secs_f64())
+            * self.slowdown(worker.dc)
+            * self.jitter(number);
+        Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))
+    }
+
+    fn slowdown(&self, dc: DcId) -> f64 {
+        self.config.slowdown.get(dc.index()).copied().unwrap_or(1.0)
+    }
+
+    fn jitter(&mut self, number: usize) -> f64 {
+        if self.config.jitter == 0.0 {
+            return 1.0;
+        }
+        let normal: f64 = StandardNormal.sample(&mut self.chance[number]);
+        (self.config.jitter * normal).exp()
+    }
+}
+
+/// No iteration takes longer than this: a year.
+const SECONDS_MAX: f64 = 3.2e7;

@@ -1,0 +1,178 @@
+//! How frames lie on a stream: a hello, then each frame behind its length.
+//!
+//! A stream carries one lane of one shard in one direction, and its hello says which. Lengths are checked
+//! before anything is allocated. All integers are little-endian.
+
+use bytes::Bytes;
+use quinn::{ReadExactError, RecvStream};
+
+use super::Breach;
+use crate::node::Lane;
+use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
+use crate::types::{DcId, ShardId};
+use crate::wire::PROTOCOL_VERSION;
+
+/// What stands at the start of a stream: whose frames it carries, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) from: DcId,
+    pub(super) shard: ShardId,
+    pub(super) lane: Lane,
+}
+
+/// Why a stream gave no more.
+#[derive(Debug)]
+pub(super) enum StreamEnd {
+    /// The peer finished it between two frames.
+    Finished,
+    /// The connection is gone; its own reason says why.
+    Lost,
+    Breach(Breach),
+}
+
+impl Hello {
+    pub(super) fn encode(self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.from.0.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.shard.0.to_le_bytes());
+        bytes[10] = match self.lane {
+            Lane::Control => CONTROL,
+            Lane::Data => DATA,
+        };
+        bytes
+    }
+
+    pub(super) fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, Breach> {
+        let [m0, m1, m2, m3, v0, v1, f0, f1, s0, s1, lane] = bytes;
+        let found = [m0, m1, m2, m3];
+        if found != MAGIC {
+            return Err(Breach::NotGaia { found });
+        }
+        let found = u16::from_le_bytes([v0, v1]);
+        if found != PROTOCOL_VERSION {
+            return Err(Breach::Version { found, expected: PROTOCOL_VERSION });
+        }
+        let lane = match lane {
+            CONTROL => Lane::Control,
+            DATA => Lane::Data,
+            found => return Err(Breach::Lane { found }),
+        };
+        let from = DcId(u16::from_le_bytes([f0, f1]));
+        let shard = ShardId(u16::from_le_bytes([s0, s1]));
+        Ok(Self { from, shard, lane })
+    }
+}
+
+/// A frame as it lies on the stream. Its length is within the lane's limit.
+pub(super) fn with_length(frame: &[u8]) -> Bytes {
+    let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
+    let mut bytes = Vec::with_capacity(PREFIX_BYTES + frame.len());
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(frame);
+    bytes.into()
+}
+
+/// The length of the frame behind a prefix.
+pub(super) fn length(prefix: [u8; PREFIX_BYTES], lane: Lane) -> Result<usize, Breach> {
+    let bytes = u32::from_le_bytes(prefix) as usize;
+    let max = frame_bytes_max(lane);
+    if bytes > max { Err(Breach::FrameTooLong { lane, bytes, max }) } else { Ok(bytes) }
+}
+
+/// The longest frame of a lane.
+pub(super) fn frame_bytes_max(lane: Lane) -> usize {
+    match lane {
+        Lane::Control => CONTROL_FRAME_BYTES_MAX,
+        Lane::Data => BULK_FRAME_BYTES_MAX,
+    }
+}
+
+/// Reads the hello that begins a stream.
+pub(super) async fn read_hello(stream: &mut RecvStream) -> Result<Hello, StreamEnd> {
+    let mut bytes = [0; HELLO_BYTES];
+    read(stream, &mut bytes).await?;
+    Hello::decode(bytes).map_err(StreamEnd::Breach)
+}
+
+/// Reads the next frame of a lane.
+pub(super) async fn read_frame(stream: &mut RecvStream, lane: Lane) -> Result<Bytes, StreamEnd> {
+    let mut prefix = [0; PREFIX_BYTES];
+    match stream.read_exact(&mut prefix).await {
+        Ok(()) => {}
+        Err(ReadExactError::FinishedEarly(0)) => return Err(StreamEnd::Finished),
+        Err(error) => return Err(end(&error)),
+    }
+    let mut frame = vec![0; length(prefix, lane).map_err(StreamEnd::Breach)?];
+    read(stream, &mut frame).await?;
+    Ok(frame.into())
+}
+
+async fn read(stream: &mut RecvStream, bytes: &mut [u8]) -> Result<(), StreamEnd> {
+    stream.read_exact(bytes).await.map_err(|error| end(&error))
+}
+
+fn end(error: &ReadExactError) -> StreamEnd {
+    match error {
+        ReadExactError::FinishedEarly(_) => StreamEnd::Breach(Breach::Truncated),
+        ReadExactError::ReadError(_) => StreamEnd::Lost,
+    }
+}
+
+pub(super) const HELLO_BYTES: usize = 11;
+const MAGIC: [u8; 4] = *b"GAIA";
+const CONTROL: u8 = 0;
+const DATA: u8 = 1;
+
+const PREFIX_BYTES: usize = crate::link::FRAME_PREFIX_BYTES as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_hello_reads_back_as_written(from: u16, shard: u16, control: bool) {
+            let lane = if control { Lane::Control } else { Lane::Data };
+            let hello = Hello { from: DcId(from), shard: ShardId(shard), lane };
+            prop_assert_eq!(Hello::decode(hello.encode()), Ok(hello));
+        }
+
+        #[test]
+        fn any_bytes_are_a_hello_or_a_breach(bytes: [u8; HELLO_BYTES]) {
+            if let Ok(hello) = Hello::decode(bytes) {
+                prop_assert_eq!(hello.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn a_length_is_within_its_limit_or_refused(prefix: [u8; 4], control: bool) {
+            let lane = if control { Lane::Control } else { Lane::Data };
+            match length(prefix, lane) {
+                Ok(bytes) => prop_assert!(bytes <= frame_bytes_max(lane)),
+                Err(breach) => {
+                    let refused = matches!(breach, Breach::FrameTooLong { .. });
+                    prop_assert!(refused);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hello_of_another_version_says_which() {
+        let hello = Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data };
+        let mut bytes = hello.encode();
+        bytes[4] = 9;
+        assert_eq!(Hello::decode(bytes), Err(Breach::Version { found: 9, expected: 1 }));
+        bytes[0] = b'X';
+        assert!(matches!(Hello::decode(bytes), Err(Breach::NotGaia { .. })));
+    }
+
+    #[test]
+    fn a_frame_lies_behind_its_length() {
+        assert_eq!(&with_length(b"abc")[..], b"\x03\0\0\0abc");
+        assert_eq!(length([3, 0, 0, 0], Lane::Data), Ok(3));
+    }
+}

@@ -1,0 +1,34 @@
+//! The whole cluster in one process: real QUIC and TLS over a network that exists only in memory.
+//!
+//! This room decides how frames cross between data centers: one mutually authenticated QUIC connection for
+//! each pair, two streams for each shard and direction, congestion windows provisioned from the topology. It
+//! asks `link/` what becomes of each datagram, so the bandwidth, delay, queue and loss are those of the
+//! simulated driver, while QUIC, TLS and their processor time are real. It does not know what is in a
+//! frame. In the paper this is the emulated WAN.
+//!
+//! Time is tokio's. Under its paused clock the same code runs in virtual time and repeats from its seed.
+#![allow(
+    clippy::disallowed_types,
+    reason = "quinn's congestion controllers are told the time as std's Instant"
+)]
+
+mod certificates;
+mod conductor;
+mod congestion;
+mod connection;
+mod data_center;
+mod error;
+mod frames;
+mod listener;
+mod meter;
+mod pump;
+mod socket;
+mod transport;
+
+pub(super) use conductor::run;
+
+pub use certificates::{Certificates, Identity};
+pub use error::{Breach, TransportError};
+pub use meter::{LaneTraffic, LinkTraffic, Meter};
+pub use socket::Network;
+pub use transport::{CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, Wan};

@@ -1,0 +1,269 @@
+//! What a run will have to tell: progress, time held back and why, and at the end the summary.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::cluster::Cluster;
+use super::judge::Verdict;
+use crate::config::Plan;
+use crate::coordinator::StopReason;
+use crate::ml::Application;
+use crate::sync::WaitReason;
+use crate::telemetry::{
+    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
+};
+use crate::topology::WanLink;
+use crate::types::{Clock, DcId, Instant};
+
+/// What one directed link has carried, as the driver's network counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Carriage {
+    pub(crate) bytes: u64,
+    pub(crate) control_bytes: u64,
+    pub(crate) busy: Duration,
+}
+
+/// Carriage per directed link, in the order of the topology's links.
+pub(crate) type Carriages = Vec<Carriage>;
+
+/// The record of one run in the making.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    plan: Plan,
+    progress: Vec<Progress>,
+    /// Time that reads of a data center were held back, by cause and by who was waited for.
+    held: BTreeMap<(DcId, &'static str, Option<DcId>), Duration>,
+    clock_lag_max: u64,
+    target: Option<Target>,
+    stopped: Option<(Instant, StopReason)>,
+    pub(crate) lan_bytes: u64,
+}
+
+/// Where the target was first met.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    time_s: f64,
+    clock: u64,
+    wan_bytes: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            progress: Vec::new(),
+            held: BTreeMap::new(),
+            clock_lag_max: 0,
+            target: None,
+            stopped: None,
+            lan_bytes: 0,
+        }
+    }
+
+    /// Books why a read of a data center's worker was held back.
+    pub(crate) fn on_held(&mut self, dc: DcId, held: &[(WaitReason, Duration)]) {
+        for (reason, time) in held {
+            *self.held.entry((dc, reason.name(), reason.from())).or_default() += *time;
+        }
+    }
+
+    /// Notes how far data centers' clocks are apart.
+    pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = Clock> + Clone) {
+        let (least, most) = (clocks.clone().min(), clocks.max());
+        if let (Some(least), Some(most)) = (least, most) {
+            self.clock_lag_max = self.clock_lag_max.max(most.ahead_of(least));
+        }
+    }
+
+    pub(crate) fn on_evaluation(
+        &mut self,
+        now: Instant,
+        clock: Clock,
+        verdict: &Verdict,
+        clocks: &[Clock],
+        carriages: &Carriages,
+    ) -> &Progress {
+        let topology = &self.plan.topology;
+        let worst = verdict.worst();
+        let data_centers = topology
+            .dc_ids()
+            .map(|dc| DcProgress {
+                name: topology.dc(dc).name.clone(),
+                clock: clocks[dc.index()].0,
+                objective: verdict.evaluations[dc.index()].objective,
+                metric: verdict.evaluations[dc.index()].metric,
+                wan_sent_bytes: self.sent_by(dc, carriages),
+                blocked_s: self.blocked(|of, _| of == dc).total(),
+            })
+            .collect();
+        let progress = Progress {
+            time_s: now.as_secs_f64(),
+            clock: clock.0,
+            objective: worst.objective,
+            objective_mean: verdict.mean_objective(),
+            metric: worst.metric,
+            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            data_centers,
+        };
+        let met = self.plan.stop.objective.is_some_and(|target| worst.objective <= target);
+        if met && self.target.is_none() {
+            self.target = Some(Target::at(&progress));
+        }
+        self.progress.push(progress);
+        &self.progress[self.progress.len() - 1]
+    }
+
+    /// Notes that the run stops; where its objective settled, that is when it met its target. What is said again
+    /// later changes nothing.
+    pub(crate) fn on_stop(&mut self, now: Instant, reason: StopReason) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some((now, reason));
+        if reason == StopReason::Converged && self.target.is_none() {
+            self.target = self.progress.last().map(Target::at);
+        }
+    }
+
+    /// The summary of a run whose copies were judged a last time after the drain.
+    pub(crate) fn summary(
+        &self,
+        cluster: &Cluster,
+        application: &dyn Application,
+        verdict: &Verdict,
+        carriages: &Carriages,
+        wall: Duration,
+    ) -> Summary {
+        let plan = &self.plan;
+        let topology = &plan.topology;
+        let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
+        let worst = verdict.worst();
+        let links = self.links(cluster, carriages, stopped_at);
+        let changes: u64 = link_sum(cluster, topology.links.iter(), |stats| stats.changes);
+        let carried: u64 = link_sum(cluster, topology.links.iter(), |stats| stats.carried);
+        Summary {
+            name: plan.name.clone(),
+            app: plan.app.kind().into(),
+            driver: plan.driver.name().into(),
+            seed: plan.seed.0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            local_sync: plan.local.name().into(),
+            remote_sync: plan.remote.name().into(),
+            wan: topology.name.clone(),
+            bandwidth_scale: topology.bandwidth_scale,
+            data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
+            servers: cluster.servers.len(),
+            workers: cluster.workers.len(),
+            parameters: application.layout().parameters(),
+            converged: matches!(reason, StopReason::Objective | StopReason::Converged),
+            stopped_by: reason.name().into(),
+            target_objective: plan.stop.objective,
+            time_to_target_s: self.target.map(|target| target.time_s),
+            clocks_to_target: self.target.map(|target| target.clock),
+            wan_bytes_to_target: self.target.map(|target| target.wan_bytes),
+            time_s: stopped_at.as_secs_f64(),
+            clocks: self.progress.last().map_or(0, |progress| progress.clock),
+            objective: worst.objective,
+            metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
+            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
+            lan_bytes: self.lan_bytes,
+            significant_fraction: if changes == 0 {
+                1.0
+            } else {
+                (carried as f64 / changes as f64).min(1.0)
+            },
+            blocked_s: self.blocked(|_, _| true),
+            clock_lag_max: self.clock_lag_max,
+            brakes: brakes(cluster),
+            copies_equal: verdict.equal,
+            links,
+            wall_s: wall.as_secs_f64(),
+        }
+    }
+
+    pub(crate) fn into_progress(self) -> Vec<Progress> {
+        self.progress
+    }
+
+    fn links(&self, cluster: &Cluster, carriages: &Carriages, end: Instant) -> Vec<LinkRecord> {
+        let topology = &self.plan.topology;
+        let elapsed = end.as_secs_f64();
+        topology
+            .links
+            .iter()
+            .zip(carriages)
+            .map(|(link, carriage)| {
+                let one = || std::iter::once(link);
+                let changes = link_sum(cluster, one(), |stats| stats.changes);
+                let carried = link_sum(cluster, one(), |stats| stats.carried);
+                LinkRecord {
+                    from: topology.dc(link.from).name.clone(),
+                    to: topology.dc(link.to).name.clone(),
+                    bandwidth_bits_per_second: link.bandwidth.bits_per_second(),
+                    rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
+                    bytes: carriage.bytes,
+                    control_bytes: carriage.control_bytes,
+                    updates: link_sum(cluster, one(), |stats| stats.updates),
+                    held_back_fraction: if changes == 0 {
+                        0.0
+                    } else {
+                        (1.0 - carried as f64 / changes as f64).clamp(0.0, 1.0)
+                    },
+                    utilisation: if elapsed > 0.0 {
+                        (carriage.busy.as_secs_f64() / elapsed).min(1.0)
+                    } else {
+                        0.0
+                    },
+                    blocked_s: self.blocked(|of, from| of == link.to && from == Some(link.from)),
+                    cost_usd: carriage.bytes as f64 / 1e9 * link.price.0,
+                }
+            })
+            .collect()
+    }
+
+    fn blocked(&self, counts: impl Fn(DcId, Option<DcId>) -> bool) -> BlockedSeconds {
+        let mut blocked = BlockedSeconds::default();
+        for ((dc, cause, from), time) in &self.held {
+            if counts(*dc, *from) {
+                *blocked.cause_mut(cause) += time.as_secs_f64();
+            }
+        }
+        blocked
+    }
+
+    fn sent_by(&self, dc: DcId, carriages: &Carriages) -> u64 {
+        let links = self.plan.topology.links.iter().zip(carriages);
+        links.filter(|(link, _)| link.from == dc).map(|(_, carriage)| carriage.bytes).sum()
+    }
+}
+
+impl Target {
+    fn at(progress: &Progress) -> Self {
+        Self { time_s: progress.time_s, clock: progress.clock, wan_bytes: progress.wan_bytes }
+    }
+}
+
+fn brakes(cluster: &Cluster) -> BrakeRecord {
+    let mut brakes = BrakeRecord::default();
+    for server in &cluster.servers {
+        let stats = server.brake_stats();
+        brakes.announcements_expired += stats.announcements_expired;
+        brakes.mirrors_lost += stats.mirrors_lost;
+    }
+    brakes
+}
+
+/// Sums a statistic over the servers that use some links.
+fn link_sum<'a>(
+    cluster: &Cluster,
+    links: impl Iterator<Item = &'a WanLink>,
+    of: impl Fn(crate::server::LinkStats) -> u64,
+) -> u64 {
+    links
+        .flat_map(|link| {
+            cluster.servers_of(link.from).iter().map(|server| server.link_stats(link.to))
+        })
+        .map(of)
+        .sum()
+}

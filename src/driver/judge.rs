@@ -1,0 +1,79 @@
+//! Judges every data center's copy of the model on all data.
+//!
+//! Where the whole cluster is one process, this costs no emulated or virtual time and no WAN bytes: it is the
+//! experimenter's eye, not part of the system.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::ml::{Application, Evaluation};
+use crate::server::Server;
+use crate::types::{Model, ShardLayout};
+
+/// What each data center's copy is worth, in the topology's order.
+pub(crate) struct Verdict {
+    pub(crate) evaluations: Vec<Evaluation>,
+    /// Whether all copies are equal to the bit.
+    pub(crate) equal: bool,
+}
+
+impl Verdict {
+    /// The evaluation of the copy with the worst objective.
+    pub(crate) fn worst(&self) -> Evaluation {
+        let by_objective = |a: &&Evaluation, b: &&Evaluation| a.objective.total_cmp(&b.objective);
+        *self.evaluations.iter().max_by(by_objective).expect("a run has a data center")
+    }
+
+    pub(crate) fn mean_objective(&self) -> f64 {
+        let sum: f64 = self.evaluations.iter().map(|evaluation| evaluation.objective).sum();
+        sum / self.evaluations.len() as f64
+    }
+}
+
+/// Judges the copies that servers of `shards` shards a data center hold.
+pub(crate) fn judge(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Verdict {
+    let layouts: Vec<ShardLayout> =
+        servers[..shards].iter().map(|server| server.layout().clone()).collect();
+    let copies: Vec<Vec<&[f32]>> = servers
+        .chunks_exact(shards)
+        .map(|servers| servers.iter().map(Server::copy).collect())
+        .collect();
+    judge_values(&copies, &layouts, application)
+}
+
+/// Judges copies, given by data center and shard; equal ones are judged once.
+pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
+    copies: &[Vec<V>],
+    layouts: &[ShardLayout],
+    application: &Arc<dyn Application>,
+) -> Verdict {
+    let equals_first: Vec<bool> = copies
+        .iter()
+        .map(|copy| {
+            copy.iter().zip(&copies[0]).all(|(own, first)| same_bits(own.as_ref(), first.as_ref()))
+        })
+        .collect();
+    let judged = |copy: &[V]| {
+        let mut model = Model::zeros(application.layout().clone());
+        for (layout, values) in layouts.iter().zip(copy) {
+            layout.copy_into(values.as_ref(), &mut model);
+        }
+        application.evaluate(&model)
+    };
+    let of_first = judged(&copies[0]);
+    let evaluations = copies
+        .par_iter()
+        .zip(&equals_first)
+        .map(|(copy, equal)| if *equal { of_first } else { judged(copy) })
+        .collect();
+    Verdict { evaluations, equal: equals_first.iter().all(|equal| *equal) }
+}
+
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}

@@ -1,0 +1,69 @@
+//! What runs the protocol: simulated or emulated, the same machines in both.
+//!
+//! The only rooms that know sockets, threads and the time. A driver moves messages and frames between nodes,
+//! wakes them when they asked to be, and decides nothing about training.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod cluster;
+mod cost;
+pub mod emulated;
+mod journal;
+mod judge;
+mod simulated;
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use crate::config::{DriverKind, Plan};
+use crate::ml::Application;
+use crate::server::PeerError;
+use crate::telemetry::{BrakeRecord, Observer, Progress, Summary};
+
+/// A run that has ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub summary: Summary,
+    pub progress: Vec<Progress>,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{at}: {error}")]
+    Peer { at: String, error: PeerError },
+    #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
+    Stalled { at: String, waiting: String },
+    #[error(transparent)]
+    Transport(emulated::TransportError),
+    #[error("no threads for the run: {0}")]
+    Runtime(std::io::Error),
+    #[error("{part} panicked: {message}")]
+    Panicked { part: String, message: String },
+}
+
+/// Runs a plan to its end.
+///
+/// # Errors
+/// Where a node got what it cannot act on, or the network failed for good.
+pub fn run(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let driver = plan.driver.name();
+    let (remote, wan) = (plan.remote.name(), &plan.topology.name);
+    info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");
+    let outcome = match plan.driver {
+        DriverKind::Simulated => simulated::run(plan, application, observer),
+        DriverKind::Emulated => emulated::run(plan, application, observer),
+    }?;
+    let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } =
+        &outcome.summary;
+    info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
+    if *brakes != BrakeRecord::default() {
+        let BrakeRecord { announcements_expired, mirrors_lost } = brakes;
+        warn!(announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
+    }
+    Ok(outcome)
+}

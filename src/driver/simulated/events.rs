@@ -1,0 +1,69 @@
+//! The heap of what is to happen.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::types::Instant;
+
+/// Events by time; at the same time, in the order they were scheduled.
+pub(super) struct Events<E> {
+    heap: BinaryHeap<Scheduled<E>>,
+    scheduled: u64,
+}
+
+struct Scheduled<E> {
+    at: Instant,
+    order: u64,
+    event: E,
+}
+
+impl<E> Events<E> {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), scheduled: 0 }
+    }
+
+    pub(super) fn push(&mut self, at: Instant, event: E) {
+        self.scheduled += 1;
+        self.heap.push(Scheduled { at, order: self.scheduled, event });
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Instant, E)> {
+        self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
+    }
+}
+
+impl<E> Ord for Scheduled<E> {
+    /// The earliest is the greatest, since the heap gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl<E> PartialOrd for Scheduled<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Scheduled<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Scheduled<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_by_order_of_scheduling() {
+        let mut events = Events::new();
+        for (at, name) in [(5, "c"), (1, "a"), (5, "d"), (2, "b")] {
+            events.push(Instant::from_nanos(at), name);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| events.pop()).map(|(_, name)| name).collect();
+        assert_eq!(order, ["a", "b", "c", "d"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Plans for small clusters whose time goes into waiting, not into computing, so that a busy machine can hold the
+//! pace that a plan charges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gaia::config::{
+    ComputeConfig, ComputeModel, ComputeRate, DrainConfig, DriverKind, EvaluateConfig, Plan,
+};
+use gaia::coordinator::StopRules;
+use gaia::data;
+use gaia::ml::Application;
+use gaia::ml::apps::{AppConfig, SoftmaxRegressionConfig};
+use gaia::sync::{LocalSync, RemoteSync};
+use gaia::topology::{DataCenter, Topology, WanLink};
+use gaia::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
+
+/// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
+pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
+    let mut app = SoftmaxRegressionConfig::default();
+    app.data.synthetic.examples = 3_000;
+    let data_centers = topology.data_centers.len();
+    Plan {
+        name: "test".into(),
+        seed: Seed(42),
+        driver: DriverKind::Emulated,
+        app: AppConfig::SoftmaxRegression(app),
+        topology,
+        local: LocalSync::Bsp,
+        remote,
+        compute: ComputeConfig {
+            model: ComputeModel::Cost,
+            rate: ComputeRate::ExamplesPerSecond(1e6),
+            clock_overhead: Time(Duration::from_millis(10)),
+            jitter: 0.0,
+            slowdown: vec![1.0; data_centers],
+        },
+        evaluate: EvaluateConfig { every: 5 },
+        drain: DrainConfig::default(),
+        stop: StopRules { clocks: Some(50), ..StopRules::default() },
+        cost: Default::default(),
+    }
+}
+
+/// Three data centers, two workers each, all links alike.
+pub(crate) fn triangle(mbit: f64, rtt_ms: u64) -> Topology {
+    let bandwidth = Bandwidth::from_mbit(mbit);
+    let link = |from, to| WanLink {
+        from,
+        to,
+        bandwidth,
+        rtt: Time(Duration::from_millis(rtt_ms)),
+        price: UsdPerGb(0.02),
+        loss: 0.0,
+        queue: Bytes((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10)),
+    };
+    let names = ["oregon", "ireland", "tokyo"];
+    let ids = || (0..names.len() as u16).map(DcId);
+    let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
+    Topology {
+        name: "triangle".into(),
+        data_centers: names
+            .iter()
+            .map(|name| DataCenter {
+                name: (*name).into(),
+                servers: 1,
+                workers: 2,
+                lan_bandwidth: Bandwidth::from_mbit(1_000.0),
+                lan_rtt: Time(Duration::from_micros(500)),
+            })
+            .collect(),
+        links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
+        bandwidth_scale: 1.0,
+    }
+}
+
+/// The plan's application, its data split as the plan's topology says.
+pub(crate) fn app_of(plan: &Plan) -> Arc<dyn Application> {
+    let workers = plan.topology.workers_per_dc();
+    data::build(&plan.app, &workers, plan.seed).expect("made-up data")
+}

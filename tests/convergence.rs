@@ -1,0 +1,90 @@
+//! Every application learns under every model of synchronisation, and ASP's brakes are what keeps copies together.
+
+mod runs;
+
+use gaia::driver::Outcome;
+use runs::run;
+
+/// Every way to share updates, by what `[sync.remote]` says.
+const REMOTES: [&str; 6] = [
+    "model = 'bsp'",
+    "model = 'ssp', staleness = 2",
+    "model = 'tap'",
+    "model = 'asp'",
+    "model = 'asp', policy = 'paper', selective_barrier = 'on'",
+    "model = 'asp', goal = 'cost', values = 'f32', selective_barrier = 'on'",
+];
+
+/// Runs an application under every model of synchronisation over three regions, until the worst copy is at the
+/// target.
+fn check(app: &str, target: f64) {
+    for remote in REMOTES {
+        let outcome = run(&[
+            &format!("app={{{app}}}"),
+            &format!("sync.remote={{{remote}}}"),
+            &format!("stop={{objective = {target}, clocks = 600}}"),
+        ]);
+        let summary = outcome.summary;
+        assert_eq!(summary.stopped_by, "objective", "{app} under {remote}: {}", summary.objective);
+        assert!(summary.converged && summary.time_to_target_s.is_some());
+        assert!(summary.copies_equal, "{app} under {remote}");
+        assert!(summary.objective < 1.05 * target, "the drain keeps what was learnt");
+    }
+}
+
+#[test]
+fn matrix_factorization_reaches_its_target() {
+    let data = "data.synthetic = {users = 200, items = 200, ratings = 10000, rank = 2}";
+    let app = "rank = 4, regularization = 0.02, row_step_max = 0.5";
+    check(&format!("kind = 'matrix-factorization', {app}, {data}"), 0.18);
+}
+
+#[test]
+fn softmax_regression_reaches_its_target() {
+    let data = "data.synthetic = {examples = 3000, features = 20, classes = 5}";
+    check(&format!("kind = 'softmax-regression', {data}"), 0.39);
+}
+
+#[test]
+fn a_perceptron_reaches_its_target() {
+    let data = "data.synthetic = {examples = 3000, features = 10}";
+    check(&format!("kind = 'perceptron', hidden = [16], learning_rate = 0.5, {data}"), 0.45);
+}
+
+#[test]
+fn logistic_regression_reaches_its_target() {
+    let data = "data.synthetic = {examples = 3000}";
+    check(&format!("kind = 'logistic-regression', batch = 32, learning_rate = 2.0, {data}"), 0.42);
+}
+
+/// How much worse the worst copy is than the mean of all, over a run.
+fn drift(outcome: &Outcome) -> f64 {
+    let apart = outcome.progress.iter().map(|at| at.objective - at.objective_mean);
+    apart.sum::<f64>() / outcome.progress.len() as f64
+}
+
+/// Where each data center sees other labels and links are starved, a data center that does not wait for its
+/// mirrors learns what its own data say.
+#[test]
+fn without_brakes_copies_drift_apart_on_skewed_data_and_starved_links() {
+    for policy in ["link", "paper"] {
+        for seed in 1..=3 {
+            let drift_of = |brakes: &str| {
+                let remote =
+                    format!("sync.remote={{model = 'asp', policy = '{policy}', {brakes}}}");
+                let outcome = run(&[
+                    &format!("seed={seed}"),
+                    "app.learning_rate=1.0",
+                    "app.data.split=by-label",
+                    "topology.bandwidth_scale=0.0005",
+                    &remote,
+                    "stop={clocks = 100}",
+                ]);
+                drift(&outcome)
+            };
+            let with = drift_of("mirror_clock = 'on', data_center_staleness = 2");
+            let without = drift_of("mirror_clock = 'off', selective_barrier = 'off'");
+            assert!(without > 4.0 * with, "{policy} {seed}: {without} without, {with} with brakes");
+        }
+    }
+}

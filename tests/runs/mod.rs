@@ -1,0 +1,56 @@
+//! Whole runs in virtual time, from the text of a run file to its outcome.
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
+
+use gaia::config::{Override, RunFile};
+use gaia::driver::Outcome;
+use gaia::telemetry::{Observer, Progress};
+
+/// Three regions, two workers each, and a model small enough for a test.
+const BASE: &str = r#"
+name = "test"
+seed = 7
+
+[app]
+kind = "logistic-regression"
+batch = 32
+learning_rate = 5.0
+
+[app.data.synthetic]
+examples = 3000
+
+[topology]
+file = "three-regions"
+bandwidth_scale = 0.01
+
+[sync.remote]
+model = "asp"
+
+[compute]
+examples_per_second = 1000.0
+
+[evaluate]
+every = 5
+
+[stop]
+clocks = 60
+"#;
+
+/// Runs to its end what these settings make of the run file above, each a `key.path=value`.
+#[track_caller]
+pub fn run(settings: &[&str]) -> Outcome {
+    let overrides: Vec<Override> =
+        settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+    let plan = RunFile::from_text("test.toml", BASE, &overrides)
+        .and_then(|run_file| run_file.plan())
+        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let workers = plan.topology.workers_per_dc();
+    let application = gaia::data::build(&plan.app, &workers, plan.seed.child("data")).unwrap();
+    gaia::driver::run(&plan, &application, &mut Nobody)
+        .unwrap_or_else(|error| panic!("{error}, after `gaia train` of\n{}", plan.to_toml()))
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
+}

@@ -1,0 +1,190 @@
+//! Whole runs in virtual time: they repeat, they end, and they keep to their bounds.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod runs;
+
+use gaia::driver::Outcome;
+use runs::run;
+
+/// Every way to share updates, by what `[sync.remote]` says.
+const REMOTES: [&str; 5] = [
+    "model = 'bsp'",
+    "model = 'ssp', staleness = 2",
+    "model = 'tap'",
+    "model = 'asp'",
+    "model = 'asp', policy = 'paper', selective_barrier = 'on'",
+];
+
+fn remote(remote: &str) -> String {
+    format!("sync.remote={{{remote}}}")
+}
+
+/// All that a run tells, but for the time that it took on this machine.
+fn bytes(outcome: &Outcome) -> String {
+    let mut lines = String::new();
+    for progress in &outcome.progress {
+        lines += &serde_json::to_string(progress).unwrap();
+        lines.push('\n');
+    }
+    let mut summary = outcome.summary.clone();
+    summary.wall_s = 0.0;
+    lines + &serde_json::to_string(&summary).unwrap()
+}
+
+#[test]
+fn a_seed_repeats_to_the_byte_and_another_does_not() {
+    for model in REMOTES {
+        for weather in ["topology.wan.loss=0.0", "topology.wan.loss=0.01"] {
+            let of_seed = |seed: &str| {
+                bytes(&run(&[&remote(model), weather, seed, "topology.defaults.servers=2"]))
+            };
+            let first = of_seed("seed=7");
+            assert!(first.lines().count() > 10);
+            assert!(first == of_seed("seed=7"), "{model} with {weather} does not repeat");
+            assert!(first != of_seed("seed=8"), "{model} with {weather} knows no chance");
+        }
+    }
+}
+
+/// A third of the workers are five times slower than the rest.
+#[test]
+fn with_asp_no_data_center_is_further_ahead_than_the_staleness() {
+    let lag = |settings: &str, servers: usize| {
+        let outcome = run(&[
+            &remote(&format!("model = 'asp', {settings}")),
+            &format!("topology.defaults.servers={servers}"),
+            "compute.slowdown.tokyo=5.0",
+            "compute.jitter=0.3",
+        ]);
+        (outcome.summary.clock_lag_max, outcome.summary.blocked_s.mirror_clock)
+    };
+    for policy in ["link", "paper"] {
+        for servers in [1, 3] {
+            let (unbounded, _) =
+                lag(&format!("policy = '{policy}', mirror_clock = 'off'"), servers);
+            assert!(unbounded > 16, "the straggler is left behind: {unbounded}");
+            for staleness in [1, 2, 4, 8] {
+                let settings = format!("policy = '{policy}', data_center_staleness = {staleness}");
+                let (lag, blocked_s) = lag(&settings, servers);
+                assert!(lag <= staleness, "{policy} with {servers} servers: {lag} > {staleness}");
+                assert!(lag == staleness && blocked_s > 0.0, "the brake is what bounds it: {lag}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bsp_data_centers_are_one_clock_apart_at_most_and_ssp_its_staleness_more() {
+    for (model, most) in [("model = 'bsp'", 1), ("model = 'ssp', staleness = 3", 4)] {
+        let outcome = run(&[&remote(model), "compute.slowdown.tokyo=5.0", "compute.jitter=0.3"]);
+        let summary = outcome.summary;
+        assert_eq!(summary.clock_lag_max, most, "{model}");
+        assert!(summary.blocked_s.bandwidth > 0.0 && summary.blocked_s.mirror_clock == 0.0);
+    }
+}
+
+#[test]
+fn lossy_links_cost_bytes_and_nothing_else() {
+    for model in REMOTES {
+        let of_loss = |loss: &str| {
+            let summary = run(&[&remote(model), loss]).summary;
+            assert!(summary.copies_equal, "{model}");
+            (summary.objective, summary.wan_bytes, summary.time_s)
+        };
+        let (objective, wan_bytes, time_s) = of_loss("topology.wan.loss=0.0");
+        let (with_loss, more_bytes, more_time_s) = of_loss("topology.wan.loss=0.05");
+        assert!(more_bytes > wan_bytes, "{model}: {more_bytes} {wan_bytes}");
+        assert!(with_loss < 1.1 * objective, "{model}: {with_loss} {objective}");
+        if model.contains("bsp") {
+            assert!(more_time_s > time_s, "{model}: {more_time_s} {time_s}");
+        }
+    }
+}
+
+#[test]
+fn several_servers_learn_what_one_does() {
+    for model in REMOTES {
+        let of_servers = |servers: usize| {
+            let servers = format!("topology.defaults.servers={servers}");
+            let summary = run(&[&remote(model), &servers, "app.learning_rate=1.0"]).summary;
+            assert!(summary.copies_equal, "{model}");
+            summary.objective
+        };
+        let one = of_servers(1);
+        for servers in [2, 5] {
+            let several = of_servers(servers);
+            let ratio = several / one;
+            assert!((0.97..1.03).contains(&ratio), "{model}: {several} with {servers}, {one}");
+        }
+    }
+}
+
+/// With more servers than there are rows, some servers own nothing, and are waited for all the same.
+#[test]
+fn a_server_without_rows_holds_nobody_up() {
+    for model in REMOTES {
+        let small = "app.data.synthetic={features = 3, active = 2, examples = 600}";
+        let outcome = run(&[&remote(model), "topology.defaults.servers=5", small]);
+        assert!(outcome.summary.copies_equal, "{model}");
+        assert_eq!(outcome.summary.clocks, 60);
+    }
+}
+
+#[test]
+fn local_ssp_lets_workers_drift_and_learns_the_same() {
+    for model in REMOTES {
+        let of_local = |local: &str| {
+            run(&[&remote(model), local, "compute.jitter=0.5", "app.learning_rate=1.0"]).summary
+        };
+        let bsp = of_local("sync.local={model = 'bsp'}");
+        let ssp = of_local("sync.local={model = 'ssp', staleness = 3}");
+        assert!(ssp.copies_equal, "{model}");
+        let ratio = ssp.objective / bsp.objective;
+        assert!((0.95..1.05).contains(&ratio), "{model}: {} {}", ssp.objective, bsp.objective);
+        assert!(ssp.blocked_s.local < bsp.blocked_s.local, "{model}");
+    }
+}
+
+/// Where there is no WAN, it does not matter how it is used, but for the order in which floats are added.
+#[test]
+fn in_one_data_center_all_models_are_the_same() {
+    let alone =
+        "topology={name = 'alone', data_center = [{name = 'home', workers = 4, servers = 2}]}";
+    let first = run(&[&remote(REMOTES[0]), alone]);
+    for model in REMOTES {
+        let outcome = run(&[&remote(model), alone]);
+        for (progress, of_first) in outcome.progress.iter().zip(&first.progress) {
+            assert_eq!((progress.time_s, progress.clock), (of_first.time_s, of_first.clock));
+            let ratio = progress.objective / of_first.objective;
+            assert!((ratio - 1.0).abs() < 1e-4, "{model}: {ratio}");
+        }
+        let summary = &outcome.summary;
+        assert_eq!((summary.wan_bytes, summary.clocks, summary.clock_lag_max), (0, 60, 0));
+        assert!(summary.copies_equal && summary.links.is_empty());
+    }
+}
+
+#[test]
+fn a_run_ends_where_its_rule_says() {
+    for model in REMOTES {
+        let of_stop = |stop: &str| run(&[&remote(model), stop, "evaluate.every=10"]);
+        let outcome = of_stop("stop={clocks = 23}");
+        let judged: Vec<u64> = outcome.progress.iter().map(|progress| progress.clock).collect();
+        assert_eq!(judged, [10, 20, 23], "{model}");
+        let summary = of_stop("stop={seconds = 2.5}").summary;
+        assert_eq!((summary.stopped_by.as_str(), summary.time_s), ("seconds", 2.5), "{model}");
+        assert!(summary.copies_equal && !summary.converged);
+    }
+}
+
+/// Every brake and every queue is at its bound.
+#[test]
+fn a_run_over_links_that_carry_next_to_nothing_still_ends() {
+    let starved = ["topology.wan.bandwidth=1 kbit/s", "topology.bandwidth_scale=1.0"];
+    for model in REMOTES {
+        let stop = "stop={clocks = 5, seconds = 100000.0}";
+        let outcome = run(&[&remote(model), starved[0], starved[1], stop]);
+        assert!(outcome.summary.copies_equal, "{model}");
+    }
+}

@@ -1,0 +1,193 @@
+//! `gaia check`: whether a run file is right, and what it would run.
+
+use serde::Serialize;
+
+use super::{Failure, RunFlags, Terminal};
+use crate::config::{ComputeModel, ComputeRate, Plan};
+use crate::coordinator::StopRules;
+use crate::data;
+use crate::ml::Application;
+use crate::sync::{AspConfig, LocalSync, RemoteSync};
+use crate::topology::Topology;
+use crate::types::{Bandwidth, Bytes, Time};
+
+/// What a run file would run.
+#[derive(Debug, Serialize)]
+struct Findings {
+    name: String,
+    driver: &'static str,
+    seed: u64,
+    app: &'static str,
+    data: String,
+    parameters: usize,
+    local_sync: String,
+    remote_sync: String,
+    wan: String,
+    bandwidth_scale: f64,
+    data_centers: Vec<String>,
+    servers: usize,
+    workers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<LinkFindings>,
+    compute: String,
+    stop: String,
+}
+
+/// The WAN in a few figures.
+#[derive(Debug, Serialize)]
+struct LinkFindings {
+    count: usize,
+    bandwidth_min: Bandwidth,
+    bandwidth_mean: Bandwidth,
+    bandwidth_max: Bandwidth,
+    rtt_max: Time,
+    /// The whole model once, in single precision: what a clock of BSP sends over each link at most.
+    dense_update: Bytes,
+    /// How long the slowest link takes for that.
+    dense_update_slowest: Time,
+}
+
+/// Checks a run file, its topology and its data, and says what would run.
+pub(super) fn check(flags: &RunFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let file = flags.read()?;
+    let plan = file.plan()?;
+    let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
+        .map_err(|error| Failure::data(error, &file))?;
+    let findings = Findings::new(&plan, application.as_ref());
+    for line in findings.lines() {
+        terminal.line(&line);
+    }
+    terminal.result(&findings);
+    Ok(())
+}
+
+impl Findings {
+    fn new(plan: &Plan, application: &dyn Application) -> Self {
+        let topology = &plan.topology;
+        let parameters = application.layout().parameters();
+        Self {
+            name: plan.name.clone(),
+            driver: plan.driver.name(),
+            seed: plan.seed.0,
+            app: plan.app.kind(),
+            data: application.describe(),
+            parameters,
+            local_sync: local(plan.local),
+            remote_sync: remote(&plan.remote),
+            wan: topology.name.clone(),
+            bandwidth_scale: topology.bandwidth_scale,
+            data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
+            servers: topology.servers(),
+            workers: topology.workers(),
+            links: LinkFindings::new(topology, parameters),
+            compute: compute(plan),
+            stop: stop(&plan.stop),
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![
+            format!(
+                "{}: {} on the {} driver, seed {}",
+                self.name, self.app, self.driver, self.seed
+            ),
+            format!("  data      {}", self.data),
+            format!("  sync      local {}; remote {}", self.local_sync, self.remote_sync),
+            format!(
+                "  topology  {}: {} data center{}, {} servers, {} workers",
+                self.wan,
+                self.data_centers.len(),
+                if self.data_centers.len() == 1 { "" } else { "s" },
+                self.servers,
+                self.workers
+            ),
+            format!("            {}", self.data_centers.join(", ")),
+        ];
+        if let Some(links) = &self.links {
+            let scale = match self.bandwidth_scale {
+                1.0 => String::new(),
+                scale => format!(" (bandwidths scaled by {scale})"),
+            };
+            lines.push(format!(
+                "  links     {}, {} to {}, mean {}, RTT up to {}{scale}",
+                links.count,
+                links.bandwidth_min,
+                links.bandwidth_max,
+                links.bandwidth_mean,
+                links.rtt_max
+            ));
+            lines.push(format!(
+                "            the whole model is {}, {} over the slowest link",
+                links.dense_update, links.dense_update_slowest
+            ));
+        }
+        lines.push(format!("  compute   {}", self.compute));
+        lines.push(format!("  stop      {}", self.stop));
+        lines
+    }
+}
+
+impl LinkFindings {
+    fn new(topology: &Topology, parameters: usize) -> Option<Self> {
+        let (bandwidth_min, bandwidth_mean, bandwidth_max) = topology.bandwidth_range()?;
+        let dense = 4 * parameters as u64;
+        Some(Self {
+            count: topology.links.len(),
+            bandwidth_min,
+            bandwidth_mean,
+            bandwidth_max,
+            rtt_max: topology.rtt_max(),
+            dense_update: Bytes(dense),
+            dense_update_slowest: Time(bandwidth_min.time_for(dense)),
+        })
+    }
+}
+
+fn local(local: LocalSync) -> String {
+    match local {
+        LocalSync::Bsp => "bsp".into(),
+        LocalSync::Ssp { staleness } => format!("ssp, staleness {}", staleness.0),
+    }
+}
+
+fn remote(remote: &RemoteSync) -> String {
+    match remote {
+        RemoteSync::Bsp(_) | RemoteSync::Tap(_) => remote.name().into(),
+        RemoteSync::Ssp(ssp) => format!("ssp, staleness {}", ssp.staleness.0),
+        RemoteSync::Asp(AspConfig { threshold, data_center_staleness, .. }) => {
+            let staleness = match data_center_staleness {
+                Some(staleness) => format!("{} clocks", staleness.0),
+                None => "as the RTT asks".into(),
+            };
+            format!("asp, threshold {threshold}, data center staleness {staleness}")
+        }
+    }
+}
+
+fn compute(plan: &Plan) -> String {
+    if plan.compute.model == ComputeModel::Measured {
+        return "as long as it takes on this machine".into();
+    }
+    match plan.compute.rate {
+        ComputeRate::ExamplesPerSecond(rate) => format!("{rate} examples/s per worker"),
+        ComputeRate::FlopsPerSecond(rate) => format!("{rate:e} flop/s per worker"),
+    }
+}
+
+fn stop(stop: &StopRules) -> String {
+    let mut rules = Vec::new();
+    if let Some(objective) = stop.objective {
+        rules.push(format!("at an objective of {objective}"));
+    }
+    if let Some(change) = stop.change {
+        let (percent, clocks) = (change.percent, change.clocks);
+        rules.push(format!("once it changes by less than {percent} % in {clocks} clocks"));
+    }
+    if let Some(clocks) = stop.clocks {
+        rules.push(format!("after {clocks} clocks"));
+    }
+    if let Some(seconds) = stop.seconds {
+        rules.push(format!("after {seconds} s"));
+    }
+    rules.join(", or ")
+}

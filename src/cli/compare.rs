@@ -1,0 +1,162 @@
+//! `gaia compare`: the same training with each remote model over each WAN.
+
+use std::sync::Arc;
+
+use super::training::carry_out;
+use super::{CompareFlags, Failure, OutputFlags, Terminal};
+use crate::config::{ConfigError, Plan, RunFile};
+use crate::coordinator::StopRules;
+use crate::data;
+use crate::ml::Application;
+use crate::report::{Comparison, Paint, RunDirectory, comparison_block, write_comparison};
+use crate::telemetry::{Progress, Summary};
+
+/// One cell of a comparison.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// As `--wan` named it.
+    pub wan: String,
+    /// The remote model's name.
+    pub remote: String,
+    pub plan: Plan,
+    /// Workers of each data center before a LAN joins them: what the data is split by.
+    pub workers_per_dc: Vec<usize>,
+}
+
+/// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
+pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let file = flags.run.read()?;
+    let reference = reference(&file)?;
+    let mut variants = variants(&file, &flags.remote, &flags.wan)?;
+    variants.retain(|variant| !(variant.wan == LAN && variant.remote == BSP));
+    let mut bench = Bench {
+        file: &file,
+        applications: Vec::new(),
+        directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.plan.name)?,
+        output: &flags.run.output,
+        runs: Vec::new(),
+    };
+    let workers: usize = reference.workers_per_dc.iter().sum();
+    terminal.note(&bench.application(&reference)?.describe());
+    let reached = bench.run(&reference)?;
+    for mut variant in variants {
+        let own: usize = variant.workers_per_dc.iter().sum();
+        if own != workers {
+            terminal.note(&format!(
+                "{} has {own} workers and the LAN {workers}: times LAN compares different machines",
+                variant.wan
+            ));
+        }
+        variant.plan.stop = towards(reached, &variant.plan.stop);
+        bench.run(&variant)?;
+    }
+    let comparison = Comparison::new(bench.runs);
+    write_comparison(&bench.directory, &reference.plan.to_toml(), &comparison)?;
+    let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&comparison.file());
+    Ok(())
+}
+
+/// Every plan of a comparison, WAN by WAN, all of them checked before the first one runs.
+///
+/// `lan` is the run file's own machines in one data center. Without any WAN it is the run file's own.
+pub fn variants(
+    file: &RunFile,
+    remotes: &[String],
+    wans: &[String],
+) -> Result<Vec<Variant>, ConfigError> {
+    let own = [file.plan()?.topology.name];
+    let wans = if wans.is_empty() { &own } else { wans };
+    let mut variants = Vec::new();
+    for wan in wans {
+        let there = match wan.as_str() {
+            LAN => file.clone(),
+            name if *name == own[0] => file.clone(),
+            name => file.with_wan(name)?,
+        };
+        for remote in remotes {
+            let plan = there.with_remote(remote)?.plan()?;
+            let workers_per_dc = plan.topology.workers_per_dc();
+            let plan = if wan == LAN { plan.on_lan() } else { plan };
+            variants.push(Variant {
+                wan: wan.clone(),
+                remote: remote.clone(),
+                plan,
+                workers_per_dc,
+            });
+        }
+    }
+    Ok(variants)
+}
+
+/// BSP with the run file's machines in one data center.
+fn reference(file: &RunFile) -> Result<Variant, ConfigError> {
+    let mut variants = variants(file, &[BSP.to_owned()], &[LAN.to_owned()])?;
+    Ok(variants.remove(0))
+}
+
+/// Stops a run where BSP on the LAN stopped, or when it has had several times the clocks for it.
+fn towards(reached: Reached, own: &StopRules) -> StopRules {
+    let patience = reached.clocks.saturating_mul(PATIENCE);
+    StopRules {
+        objective: Some(reached.objective),
+        clocks: Some(own.clocks.map_or(patience, |clocks| clocks.max(patience))),
+        seconds: own.seconds,
+        change: None,
+    }
+}
+
+/// What BSP on the LAN had when it stopped.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    objective: f64,
+    clocks: u64,
+}
+
+/// Where the runs of a comparison are carried out, one after the other.
+struct Bench<'a> {
+    file: &'a RunFile,
+    /// By the split of the data, since the same data serves every run with the same split.
+    applications: Vec<(Vec<usize>, Arc<dyn Application>)>,
+    directory: RunDirectory,
+    output: &'a OutputFlags,
+    runs: Vec<(Summary, Vec<Progress>)>,
+}
+
+impl Bench<'_> {
+    fn application(&mut self, variant: &Variant) -> Result<Arc<dyn Application>, Failure> {
+        let split = &variant.workers_per_dc;
+        if let Some((_, application)) = self.applications.iter().find(|(known, _)| known == split) {
+            return Ok(application.clone());
+        }
+        let application = data::build(&variant.plan.app, split, variant.plan.seed)
+            .map_err(|error| Failure::data(error, self.file))?;
+        self.applications.push((split.clone(), application.clone()));
+        Ok(application)
+    }
+
+    fn run(&mut self, variant: &Variant) -> Result<Reached, Failure> {
+        let application = self.application(variant)?;
+        let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
+        let directory = self.directory.create_child(&name)?;
+        let (summary, progress) = carry_out(&variant.plan, &application, &directory, self.output)?;
+        let reached = Reached {
+            objective: ROUNDING * progress.last().map_or(summary.objective, |last| last.objective),
+            clocks: summary.clocks,
+        };
+        self.runs.push((summary, progress));
+        Ok(reached)
+    }
+}
+
+/// What `--wan` calls the same machines in one data center.
+pub const LAN: &str = "lan";
+
+const BSP: &str = "bsp";
+
+/// Runs that do the same sums in another order meet the same target.
+const ROUNDING: f64 = 1.000_01;
+
+/// A run that has not met the target after this many times the LAN's clocks does not meet it.
+const PATIENCE: u64 = 5;

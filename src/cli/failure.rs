@@ -1,0 +1,50 @@
+//! Why a verb did not get done.
+
+use std::error::Error;
+
+use crate::config::{ConfigError, RunFile};
+use crate::data::DataError;
+use crate::report::ReportError;
+
+/// Why a verb did not get done, and whose doing it is.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A run file, a topology or a flag is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A data file is wrong.
+    #[error(transparent)]
+    Data(DataError),
+    /// A run directory is wrong, or could not be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The files were right and the run failed.
+    #[error(transparent)]
+    Run(Box<dyn Error + Send + Sync>),
+}
+
+impl Failure {
+    /// A run that failed for the reason given.
+    pub fn run(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Run(reason.into())
+    }
+
+    /// Data that cannot be had; a file that cannot be opened is shown where the run file names it.
+    pub fn data(error: DataError, run_file: &RunFile) -> Self {
+        match error {
+            DataError::Unreadable { file, reason } => {
+                Self::Config(run_file.unreadable("app.data.path", &file, &reason))
+            }
+            other => Self::Data(other),
+        }
+    }
+
+    /// 2 where what the user wrote is wrong, 1 where the run failed.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Data(_) => 2,
+            Self::Report(error) if error.is_bad_input() => 2,
+            Self::Report(_) | Self::Run(_) => 1,
+        }
+    }
+}

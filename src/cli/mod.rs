@@ -1,0 +1,233 @@
+//! The verbs: what the program does when it is called by name.
+//!
+//! This room turns arguments into calls of the other rooms and their answers into lines of text and an exit code.
+//! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
+
+mod check;
+mod compare;
+mod failure;
+mod report;
+mod terminal;
+mod train;
+mod training;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{ConfigError, DriverKind, Override, RunFile};
+
+pub use compare::{LAN, Variant, variants};
+pub use failure::Failure;
+pub use terminal::Terminal;
+
+/// Train one model over data that stays in many data centers.
+#[derive(Debug, Parser)]
+#[command(name = "gaia", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Train the model that a run file describes, and write a report of how it went
+    #[command(after_help = TRAIN_HELP)]
+    Train(RunFlags),
+    /// Run the same training with several remote models over several WANs, and set them side by side
+    #[command(after_help = COMPARE_HELP)]
+    Compare(CompareFlags),
+    /// Check a run file and everything it names, and say what would run
+    #[command(after_help = CHECK_HELP)]
+    Check(RunFlags),
+    /// Write the report of finished runs again, or one report of several
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportFlags),
+}
+
+/// What every verb that reads a run file takes.
+#[derive(Debug, Args)]
+pub struct RunFlags {
+    /// The run file
+    #[arg(value_name = "RUN.toml")]
+    pub file: PathBuf,
+    /// Override one setting; the value is read as TOML, and as a string where it is not TOML
+    #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
+    pub settings: Vec<String>,
+    /// The root of all chance; the same seed repeats a simulated run to the byte
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// What runs the protocol
+    #[arg(long, value_parser = PossibleValuesParser::new(DriverKind::NAMES))]
+    pub driver: Option<String>,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareFlags {
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// The remote models to compare
+    #[arg(
+        long,
+        value_name = "MODEL,…",
+        value_delimiter = ',',
+        default_value = "bsp,ssp,asp",
+        value_parser = PossibleValuesParser::new(crate::sync::RemoteSync::NAMES)
+    )]
+    pub remote: Vec<String>,
+    /// The WANs to compare over: names of shipped topologies, topology files, or `lan` for the same machines in
+    /// one data center; left out, the run file's own
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub wan: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportFlags {
+    /// Run directories, each with a summary.json
+    #[arg(value_name = "DIR", required = true)]
+    pub directories: Vec<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+/// Where results go, and how much is said.
+#[derive(Debug, Args)]
+pub struct OutputFlags {
+    /// Where to write results [default: runs/NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Say nothing but errors
+    #[arg(long)]
+    pub quiet: bool,
+    /// Write the result to standard output as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the program: parses `arguments`, does what the verb says and returns the exit code.
+///
+/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            // Help and the version arrive here too; clap knows where each goes and whether it is a mistake.
+            let code = u8::try_from(refusal.exit_code()).unwrap_or(2);
+            let _closed_pipe = refusal.print();
+            return ExitCode::from(code);
+        }
+    };
+    let terminal = Terminal::new(cli.verb.output());
+    if let Err(complaint) = log_to_stderr(&terminal) {
+        terminal.note(&complaint);
+        return ExitCode::from(2);
+    }
+    let done = match &cli.verb {
+        Verb::Train(flags) => train::train(flags, &terminal),
+        Verb::Compare(flags) => compare::compare(flags, &terminal),
+        Verb::Check(flags) => check::check(flags, &terminal),
+        Verb::Report(flags) => report::report(flags, &terminal),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            terminal.fail(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Writes what `GAIA_LOG` asks for to standard error: warnings where it is not set.
+fn log_to_stderr(terminal: &Terminal) -> Result<(), String> {
+    let wanted = std::env::var_os(LOG).unwrap_or_else(|| "warn".into());
+    let wanted = wanted.to_string_lossy();
+    let filter = EnvFilter::builder().parse(&wanted).map_err(|error| {
+        format!("error: {LOG}: `{wanted}`: {error}; expected a filter such as \"gaia=info\"")
+    })?;
+    let colour = terminal.colour();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A process that calls this twice keeps its first log.
+    let _already_set = log.with_ansi(colour).try_init();
+    Ok(())
+}
+
+/// The environment variable that says what is logged.
+const LOG: &str = "GAIA_LOG";
+
+impl Verb {
+    fn output(&self) -> &OutputFlags {
+        match self {
+            Self::Train(flags) | Self::Check(flags) => &flags.output,
+            Self::Compare(flags) => &flags.run.output,
+            Self::Report(flags) => &flags.output,
+        }
+    }
+}
+
+impl RunFlags {
+    /// The run file with everything that the flags say laid over it.
+    pub fn read(&self) -> Result<RunFile, ConfigError> {
+        let mut overrides = Vec::new();
+        for setting in &self.settings {
+            overrides.push(Override::parse(setting)?);
+        }
+        if let Some(seed) = self.seed {
+            overrides.push(Override::flag("--seed", "seed", &seed.to_string()));
+        }
+        if let Some(driver) = &self.driver {
+            overrides.push(Override::flag("--driver", "driver", driver));
+        }
+        RunFile::read(&self.file, &overrides)
+    }
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  gaia train config/run/quickstart.toml
+  gaia check config/run/movielens.toml --set app.data.path=ratings.csv
+  gaia compare config/run/movielens.toml --remote bsp,asp --wan lan,gaia-2016-ec2-all
+
+Exit codes:
+  0  done
+  1  the run failed
+  2  bad usage, or a file that is wrong: the message names its line, the key and what was expected
+
+Environment:
+  GAIA_LOG  what is logged to standard error, such as gaia=debug [default: warn]
+  NO_COLOR  no colours";
+
+const TRAIN_HELP: &str = "\
+Examples:
+  gaia train config/run/quickstart.toml
+  gaia train config/run/quickstart.toml --driver simulated --seed 7 --out runs/seven
+  gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
+
+A path in a file starts at that file; a path in --set starts at the working directory. \
+A --set that chooses another `model` or `kind` drops the settings of the one in the file.
+
+The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
+convergence.svg and report.html.";
+
+const COMPARE_HELP: &str = "\
+Examples:
+  gaia compare config/run/movielens.toml --set app.data.path=ratings.csv --wan lan,gaia-2016-ec2-all
+  gaia compare config/run/a9a.toml --remote bsp,tap,asp --wan gaia-2016-vc,my-wan.toml
+
+The run file's [sync.remote] holds for the model that it names; the others run with their \
+defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file holds for every WAN.";
+
+const CHECK_HELP: &str = "\
+Examples:
+  gaia check config/run/quickstart.toml
+  gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss";
+
+const REPORT_HELP: &str = "\
+Examples:
+  gaia report runs/quickstart-20250101-120000
+  gaia report runs/bsp runs/asp --out runs/both";

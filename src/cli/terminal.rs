@@ -1,0 +1,80 @@
+//! What the user sees: results on standard output, everything else on standard error.
+
+use std::error::Error;
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+use serde::Serialize;
+
+use super::{Failure, OutputFlags};
+
+/// The two streams, and how much may be said on them.
+///
+/// A reader that goes away is no error: what is left is written to nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    quiet: bool,
+    json: bool,
+    colour: bool,
+    live: bool,
+}
+
+impl Terminal {
+    pub fn new(flags: &OutputFlags) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let live = stderr().is_terminal();
+        Self { quiet: flags.quiet, json: flags.json, colour: live && !plain, live }
+    }
+
+    /// Whether results are asked for as JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether lines may be redrawn: standard error is a terminal and nobody asked for silence.
+    pub fn live(&self) -> bool {
+        self.live && !self.quiet
+    }
+
+    /// Whether standard error takes colours.
+    pub fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// A line of the result, unless it was asked for as JSON or not at all.
+    pub fn line(&self, text: &str) {
+        if !self.quiet && !self.json {
+            let _closed_pipe = writeln!(stdout(), "{text}");
+        }
+    }
+
+    /// The result as JSON, where that was asked for.
+    pub fn result<T: Serialize>(&self, result: &T) {
+        if self.json {
+            let text = serde_json::to_string_pretty(result).expect("results have string keys");
+            let _closed_pipe = writeln!(stdout(), "{text}");
+        }
+    }
+
+    /// A line about how things go.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            let _closed_pipe = writeln!(stderr(), "{text}");
+        }
+    }
+
+    pub(super) fn fail(&self, failure: &Failure) {
+        let text = match failure {
+            Failure::Config(error) => error.render(self.colour),
+            other => {
+                let mut text = format!("error: {other}");
+                let mut source = other.source();
+                while let Some(cause) = source {
+                    text.push_str(&format!("\n  because {cause}"));
+                    source = cause.source();
+                }
+                text
+            }
+        };
+        let _closed_pipe = writeln!(stderr(), "{text}");
+    }
+}

@@ -1,0 +1,521 @@
+//! Every mistake a user can make in a file or a flag gives one error that says where, what and what was expected,
+//! and exit code 2.
+//!
+//! A case is a good file with one part replaced. A `«` in the replacement is where the error must point: it is
+//! taken out before the file is written. Without one the error points at the end, where what is missing could go.
+#![allow(clippy::unwrap_used)]
+
+mod damage;
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+const RUN: &str = "\
+name = \"base\"
+seed = 7
+driver = \"simulated\"
+
+[app]
+kind = \"matrix-factorization\"
+rank = 4
+
+[app.data]
+source = \"synthetic\"
+
+[topology]
+file = \"wan.toml\"
+
+[sync.local]
+model = \"bsp\"
+
+[sync.remote]
+model = \"asp\"
+threshold = 0.01
+
+[compute]
+flops_per_second = 1e9
+
+[stop]
+clocks = 10
+";
+
+const WAN: &str = "\
+name = \"wan\"
+bandwidth_scale = 1.0
+
+[defaults]
+servers = 1
+workers = 2
+lan_bandwidth = \"1 Gbit/s\"
+
+[wan]
+bandwidth = { matrix = \"matrix.csv\", unit = \"Mbit/s\" }
+rtt = \"80 ms\"
+loss = 0.0
+
+[[data_center]]
+name = \"north\"
+
+[[data_center]]
+name = \"south\"
+
+[[data_center]]
+name = \"west\"
+
+[[link]]
+from = \"north\"
+to = \"west\"
+rtt = \"20 ms\"
+";
+
+const MATRIX: &str = "\
+# Made up.
+from,north,south,west
+north,,100,90
+south,100,,80
+west,90,80,
+";
+
+/// One mistake: in `file`, `part` becomes `broken`; the error says all of `says`.
+struct Case {
+    file: &'static str,
+    part: &'static str,
+    broken: &'static str,
+    says: &'static [&'static str],
+}
+
+const fn run(part: &'static str, broken: &'static str, says: &'static [&'static str]) -> Case {
+    Case { file: "run.toml", part, broken, says }
+}
+
+const fn wan(part: &'static str, broken: &'static str, says: &'static [&'static str]) -> Case {
+    Case { file: "wan.toml", part, broken, says }
+}
+
+const fn matrix(part: &'static str, broken: &'static str, says: &'static [&'static str]) -> Case {
+    Case { file: "matrix.csv", part, broken, says }
+}
+
+/// A folder with the base files, of which one is broken, and where the error should point.
+fn broken(case: &Case) -> (TempDir, String) {
+    let folder = TempDir::new().unwrap();
+    let mut position = String::new();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        let mut text = good.to_owned();
+        if file == case.file {
+            assert!(good.contains(case.part), "{:?} is in {file}", case.part);
+            let marked = good.replacen(case.part, case.broken, 1);
+            let at = marked.find('«').unwrap_or_else(|| marked.trim_end().len());
+            let line_start = marked[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            let line = marked[..at].matches('\n').count() + 1;
+            let column = marked[line_start..at].chars().count() + 1;
+            position = format!("{file}:{line}:{column}\n");
+            text = marked.replacen('«', "", 1);
+        }
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
+    (folder, position)
+}
+
+/// What `gaia` says on standard error, having ended with exit code 2 and said nothing else.
+fn refusal(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::cargo_bin("gaia").unwrap();
+    let output = command.current_dir(folder).args(arguments).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{arguments:?} ended with {}:\n{errors}",
+        output.status
+    );
+    assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
+    assert_eq!(errors.matches("error: ").count(), 1, "one error, not more:\n{errors}");
+    errors
+}
+
+fn check(cases: &[Case]) {
+    for case in cases {
+        let (folder, position) = broken(case);
+        let errors = refusal(folder.path(), &["check", "run.toml"]);
+        assert!(
+            errors.contains(&format!("--> {position}")),
+            "{:?} should point at {position}{errors}",
+            case.broken
+        );
+        for said in case.says {
+            assert!(errors.contains(said), "{:?} should say {said:?}:\n{errors}", case.broken);
+        }
+    }
+}
+
+#[test]
+fn the_base_files_are_good() {
+    let (folder, _) = broken(&run("seed = 7", "seed = «7", &[]));
+    let mut command = Command::cargo_bin("gaia").unwrap();
+    command.current_dir(folder.path()).args(["check", "run.toml"]).assert().success();
+}
+
+#[test]
+fn a_run_file_that_is_not_toml() {
+    check(&[
+        run("seed = 7", "seed = «7 8", &["not TOML"]),
+        run("seed = 7", "seed = 7\n«seed = 8", &["not TOML", "duplicate key"]),
+        run("[app.data]", "[app.data«", &["not TOML", "expected `]`"]),
+        run("\"synthetic\"", "\"synthetic«", &["not TOML", "invalid basic string"]),
+    ]);
+}
+
+#[test]
+fn a_run_file_with_a_wrong_key_or_type() {
+    check(&[
+        run("seed = 7", "«sed = 7", &["unknown key `sed`", "did you mean `seed`?"]),
+        run("[compute]", "[«compte]", &["unknown key `compte`", "did you mean `compute`?"]),
+        run("seed = 7", "seed = «-1", &["`seed` is `-1`", "a whole number, 0 or more"]),
+        run("seed = 7", "seed = «1.5", &["`seed` is `1.5`", "a whole number, 0 or more"]),
+        run("seed = 7", "seed = «\"x\"", &["`seed` is `\"x\"`", "a whole number"]),
+        run(
+            "seed = 7",
+            "seed = «99999999999999999999",
+            &["`seed` is `99999999999999999999`", "63 bits"],
+        ),
+        run("seed = 7", "seed = «nan", &["`seed` is `nan`", "a finite number"]),
+        run("seed = 7", "seed = «2020-01-01", &["`seed` is `2020-01-01`", "a whole number"]),
+        run("name = \"base\"", "name = «\"\"", &["`name` is ``", "letters, digits"]),
+        run("name = \"base\"", "name = «\"../up\"", &["`name` is `../up`", "letters, digits"]),
+        run("name = \"base\"", "name = «[1]", &["`name` is `an array`", "a string"]),
+        run("[stop]", "[«evalute]\nevery = 2\n[stop]", &["did you mean `evaluate`?"]),
+    ]);
+}
+
+#[test]
+fn a_run_file_that_lacks_something() {
+    check(&[
+        run("name = \"base\"\n", "", &["missing key `name`", "expected `name` here"]),
+        run("[stop]\nclocks = 10\n", "", &["missing key `stop`", "expected `stop` here"]),
+        run("[stop]\nclocks = 10\n", "[«stop]\n", &["`stop` is `empty`", "`objective`, `clocks`"]),
+        run(
+            "[app]\nkind = \"matrix-factorization\"",
+            "[«app]",
+            &["missing key `app.kind`", "`softmax-regression`"],
+        ),
+        run(
+            "[sync.remote]\nmodel = \"asp\"",
+            "[sync.«remote]",
+            &["missing key `sync.remote.model`", "`tap`"],
+        ),
+        run(
+            "[topology]\nfile = \"wan.toml\"",
+            "[«topology]\nname = \"t\"",
+            &["missing key `topology.data_center`"],
+        ),
+        run("source = \"synthetic\"", "source = \"movielens\"\npath«", &["not TOML"]),
+        run(
+            "source = \"synthetic\"",
+            "source = \"movielens\"\npath = «\"no/such.csv\"",
+            &["`app.data.path`: cannot read", "no/such.csv", "a file that can be read"],
+        ),
+    ]);
+}
+
+#[test]
+fn an_application_with_a_wrong_setting() {
+    check(&[
+        run(
+            "\"matrix-factorization\"",
+            "«\"matrix-factorisation\"",
+            &["`app.kind` is `matrix-factorisation`", "did you mean `matrix-factorization`?"],
+        ),
+        run("\"matrix-factorization\"", "«3", &["`app.kind` is `3`", "`perceptron`"]),
+        run("rank = 4", "«rnak = 4", &["unknown key `app.rnak`", "did you mean `rank`?"]),
+        run("rank = 4", "rank = «0", &["`app.rank` is `0`", "1 to 1024"]),
+        run("rank = 4", "rank = «\"4\"", &["`app.rank` is `\"4\"`", "a whole number"]),
+        run("rank = 4", "learning_rate = «0.0", &["`app.learning_rate` is `0.0`", "above 0"]),
+        run(
+            "source = \"synthetic\"",
+            "source = «\"synthetics\"",
+            &["`app.data.source` is `synthetics`", "did you mean `synthetic`?"],
+        ),
+        run(
+            "source = \"synthetic\"",
+            "skew = «1.5",
+            &["`app.data.skew` is `1.5`", "expected 0 to 1"],
+        ),
+        run(
+            "source = \"synthetic\"",
+            "split = «\"by-label\"",
+            &["`app.data.split` is `by-label`", "by-user"],
+        ),
+        run(
+            "[app.data]\nsource = \"synthetic\"",
+            "[app.«data]\nsource = \"movielens\"",
+            &["`app.data.path`", "the path of the data files"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_synchronisation_model_with_a_wrong_setting() {
+    check(&[
+        run("\"asp\"", "«\"asap\"", &["`sync.remote.model` is `asap`", "did you mean `asp`?"]),
+        run("\"bsp\"", "«\"tap\"", &["`sync.local.model` is `tap`", "`bsp` or `ssp`"]),
+        run("\"bsp\"", "\"bsp\"\n«staleness = 1", &["unknown key `sync.local.staleness`"]),
+        run(
+            "[sync.local]\nmodel = \"bsp\"",
+            "[sync.«local]\nmodel = \"ssp\"",
+            &["missing key `sync.local.staleness`"],
+        ),
+        run("[sync.local]", "[sync.«locale]", &["unknown key `sync.locale`", "mean `local`?"]),
+        run("threshold = 0.01", "threshold = «0", &["`sync.remote.threshold` is `0`", "above 0"]),
+        run("threshold = 0.01", "threshold = «\"1 %\"", &["`\"1 %\"`", "expected a number"]),
+        run(
+            "threshold = 0.01",
+            "«thresold = 0.01",
+            &["unknown key `sync.remote.thresold`", "did you mean `threshold`?"],
+        ),
+        run(
+            "threshold = 0.01",
+            "link_share = «1.01",
+            &["`sync.remote.link_share` is `1.01`", "a share above 0, at most 1"],
+        ),
+        run(
+            "threshold = 0.01",
+            "data_center_staleness = «0",
+            &["`sync.remote.data_center_staleness` is `0`", "clocks from 1 to"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"ssp\"\nstaleness = «5000000",
+            &["`sync.remote.staleness` is `5000000`", "clocks from 0 to"],
+        ),
+        run(
+            "threshold = 0.01",
+            "barrier_deadline = «\"10 parsecs\"",
+            &["`sync.remote.barrier_deadline` is `10 parsecs`", "a time such as"],
+        ),
+        run(
+            "threshold = 0.01",
+            "barrier_deadline = «\"0 s\"",
+            &["`sync.remote.barrier_deadline` is `0 s`", "above 0"],
+        ),
+        run(
+            "threshold = 0.01",
+            "decay = «\"learning_rate\"",
+            &["`sync.remote.decay` is `learning_rate`", "did you mean `learning-rate`?"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_driver_or_cost_model_with_a_wrong_setting() {
+    check(&[
+        run("\"simulated\"", "«\"real\"", &["`driver` is `real`", "`simulated` or `emulated`"]),
+        run("\"simulated\"", "«\"simulate\"", &["did you mean `simulated`?"]),
+        run(
+            "flops_per_second = 1e9",
+            "model = «\"measured\"",
+            &["`compute.model` is `measured`", "expected `cost`"],
+        ),
+        run(
+            "flops_per_second = 1e9",
+            "flops_per_second = «0.0",
+            &["`compute.flops_per_second` is `0.0`", "a rate from"],
+        ),
+        run(
+            "flops_per_second = 1e9",
+            "examples_per_second = 5\nflops_per_second = «1e9",
+            &["`compute.flops_per_second`", "not both"],
+        ),
+        run(
+            "flops_per_second = 1e9",
+            "clock_overhead = «5",
+            &["`compute.clock_overhead` is `5`", "a string", "quantities carry their unit"],
+        ),
+        run("flops_per_second = 1e9", "jitter = «-0.1", &["`compute.jitter` is `-0.1`", "0 to 2"]),
+        run(
+            "flops_per_second = 1e9",
+            "slowdown = { «nroth = 2.0 }",
+            &[
+                "unknown key `compute.slowdown.nroth`",
+                "`north`, `south` or `west`",
+                "mean `north`?",
+            ],
+        ),
+        run("[stop]", "[evaluate]\nevery = «0\n[stop]", &["`evaluate.every` is `0`", "from 1 to"]),
+        run(
+            "[stop]",
+            "[drain]\nmethod = «\"median\"\n[stop]",
+            &["`drain.method` is `median`", "`mean` or `residuals`"],
+        ),
+        run(
+            "[stop]",
+            "[cost]\nusd_per_machine_hour = «-1\n[stop]",
+            &["`cost.usd_per_machine_hour` is `-1`", "US dollars from 0"],
+        ),
+        run("clocks = 10", "clocks = «0", &["`stop.clocks` is `0`", "from 1 to"]),
+        run("clocks = 10", "seconds = «0.0", &["`stop.seconds` is `0.0`", "seconds above 0"]),
+        run(
+            "clocks = 10",
+            "change = { percent = «200.0 }",
+            &["`stop.change.percent` is `200.0`", "a percentage above 0"],
+        ),
+        run("clocks = 10", "change = «2", &["`stop.change` is `2`", "a table"]),
+    ]);
+}
+
+#[test]
+fn a_topology_file_with_a_wrong_setting() {
+    check(&[
+        run("\"wan.toml\"", "«\"wam.toml\"", &["cannot read `wam.toml`", "`topology.file`"]),
+        run(
+            "\"wan.toml\"",
+            "«\"three-region\"",
+            &["`topology.file` is `three-region`", "did you mean `three-regions`?"],
+        ),
+        run("\"wan.toml\"", "«7", &["`topology.file` is `7`", "a path"]),
+        run(
+            "file = \"wan.toml\"",
+            "file = \"wan.toml\"\nbandwidth_scale = «0",
+            &["`topology.bandwidth_scale` is `0`", "above 0"],
+        ),
+        wan("name = \"wan\"\n", "", &["missing key `name`"]),
+        wan("[defaults]", "«file = \"x\"\n[defaults]", &["`file`"]),
+        wan("workers = 2", "workers = «0", &["`defaults.workers` is `0`", "1 to 1024"]),
+        wan(
+            "lan_bandwidth = \"1 Gbit/s\"",
+            "lan_bandwidth = «\"1 gbps\"",
+            &["`defaults.lan_bandwidth` is `1 gbps`", "\"115 Mbit/s\""],
+        ),
+        wan("rtt = \"80 ms\"", "rtt = «80", &["`wan.rtt` is `80`", "\"59.5 ms\""]),
+        wan("rtt = \"80 ms\"", "rtt = «\"2 h\"", &["`wan.rtt` is `2 h`", "at most"]),
+        wan(
+            "[wan]\nbandwidth = { matrix = \"matrix.csv\", unit = \"Mbit/s\" }\nrtt = \"80 ms\"",
+            "[«wan]\nbandwidth = \"1 Gbit/s\"",
+            &["missing key `wan.rtt`", "`north` to `south`"],
+        ),
+        wan("loss = 0.0", "loss = «1.0", &["`wan.loss` is `1.0`", "from 0 to below 1"]),
+        wan("loss = 0.0", "queue = «\"5 km\"", &["`wan.queue` is `5 km`", "\"256 KiB\""]),
+        wan("loss = 0.0", "queue = «\"10 B\"", &["`wan.queue` is `10 B`", "from 1.5 kB"]),
+        wan(
+            "name = \"south\"",
+            "name = «\"north\"",
+            &["`data_center.1.name` is `north`", "no other"],
+        ),
+        wan("name = \"south\"", "name = «\"so uth\"", &["`data_center.1.name` is `so uth`"]),
+        wan(
+            "name = \"south\"",
+            "name = \"south\"\nservers = «2",
+            &["`data_center.1.servers` is `2`", "expected 1, as many"],
+        ),
+        wan("from = \"north\"", "from = «\"nort\"", &["`link.0.from` is `nort`", "mean `north`?"]),
+        wan("to = \"west\"", "to = «\"north\"", &["`link.0.to` is `north`", "another data center"]),
+        wan("rtt = \"20 ms\"", "«latency = \"20 ms\"", &["unknown key `link.0.latency`", "`rtt`"]),
+        wan("rtt = \"20 ms\"", "bandwidth = «\"1 bit/s\"", &["`link.0.bandwidth` is `1 bit/s`"]),
+    ]);
+}
+
+#[test]
+fn a_matrix_with_a_wrong_cell() {
+    check(&[
+        wan("\"matrix.csv", "«\"matrix.cvs", &["cannot read `matrix.cvs`"]),
+        wan("\"Mbit/s\"", "«\"Mbps\"", &["`wan.bandwidth.unit` is `Mbps`", "the unit of"]),
+        wan("unit =", "«units =", &["unknown key `wan.bandwidth.units`", "did you mean `unit`?"]),
+        matrix("90\nsouth", "«\nsouth", &["row `north`, column `west` is `empty`", "Mbit/s"]),
+        matrix("100,90", "«fast,90", &["row `north`, column `south` is `fast`", "Mbit/s"]),
+        matrix("100,90", "«-5,90", &["row `north`, column `south` is `-5`", "Mbit/s"]),
+        matrix("90,80,", "90,«0,", &["row `west`, column `south` is `0`", "Mbit/s"]),
+        matrix("south,100", "«south,1,100", &["row `south` is `5 cells`", "4 cells"]),
+        matrix("west,90", "«south,90", &["row `south` is `there twice`"]),
+        matrix("south,west\n", "south,«south\n", &["column `south` is `there twice`"]),
+        matrix("west,90", "wset,90", &["row `west`", "there is `wset`"]),
+        matrix("south,west\n", "south,wets«\n", &["column `west`", "there is `wets`"]),
+    ]);
+}
+
+/// A data file that is broken names its row or byte, what stands there and what was expected.
+#[test]
+fn a_data_file_with_a_broken_row() {
+    let folder = TempDir::new().unwrap();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(folder.path().join(file), good).unwrap();
+    }
+    let ratings = "userId,movieId,rating,timestamp\n1,10,4.0,0\n2,10,many,0\n";
+    std::fs::write(folder.path().join("ratings.csv"), ratings).unwrap();
+    std::fs::write(folder.path().join("a9a"), "+1 3:1 11:1\n-1 5:1 4:x\n").unwrap();
+    std::fs::create_dir(folder.path().join("digits")).unwrap();
+    for file in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"] {
+        std::fs::write(folder.path().join("digits").join(file), [9, 9, 9, 9]).unwrap();
+    }
+    let cases: [(&str, &str, &str, &[&str]); 4] = [
+        ("matrix-factorization", "movielens", "ratings.csv", &["ratings.csv", "row 3", "many"]),
+        (
+            "matrix-factorization",
+            "movielens",
+            "none.csv",
+            &["none.csv", "`app.data.path`", "No such file"],
+        ),
+        ("logistic-regression", "libsvm", "a9a", &["a9a", "row 2", "4:x"]),
+        ("softmax-regression", "idx", "digits", &["train-images-idx3-ubyte", "expected"]),
+    ];
+    for (kind, source, path, says) in cases {
+        let kind = format!("app.kind={kind}");
+        let source = format!("app.data.source={source}");
+        let path = format!("app.data.path={path}");
+        let settings = ["check", "run.toml", "--set", &kind, "--set", &source, "--set", &path];
+        let errors = refusal(folder.path(), &settings);
+        for said in says {
+            assert!(errors.contains(said), "{path} should say {said:?}:\n{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_flag() {
+    let folder = TempDir::new().unwrap();
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(folder.path().join(file), good).unwrap();
+    }
+    let cases: [(&[&str], &[&str]); 16] = [
+        (&["check", "none.toml"], &["cannot read `none.toml`", "No such file"]),
+        (&["check", "."], &["cannot read", "directory"]),
+        (&["chekc", "run.toml"], &["unrecognized subcommand 'chekc'", "'check'"]),
+        (&["check"], &["required", "<RUN.toml>"]),
+        (&["check", "run.toml", "--quite"], &["unexpected argument '--quite'", "'--quiet'"]),
+        (&["check", "run.toml", "--seed", "x"], &["invalid value 'x'", "--seed"]),
+        (&["check", "run.toml", "--seed", "9223372036854775808"], &["--seed", "not in"]),
+        (&["check", "run.toml", "--driver", "real"], &["'real'", "simulated, emulated"]),
+        (&["check", "run.toml", "--set", "seed"], &["--set seed", "a key and its value"]),
+        (&["check", "run.toml", "--set", ".=1"], &["--set .=1", "a key and its value"]),
+        (
+            &["check", "run.toml", "--set", "sync.remote.threshold=-1"],
+            &["`sync.remote.threshold` is `-1`", "in --set sync.remote.threshold=-1", "above 0"],
+        ),
+        (
+            &["check", "run.toml", "--set", "sync.remote.thresold=1"],
+            &["unknown key `sync.remote.thresold`", "did you mean `threshold`?"],
+        ),
+        (
+            &["check", "run.toml", "--set", "seed.x=1"],
+            &["`seed.x`", "in --set seed.x=1", "`seed`, which holds one value"],
+        ),
+        (
+            &["check", "run.toml", "--set", "topology.data_center.9.name=x"],
+            &["`topology.data_center.9.name`", "from 0 to 2"],
+        ),
+        (
+            &["compare", "run.toml", "--remote", "bsp,asap"],
+            &["invalid value 'asap'", "bsp, ssp, tap, asp"],
+        ),
+        (
+            &["compare", "run.toml", "--wan", "lan,gaia-2016"],
+            &["`topology.file` is `gaia-2016`", "in --wan gaia-2016", "`gaia-2016-vc`"],
+        ),
+    ];
+    for (arguments, says) in cases {
+        let errors = refusal(folder.path(), arguments);
+        for said in says {
+            assert!(errors.contains(said), "{arguments:?} should say {said:?}:\n{errors}");
+        }
+    }
+}

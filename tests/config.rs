@@ -1,0 +1,181 @@
+//! What good files mean: the shipped ones, overrides, and a plan written out and read again.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use gaia::config::{DriverKind, Override, Plan, RunFile, load_topology, topologies};
+use gaia::sync::{Goal, RemoteSync};
+use gaia::types::{Bandwidth, DcId, Seed};
+
+fn load(path: &str, settings: &[&str]) -> Plan {
+    let overrides: Vec<Override> =
+        settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+    Plan::load(Path::new(path), &overrides)
+        .unwrap_or_else(|error| panic!("{}", error.render(false)))
+}
+
+#[test]
+fn every_shipped_run_file_is_good() {
+    for entry in std::fs::read_dir("config/run").unwrap() {
+        let path = entry.unwrap().path();
+        let plan = load(path.to_str().unwrap(), &[]);
+        assert_eq!(Some(plan.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
+    }
+}
+
+#[test]
+fn every_shipped_topology_is_known_by_its_name() {
+    let mut files: Vec<String> = std::fs::read_dir("config/topology")
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let mut names: Vec<&str> = topologies().collect();
+    names.sort_unstable();
+    assert_eq!(files, names);
+    for name in names {
+        let topology =
+            load_topology(name).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        assert_eq!(topology.name, name);
+        let from_file = load_topology(&format!("config/topology/{name}.toml")).unwrap();
+        assert_eq!(topology, from_file);
+    }
+}
+
+#[test]
+fn figures_of_the_paper_stand_in_its_topologies() {
+    let all = load_topology("gaia-2016-ec2-all").unwrap();
+    assert_eq!((all.data_centers.len(), all.workers(), all.links.len()), (11, 22, 110));
+    let ss = load_topology("gaia-2016-ss").unwrap();
+    let slow = ss.link(DcId(0), DcId(1));
+    assert_eq!(slow.bandwidth, Bandwidth::from_mbit(16.76));
+    assert_eq!(slow.rtt, "359.2 ms".parse().unwrap());
+    let vc = load_topology("gaia-2016-vc").unwrap();
+    assert_eq!(vc.link(DcId(1), DcId(0)).bandwidth, Bandwidth::from_mbit(115.0));
+    let lan = load_topology("lan").unwrap();
+    assert_eq!((lan.data_centers.len(), lan.workers()), (1, 22));
+}
+
+#[test]
+fn a_plan_written_out_reads_back_the_same() {
+    let cases: [(&str, &[&str]); 6] = [
+        ("quickstart", &[]),
+        ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
+        ("mnist", &["sync.remote.model=bsp", "topology.wan.bandwidth=33.333333333 Mbit/s"]),
+        ("a9a", &["sync.remote={ model = 'ssp', staleness = 3 }", "topology.wan.loss=0.001"]),
+        ("a9a", &["topology.file=lan", "compute.slowdown.lan=1.5", "sync.local.model=bsp"]),
+        ("quickstart", &["compute.slowdown.tokyo=2", "topology.wan.queue=1.23456789 s"]),
+    ];
+    for (name, settings) in cases {
+        let plan = load(&format!("config/run/{name}.toml"), settings);
+        let text = plan.to_toml();
+        let again = RunFile::from_text("run.toml", &text, &[])
+            .and_then(|file| file.plan())
+            .unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)));
+        assert_eq!(again, plan, "{text}");
+        assert_eq!(again.to_toml(), text);
+    }
+}
+
+#[test]
+fn the_last_override_of_a_key_wins_and_the_file_gives_way() {
+    let settings = ["seed=1", "seed=2", "driver=simulated", "stop.clocks=3"];
+    let plan = load("config/run/quickstart.toml", &settings);
+    assert_eq!((plan.seed, plan.driver), (Seed(2), DriverKind::Simulated));
+    assert_eq!(plan.stop.clocks, Some(3));
+}
+
+#[test]
+fn choosing_another_model_drops_the_settings_of_the_one_in_the_file() {
+    let settings = ["sync.remote.staleness=4", "sync.remote.model=ssp"];
+    let plan = load("config/run/quickstart.toml", &settings);
+    let RemoteSync::Ssp(ssp) = plan.remote else { panic!("{:?}", plan.remote) };
+    assert_eq!(ssp.staleness.0, 4);
+    let plan = load("config/run/movielens.toml", &["sync.remote.model=asp"]);
+    let RemoteSync::Asp(asp) = plan.remote else { panic!("{:?}", plan.remote) };
+    assert_eq!(asp.goal, Goal::Cost, "the file's own model keeps its settings");
+}
+
+#[test]
+fn paths_start_at_the_file_they_stand_in_and_those_of_overrides_at_the_working_directory() {
+    let here = std::env::current_dir().unwrap();
+    let path = |settings: &[&str]| {
+        let text = load("config/run/a9a.toml", settings).to_toml();
+        let table: toml::Table = text.parse().unwrap();
+        table["app"]["data"]["path"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(Path::new(&path(&[])), here.join("data/a9a"));
+    assert_eq!(Path::new(&path(&["app.data.path=data/x.gz"])), here.join("data/x.gz"));
+    assert_eq!(path(&["app.data.path=/abs/x"]), "/abs/x");
+}
+
+#[test]
+fn comparing_changes_the_wan_and_the_model_and_keeps_the_scale() {
+    let file = RunFile::read(Path::new("config/run/movielens.toml"), &[]).unwrap();
+    let own = file.plan().unwrap();
+    let plan = file.with_wan("gaia-2016-vc").unwrap().with_remote("ssp").unwrap().plan().unwrap();
+    assert_eq!(plan.topology.name, "gaia-2016-vc");
+    assert_eq!(plan.topology.bandwidth_scale, own.topology.bandwidth_scale);
+    assert_eq!(plan.remote.name(), "ssp");
+    let same = file.with_remote("asp").unwrap().plan().unwrap();
+    assert_eq!(same.remote, own.remote);
+}
+
+#[test]
+fn a_link_entry_overrides_its_pair_both_ways_unless_it_says_otherwise() {
+    let settings = [
+        "topology.link=[{ from = 'tokyo', to = 'ireland', bandwidth = '5 Mbit/s' }, \
+         { from = 'virginia', to = 'tokyo', rtt = '1 s', symmetric = false }]",
+        "topology.bandwidth_scale=2",
+    ];
+    let topology = load("config/run/quickstart.toml", &settings).topology;
+    let [virginia, ireland, tokyo] = [DcId(0), DcId(1), DcId(2)];
+    assert_eq!(topology.link(tokyo, ireland).bandwidth, Bandwidth::from_mbit(10.0));
+    assert_eq!(topology.link(ireland, tokyo).bandwidth, Bandwidth::from_mbit(10.0));
+    assert_eq!(topology.link(virginia, tokyo).rtt, "1 s".parse().unwrap());
+    assert_eq!(topology.link(tokyo, virginia).rtt, "168.4 ms".parse().unwrap());
+    assert_eq!(topology.link(virginia, tokyo).bandwidth, Bandwidth::from_mbit(114.0));
+}
+
+#[test]
+fn check_says_what_would_run() {
+    let gaia = |arguments: &[&str]| {
+        let mut command = Command::cargo_bin("gaia").unwrap();
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = gaia(&["check", "config/run/quickstart.toml", "--seed", "7"]);
+    for said in ["quickstart", "seed 7", "asp", "virginia, ireland, tokyo", "6 workers"] {
+        assert!(text.contains(said), "{said:?} in {text}");
+    }
+    let json = gaia(&["check", "config/run/quickstart.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["data_centers"], serde_json::json!(["virginia", "ireland", "tokyo"]));
+    assert_eq!(json["links"]["count"], 6);
+    assert_eq!(gaia(&["check", "config/run/quickstart.toml", "--quiet"]), "");
+    assert_eq!(gaia(&["--version"]), format!("gaia {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(gaia(&["train", "--help"]).contains("Examples:"));
+}
+
+#[test]
+fn a_comparison_checks_every_plan_before_the_first_one_runs() {
+    let file = RunFile::read(Path::new("config/run/quickstart.toml"), &[]).unwrap();
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let variants =
+        gaia::cli::variants(&file, &names(&["bsp", "asp"]), &names(&["lan", "gaia-2016-ss"]));
+    let cells: Vec<(String, &str, usize)> = variants
+        .unwrap()
+        .iter()
+        .map(|cell| (cell.wan.clone(), cell.plan.remote.name(), cell.plan.topology.links.len()))
+        .collect();
+    let expected = [
+        ("lan", "bsp", 0),
+        ("lan", "asp", 0),
+        ("gaia-2016-ss", "bsp", 2),
+        ("gaia-2016-ss", "asp", 2),
+    ];
+    assert_eq!(cells, expected.map(|(wan, remote, links)| (wan.to_owned(), remote, links)));
+    assert!(gaia::cli::variants(&file, &names(&["bsp"]), &names(&["nowhere"])).is_err());
+}

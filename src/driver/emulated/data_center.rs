@@ -13,7 +13,8 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, un
 use tokio::sync::oneshot;
 use tokio::time::{Instant as Moment, sleep_until};
 
-use super::transport::{DcTransport, Event};
+use super::event::Event;
+use super::transport::DcTransport;
 use crate::driver::RunError;
 use crate::driver::cost::CostModel;
 use crate::link::quantum;

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::task::JoinSet;
 
 use super::connection::{GOODBYE, close_for};
+use super::event::{Event, Incoming};
 use super::frames::{Hello, StreamEnd, read_frame, read_hello};
-use super::transport::{Event, Incoming};
 use super::{Breach, TransportError};
 use crate::node::Lane;
 use crate::types::DcId;

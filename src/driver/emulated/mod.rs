@@ -18,6 +18,7 @@ mod congestion;
 mod connection;
 mod data_center;
 mod error;
+mod event;
 mod frames;
 mod listener;
 mod meter;
@@ -29,6 +30,7 @@ pub(super) use conductor::run;
 
 pub use certificates::{Certificates, Identity};
 pub use error::{Breach, TransportError};
+pub use event::{Event, Incoming};
 pub use meter::{LaneTraffic, LinkTraffic, Meter};
 pub use socket::Network;
-pub use transport::{CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, Wan};
+pub use transport::{CONTROL_IN_HAND_MAX, DcTransport, Wan};

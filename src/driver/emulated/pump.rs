@@ -30,9 +30,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::congestion::Flight;
+use super::event::Event;
 use super::frames::with_length;
 use super::meter::Meter;
-use super::transport::Event;
 use crate::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
 use crate::node::Lane;
 use crate::types::{Bandwidth, Bytes as Size, DcId, ShardId};

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::{GOODBYE, Joined, Joining};
+use super::event::{Event, Incoming};
 use super::frames::{Hello, frame_bytes_max};
 use super::listener::{CONTROL_INBOX_FRAMES_MAX, DATA_INBOX_FRAMES_MAX, End, Inbox, listen};
 use super::meter::Meter;
@@ -58,39 +59,6 @@ pub struct DcTransport {
     notices: UnboundedReceiver<Event>,
     control: Receiver<Incoming>,
     data: Receiver<Incoming>,
-}
-
-/// What happens at a data center's end of the WAN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Frame(Incoming),
-    /// A frame is on its way, and its lane has room for another. `busy` is how long the frame has kept the link
-    /// as far as this lane can tell: no less than its bytes take, longer where it shared the link.
-    Room {
-        to: DcId,
-        shard: ShardId,
-        lane: Lane,
-        bytes: u64,
-        busy: Duration,
-    },
-    /// A peer said goodbye, after the last of its frames.
-    Left {
-        peer: DcId,
-    },
-    /// A peer will not be heard again.
-    Lost {
-        peer: DcId,
-        error: TransportError,
-    },
-}
-
-/// A whole frame from a mirror.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incoming {
-    pub from: DcId,
-    pub shard: ShardId,
-    pub lane: Lane,
-    pub frame: Bytes,
 }
 
 struct Peer {

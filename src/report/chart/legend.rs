@@ -1,6 +1,6 @@
 //! The legend: one entry a curve, wrapped to the picture's width.
 
-use super::plot::Curve;
+use super::curve::Curve;
 use super::svg::{Svg, pixels};
 use crate::report::text_table::fitted;
 

@@ -5,12 +5,14 @@
 //! dark, alone or inside a page. A page carries each chart twice, wide and narrow, since shrinking one picture to
 //! a phone's width shrinks its words too.
 
+mod curve;
 mod legend;
 mod plot;
 mod scale;
 mod svg;
 
-pub(super) use plot::{Curve, Plot, Size, Trend};
+pub(super) use curve::Curve;
+pub(super) use plot::{Plot, Size, Trend};
 pub(super) use scale::Quantity;
 
 /// The classes that the charts use. A page includes it once; a picture that stands alone carries it inside.

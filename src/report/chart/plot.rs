@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::STYLE;
+use super::curve::Curve;
 use super::legend::{Legend, mark};
 use super::scale::{Quantity, Scale};
 use super::svg::{Svg, pixels};
@@ -27,20 +28,6 @@ pub(in crate::report) enum Trend {
     /// Values above where the curves start are not worth room, and a long way down is drawn logarithmically.
     Falling,
     Either,
-}
-
-/// One line of a chart.
-pub(in crate::report) struct Curve {
-    pub(in crate::report) label: String,
-    /// Beside the label in the legend, in a quieter colour.
-    pub(in crate::report) note: String,
-    /// An index into the colours of [`STYLE`].
-    pub(in crate::report) colour: usize,
-    pub(in crate::report) points: Vec<(f64, f64)>,
-    /// The lowest and highest of what the line summarises, at each point; empty for none.
-    pub(in crate::report) band: Vec<(f64, f64)>,
-    /// A mark: where the target was met.
-    pub(in crate::report) marked: Option<(f64, f64)>,
 }
 
 /// A picture's width and height in pixels.

@@ -1,0 +1,15 @@
+//! What a chart draws: a line, and what is said of it.
+
+/// One line of a chart.
+pub(in crate::report) struct Curve {
+    pub(in crate::report) label: String,
+    /// Beside the label in the legend, in a quieter colour.
+    pub(in crate::report) note: String,
+    /// An index into the colours of [`STYLE`](super::STYLE).
+    pub(in crate::report) colour: usize,
+    pub(in crate::report) points: Vec<(f64, f64)>,
+    /// The lowest and highest of what the line summarises, at each point; empty for none.
+    pub(in crate::report) band: Vec<(f64, f64)>,
+    /// A mark: where the target was met.
+    pub(in crate::report) marked: Option<(f64, f64)>,
+}

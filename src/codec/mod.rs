@@ -20,7 +20,7 @@ mod words;
 
 pub use error::{DecodeError, Section};
 pub use indexes::{decode_indexes, encode_indexes};
-pub use values::{ValueFormat, quantise, quantise_all};
+pub use values::{ValueFormat, quantise};
 
 use indexes::{DENSE, Plan};
 use reader::{Reader, varint_len, write_varint};

@@ -32,18 +32,6 @@ pub fn quantise(value: f32, format: ValueFormat) -> f32 {
     }
 }
 
-/// Replaces every value by what arrives when it is sent.
-pub fn quantise_all(values: &mut [f32], format: ValueFormat) {
-    match format {
-        ValueFormat::F32 => {}
-        ValueFormat::Bf16 => {
-            for value in values {
-                *value = from_bf16(to_bf16(*value));
-            }
-        }
-    }
-}
-
 pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + values.len() * format.bytes(), 0);

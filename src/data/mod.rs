@@ -81,14 +81,8 @@ fn softmax(
     seed: Seed,
 ) -> Result<Network, DataError> {
     let data = &config.data;
-    let (train, test, name) = match data.source {
-        ImageSource::Synthetic => {
-            let made = synthetic::mixture(&data.synthetic, data.held_out, seed.child("synthetic"));
-            let name = format!("Gaussian classes (best accuracy {:.3})", made.best_accuracy);
-            (made.train, made.test, name)
-        }
-        ImageSource::Idx => images(data)?,
-    };
+    let make = |seed| synthetic::mixture(&data.synthetic, data.held_out, seed);
+    let (train, test, name) = images(data, "Gaussian classes", seed, make)?;
     check_parameters("data", "this large", train.width * train.classes)?;
     let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(softmax_regression(config, train, test, parts, seed, &name))
@@ -100,14 +94,8 @@ fn hidden_layers(
     seed: Seed,
 ) -> Result<Network, DataError> {
     let data = &config.data;
-    let (train, test, name) = match data.source {
-        ImageSource::Synthetic => {
-            let made = synthetic::teacher(&data.synthetic, data.held_out, seed.child("synthetic"));
-            let name = format!("a network's labels (best accuracy {:.3})", made.best_accuracy);
-            (made.train, made.test, name)
-        }
-        ImageSource::Idx => images(data)?,
-    };
+    let make = |seed| synthetic::teacher(&data.synthetic, data.held_out, seed);
+    let (train, test, name) = images(data, "a network's labels", seed, make)?;
     let mut inputs = train.width;
     let mut parameters = 0_usize;
     for &units in config.hidden.iter().chain([&train.classes]) {
@@ -153,12 +141,25 @@ fn sparse(
     Ok(LogisticRegression::new(config.clone(), train, test, parts, &name))
 }
 
+/// Images from the files, or made; `kind` is what made ones are called.
 fn images<G: Default>(
     data: &DataConfig<ImageSource, G>,
+    kind: &str,
+    seed: Seed,
+    make: impl FnOnce(Seed) -> synthetic::Generated<DenseExamples>,
 ) -> Result<(DenseExamples, DenseExamples, String), DataError> {
-    let path = path_of(data)?;
-    let (train, test) = read_idx(path)?;
-    Ok((train, test, path.display().to_string()))
+    match data.source {
+        ImageSource::Synthetic => {
+            let made = make(seed.child("synthetic"));
+            let name = format!("{kind} (best accuracy {:.3})", made.best_accuracy);
+            Ok((made.train, made.test, name))
+        }
+        ImageSource::Idx => {
+            let path = path_of(data)?;
+            let (train, test) = read_idx(path)?;
+            Ok((train, test, path.display().to_string()))
+        }
+    }
 }
 
 fn path_of<S: Default, G: Default>(data: &DataConfig<S, G>) -> Result<&Path, ConfigError> {

@@ -100,8 +100,7 @@ impl Exchange {
     /// The data center has finished the clock that started at `clock`: its part is on its way to each home.
     pub(super) fn on_clock(&mut self, clock: Clock, store: &mut ShardStore) {
         let parameters = self.global.len();
-        self.own.entry(clock).or_insert_with(|| Changed::none(parameters));
-        let mut own = self.own.remove(&clock).expect("a finished clock has a part");
+        let mut own = self.own.remove(&clock).unwrap_or_else(|| Changed::none(parameters));
         self.open = clock.next();
         self.round(&mut own);
         for (to, link) in &mut self.links {
@@ -141,14 +140,9 @@ impl Exchange {
         self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
     }
 
+    /// Refuses what only mirrors say to each other.
     pub(super) fn on_control(&self, from: DcId, message: &ControlMessage) -> Result<(), PeerError> {
-        match message {
-            ControlMessage::Hello(_) => Ok(()),
-            message => {
-                let found = message.name();
-                Err(PeerError::PeerSentUnexpectedKind { from, found, sync: NAME })
-            }
-        }
+        Err(PeerError::PeerSentUnexpectedKind { from, found: message.name(), sync: NAME })
     }
 
     pub(super) fn on_bulk(

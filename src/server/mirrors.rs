@@ -28,9 +28,15 @@ pub(super) struct Mirrors {
     server: MirrorServer,
     bound: Bound,
     drain: Option<Drain>,
-    /// Whether mirrors announce and report (ASP).
-    brakes: bool,
-    name: &'static str,
+    model: Model,
+}
+
+/// Which of the two models mirrors run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Model {
+    Tap,
+    /// Mirrors announce and report: the two brakes.
+    Asp,
 }
 
 /// How far this data center may be ahead of its slowest mirror.
@@ -42,10 +48,20 @@ enum Bound {
     FromRtt(Duration),
 }
 
+impl Model {
+    /// The model's name in errors.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tap => "tap",
+            Self::Asp => "asp",
+        }
+    }
+}
+
 impl Mirrors {
     pub(super) fn tap(config: &ServerConfig, tap: &TapConfig) -> Self {
         let client = MirrorClient::tap(config, tap.values);
-        Self::new(config, client, Bound::None, [FOR_EVER; 2], "tap")
+        Self::new(config, client, Bound::None, [FOR_EVER; 2], Model::Tap)
     }
 
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
@@ -56,7 +72,7 @@ impl Mirrors {
             (_, None) => Bound::FromRtt(largest_rtt),
         };
         let deadlines = [asp.barrier_deadline.0, asp.mirror_clock_deadline.0];
-        Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, "asp")
+        Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, Model::Asp)
     }
 
     fn new(
@@ -64,7 +80,7 @@ impl Mirrors {
         client: MirrorClient,
         bound: Bound,
         [barrier, mirror_clock]: [Duration; 2],
-        name: &'static str,
+        model: Model,
     ) -> Self {
         let mirrors = config.links.keys().copied();
         Self {
@@ -75,8 +91,7 @@ impl Mirrors {
             server: MirrorServer::new(mirrors, &config.layout, barrier, mirror_clock),
             bound,
             drain: None,
-            brakes: name == "asp",
-            name,
+            model,
         }
     }
 
@@ -123,7 +138,7 @@ impl Mirrors {
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
                 drain.on_result(from, changes, header.last, store.values_mut())?;
             }
-            _ => return unexpected(self.name),
+            _ => return unexpected(self.model.name()),
         }
         self.server.on_applied(from, header.sequence);
         self.advance_drain(store);
@@ -139,10 +154,10 @@ impl Mirrors {
     ) -> Result<(), PeerError> {
         match message {
             ControlMessage::MirrorClock { .. } | ControlMessage::Announce { .. }
-                if !self.brakes =>
+                if self.model == Model::Tap =>
             {
-                let found = message.name();
-                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: self.name });
+                let (found, sync) = (message.name(), self.model.name());
+                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync });
             }
             ControlMessage::MirrorClock { clock, sequence } => {
                 self.server.on_mirror_clock(from, clock, sequence);

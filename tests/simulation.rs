@@ -188,3 +188,14 @@ fn a_run_over_links_that_carry_next_to_nothing_still_ends() {
         assert!(outcome.summary.copies_equal, "{model}");
     }
 }
+
+#[test]
+fn machines_cost_their_price_for_as_long_as_they_train() {
+    let free = run(&["cost.usd_per_machine_hour=0.0"]);
+    assert_eq!(free.summary.machine_cost_usd, 0.0);
+    let paid = run(&["cost.usd_per_machine_hour=2.0"]);
+    let (summary, machines) = (&paid.summary, (paid.summary.servers + paid.summary.workers) as f64);
+    let expected = 2.0 * machines * summary.time_s / 3600.0;
+    assert!((summary.machine_cost_usd - expected).abs() < 1e-9 * expected, "{summary:?}");
+    assert_eq!(summary.time_s, free.summary.time_s);
+}

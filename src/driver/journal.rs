@@ -167,6 +167,9 @@ impl Journal {
             metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
             wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
+            machine_cost_usd: stopped_at.as_secs_f64() / SECONDS_PER_HOUR
+                * (cluster.servers.len() + cluster.workers.len()) as f64
+                * plan.cost.usd_per_machine_hour,
             lan_bytes: self.lan_bytes,
             significant_fraction: if changes == 0 {
                 1.0
@@ -267,3 +270,5 @@ fn link_sum<'a>(
         .map(of)
         .sum()
 }
+
+const SECONDS_PER_HOUR: f64 = 3600.0;

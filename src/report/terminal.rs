@@ -164,6 +164,9 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         ("LAN traffic", numbers::bytes(summary.lan_bytes)),
         ("blocked", blocked(summary.blocked_s)),
     ];
+    if summary.machine_cost_usd > 0.0 {
+        figures.push(("machine cost", numbers::dollars(summary.machine_cost_usd)));
+    }
     if !summary.links.is_empty() {
         let share = numbers::percent(summary.significant_fraction);
         let copies = if summary.copies_equal { "equal after the drain" } else { "not equal" };

@@ -144,6 +144,9 @@ pub struct Summary {
     pub metric: MetricRecord,
     pub wan_bytes: u64,
     pub wan_cost_usd: f64,
+    /// What all servers and workers cost until training ended, at `cost.usd_per_machine_hour`.
+    #[serde(default)]
+    pub machine_cost_usd: f64,
     pub lan_bytes: u64,
     /// Of the parameter changes that could have crossed a link, the share that did, 0 to 1.
     pub significant_fraction: f64,

@@ -193,6 +193,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         objective: end.objective,
         metric: MetricRecord { name: "rmse".into(), value: end.metric },
         wan_bytes: end.wan_bytes,
+        machine_cost_usd: 0.0,
         wan_cost_usd: links.iter().map(|link| link.cost_usd).sum(),
         lan_bytes: 1_430_000_000,
         significant_fraction: if shape.remote == "asp" { 0.041 } else { 1.0 },

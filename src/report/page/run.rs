@@ -115,7 +115,7 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
 fn facts(summary: &Summary) -> Vec<Figure> {
     let copies = if summary.copies_equal { "equal" } else { "not equal" };
     let converged = if summary.converged { "yes" } else { "no" };
-    vec![
+    let mut facts = vec![
         Figure::new("Converged", converged, ""),
         Figure::new("Driver", &*summary.driver, ""),
         Figure::new("Seed", summary.seed.to_string(), ""),
@@ -132,7 +132,11 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         Figure::new("Copies after drain", copies, ""),
         Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
-    ]
+    ];
+    if summary.machine_cost_usd > 0.0 {
+        facts.push(Figure::new("Machine cost", numbers::dollars(summary.machine_cost_usd), ""));
+    }
+    facts
 }
 
 /// How the data centers stood at the last evaluation.

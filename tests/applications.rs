@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use gaia::data;
 use gaia::ml::apps::{
-    AppConfig, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig, PerceptronConfig,
-    RatingSource, SoftmaxRegressionConfig, SparseSource,
+    AppConfig, DocumentSource, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig,
+    PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModelConfig,
 };
 use gaia::ml::config::Split;
 use gaia::ml::{Application, Evaluation};
@@ -84,6 +84,7 @@ fn a_worker_without_examples_changes_nothing() {
             AppConfig::SoftmaxRegression(config) => config.data.synthetic.examples = 10,
             AppConfig::Perceptron(config) => config.data.synthetic.examples = 10,
             AppConfig::LogisticRegression(config) => config.data.synthetic.examples = 10,
+            AppConfig::TopicModel(config) => config.data.synthetic.documents = 10,
         }
         let app = build(&config, &[7, 0, 8]);
         let model = app.initial_model(SEED);
@@ -157,6 +158,23 @@ fn incomes_are_guessed_by_logistic_regression() {
     config.data.path = Some(path);
     let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
     assert!(reached.metric > 0.845, "{reached:?}");
+}
+
+/// One topic for all words is the unigram model: what topics must beat.
+#[test]
+fn topics_of_a_blog_tell_more_than_how_often_words_occur() {
+    let Some(path) = real_data("uci_kos/docword.kos.txt.gz") else { return };
+    let mut config = TopicModelConfig { topics: 50, ..Default::default() };
+    config.data.source = DocumentSource::Docword;
+    config.data.path = Some(path);
+    let one = TopicModelConfig { topics: 1, ..config.clone() };
+    let unigram = train(&AppConfig::TopicModel(one), &[1], 0);
+    for split in [Split::Even, Split::ByLabel] {
+        config.data.split = split;
+        let reached = train(&AppConfig::TopicModel(config.clone()), &[2; 11], 60);
+        assert!(reached.metric < 0.7 * unigram.metric, "{split:?} {reached:?} {unigram:?}");
+        assert!(reached.objective < unigram.objective - 0.5, "{split:?} {reached:?} {unigram:?}");
+    }
 }
 
 fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {

@@ -59,10 +59,11 @@ fn figures_of_the_paper_stand_in_its_topologies() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 7] = [
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
         ("mnist", &["sync.remote.model=bsp", "topology.wan.bandwidth=33.333333333 Mbit/s"]),
+        ("kos", &["app.data.vocabulary_path=vocab.kos.txt", "app.alpha=0.1234567891"]),
         ("a9a", &["sync.remote={ model = 'ssp', staleness = 3 }", "topology.wan.loss=0.001"]),
         ("a9a", &["topology.file=lan", "compute.slowdown.lan=1.5", "sync.local.model=bsp"]),
         ("quickstart", &["compute.slowdown.tokyo=2", "topology.wan.queue=1.23456789 s"]),

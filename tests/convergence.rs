@@ -57,6 +57,13 @@ fn logistic_regression_reaches_its_target() {
     check(&format!("kind = 'logistic-regression', batch = 32, learning_rate = 2.0, {data}"), 0.42);
 }
 
+#[test]
+fn a_topic_model_reaches_its_target() {
+    let sizes = "vocabulary = 300, topics = 8, documents = 300, length = 50";
+    let data = format!("data.synthetic = {{{sizes}, word_concentration = 0.02}}");
+    check(&format!("kind = 'topic-model', topics = 8, {data}"), 3.12);
+}
+
 /// How much worse the worst copy is than the mean of all, over a run.
 fn drift(outcome: &Outcome) -> f64 {
     let apart = outcome.progress.iter().map(|at| at.objective - at.objective_mean);

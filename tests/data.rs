@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gaia::data::{DataError, hold_out, read_idx, read_libsvm, read_movielens, split, synthetic};
+use gaia::data::{
+    DataError, hold_out, read_docword, read_idx, read_libsvm, read_movielens, read_vocabulary,
+    split, synthetic,
+};
 use gaia::ml::apps::RatingGenerator;
 use gaia::ml::config::Split;
 use gaia::ml::examples::Ratings;
@@ -166,6 +169,75 @@ fn a_broken_test_set_is_named_by_its_own_file() {
 }
 
 #[test]
+fn counts_of_words_are_read_in_any_order() {
+    let good = "5\n4\n6\n1 1 2\n1 4 1\n3 2 1\n3 3 9\n5 1 1\n5 2 1\n";
+    let shuffled = "5\n4\n6\n5 2 1\n3 2 1\n1 4 1\n\n3 3 9\n5 1 1\n1 1 2";
+    let added = "5\n4\n8\n1 1 1\n5 2 1\n3 2 1\n1 4 1\n3 3 4\n5 1 1\n1 1 1\n3 3 5\n";
+    for text in [good, shuffled, added, &good.replace('\n', "\r\n"), &good.replace(' ', "\t ")] {
+        let folder = Folder::new();
+        for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes())] {
+            let read = read_docword(&folder.write("docword", &bytes)).expect("good counts");
+            assert_eq!((read.len(), read.vocabulary, read.token_count()), (3, 4, 15));
+            assert_eq!(read.offsets, [0, 2, 4, 6]);
+            assert_eq!(read.words, [0, 3, 1, 2, 0, 1], "{text:?}");
+            assert_eq!(read.counts, [2, 1, 1, 9, 1, 1]);
+            assert!(read.tokens(0).eq([0, 0, 3]));
+        }
+    }
+}
+
+#[test]
+fn broken_counts_of_words_are_named_with_their_row() {
+    let check = |text: &str, error: &str| {
+        let folder = Folder::new();
+        let file = folder.write("docword", text.as_bytes());
+        expect_error(&file, read_docword(&file), error);
+    };
+    check("", ": found the end of the file, expected the number of documents");
+    check("2\n", ": found the end of the file, expected the number of words");
+    check("2\n3\n", ": found the end of the file, expected the number of counts");
+    check(
+        "two\n3\n4\n",
+        ", row 1: found \"two\", expected the number of documents, 1 to 4294967295",
+    );
+    check("0\n3\n4\n", ", row 1: found \"0\", expected the number of documents");
+    check("2\n-3\n4\n", ", row 2: found \"-3\", expected the number of words, 1 to 67108864");
+    check("2\n99999999999\n4\n", ", row 2: found \"99999999999\", expected the number of words");
+    check("2\n3\n1 1 1\n", ", row 3: found \"1 1 1\", expected the number of counts");
+    let row = |row: &str, error: &str| check(&format!("2\n3\n2\n1 1 1\n{row}\n"), error);
+    row("3 1 1", ", row 5: found \"3\", expected a document, 1 to 2");
+    row("0 1 1", ", row 5: found \"0\", expected a document, 1 to 2");
+    row("2 4 1", ", row 5: found \"4\", expected a word, 1 to 3");
+    row("2 x 1", ", row 5: found \"x\", expected a word, 1 to 3");
+    row("2 1 0", ", row 5: found \"0\", expected a count, 1 to 1048576");
+    row("2 1 1.5", ", row 5: found \"1.5\", expected a count");
+    row("2 1 99999999999999999999", ", row 5: found \"99999999999999999999\", expected a count");
+    row("2 1", ", row 5: found \"2 1\", expected a count in the row");
+    row("2 1 1 1", ", row 5: found \"2 1 1 1\", expected a document, a word and a count");
+    row("2 1 1\n2 2 1", ", row 6: found \"2 2 1\", expected no more than 2 counts, as row 3 says");
+    row("", ": found 1 counts, expected 2 of them, as row 3 says");
+    row("1 2 1", ": found 1 documents with words, expected at least 2 of them");
+}
+
+#[test]
+fn vocabularies_have_a_line_for_every_word() {
+    let folder = Folder::new();
+    for text in ["bush\nkerry\nélan\n", "bush\r\nkerry\r\nélan", "bush\n kerry\nélan\n\n"] {
+        let file = folder.write("vocab", &gzip(text.as_bytes()));
+        assert_eq!(read_vocabulary(&file, 3).expect("good"), ["bush", "kerry", "élan"]);
+    }
+    let check = |text: &[u8], error: &str| {
+        let file = folder.write("vocab", text);
+        expect_error(&file, read_vocabulary(&file, 3), error);
+    };
+    check(b"a\nb\n", ": found 2 words, expected 3 of them, as there are in the documents");
+    check(b"a\nb\nc\nd\n", ", row 4: found \"d\", expected no more than 3 words");
+    check(b"a\n\nc\n", ", row 2: found \"\", expected a word");
+    check(b"a\n\xff\nc\n", ", row 2: found \"");
+    check(b"a\n\x1b[31m\nc\n", ", row 2: found \"\\u{1b}[31m\", expected a word");
+}
+
+#[test]
 fn idx_folders_are_read_plain_and_packed() {
     for ending in ["", ".gz"] {
         for separator in ["-", "."] {
@@ -251,6 +323,11 @@ fn real_files_are_read_whole() {
     if let Some(file) = real_data("movielens_latest_small/ratings.csv.gz") {
         let ratings = read_movielens(&file).expect("good");
         assert_eq!((ratings.users, ratings.items, ratings.len()), (610, 9724, 100_836));
+    }
+    if let Some(file) = real_data("uci_kos/docword.kos.txt.gz") {
+        let documents = read_docword(&file).expect("good");
+        assert_eq!((documents.len(), documents.vocabulary), (3_430, 6_906));
+        assert_eq!((documents.words.len(), documents.token_count()), (353_160, 467_714));
     }
     if let Some(folder) = real_data("mnist") {
         let (train, test) = read_idx(&folder).expect("good");
@@ -357,6 +434,7 @@ proptest! {
             "userId,movieId,rating,timestamp\n7,30,4.5,964982703\n7,10,3,1\n".as_bytes().to_vec(),
             rows.as_bytes().to_vec(),
             gzip(rows.as_bytes()),
+            b"3\n4\n3\n1 2 3\n2 4 1\n2 1 2\n".to_vec(),
             idx(&[3, 2, 2], &PIXELS),
         ] {
             let mut bytes = good.clone();
@@ -374,6 +452,8 @@ fn read_all(bytes: &[u8]) {
     let file = folder.write("train-images-idx3-ubyte", bytes);
     let _ = read_movielens(&file);
     let _ = read_libsvm(&file);
+    let _ = read_docword(&file);
+    let _ = read_vocabulary(&file, 2);
     folder.write("train-labels-idx1-ubyte", bytes);
     let _ = read_idx(folder.path());
     folder.write("train-images-idx3-ubyte", &idx(&[3, 2, 2], &PIXELS));

@@ -7,6 +7,7 @@ use super::{CompareFlags, Failure, OutputFlags, Terminal};
 use crate::config::{ConfigError, Plan, RunFile};
 use crate::coordinator::StopRules;
 use crate::data;
+use crate::driver::Outcome;
 use crate::ml::Application;
 use crate::report::{Comparison, Paint, RunDirectory, comparison_block, write_comparison};
 use crate::telemetry::{Progress, Summary};
@@ -140,7 +141,8 @@ impl Bench<'_> {
         let application = self.application(variant)?;
         let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
         let directory = self.directory.create_child(&name)?;
-        let (summary, progress) = carry_out(&variant.plan, &application, &directory, self.output)?;
+        let Outcome { summary, progress, .. } =
+            carry_out(&variant.plan, &application, &directory, self.output)?;
         let reached = Reached {
             objective: ROUNDING * progress.last().map_or(summary.objective, |last| last.objective),
             clocks: summary.clocks,

@@ -33,7 +33,10 @@ impl Failure {
     pub fn data(error: DataError, run_file: &RunFile) -> Self {
         match error {
             DataError::Unreadable { file, reason } => {
-                Self::Config(run_file.unreadable("app.data.path", &file, &reason))
+                let key = ["app.data.vocabulary_path", "app.data.path"];
+                let key = key.into_iter().find(|key| run_file.names(key, &file));
+                let key = key.unwrap_or("app.data.path");
+                Self::Config(run_file.unreadable(key, &file, &reason))
             }
             other => Self::Data(other),
         }

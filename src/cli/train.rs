@@ -3,7 +3,7 @@
 use super::training::carry_out;
 use super::{Failure, RunFlags, Terminal};
 use crate::data;
-use crate::report::{Paint, RunDirectory, run_block};
+use crate::report::{Paint, RunDirectory, highlights_block, run_block};
 
 /// Trains what the run file describes.
 pub(super) fn train(flags: &RunFlags, terminal: &Terminal) -> Result<(), Failure> {
@@ -13,9 +13,11 @@ pub(super) fn train(flags: &RunFlags, terminal: &Terminal) -> Result<(), Failure
         .map_err(|error| Failure::data(error, &file))?;
     let directory = RunDirectory::create(flags.output.out.as_deref(), &plan.name)?;
     terminal.note(&application.describe());
-    let (summary, _) = carry_out(&plan, &application, &directory, &flags.output)?;
-    let block = run_block(&summary, Some(&directory.page()), Paint::for_stdout());
+    let outcome = carry_out(&plan, &application, &directory, &flags.output)?;
+    let paint = Paint::for_stdout();
+    let block = run_block(&outcome.summary, Some(&directory.page()), paint)
+        + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
-    terminal.result(&summary);
+    terminal.result(&outcome.summary);
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::{Failure, OutputFlags};
 use crate::config::Plan;
-use crate::driver;
+use crate::driver::{self, Outcome};
 use crate::ml::Application;
-use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
-use crate::telemetry::{Progress, Summary};
+use crate::report::{
+    DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_highlights, write_run,
+};
 
 /// Runs a plan, shows how it goes, and writes its files.
 ///
@@ -17,16 +18,17 @@ pub(super) fn carry_out(
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
     output: &OutputFlags,
-) -> Result<(Summary, Vec<Progress>), Failure> {
+) -> Result<Outcome, Failure> {
     let run_toml = plan.to_toml();
     directory.write("run.toml", &run_toml)?;
     let live = Live::new(LiveMode::detect(output.quiet), live_plan(plan, application.as_ref()));
     let mut recorder = Recorder::new(directory.progress_log()?, live);
     let outcome = driver::run(plan, application, &mut recorder);
     let progress = recorder.finish()?;
-    let summary = outcome.map_err(Failure::run)?.summary;
-    write_run(directory, &run_toml, &progress, &summary)?;
-    Ok((summary, progress))
+    let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
+    write_run(directory, &run_toml, &outcome.progress, &outcome.summary)?;
+    write_highlights(directory, &outcome.highlights)?;
+    Ok(outcome)
 }
 
 fn live_plan(plan: &Plan, application: &dyn Application) -> LivePlan {

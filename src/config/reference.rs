@@ -14,8 +14,9 @@ use super::topology_file::{DataCenterKeys, DefaultKeys, LinkKeys, TopologyKeys, 
 use super::{ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile};
 use crate::coordinator::{ChangeRule, StopRules};
 use crate::ml::apps::{
-    ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig, MixtureGenerator,
-    PerceptronConfig, PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig, TeacherGenerator,
+    CorpusConfig, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig,
+    MixtureGenerator, PerceptronConfig, PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig,
+    TeacherGenerator, TopicGenerator, TopicModelConfig,
 };
 use crate::ml::config::DataConfig;
 use crate::sync::{AspConfig, BspConfig, SspConfig, TapConfig};
@@ -150,7 +151,7 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 2] = ["evaluate_examples", "examples_per_second"];
+const NO_DEFAULT: [&str; 3] = ["evaluate_examples", "examples_per_second", "vocabulary_path"];
 
 /// Every table, and the keys that the code reads in it.
 fn tables() -> Vec<(&'static str, &'static [&'static str])> {
@@ -160,11 +161,14 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("app", keys::<SoftmaxRegressionConfig>()),
         ("app", keys::<PerceptronConfig>()),
         ("app", keys::<LogisticRegressionConfig>()),
+        ("app", keys::<TopicModelConfig>()),
         ("app.data", keys::<DataConfig<ImageSource, MixtureGenerator>>()),
+        ("app.data", keys::<CorpusConfig>()),
         ("app.data.synthetic", keys::<RatingGenerator>()),
         ("app.data.synthetic", keys::<MixtureGenerator>()),
         ("app.data.synthetic", keys::<TeacherGenerator>()),
         ("app.data.synthetic", keys::<PlantedGenerator>()),
+        ("app.data.synthetic", keys::<TopicGenerator>()),
         ("sync", keys::<SyncKeys>()),
         ("sync.local", keys::<LocalSspKeys>()),
         ("sync.remote", keys::<BspConfig>()),

@@ -168,6 +168,11 @@ impl RunFile {
         Ok(changed)
     }
 
+    /// Whether a key holds this path, resolved.
+    pub fn names(&self, key: &str, path: &Path) -> bool {
+        self.root.at(key).and_then(Node::as_str).is_some_and(|named| Path::new(named) == path)
+    }
+
     /// The error that a file which the run file names cannot be read, shown at the key that names it.
     pub fn unreadable(&self, key: &str, path: &Path, reason: &std::io::Error) -> ConfigError {
         let path = path.display().to_string();

@@ -4,6 +4,7 @@
 //! exactly one. Readers stream, trust no header and name the row or byte where a file is broken. This room
 //! knows formats and files; what is learnt from the examples is for `ml` to know.
 
+mod docword;
 mod error;
 mod idx;
 mod libsvm;
@@ -16,16 +17,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::ml::apps::{
-    AppConfig, ImageSource, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
-    MatrixFactorizationConfig, Network, PerceptronConfig, RatingSource, SoftmaxRegressionConfig,
-    SparseSource, perceptron, softmax_regression,
+    AppConfig, Completion, DocumentSource, ImageSource, LogisticRegression,
+    LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig, Network,
+    PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModel,
+    TopicModelConfig, WordProbabilities, perceptron, softmax_regression,
 };
 use crate::ml::config::DataConfig;
-use crate::ml::examples::{DenseExamples, SparseExamples};
+use crate::ml::examples::{DenseExamples, Documents, SparseExamples};
 use crate::ml::{Application, ConfigError};
 use crate::types::Seed;
 use crate::types::limits::MODEL_PARAMETERS_MAX;
 
+pub use docword::{read_docword, read_vocabulary};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
 pub use libsvm::read_libsvm;
@@ -48,6 +51,7 @@ pub fn build(
         AppConfig::SoftmaxRegression(config) => Arc::new(softmax(config, workers, seed)?),
         AppConfig::Perceptron(config) => Arc::new(hidden_layers(config, workers, seed)?),
         AppConfig::LogisticRegression(config) => Arc::new(sparse(config, workers, seed)?),
+        AppConfig::TopicModel(config) => Arc::new(documents(config, workers, seed)?),
     })
 }
 
@@ -63,7 +67,7 @@ fn ratings(
             (made, format!("a noisy matrix of rank {}", data.synthetic.rank))
         }
         RatingSource::MovieLens => {
-            let path = path_of(data)?;
+            let path = path_of(data.path.as_deref())?;
             (read_movielens(path)?, path.display().to_string())
         }
     };
@@ -120,7 +124,7 @@ fn sparse(
             (made.train, made.test, name)
         }
         SparseSource::Libsvm => {
-            let path = path_of(data)?;
+            let path = path_of(data.path.as_deref())?;
             let (mut all, test) = read_libsvm(path)?;
             let (train, mut test) = if let Some(test) = test {
                 (all, test)
@@ -141,6 +145,57 @@ fn sparse(
     Ok(LogisticRegression::new(config.clone(), train, test, parts, &name))
 }
 
+fn documents(
+    config: &TopicModelConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<TopicModel, DataError> {
+    let data = &config.data;
+    let check = |vocabulary: usize| {
+        let parameters = (vocabulary + 1).saturating_mul(config.topics);
+        check_parameters("topics", config.topics, parameters)
+    };
+    let cut = |test: &Documents| Completion::new(test, seed.child("completion"));
+    let (train, held_out, labels, vocabulary, name) = match data.source {
+        DocumentSource::Synthetic => {
+            let generator = &data.synthetic;
+            check(generator.vocabulary)?;
+            let made = synthetic::documents(generator, data.held_out, seed.child("synthetic"));
+            let held_out = cut(&made.test);
+            let best = WordProbabilities::new(generator.topics, made.words)
+                .perplexity(&held_out, generator.topic_concentration);
+            let name = format!("{} planted ones (best perplexity {best:.1})", generator.topics);
+            (made.train, held_out, made.labels, None, name)
+        }
+        DocumentSource::Docword => {
+            let path = path_of(data.path.as_deref())?;
+            let all = read_docword(path)?;
+            check(all.vocabulary)?;
+            let words = data.vocabulary_path.as_deref();
+            let vocabulary =
+                words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
+            let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
+            let (train, test) = (all.select(&train), all.select(&test));
+            let labels = most_frequent_words(&train);
+            (train, cut(&test), labels, vocabulary, path.display().to_string())
+        }
+    };
+    let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
+    let config = config.clone();
+    Ok(TopicModel::new(config, train, held_out, parts, vocabulary, seed, &name))
+}
+
+/// The word that each document has most of; of equals the first.
+fn most_frequent_words(documents: &Documents) -> Vec<u32> {
+    let of_document = |document| {
+        let (words, counts) = documents.document(document);
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let place = counts.iter().position(|&count| count == most);
+        place.map_or(0, |place| words[place])
+    };
+    (0..documents.len()).map(of_document).collect()
+}
+
 /// Images from the files, or made; `kind` is what made ones are called.
 fn images<G: Default>(
     data: &DataConfig<ImageSource, G>,
@@ -155,16 +210,15 @@ fn images<G: Default>(
             Ok((made.train, made.test, name))
         }
         ImageSource::Idx => {
-            let path = path_of(data)?;
+            let path = path_of(data.path.as_deref())?;
             let (train, test) = read_idx(path)?;
             Ok((train, test, path.display().to_string()))
         }
     }
 }
 
-fn path_of<S: Default, G: Default>(data: &DataConfig<S, G>) -> Result<&Path, ConfigError> {
-    let missing = || ConfigError::new("data.path", "missing", "the path of the data files");
-    data.path.as_deref().ok_or_else(missing)
+fn path_of(path: Option<&Path>) -> Result<&Path, ConfigError> {
+    path.ok_or_else(|| ConfigError::new("data.path", "missing", "the path of the data files"))
 }
 
 fn check_parameters(

@@ -46,6 +46,19 @@ pub(crate) fn judge(
     judge_values(&copies, &layouts, application)
 }
 
+/// What the application says of the first data center's copy, which after a drain is everyone's.
+pub(crate) fn highlights(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Vec<String> {
+    let mut model = Model::zeros(application.layout().clone());
+    for server in &servers[..shards] {
+        server.layout().copy_into(server.copy(), &mut model);
+    }
+    application.highlights(&model)
+}
+
 /// Judges copies, given by data center and shard; equal ones are judged once.
 pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
     copies: &[Vec<V>],

@@ -25,6 +25,8 @@ use crate::telemetry::{BrakeRecord, Observer, Progress, Summary};
 pub struct Outcome {
     pub summary: Summary,
     pub progress: Vec<Progress>,
+    /// What was learnt, in lines for people: what the application says of the final model.
+    pub highlights: Vec<String>,
 }
 
 /// Why a run failed.

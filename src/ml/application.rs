@@ -31,6 +31,12 @@ pub trait Application: Send + Sync {
 
     /// A line for people: what data, how many examples, how many parameters.
     fn describe(&self) -> String;
+
+    /// Lines for people: what was learnt, the most telling first. None unless an application has something to tell
+    /// that its figures do not.
+    fn highlights(&self, _model: &Model) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The part of an application that one worker runs, clock by clock.

@@ -51,6 +51,19 @@ pub struct SparseExamples {
     pub labels: Vec<f32>,
 }
 
+/// Documents as bags of words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Documents {
+    /// Words that there are.
+    pub vocabulary: usize,
+    /// Where each document begins in `words` and `counts`; one more than there are documents.
+    pub offsets: Vec<usize>,
+    /// Below `vocabulary`, and strictly ascending within a document.
+    pub words: Vec<u32>,
+    /// How often each word occurs in its document, at least once.
+    pub counts: Vec<u32>,
+}
+
 impl Ratings {
     pub fn len(&self) -> usize {
         self.value.len()
@@ -132,6 +145,69 @@ impl SparseExamples {
         for &position in positions {
             let (columns, values) = self.example(position as usize);
             selected.push(columns, values, self.labels[position as usize]);
+        }
+        selected
+    }
+}
+
+impl Documents {
+    /// No documents of `vocabulary` words.
+    pub fn empty(vocabulary: usize) -> Self {
+        Self { vocabulary, offsets: vec![0], words: vec![], counts: vec![] }
+    }
+
+    /// Adds one document; `words` strictly ascending and below `vocabulary`, `counts` at least 1.
+    pub fn push(&mut self, words: &[u32], counts: &[u32]) {
+        debug_assert!(words.windows(2).all(|pair| pair[0] < pair[1]));
+        debug_assert!(words.len() == counts.len() && !counts.contains(&0));
+        self.words.extend_from_slice(words);
+        self.counts.extend_from_slice(counts);
+        self.offsets.push(self.words.len());
+    }
+
+    /// Adds one document given token by token; sorts its words.
+    pub fn push_tokens(&mut self, words: &mut [u32]) {
+        words.sort_unstable();
+        for same in words.chunk_by(|a, b| a == b) {
+            self.words.push(same[0]);
+            self.counts.push(same.len() as u32);
+        }
+        self.offsets.push(self.words.len());
+    }
+
+    /// Documents that there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The words of one document and how often each occurs.
+    pub fn document(&self, document: usize) -> (&[u32], &[u32]) {
+        let range = self.offsets[document]..self.offsets[document + 1];
+        (&self.words[range.clone()], &self.counts[range])
+    }
+
+    /// The words of one document, each as often as it occurs.
+    pub fn tokens(&self, document: usize) -> impl Iterator<Item = u32> {
+        let (words, counts) = self.document(document);
+        words.iter().zip(counts).flat_map(|(&word, &count)| (0..count).map(move |_| word))
+    }
+
+    /// Tokens in all documents.
+    pub fn token_count(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The documents at some positions, in their order, of the same words.
+    #[must_use]
+    pub fn select(&self, positions: &[u32]) -> Self {
+        let mut selected = Self::empty(self.vocabulary);
+        for &position in positions {
+            let (words, counts) = self.document(position as usize);
+            selected.push(words, counts);
         }
         selected
     }

@@ -11,6 +11,7 @@ mod error;
 mod live;
 mod numbers;
 mod page;
+pub mod paper;
 mod recorder;
 mod run_directory;
 mod terminal;
@@ -21,12 +22,12 @@ pub use error::ReportError;
 pub use live::{DcPlan, Live, LiveMode, LivePlan};
 pub use recorder::Recorder;
 pub use run_directory::{ProgressLog, RunDirectory, RunRecord};
-pub use terminal::{Paint, comparison_block, run_block};
+pub use terminal::{Paint, comparison_block, highlights_block, run_block};
 
 use serde::Serialize;
 
 use crate::telemetry::{Progress, Summary};
-use run_directory::{COMPARE, COMPARE_PAGE, PAGE, PICTURE, RUN_TOML, SUMMARY};
+use run_directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 
 /// Writes all of a run's files but `progress.jsonl`, which grew as the run went.
 pub fn write_run(
@@ -38,6 +39,14 @@ pub fn write_run(
     directory.write(RUN_TOML, run_toml)?;
     directory.write(SUMMARY, &to_json(summary))?;
     write_run_pages(directory, run_toml, progress, summary)
+}
+
+/// Writes what an application says it has learnt, a line each; no file where it says nothing.
+pub fn write_highlights(directory: &RunDirectory, lines: &[String]) -> Result<(), ReportError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    directory.write(HIGHLIGHTS, &(lines.join("\n") + "\n"))
 }
 
 /// Writes a run's picture and page alone: what `gaia report` renews.

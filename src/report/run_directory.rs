@@ -256,6 +256,7 @@ pub(super) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
 pub(super) const SUMMARY: &str = "summary.json";
 pub(super) const PICTURE: &str = "convergence.svg";
+pub(super) const HIGHLIGHTS: &str = "highlights.txt";
 pub(super) const PAGE: &str = "report.html";
 pub(super) const COMPARE: &str = "compare.json";
 pub(super) const COMPARE_PAGE: &str = "compare.html";

@@ -6,6 +6,7 @@ use console::{Alignment, Style};
 
 use super::comparison::Comparison;
 use super::numbers;
+use super::run_directory::HIGHLIGHTS;
 use super::text_table::{TextTable, WIDTH, fitted, plain};
 use crate::telemetry::{BlockedSeconds, LinkRecord, Summary};
 
@@ -57,6 +58,19 @@ pub fn run_block(summary: &Summary, page: Option<&Path>, paint: Paint) -> String
         block.push_str(&link_table(&summary.links, paint));
     }
     block
+}
+
+/// The first lines of what an application says it has learnt; empty where it says nothing.
+pub fn highlights_block(lines: &[String], paint: Paint) -> String {
+    let mut block = String::new();
+    for text in lines.iter().take(HIGHLIGHTS_SHOWN) {
+        line(&mut block, &format!("  {}", fitted(text, WIDTH - 2)));
+    }
+    if let Some(more) = lines.len().checked_sub(HIGHLIGHTS_SHOWN).filter(|more| *more > 0) {
+        let more = format!("{} in {HIGHLIGHTS}", numbers::counted(more, "more line"));
+        line(&mut block, &format!("  {}", paint.dim(&more)));
+    }
+    if block.is_empty() { block } else { format!("\n{block}") }
 }
 
 /// One line for each remote model on each WAN.
@@ -286,3 +300,4 @@ fn line(block: &mut String, text: &str) {
 }
 
 const LINKS_SHOWN: usize = 10;
+const HIGHLIGHTS_SHOWN: usize = 10;

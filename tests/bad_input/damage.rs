@@ -106,10 +106,10 @@ proptest! {
 
     #[test]
     fn no_damage_to_a_run_file_makes_its_parser_panic(
-        which in 0..4_usize,
+        which in 0..5_usize,
         damages in proptest::collection::vec(damage(), 1..6),
     ) {
-        let good = ["quickstart", "movielens", "mnist", "a9a"][which];
+        let good = ["quickstart", "movielens", "mnist", "a9a", "kos"][which];
         let good = std::fs::read_to_string(format!("config/run/{good}.toml")).unwrap();
         read_run(&damaged(&good, &damages), &[]);
     }

@@ -443,11 +443,12 @@ fn a_data_file_with_a_broken_row() {
     let ratings = "userId,movieId,rating,timestamp\n1,10,4.0,0\n2,10,many,0\n";
     std::fs::write(folder.path().join("ratings.csv"), ratings).unwrap();
     std::fs::write(folder.path().join("a9a"), "+1 3:1 11:1\n-1 5:1 4:x\n").unwrap();
+    std::fs::write(folder.path().join("docword"), "2\n3\n3\n1 1 1\n2 7 1\n2 1 1\n").unwrap();
     std::fs::create_dir(folder.path().join("digits")).unwrap();
     for file in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"] {
         std::fs::write(folder.path().join("digits").join(file), [9, 9, 9, 9]).unwrap();
     }
-    let cases: [(&str, &str, &str, &[&str]); 4] = [
+    let cases: [(&str, &str, &str, &[&str]); 5] = [
         ("matrix-factorization", "movielens", "ratings.csv", &["ratings.csv", "row 3", "many"]),
         (
             "matrix-factorization",
@@ -456,6 +457,7 @@ fn a_data_file_with_a_broken_row() {
             &["none.csv", "`app.data.path`", "No such file"],
         ),
         ("logistic-regression", "libsvm", "a9a", &["a9a", "row 2", "4:x"]),
+        ("topic-model", "docword", "docword", &["docword", "row 5", "\"7\"", "1 to 3"]),
         ("softmax-regression", "idx", "digits", &["train-images-idx3-ubyte", "expected"]),
     ];
     for (kind, source, path, says) in cases {
@@ -467,6 +469,31 @@ fn a_data_file_with_a_broken_row() {
         for said in says {
             assert!(errors.contains(said), "{path} should say {said:?}:\n{errors}");
         }
+    }
+}
+
+/// The words of documents are in a file of their own: where it is not there, the error shows its key and not the
+/// documents' one.
+#[test]
+fn a_vocabulary_that_is_not_there() {
+    let folder = TempDir::new().unwrap();
+    let (from, to) = (
+        "kind = \"matrix-factorization\"\nrank = 4\n\n[app.data]\nsource = \"synthetic\"",
+        "kind = \"topic-model\"\n[app.data]\nsource = \"docword\"\npath = \"docword\"\nvocabulary_path = \"vocab\"",
+    );
+    assert!(RUN.contains(from));
+    std::fs::write(folder.path().join("run.toml"), RUN.replace(from, to)).unwrap();
+    std::fs::write(folder.path().join("wan.toml"), WAN).unwrap();
+    std::fs::write(folder.path().join("matrix.csv"), MATRIX).unwrap();
+    std::fs::write(folder.path().join("docword"), "2\n3\n2\n1 1 1\n2 3 1\n").unwrap();
+    let errors = refusal(folder.path(), &["check", "run.toml"]);
+    for said in ["`app.data.vocabulary_path`", "run.toml:10:19", "vocab", "No such file"] {
+        assert!(errors.contains(said), "{said:?} in\n{errors}");
+    }
+    std::fs::write(folder.path().join("vocab"), "ant\nbee\n").unwrap();
+    let errors = refusal(folder.path(), &["check", "run.toml"]);
+    for said in ["vocab", "2 words", "3 of them"] {
+        assert!(errors.contains(said), "{said:?} in\n{errors}");
     }
 }
 

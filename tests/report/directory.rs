@@ -4,7 +4,7 @@ use std::fs;
 
 use gaia::report::{
     Comparison, ComparisonFile, Live, LiveMode, LivePlan, Recorder, ReportError, RunDirectory,
-    read_comparison, to_json, write_comparison, write_run,
+    read_comparison, to_json, write_comparison, write_highlights, write_run,
 };
 use gaia::telemetry::Observer;
 use proptest::prelude::*;
@@ -31,6 +31,17 @@ fn record(directory: &RunDirectory, shape: sample::Shape) {
     let kept = recorder.finish().unwrap();
     assert_eq!(kept, progress);
     write_run(directory, RUN_TOML, &kept, &summary).unwrap();
+}
+
+#[test]
+fn what_was_learnt_is_a_file_where_there_is_something_to_say() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = RunDirectory::create(Some(&place.path().join("run")), "any").unwrap();
+    let file = directory.path().join("highlights.txt");
+    write_highlights(&directory, &[]).unwrap();
+    assert!(!file.exists());
+    write_highlights(&directory, &["one".into(), "two".into()]).unwrap();
+    assert_eq!(fs::read_to_string(file).unwrap(), "one\ntwo\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gaia::report::{Comparison, Paint, comparison_block, run_block};
+use gaia::report::{Comparison, Paint, comparison_block, highlights_block, run_block};
 use gaia::telemetry::Summary;
 
 use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
@@ -137,4 +137,17 @@ fn a_name_cannot_drive_the_terminal() {
     summary.name = "\u{1b}[2J".into();
     summary.links[0].from = "\u{1b}]0;title\u{7}".repeat(9);
     run(&summary);
+}
+
+#[test]
+fn what_was_learnt_is_shown_as_far_as_it_fits() {
+    assert_eq!(highlights_block(&[], Paint::Plain), "");
+    let lines = |count: usize| -> Vec<String> {
+        (1..=count).map(|at| format!("topic {at} {}\u{1b}[2J", "words ".repeat(20))).collect()
+    };
+    let ten = check(highlights_block(&lines(10), Paint::Plain));
+    assert_eq!(ten.lines().count(), 11, "a blank line before them:\n{ten}");
+    assert!(ten.lines().skip(1).all(|line| line.starts_with("  topic ")), "{ten}");
+    let more = check(highlights_block(&lines(12), Paint::Plain));
+    assert_eq!(more.strip_prefix(&ten), Some("  2 more lines in highlights.txt\n"));
 }

@@ -22,7 +22,7 @@ use crate::coordinator::CoordinatorOutput;
 use crate::driver::cluster::Cluster;
 use crate::driver::cost::CostModel;
 use crate::driver::journal::{Carriage, Carriages, Journal};
-use crate::driver::judge::{Verdict, judge, judge_values};
+use crate::driver::judge::{Verdict, highlights, judge, judge_values};
 use crate::driver::{Outcome, RunError};
 use crate::ml::Application;
 use crate::telemetry::Observer;
@@ -116,9 +116,10 @@ async fn conduct(
         journal.lan_bytes += remains.lan_bytes;
     }
     let verdict = judge(&cluster.servers, cluster.shards, application);
+    let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
     let summary = journal.summary(&cluster, application.as_ref(), &verdict, &carried, wall);
-    Ok(Outcome { summary, progress: journal.into_progress() })
+    Ok(Outcome { summary, progress: journal.into_progress(), highlights })
 }
 
 struct Conductor<'a> {

@@ -18,7 +18,7 @@ use self::wan::Wan;
 use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::journal::Journal;
-use super::judge::judge;
+use super::judge::{highlights, judge};
 use super::{Outcome, RunError};
 use crate::config::Plan;
 use crate::coordinator::CoordinatorOutput;
@@ -351,8 +351,9 @@ impl<'a> Simulation<'a> {
         self.journal.lan_bytes = self.lan.bytes();
         let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
         let carriages = self.wan.carriages();
+        let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
         let application = self.application.as_ref();
         let summary = self.journal.summary(&self.cluster, application, &verdict, &carriages, wall);
-        Outcome { summary, progress: self.journal.into_progress() }
+        Outcome { summary, progress: self.journal.into_progress(), highlights }
     }
 }

@@ -5,6 +5,7 @@ mod matrix_factorization;
 mod network;
 mod perceptron;
 mod softmax_regression;
+mod topic_model;
 mod visits;
 
 use serde::de::Error;
@@ -23,6 +24,10 @@ pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
 pub use softmax_regression::{
     ImageSource, MixtureGenerator, SoftmaxRegressionConfig, softmax_regression,
 };
+pub use topic_model::{
+    Completion, CorpusConfig, DocumentSource, TopicGenerator, TopicModel, TopicModelConfig,
+    WordProbabilities, top_words,
+};
 
 /// Which application runs and with which settings: the `[app]` table of a run file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,12 +37,18 @@ pub enum AppConfig {
     SoftmaxRegression(SoftmaxRegressionConfig),
     Perceptron(PerceptronConfig),
     LogisticRegression(LogisticRegressionConfig),
+    TopicModel(TopicModelConfig),
 }
 
 impl AppConfig {
     /// Every kind, as `app.kind` writes it.
-    pub const KINDS: &[&str] =
-        &["matrix-factorization", "softmax-regression", "perceptron", "logistic-regression"];
+    pub const KINDS: &[&str] = &[
+        "matrix-factorization",
+        "softmax-regression",
+        "perceptron",
+        "logistic-regression",
+        "topic-model",
+    ];
 
     /// Reads the keys of one kind (all of `[app]` but `kind`); `kind` is one of [`Self::KINDS`].
     pub fn deserialize<'de, D: Deserializer<'de>>(kind: &str, keys: D) -> Result<Self, D::Error> {
@@ -46,6 +57,7 @@ impl AppConfig {
             "softmax-regression" => Deserialize::deserialize(keys).map(Self::SoftmaxRegression),
             "perceptron" => Deserialize::deserialize(keys).map(Self::Perceptron),
             "logistic-regression" => Deserialize::deserialize(keys).map(Self::LogisticRegression),
+            "topic-model" => Deserialize::deserialize(keys).map(Self::TopicModel),
             other => Err(D::Error::unknown_variant(other, Self::KINDS)),
         }
     }
@@ -57,6 +69,7 @@ impl AppConfig {
             Self::SoftmaxRegression(config) => config.validate(),
             Self::Perceptron(config) => config.validate(),
             Self::LogisticRegression(config) => config.validate(),
+            Self::TopicModel(config) => config.validate(),
         }
     }
 
@@ -67,6 +80,7 @@ impl AppConfig {
             Self::SoftmaxRegression(_) => Self::KINDS[1],
             Self::Perceptron(_) => Self::KINDS[2],
             Self::LogisticRegression(_) => Self::KINDS[3],
+            Self::TopicModel(_) => Self::KINDS[4],
         }
     }
 }
@@ -78,7 +92,9 @@ mod tests {
     #[test]
     fn every_kind_is_written_and_read_back() {
         for &kind in AppConfig::KINDS {
-            for keys in ["", "data.path = \"some/file\"\ndata.skew = 0.5\nlearning_rate = 0.125"] {
+            let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
+            let some = format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125");
+            for keys in ["", &some] {
                 let config = read(kind, keys).expect("good keys");
                 assert_eq!(config.kind(), kind);
                 assert_eq!(config.validate(), Ok(()));

@@ -1,4 +1,5 @@
-//! The inner loops: dense products, vector sums, softmax and the matrix-factorisation step.
+//! The inner loops: dense products, vector sums, softmax, the matrix-factorisation step, mixture weights and
+//! the draw of topics.
 //!
 //! Each is written once, over fixed lanes, and compiled for every instruction set that it may run on. The
 //! additions keep their order in all of them, so a result does not depend on the machine; only
@@ -6,6 +7,8 @@
 
 pub mod dense;
 pub mod factorization;
+pub mod mixture;
+pub mod topics;
 pub mod vector;
 
 use std::sync::OnceLock;

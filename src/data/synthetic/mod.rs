@@ -1,7 +1,11 @@
 //! Data made up from a known model, so that everything runs with no file and tests know the best answer.
 
+mod documents;
+
 use rand::RngExt;
 use rand_distr::{Distribution, Normal, StandardNormal};
+
+pub use documents::{GeneratedDocuments, documents};
 
 use super::split::held_out_count;
 use crate::ml::apps::{MixtureGenerator, PlantedGenerator, RatingGenerator, TeacherGenerator};

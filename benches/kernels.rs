@@ -1,18 +1,19 @@
-//! How fast one thread computes: rating updates a second, arithmetic in dense layers, topics drawn a second.
+//! How fast one thread computes: rating updates a second, arithmetic in dense layers, and a step of a
+//! convolutional network against its matrix products alone.
 #![allow(clippy::disallowed_types, clippy::print_stdout, reason = "a bench measures and prints")]
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gaia::data::synthetic;
-use gaia::ml::apps::TopicGenerator;
-use gaia::ml::examples::Documents;
-use gaia::ml::kernels::dense::{Matrix, multiply};
+use gaia::ml::Application;
+use gaia::ml::apps::{ConvolutionalNetworkConfig, convolutional_network};
+use gaia::ml::examples::{DenseExamples, Features, Shape};
+use gaia::ml::kernels::dense::{Matrix, inner_products, multiply};
 use gaia::ml::kernels::factorization::{Rating, descend};
-use gaia::ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
-use gaia::ml::kernels::vector::{axpy, dot, softmax, square_norm};
-use gaia::types::Seed;
+use gaia::ml::kernels::vector::{axpy, dot, softmax};
+use gaia::types::{Clock, Seed};
 use rand::RngExt;
 
 /// Rows of a batch of 100,000 ratings in random order, larger than the second cache at rank 128.
@@ -100,101 +101,138 @@ fn vectors(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Whether a token costs the same whatever the number of topics: the same documents, batches and prior weight of all
-/// topics together, after ten passes from random topics. What follows the number of
-/// topics is reading the rows of a batch's words.
-fn topics(_: &mut Criterion) {
-    let generator = TopicGenerator { vocabulary: 5_000, topics: 100, ..TopicGenerator::default() };
-    let documents = synthetic::documents(&generator, 0.1, Seed(1)).train;
-    println!("{} tokens, each batch at its best in {TOPIC_ROUNDS} passes", documents.token_count());
-    let mut first = 0.0;
-    for topics in [32, 256, 2048] {
-        for batches in [1, 20] {
-            let (draw, read) = token_times(&documents, topics, batches);
-            first = if first == 0.0 { draw } else { first };
+/// A worker's whole step of a small network on images like MNIST's, against its matrix products alone: how
+/// much time goes to all that is no arithmetic.
+fn convolution(_: &mut Criterion) {
+    for (name, shape, filters) in [
+        ("1×28×28", Shape { channels: 1, height: 28, width: 28 }, [8, 16]),
+        ("3×32×32", Shape { channels: 3, height: 32, width: 32 }, [16, 32]),
+        ("1×8×8", Shape { channels: 1, height: 8, width: 8 }, [16, 32]),
+    ] {
+        for batch in [8, 32] {
+            let config =
+                ConvolutionalNetworkConfig { filters: filters.into(), batch, ..Default::default() };
+            let examples = DenseExamples {
+                shape,
+                classes: 10,
+                features: Features::Floats(numbers(batch * shape.values())),
+                labels: (0..batch as u32).map(|example| example % 10).collect(),
+            };
+            let parts = vec![Arc::from_iter(0..batch as u32)];
+            let (train, test) = (examples.clone(), examples);
+            let app = convolutional_network(&config, train, test, parts, Seed(1), "");
+            let model = app.initial_model(Seed(1));
+            let mut task = app.task(0, Seed(1));
+            let flops = task.iterate(Clock(0), &model).1.flops;
+            let step = time_of(|| {
+                black_box(task.iterate(Clock(0), black_box(&model)));
+            });
+            let mut all = Products::of(shape, &filters, &config, batch);
+            let products = time_of(|| all.run());
             println!(
-                "topics {topics:>4}, batches {batches:>2}: {draw:>5.0} ns a token, × {:.2}; its words' rows are read in {read:.0} ns",
-                draw / first,
+                "convolution {name}, batch {batch:2}: step {:7.1} us, {:4.1} Gflop/s; products alone \
+                 {:7.1} us; ratio {:.2}",
+                1e6 * step,
+                1e-9 * flops / step,
+                1e6 * products,
+                step / products,
             );
         }
     }
 }
 
-/// Nanoseconds for each token of drawing its topic, and of reading the rows of counts that its batch needs once.
-fn token_times(documents: &Documents, topics: usize, batches: usize) -> (f64, f64) {
-    let mut random = Seed(2).random();
-    let mut sampler = TopicSampler::new(topics, documents.vocabulary, 3.2 / topics as f64, 0.01);
-    let mut rows = vec![vec![0.0_f32; topics]; documents.vocabulary];
-    let mut totals = vec![0.0_f32; topics];
-    let mut all: Vec<Vec<(u32, u32)>> = (0..documents.len())
-        .map(|document| {
-            documents
-                .tokens(document)
-                .map(|word| (word, random.random_range(0..topics as u32)))
-                .collect()
-        })
-        .collect();
-    for &(word, topic) in all.iter().flatten() {
-        rows[word as usize][topic as usize] += 1.0;
-        totals[topic as usize] += 1.0;
-    }
-    let mut best = vec![[Duration::MAX; 2]; batches];
-    for round in 0..10 + TOPIC_ROUNDS {
-        let size = documents.len().div_ceil(batches);
-        for (batch, best) in all.chunks_mut(size).zip(&mut best) {
-            let mut order: Vec<(u32, usize, usize)> = Vec::new();
-            let mut held = vec![DocumentTopics::default(); batch.len()];
-            for (document, tokens) in batch.iter().enumerate() {
-                tokens.iter().for_each(|(_, topic)| held[document].add(*topic));
-                order
-                    .extend(tokens.iter().enumerate().map(|(at, (word, _))| (*word, document, at)));
-            }
-            order.sort_unstable();
-            let mut words: Vec<u32> = order.iter().map(|(word, ..)| *word).collect();
-            words.dedup();
-            let token = |&(word, document, at): &(u32, usize, usize)| Token {
-                word: words.partition_point(|other| *other < word) as u32,
-                document: document as u32,
-                topic: batch[document][at].1,
-            };
-            let mut tokens: Vec<Token> = order.iter().map(token).collect();
-            let read = words.iter().map(|&word| rows[word as usize].as_slice()).collect();
-            let mut counts = Counts::new(read, &totals);
-            // Memory that was never written is not there yet; to fetch it is no work of the sampler's.
-            black_box(&mut counts.word_changes).fill(0.0);
-            let mut started = Instant::now();
-            if round % 2 == 1 {
-                black_box(counts.words.iter().map(|row| square_norm(row)).sum::<f64>());
-                best[1] = started.elapsed().min(best[1]);
-                started = Instant::now();
-            }
-            sampler.resample(black_box(&mut tokens), &mut held, &mut counts, &mut random);
-            // Rows that were just read are nearer than they are in a worker.
-            if round >= 10 && round % 2 == 0 {
-                best[0] = started.elapsed().min(best[0]);
-            }
-            let Counts { word_changes, total_changes, .. } = counts;
-            for (&word, changes) in words.iter().zip(word_changes.chunks(topics)) {
-                axpy(1.0, changes, &mut rows[word as usize]);
-            }
-            axpy(1.0, &total_changes, &mut totals);
-            for ((_, document, at), token) in order.iter().zip(&tokens) {
-                batch[*document][*at].1 = token.topic;
-            }
-        }
-    }
-    let per_token = |which: usize| {
-        let time: Duration = best.iter().map(|best| best[which]).sum();
-        time.as_nanos() as f64 / documents.token_count() as f64
-    };
-    (per_token(0), per_token(1))
+/// The matrix products of a step, on matrices of the same shapes.
+struct Products {
+    all: Vec<Product>,
 }
 
-const TOPIC_ROUNDS: usize = 14;
+struct Product {
+    /// Rows, inner size and columns.
+    size: [usize; 3],
+    /// Whether each factor is stored as its transpose.
+    transposed: [bool; 2],
+    left: Vec<f32>,
+    right: Vec<f32>,
+    product: Vec<f32>,
+}
+
+impl Products {
+    fn of(
+        shape: Shape,
+        filters: &[usize],
+        config: &ConvolutionalNetworkConfig,
+        batch: usize,
+    ) -> Self {
+        let mut all = Vec::new();
+        let (mut channels, mut pixels) = (shape.channels, batch * shape.plane());
+        for (layer, &filters) in filters.iter().enumerate() {
+            let inputs = channels * config.kernel * config.kernel;
+            all.push(Product::new([filters, inputs, pixels], [true, false]));
+            all.push(Product::new([inputs, pixels, filters], [false, true]));
+            if layer > 0 {
+                all.push(Product::new([inputs, filters, pixels], [false, false]));
+            }
+            (channels, pixels) = (filters, pixels / config.pool / config.pool);
+        }
+        let mut inputs = channels * pixels / batch;
+        for &units in config.hidden.iter().chain([&10]) {
+            all.push(Product::new([batch, inputs, units], [false, false]));
+            all.push(Product::new([inputs, batch, units], [true, false]));
+            all.push(Product::new([batch, units, inputs], [false, true]));
+            inputs = units;
+        }
+        Self { all }
+    }
+
+    fn run(&mut self) {
+        for Product { size: [rows, inner, columns], transposed, left, right, product } in
+            &mut self.all
+        {
+            if *transposed == [false, true] && *inner > *rows {
+                inner_products(left, right, *inner, black_box(product));
+                continue;
+            }
+            let left = match transposed[0] {
+                false => Matrix::new(left, *rows, *inner),
+                true => Matrix::new(left, *inner, *rows).transposed(),
+            };
+            let right = match transposed[1] {
+                false => Matrix::new(right, *inner, *columns),
+                true => Matrix::new(right, *columns, *inner).transposed(),
+            };
+            multiply(left, right, 1.0, 0.0, black_box(product));
+        }
+    }
+}
+
+impl Product {
+    fn new(size: [usize; 3], transposed: [bool; 2]) -> Self {
+        let [rows, inner, columns] = size;
+        let (left, right) = (numbers(rows * inner), numbers(inner * columns));
+        Self { size, transposed, left, right, product: vec![0.0; rows * columns] }
+    }
+}
+
+fn numbers(count: usize) -> Vec<f32> {
+    (0..count).map(|at| (at as f32 * 0.37).sin()).collect()
+}
+
+/// The shortest of many runs, in seconds.
+fn time_of(mut run: impl FnMut()) -> f64 {
+    let mut shortest = f64::INFINITY;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        run();
+        shortest = shortest.min(start.elapsed().as_secs_f64());
+    }
+    shortest
+}
+
+const RUNS: usize = 300;
 
 criterion_group! {
     name = kernels;
     config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
-    targets = topics, matrix_factorization, dense, vectors
+    targets = matrix_factorization, dense, vectors, convolution
 }
 criterion_main!(kernels);

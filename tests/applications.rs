@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use gaia::data;
 use gaia::ml::apps::{
-    AppConfig, DocumentSource, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig,
-    PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModelConfig,
+    AppConfig, ConvolutionalNetworkConfig, DocumentSource, ImageSource, LogisticRegressionConfig,
+    MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingSource,
+    SoftmaxRegressionConfig, SparseSource, TopicModelConfig, softmax_regression,
 };
 use gaia::ml::config::Split;
 use gaia::ml::{Application, Evaluation};
@@ -48,6 +49,23 @@ fn a_perceptron_learns_its_teacher() {
 }
 
 #[test]
+fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
+    for normalization in [Normalization::None, Normalization::Group] {
+        let config = ConvolutionalNetworkConfig { normalization, ..Default::default() };
+        let (generator, best) = (&config.data.synthetic, 1.0 - config.data.synthetic.label_noise);
+        let made = data::synthetic::images(generator, 0.1, generator_seed());
+        assert!((made.best_accuracy - best).abs() < 0.02);
+        let reached = train(&AppConfig::ConvolutionalNetwork(config), &[2, 2, 2], 300);
+        assert!(reached.metric > made.best_accuracy - 0.1, "{normalization:?}: {reached:?}");
+        let parts = vec![(0..made.train.len() as u32).collect()];
+        let linear = SoftmaxRegressionConfig::default();
+        let linear = softmax_regression(&linear, made.train, made.test, parts, SEED, "images");
+        let reached = descend(&linear, 1, 300);
+        assert!(reached.metric < 0.65, "{reached:?}");
+    }
+}
+
+#[test]
 fn logistic_regression_comes_near_the_planted_weights() {
     let config = LogisticRegressionConfig { learning_rate: 5.0, ..Default::default() };
     let generator = &config.data.synthetic;
@@ -60,8 +78,10 @@ fn logistic_regression_comes_near_the_planted_weights() {
 fn momentum_reaches_the_same_place() {
     let config =
         SoftmaxRegressionConfig { momentum: 0.9, learning_rate: 0.05, ..Default::default() };
-    let plain = train(&AppConfig::SoftmaxRegression(Default::default()), &[2, 2, 2], 200);
-    let moved = train(&AppConfig::SoftmaxRegression(config), &[2, 2, 2], 200);
+    let [plain, config] = [Default::default(), config].map(AppConfig::SoftmaxRegression);
+    assert_eq!([&plain, &config].map(|config| build(config, &[1]).momentum()), [0.0, 0.9]);
+    let plain = train(&plain, &[2, 2, 2], 200);
+    let moved = train(&config, &[2, 2, 2], 200);
     assert!((moved.objective / plain.objective - 1.0).abs() < 0.05, "{moved:?} {plain:?}");
 }
 
@@ -83,6 +103,7 @@ fn a_worker_without_examples_changes_nothing() {
             AppConfig::MatrixFactorization(config) => config.data.synthetic.ratings = 10,
             AppConfig::SoftmaxRegression(config) => config.data.synthetic.examples = 10,
             AppConfig::Perceptron(config) => config.data.synthetic.examples = 10,
+            AppConfig::ConvolutionalNetwork(config) => config.data.synthetic.examples = 10,
             AppConfig::LogisticRegression(config) => config.data.synthetic.examples = 10,
             AppConfig::TopicModel(config) => config.data.synthetic.documents = 10,
         }
@@ -151,6 +172,17 @@ fn handwritten_digits_are_read_by_softmax_regression() {
 }
 
 #[test]
+fn handwritten_digits_are_read_better_by_a_convolutional_network() {
+    let Some(path) = real_data("mnist") else { return };
+    let mut config =
+        ConvolutionalNetworkConfig { learning_rate: 0.05, momentum: 0.9, ..Default::default() };
+    config.data.source = ImageSource::Idx;
+    config.data.path = Some(path);
+    let reached = train(&AppConfig::ConvolutionalNetwork(config), &[2, 2, 2], 200);
+    assert!(reached.metric > 0.95, "{reached:?}");
+}
+
+#[test]
 fn incomes_are_guessed_by_logistic_regression() {
     let Some(path) = real_data("libsvm/a9a.gz") else { return };
     let mut config = LogisticRegressionConfig::default();
@@ -183,9 +215,11 @@ fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
 
 /// A bulk-synchronous cluster as a loop: all workers iterate on one model, then all deltas are added.
 fn train(config: &AppConfig, workers_per_dc: &[usize], clocks: u64) -> Evaluation {
-    let app = build(config, workers_per_dc);
+    descend(&*build(config, workers_per_dc), workers_per_dc.iter().sum(), clocks)
+}
+
+fn descend(app: &dyn Application, workers: usize, clocks: u64) -> Evaluation {
     let mut model = app.initial_model(SEED.child("model"));
-    let workers: usize = workers_per_dc.iter().sum();
     let mut tasks: Vec<_> = (0..workers).map(|worker| app.task(worker, SEED.nth(worker))).collect();
     for clock in 0..clocks {
         let mut all = Vec::new();

@@ -59,7 +59,8 @@ fn figures_of_the_paper_stand_in_its_topologies() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
+        ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
         ("mnist", &["sync.remote.model=bsp", "topology.wan.bandwidth=33.333333333 Mbit/s"]),

@@ -52,6 +52,13 @@ fn a_perceptron_reaches_its_target() {
 }
 
 #[test]
+fn a_convolutional_network_reaches_its_target() {
+    let data = "data.synthetic = {examples = 3000, distractors = 0}";
+    let network = "filters = [8], hidden = [16], learning_rate = 0.1, evaluate_examples = 500";
+    check(&format!("kind = 'convolutional-network', {network}, {data}"), 0.7);
+}
+
+#[test]
 fn logistic_regression_reaches_its_target() {
     let data = "data.synthetic = {examples = 3000}";
     check(&format!("kind = 'logistic-regression', batch = 32, learning_rate = 2.0, {data}"), 0.42);

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gaia::data::{
-    DataError, hold_out, read_docword, read_idx, read_libsvm, read_movielens, read_vocabulary,
-    split, synthetic,
+    self, DataError, hold_out, read_cifar, read_docword, read_idx, read_libsvm, read_movielens,
+    read_vocabulary, split, synthetic,
 };
-use gaia::ml::apps::RatingGenerator;
+use gaia::ml::apps::{AppConfig, RatingGenerator};
 use gaia::ml::config::Split;
-use gaia::ml::examples::Ratings;
-use gaia::types::Seed;
+use gaia::ml::examples::{Ratings, Shape};
+use gaia::types::{Clock, Seed};
 use proptest::prelude::*;
 use real_data::real_data;
 use tempfile::TempDir;
@@ -244,7 +244,9 @@ fn idx_folders_are_read_plain_and_packed() {
             let folder = idx_folder(separator, ending, |_, _| {});
             let (train, test) = read_idx(folder.path()).expect("good");
             assert_eq!((train.len(), test.len()), (3, 2));
-            assert_eq!((train.width, train.classes, test.classes), (4, 10, 10));
+            let shape = Shape { channels: 1, height: 2, width: 2 };
+            assert_eq!((train.shape, test.shape), (shape, shape));
+            assert_eq!((train.classes, test.classes), (10, 10));
             assert_eq!(train.labels, [0, 5, 9]);
             let mut features = [0.0; 4];
             train.copy_features(2, &mut features);
@@ -319,6 +321,86 @@ fn broken_idx_files_are_named_with_their_byte() {
 }
 
 #[test]
+fn cifar_folders_are_read_batch_by_batch() {
+    for ending in ["", ".gz"] {
+        let folder = cifar_folder(ending, |_, _| {});
+        let (train, test) = read_cifar(folder.path()).expect("good");
+        let shape = Shape { channels: 3, height: 32, width: 32 };
+        assert_eq!((train.shape, test.shape), (shape, shape));
+        assert_eq!((train.classes, test.classes), (10, 10));
+        assert_eq!(train.labels, [1, 2, 2, 3, 0, 1], "batches 1, 2 and 10 in this order");
+        assert_eq!(test.labels, [5, 6]);
+        let mut plane = [0.0; 1024];
+        train.copy_plane(1, 2, &mut plane);
+        let expected = |at: usize| f32::from(((2 + 2048 + at) % 251) as u8) / 255.0;
+        assert!((0..1024).all(|at| (plane[at] - expected(at)).abs() < 1e-6));
+    }
+    let folder = cifar_folder(".gz", |_, _| {});
+    folder.write("data_batch_1.bin", &[cifar_record(9), cifar_record(8)].concat());
+    let (train, _) = read_cifar(folder.path()).expect("good");
+    assert_eq!(train.labels[..2], [9, 8], "the plain file of two");
+}
+
+#[test]
+fn broken_cifar_files_are_named_with_their_byte() {
+    let check = |file: &str, break_it: &dyn Fn(&mut Vec<u8>), error: &str| {
+        let folder = cifar_folder("", |name, bytes| {
+            if name == file {
+                break_it(bytes);
+            }
+        });
+        expect_error(&folder.path().join(file), read_cifar(folder.path()), error);
+    };
+    let (batch, test) = ("data_batch_2.bin", "test_batch.bin");
+    check(batch, &|bytes| bytes[0] = 10, ", byte 0: found class 10, expected a class below 10");
+    check(test, &|bytes| bytes[3073] = 255, ", byte 3073: found class 255");
+    check(
+        batch,
+        &|bytes| bytes.clear(),
+        ", byte 0: found an empty file, expected at least one image",
+    );
+    let end =
+        ", byte 4000: found the end of the file, expected an image of 3072 bytes after its class";
+    check(test, &|bytes| bytes.truncate(4000), end);
+    check(batch, &|bytes| bytes.push(3), ", byte 6147: found the end of the file");
+    let folder = cifar_folder("", |_, _| {});
+    fs::remove_file(folder.path().join(test)).expect("it is there");
+    expect_error(&folder.path().join(test), read_cifar(folder.path()), ": found no such file");
+    let folder = Folder::new();
+    let first = folder.path().join("data_batch_1.bin");
+    expect_error(&first, read_cifar(folder.path()), ": found no such file");
+    let nowhere = folder.path().join("nowhere");
+    let error = ": found no folder, expected a folder of CIFAR-10 batches";
+    expect_error(&nowhere, read_cifar(&nowhere), error);
+}
+
+#[test]
+fn every_image_is_used_as_the_network_sees_it() {
+    let folder = cifar_folder("", |_, _| {});
+    for kind in ["softmax-regression", "perceptron", "convolutional-network"] {
+        let keys = format!("data = {{ source = 'cifar', path = '{}' }}", folder.path().display());
+        let keys = toml::Deserializer::parse(&keys).expect("TOML");
+        let config = AppConfig::deserialize(kind, keys).expect("good keys");
+        let app = data::build(&config, &[1, 1], Seed(1)).expect("good files");
+        let model = app.initial_model(Seed(1));
+        let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model);
+        assert_eq!(work.examples, 3);
+        assert!(app.evaluate(&model).objective.is_finite(), "{kind}");
+    }
+}
+
+#[test]
+fn images_too_small_for_their_poolings_are_refused() {
+    let folder = idx_folder("-", "", |_, _| {});
+    let keys = format!("data = {{ source = 'idx', path = '{}' }}", folder.path().display());
+    let keys = toml::Deserializer::parse(&keys).expect("TOML");
+    let config = AppConfig::deserialize("convolutional-network", keys).expect("good keys");
+    let Err(error) = data::build(&config, &[1], Seed(1)) else { panic!("2 × 2 pixels pool once") };
+    let expected = "app.pool is 2, expected a side that fits 2 times into images of 1×2×2";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
 fn real_files_are_read_whole() {
     if let Some(file) = real_data("movielens_latest_small/ratings.csv.gz") {
         let ratings = read_movielens(&file).expect("good");
@@ -332,7 +414,7 @@ fn real_files_are_read_whole() {
     if let Some(folder) = real_data("mnist") {
         let (train, test) = read_idx(&folder).expect("good");
         assert_eq!(
-            (train.len(), test.len(), train.width, train.classes),
+            (train.len(), test.len(), train.width(), train.classes),
             (60_000, 10_000, 784, 10)
         );
     }
@@ -458,6 +540,9 @@ fn read_all(bytes: &[u8]) {
     let _ = read_idx(folder.path());
     folder.write("train-images-idx3-ubyte", &idx(&[3, 2, 2], &PIXELS));
     let _ = read_idx(folder.path());
+    folder.write("data_batch_1.bin", bytes);
+    folder.write("test_batch.bin", &cifar_record(1));
+    let _ = read_cifar(folder.path());
 }
 
 /// The error must begin with the file and go on with `error`.
@@ -474,6 +559,27 @@ fn groups_of(part: &[u32], groups: &[u32]) -> Vec<u32> {
     held.sort_unstable();
     held.dedup();
     held
+}
+
+/// A folder of three batches to train on and one to test on, two images each, changed by `break_it`.
+fn cifar_folder(ending: &str, break_it: impl Fn(&str, &mut Vec<u8>)) -> Folder {
+    let folder = Folder::new();
+    for (name, label) in
+        [("data_batch_1", 1), ("data_batch_2", 2), ("data_batch_10", 0), ("test_batch", 5)]
+    {
+        let name = format!("{name}.bin");
+        let mut bytes = [cifar_record(label), cifar_record(label + 1)].concat();
+        break_it(&name, &mut bytes);
+        let bytes = if ending.is_empty() { bytes } else { gzip(&bytes) };
+        folder.write(&format!("{name}{ending}"), &bytes);
+    }
+    folder.write("readme.html", b"what else lies there");
+    folder
+}
+
+fn cifar_record(label: u8) -> Vec<u8> {
+    let pixels = (0..3072).map(|at| ((usize::from(label) + at) % 251) as u8);
+    [label].into_iter().chain(pixels).collect()
 }
 
 /// A folder of four small IDX files, each changed by `break_it` before it is packed.

@@ -14,9 +14,10 @@ use super::topology_file::{DataCenterKeys, DefaultKeys, LinkKeys, TopologyKeys, 
 use super::{ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile};
 use crate::coordinator::{ChangeRule, StopRules};
 use crate::ml::apps::{
-    CorpusConfig, ImageSource, LogisticRegressionConfig, MatrixFactorizationConfig,
-    MixtureGenerator, PerceptronConfig, PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig,
-    TeacherGenerator, TopicGenerator, TopicModelConfig,
+    ConvolutionalNetworkConfig, CorpusConfig, ImageGenerator, ImageSource,
+    LogisticRegressionConfig, MatrixFactorizationConfig, MixtureGenerator, PerceptronConfig,
+    PlantedGenerator, RatingGenerator, SoftmaxRegressionConfig, TeacherGenerator, TopicGenerator,
+    TopicModelConfig,
 };
 use crate::ml::config::DataConfig;
 use crate::sync::{AspConfig, BspConfig, SspConfig, TapConfig};
@@ -160,6 +161,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("app", keys::<MatrixFactorizationConfig>()),
         ("app", keys::<SoftmaxRegressionConfig>()),
         ("app", keys::<PerceptronConfig>()),
+        ("app", keys::<ConvolutionalNetworkConfig>()),
         ("app", keys::<LogisticRegressionConfig>()),
         ("app", keys::<TopicModelConfig>()),
         ("app.data", keys::<DataConfig<ImageSource, MixtureGenerator>>()),
@@ -167,6 +169,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("app.data.synthetic", keys::<RatingGenerator>()),
         ("app.data.synthetic", keys::<MixtureGenerator>()),
         ("app.data.synthetic", keys::<TeacherGenerator>()),
+        ("app.data.synthetic", keys::<ImageGenerator>()),
         ("app.data.synthetic", keys::<PlantedGenerator>()),
         ("app.data.synthetic", keys::<TopicGenerator>()),
         ("sync", keys::<SyncKeys>()),

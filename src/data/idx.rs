@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{DataError, Place};
 use super::source::Source;
-use crate::ml::examples::{DenseExamples, Features};
+use crate::ml::examples::{DenseExamples, Features, Shape};
 
 /// Reads a folder of four files, each plain or gzip: the training and the test examples.
 pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
@@ -17,9 +17,9 @@ pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataErr
     }
     let train = read_pair(folder, "train")?;
     let mut test = read_pair(folder, "t10k")?;
-    if test.width != train.width {
-        let found = format!("images of {} pixels", test.width);
-        let expected = format!("{} pixels, as in the training images", train.width);
+    if test.shape != train.shape {
+        let found = format!("images of {} pixels", test.shape);
+        let expected = format!("{} pixels, as in the training images", train.shape);
         let file = find(folder, "t10k", IMAGES)?;
         return Err(DataError::broken(&file, Place::Byte(8), found, expected));
     }
@@ -31,9 +31,9 @@ pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataErr
 fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
     let file = find(folder, set, IMAGES)?;
     let (sizes, pixels) = parse(Source::open(&file)?, IMAGES.dimensions)?;
-    let width = sizes[1..].iter().product::<u64>();
-    if width == 0 || sizes[0] == 0 {
-        let found = format!("{} images of {width} pixels", sizes[0]);
+    let shape = Shape { channels: 1, height: sizes[1] as usize, width: sizes[2] as usize };
+    if shape.values() == 0 || sizes[0] == 0 {
+        let found = format!("{} images of {} pixels", sizes[0], shape.values());
         return Err(DataError::broken(&file, Place::Byte(4), found, "at least one pixel"));
     }
     let file = find(folder, set, LABELS)?;
@@ -45,7 +45,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
     }
     let largest = labels.iter().copied().max().unwrap_or(0);
     Ok(DenseExamples {
-        width: width as usize,
+        shape,
         classes: usize::from(largest).max(1) + 1,
         features: Features::Bytes(pixels),
         labels: labels.into_iter().map(u32::from).collect(),

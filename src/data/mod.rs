@@ -4,6 +4,7 @@
 //! exactly one. Readers stream, trust no header and name the row or byte where a file is broken. This room
 //! knows formats and files; what is learnt from the examples is for `ml` to know.
 
+mod cifar;
 mod docword;
 mod error;
 mod idx;
@@ -17,10 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::ml::apps::{
-    AppConfig, Completion, DocumentSource, ImageSource, LogisticRegression,
-    LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig, Network,
-    PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModel,
-    TopicModelConfig, WordProbabilities, perceptron, softmax_regression,
+    AppConfig, Completion, ConvolutionalNetworkConfig, DocumentSource, ImageSource,
+    LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
+    Network, PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModel,
+    TopicModelConfig, WordProbabilities, convolutional_network, perceptron, softmax_regression,
 };
 use crate::ml::config::DataConfig;
 use crate::ml::examples::{DenseExamples, Documents, SparseExamples};
@@ -28,6 +29,7 @@ use crate::ml::{Application, ConfigError};
 use crate::types::Seed;
 use crate::types::limits::MODEL_PARAMETERS_MAX;
 
+pub use cifar::read_cifar;
 pub use docword::{read_docword, read_vocabulary};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
@@ -50,6 +52,7 @@ pub fn build(
         AppConfig::MatrixFactorization(config) => Arc::new(ratings(config, workers, seed)?),
         AppConfig::SoftmaxRegression(config) => Arc::new(softmax(config, workers, seed)?),
         AppConfig::Perceptron(config) => Arc::new(hidden_layers(config, workers, seed)?),
+        AppConfig::ConvolutionalNetwork(config) => Arc::new(convolutions(config, workers, seed)?),
         AppConfig::LogisticRegression(config) => Arc::new(sparse(config, workers, seed)?),
         AppConfig::TopicModel(config) => Arc::new(documents(config, workers, seed)?),
     })
@@ -87,7 +90,7 @@ fn softmax(
     let data = &config.data;
     let make = |seed| synthetic::mixture(&data.synthetic, data.held_out, seed);
     let (train, test, name) = images(data, "Gaussian classes", seed, make)?;
-    check_parameters("data", "this large", train.width * train.classes)?;
+    check_parameters("data", "this large", train.width() * train.classes)?;
     let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(softmax_regression(config, train, test, parts, seed, &name))
 }
@@ -100,7 +103,7 @@ fn hidden_layers(
     let data = &config.data;
     let make = |seed| synthetic::teacher(&data.synthetic, data.held_out, seed);
     let (train, test, name) = images(data, "a network's labels", seed, make)?;
-    let mut inputs = train.width;
+    let mut inputs = train.width();
     let mut parameters = 0_usize;
     for &units in config.hidden.iter().chain([&train.classes]) {
         parameters = parameters.saturating_add(inputs.saturating_mul(units));
@@ -109,6 +112,21 @@ fn hidden_layers(
     check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
     let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(perceptron(config, train, test, parts, seed, &name))
+}
+
+fn convolutions(
+    config: &ConvolutionalNetworkConfig,
+    workers: usize,
+    seed: Seed,
+) -> Result<Network, DataError> {
+    let data = &config.data;
+    let make = |seed| synthetic::images(&data.synthetic, data.held_out, seed);
+    let (train, test, name) = images(data, "hidden patterns", seed, make)?;
+    config.check_shape(train.shape)?;
+    let parameters = config.parameters(train.shape, train.classes);
+    check_parameters("filters", format!("{:?}", config.filters), parameters)?;
+    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
+    Ok(convolutional_network(config, train, test, parts, seed, &name))
 }
 
 fn sparse(
@@ -209,9 +227,10 @@ fn images<G: Default>(
             let name = format!("{kind} (best accuracy {:.3})", made.best_accuracy);
             Ok((made.train, made.test, name))
         }
-        ImageSource::Idx => {
+        ImageSource::Idx | ImageSource::Cifar => {
             let path = path_of(data.path.as_deref())?;
-            let (train, test) = read_idx(path)?;
+            let read = if data.source == ImageSource::Idx { read_idx } else { read_cifar };
+            let (train, test) = read(path)?;
             Ok((train, test, path.display().to_string()))
         }
     }

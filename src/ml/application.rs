@@ -26,6 +26,12 @@ pub trait Application: Send + Sync {
     /// The learning rate at a clock, relative to the first: what the hard threshold decays with.
     fn learning_rate_factor(&self, clock: Clock) -> f64;
 
+    /// The share of the last step that goes into the next, 0 where there is none: what residuals are corrected
+    /// for.
+    fn momentum(&self) -> f64 {
+        0.0
+    }
+
     /// Clocks in one pass over a worker's data, at least 1.
     fn clocks_per_pass(&self) -> u64;
 

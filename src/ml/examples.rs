@@ -1,5 +1,6 @@
 //! Training data in memory, as applications read it.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// The examples of every worker of a run, as ascending positions in the training data.
@@ -17,13 +18,22 @@ pub struct Ratings {
     pub value: Vec<f32>,
 }
 
+/// How the features of one example lie, or the values that a layer makes of it: `channels` planes, one after
+/// the other, of `height` rows of `width` values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+}
+
 /// Examples with as many features each, and one of several classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DenseExamples {
-    /// Features of each example.
-    pub width: usize,
+    /// Of each example; features that are no image are one row of one plane.
+    pub shape: Shape,
     pub classes: usize,
-    /// `labels.len() × width` values, example by example.
+    /// `labels.len() × shape.values()` values, example by example.
     pub features: Features,
     /// The class of each example, below `classes`.
     pub labels: Vec<u32>,
@@ -86,6 +96,33 @@ impl Ratings {
     }
 }
 
+impl Shape {
+    /// Values that lie in no plane.
+    pub const fn row(width: usize) -> Self {
+        Self { channels: 1, height: 1, width }
+    }
+
+    /// Values in one plane.
+    pub const fn plane(self) -> usize {
+        self.height * self.width
+    }
+
+    /// Values in all planes.
+    pub const fn values(self) -> usize {
+        self.channels * self.plane()
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { channels, height, width } = *self;
+        if self.values() == width {
+            return write!(f, "{width}");
+        }
+        write!(f, "{channels}×{height}×{width}")
+    }
+}
+
 impl DenseExamples {
     pub fn len(&self) -> usize {
         self.labels.len()
@@ -95,9 +132,23 @@ impl DenseExamples {
         self.labels.is_empty()
     }
 
-    /// Writes one example's features into `out`, `width` long.
+    /// Features of each example.
+    pub fn width(&self) -> usize {
+        self.shape.values()
+    }
+
+    /// Writes one example's features into `out`, [`Self::width`] long.
     pub fn copy_features(&self, example: usize, out: &mut [f32]) {
-        let range = example * self.width..(example + 1) * self.width;
+        self.copy_from(example * self.width(), out);
+    }
+
+    /// Writes one plane of one example into `out`, as long as a plane.
+    pub fn copy_plane(&self, example: usize, channel: usize, out: &mut [f32]) {
+        self.copy_from(example * self.width() + channel * self.shape.plane(), out);
+    }
+
+    fn copy_from(&self, start: usize, out: &mut [f32]) {
+        let range = start..start + out.len();
         match &self.features {
             Features::Floats(values) => out.copy_from_slice(&values[range]),
             Features::Bytes(values) => {

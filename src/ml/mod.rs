@@ -9,6 +9,7 @@ pub mod apps;
 pub mod config;
 pub mod examples;
 pub mod kernels;
+pub mod layers;
 
 pub use application::{Application, Direction, Evaluation, Metric, Task, Work};
 pub use config::ConfigError;

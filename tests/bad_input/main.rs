@@ -256,6 +256,35 @@ fn an_application_with_a_wrong_setting() {
 }
 
 #[test]
+fn a_convolutional_network_with_a_wrong_setting() {
+    const APP: &str = "kind = \"matrix-factorization\"\nrank = 4";
+    let network = |broken, says| run(APP, broken, says);
+    check(&[
+        network(
+            "kind = «\"convolutional-netwrk\"",
+            &["`app.kind` is `convolutional-netwrk`", "did you mean `convolutional-network`?"],
+        ),
+        network(
+            "kind = \"convolutional-network\"\n«filters = []",
+            &["`app.filters`", "1 to 16 layers"],
+        ),
+        network(
+            "kind = \"convolutional-network\"\nkernel = «4",
+            &["`app.kernel` is `4`", "an odd number, 1 to 15"],
+        ),
+        network(
+            "kind = \"convolutional-network\"\nnormalization = «\"batch\"",
+            &["`app.normalization` is `batch`", "`none` or `group`"],
+        ),
+        network(
+            "kind = \"convolutional-network\"\nnormalization = \"group\"\ngroups = «5",
+            &["`app.groups` is `5`", "divides all filters"],
+        ),
+        network("kind = \"convolutional-network\"\n«stride = 2", &["unknown key `app.stride`"]),
+    ]);
+}
+
+#[test]
 fn a_synchronisation_model_with_a_wrong_setting() {
     check(&[
         run("\"asp\"", "«\"asap\"", &["`sync.remote.model` is `asap`", "did you mean `asp`?"]),
@@ -448,7 +477,9 @@ fn a_data_file_with_a_broken_row() {
     for file in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"] {
         std::fs::write(folder.path().join("digits").join(file), [9, 9, 9, 9]).unwrap();
     }
-    let cases: [(&str, &str, &str, &[&str]); 5] = [
+    std::fs::create_dir(folder.path().join("pictures")).unwrap();
+    std::fs::write(folder.path().join("pictures/data_batch_1.bin"), [3; 100]).unwrap();
+    let cases: [(&str, &str, &str, &[&str]); 6] = [
         ("matrix-factorization", "movielens", "ratings.csv", &["ratings.csv", "row 3", "many"]),
         (
             "matrix-factorization",
@@ -459,6 +490,7 @@ fn a_data_file_with_a_broken_row() {
         ("logistic-regression", "libsvm", "a9a", &["a9a", "row 2", "4:x"]),
         ("topic-model", "docword", "docword", &["docword", "row 5", "\"7\"", "1 to 3"]),
         ("softmax-regression", "idx", "digits", &["train-images-idx3-ubyte", "expected"]),
+        ("convolutional-network", "cifar", "pictures", &["data_batch_1.bin", "byte 100", "3072"]),
     ];
     for (kind, source, path, says) in cases {
         let kind = format!("app.kind={kind}");

@@ -8,8 +8,11 @@ use rand_distr::{Distribution, Normal, StandardNormal};
 pub use documents::{GeneratedDocuments, documents};
 
 use super::split::held_out_count;
-use crate::ml::apps::{MixtureGenerator, PlantedGenerator, RatingGenerator, TeacherGenerator};
-use crate::ml::examples::{DenseExamples, Features, Ratings, SparseExamples};
+use crate::ml::apps::{
+    ImageGenerator, MixtureGenerator, PATTERN_SIDE, PlantedGenerator, RatingGenerator,
+    TeacherGenerator,
+};
+use crate::ml::examples::{DenseExamples, Features, Ratings, Shape, SparseExamples};
 use crate::ml::kernels::vector::{dot, largest};
 use crate::types::{Random, Seed};
 
@@ -109,6 +112,44 @@ pub fn teacher(config: &TeacherGenerator, held_out: f64, seed: Seed) -> Generate
     dense(config.examples, held_out, (width, classes), draw, best)
 }
 
+/// Images with the pattern of their class somewhere; the best answer is the class before labels went wrong.
+pub fn images(config: &ImageGenerator, held_out: f64, seed: Seed) -> Generated<DenseExamples> {
+    let shape = config.shape();
+    let mut random = seed.child("patterns").random();
+    let patterns: Vec<Vec<f32>> =
+        (0..config.classes).map(|_| pattern(shape.channels, &mut random)).collect();
+    let mut random = seed.child("examples").random();
+    let noise = config.noise as f32;
+    let mut draw = |features: &mut [f32]| {
+        features.iter_mut().for_each(|feature| *feature = noise * normal(&mut random));
+        let class = random.random_range(0..config.classes);
+        add_pattern(&patterns[class], shape, features, &mut random);
+        for _ in 0..config.distractors {
+            let distractor = pattern(shape.channels, &mut random);
+            add_pattern(&distractor, shape, features, &mut random);
+        }
+        class as u32
+    };
+    let (mut train, mut test) =
+        draw_dense(config.examples, held_out, (shape, config.classes), &mut draw);
+    let mut random = seed.child("wrong labels").random();
+    let mut spoil = |labels: &mut [u32]| {
+        let mut wrong = 0;
+        for label in labels {
+            let shift = random.random_range(1..config.classes as u32);
+            if random.random_bool(config.label_noise) {
+                *label = (*label + shift) % config.classes as u32;
+                wrong += 1;
+            }
+        }
+        wrong
+    };
+    let wrong = spoil(&mut test.labels);
+    spoil(&mut train.labels);
+    let best_accuracy = 1.0 - f64::from(wrong) / test.len() as f64;
+    Generated { train, test, best_accuracy }
+}
+
 /// Sparse binary features, labelled with the odds that planted weights give them.
 pub fn planted(config: &PlantedGenerator, held_out: f64, seed: Seed) -> Generated<SparseExamples> {
     let scale = config.signal / (config.active as f64).sqrt();
@@ -137,34 +178,62 @@ pub fn planted(config: &PlantedGenerator, held_out: f64, seed: Seed) -> Generate
     Generated { train, test, best_accuracy: hits as f64 / tests as f64 }
 }
 
-/// Draws dense examples, the held-out ones first, and scores the best answer on those.
+/// Draws dense examples and scores the best answer on the held-out ones.
 fn dense(
     examples: usize,
     held_out: f64,
     (width, classes): (usize, usize),
-    mut draw: impl FnMut(&mut [f32]) -> u32,
+    draw: impl FnMut(&mut [f32]) -> u32,
     best: impl Fn(&[f32]) -> u32,
 ) -> Generated<DenseExamples> {
+    let (train, test) = draw_dense(examples, held_out, (Shape::row(width), classes), draw);
+    let mut features = vec![0.0; width];
+    let hit = |&example: &usize| {
+        test.copy_features(example, &mut features);
+        best(&features) == test.labels[example]
+    };
+    let best_accuracy = (0..test.len()).filter(hit).count() as f64 / test.len() as f64;
+    Generated { train, test, best_accuracy }
+}
+
+/// Draws dense examples, the held-out ones first, and returns those that are not held out and those that are.
+fn draw_dense(
+    examples: usize,
+    held_out: f64,
+    (shape, classes): (Shape, usize),
+    mut draw: impl FnMut(&mut [f32]) -> u32,
+) -> (DenseExamples, DenseExamples) {
     let mut make = |count: usize| {
-        let mut features = vec![0.0; count * width];
-        let labels = features.chunks_exact_mut(width).map(&mut draw).collect();
-        (features, labels)
+        let mut features = vec![0.0; count * shape.values()];
+        let labels = features.chunks_exact_mut(shape.values()).map(&mut draw).collect();
+        DenseExamples { shape, classes, features: Features::Floats(features), labels }
     };
     let tests = held_out_count(examples, held_out);
-    let (test_features, test_labels): (Vec<f32>, Vec<u32>) = make(tests);
-    let (features, labels) = make(examples - tests);
-    let answers = test_features.chunks_exact(width).map(best);
-    let hits = answers.zip(&test_labels).filter(|(answer, label)| answer == *label).count();
-    let examples = |features, labels| DenseExamples {
-        width,
-        classes,
-        features: Features::Floats(features),
-        labels,
-    };
-    Generated {
-        train: examples(features, labels),
-        test: examples(test_features, test_labels),
-        best_accuracy: hits as f64 / tests as f64,
+    let test = make(tests);
+    (make(examples - tests), test)
+}
+
+/// Random values for a square of each channel, with mean 0 and variance 1 over all of them.
+fn pattern(channels: usize, random: &mut Random) -> Vec<f32> {
+    let mut values: Vec<f32> =
+        (0..channels * PATTERN_SIDE * PATTERN_SIDE).map(|_| normal(random)).collect();
+    let mean = values.iter().sum::<f32>() / values.len() as f32;
+    values.iter_mut().for_each(|value| *value -= mean);
+    let scale = (values.len() as f32 / dot(&values, &values)).sqrt();
+    values.iter_mut().for_each(|value| *value *= scale);
+    values
+}
+
+/// Adds a pattern to an image, anywhere inside of it.
+fn add_pattern(pattern: &[f32], shape: Shape, image: &mut [f32], random: &mut Random) {
+    let top = random.random_range(0..=shape.height - PATTERN_SIDE);
+    let left = random.random_range(0..=shape.width - PATTERN_SIDE);
+    for (line, values) in pattern.chunks_exact(PATTERN_SIDE).enumerate() {
+        let (channel, row) = (line / PATTERN_SIDE, line % PATTERN_SIDE);
+        let start = channel * shape.plane() + (top + row) * shape.width + left;
+        for (pixel, value) in image[start..].iter_mut().zip(values) {
+            *pixel += value;
+        }
     }
 }
 

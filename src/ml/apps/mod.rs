@@ -1,5 +1,6 @@
 //! The applications, one file each, and the choice between them.
 
+mod convolutional_network;
 mod logistic_regression;
 mod matrix_factorization;
 mod network;
@@ -13,17 +14,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ml::ConfigError;
 
+pub use convolutional_network::{
+    ConvolutionalNetworkConfig, ImageGenerator, Normalization, PATTERN_SIDE, convolutional_network,
+};
 pub use logistic_regression::{
     LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
 };
 pub use matrix_factorization::{
     MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource,
 };
-pub use network::Network;
+pub use network::{ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
-pub use softmax_regression::{
-    ImageSource, MixtureGenerator, SoftmaxRegressionConfig, softmax_regression,
-};
+pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
 pub use topic_model::{
     Completion, CorpusConfig, DocumentSource, TopicGenerator, TopicModel, TopicModelConfig,
     WordProbabilities, top_words,
@@ -36,6 +38,7 @@ pub enum AppConfig {
     MatrixFactorization(MatrixFactorizationConfig),
     SoftmaxRegression(SoftmaxRegressionConfig),
     Perceptron(PerceptronConfig),
+    ConvolutionalNetwork(ConvolutionalNetworkConfig),
     LogisticRegression(LogisticRegressionConfig),
     TopicModel(TopicModelConfig),
 }
@@ -46,6 +49,7 @@ impl AppConfig {
         "matrix-factorization",
         "softmax-regression",
         "perceptron",
+        "convolutional-network",
         "logistic-regression",
         "topic-model",
     ];
@@ -56,6 +60,9 @@ impl AppConfig {
             "matrix-factorization" => Deserialize::deserialize(keys).map(Self::MatrixFactorization),
             "softmax-regression" => Deserialize::deserialize(keys).map(Self::SoftmaxRegression),
             "perceptron" => Deserialize::deserialize(keys).map(Self::Perceptron),
+            "convolutional-network" => {
+                Deserialize::deserialize(keys).map(Self::ConvolutionalNetwork)
+            }
             "logistic-regression" => Deserialize::deserialize(keys).map(Self::LogisticRegression),
             "topic-model" => Deserialize::deserialize(keys).map(Self::TopicModel),
             other => Err(D::Error::unknown_variant(other, Self::KINDS)),
@@ -68,6 +75,7 @@ impl AppConfig {
             Self::MatrixFactorization(config) => config.validate(),
             Self::SoftmaxRegression(config) => config.validate(),
             Self::Perceptron(config) => config.validate(),
+            Self::ConvolutionalNetwork(config) => config.validate(),
             Self::LogisticRegression(config) => config.validate(),
             Self::TopicModel(config) => config.validate(),
         }
@@ -79,8 +87,9 @@ impl AppConfig {
             Self::MatrixFactorization(_) => Self::KINDS[0],
             Self::SoftmaxRegression(_) => Self::KINDS[1],
             Self::Perceptron(_) => Self::KINDS[2],
-            Self::LogisticRegression(_) => Self::KINDS[3],
-            Self::TopicModel(_) => Self::KINDS[4],
+            Self::ConvolutionalNetwork(_) => Self::KINDS[3],
+            Self::LogisticRegression(_) => Self::KINDS[4],
+            Self::TopicModel(_) => Self::KINDS[5],
         }
     }
 }
@@ -119,7 +128,13 @@ mod tests {
         check("softmax-regression", "data.sauce = 1", "unknown field `sauce`");
         check("perceptron", "data.synthetic.noise = 1", "unknown field `noise`");
         check("perceptron", "hidden = 3", "expected a sequence");
-        check("perceptron", "data.source = \"libsvm\"", "expected `synthetic` or `idx`");
+        check(
+            "perceptron",
+            "data.source = \"libsvm\"",
+            "expected one of `synthetic`, `idx`, `cifar`",
+        );
+        check("convolutional-network", "filters = 3", "expected a sequence");
+        check("convolutional-network", "normalization = \"batch\"", "expected `none` or `group`");
         check("logistic-regression", "data.split = \"odd\"", "expected one of `even`, `by-user`");
         check("softmax-regression", "batch = -1", "expected usize");
         check("bayes", "", "unknown variant `bayes`, expected one of `matrix-factorization`");
@@ -157,6 +172,27 @@ mod tests {
         check("perceptron", "hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers");
         let units = "app.hidden[1] is 0, expected a whole number, 1 to 1048576";
         check("perceptron", "hidden = [3, 0]", units);
+        let kind = "convolutional-network";
+        check(kind, "filters = []", "app.filters is a list of 0, expected 1 to 16 layers");
+        let filters = "app.filters[1] is 0, expected a whole number, 1 to 4096";
+        check(kind, "filters = [3, 0]", filters);
+        check(kind, "kernel = 4", "app.kernel is 4, expected an odd number, 1 to 15");
+        check(kind, "kernel = 17", "app.kernel is 17, expected an odd number, 1 to 15");
+        check(kind, "pool = 0", "app.pool is 0, expected a whole number, 1 to 8");
+        check(kind, "groups = 0", "app.groups is 0, expected a whole number, 1 to 4096");
+        let groups =
+            "app.groups is 3, expected a number that divides all filters, of which there are 8";
+        check(kind, "normalization = \"group\"\ngroups = 3", groups);
+        let hidden = "app.hidden is a list of 17, expected 0 to 16 layers";
+        check(kind, &format!("hidden = {:?}", [1; 17]), hidden);
+        check(kind, "momentum = 1.0", "app.momentum is 1, expected 0 to 0.999");
+        let side = "app.data.synthetic.side is 4, expected a whole number, 5 to 1024";
+        check(kind, "data.synthetic.side = 4", side);
+        let wrong = "app.data.synthetic.label_noise is 1.5, expected 0 to 1";
+        check(kind, "data.synthetic.label_noise = 1.5", wrong);
+        let examples =
+            "app.data.synthetic.examples is 200000000, expected at most 16777216 for 64 pixels";
+        check(kind, "data.synthetic.examples = 200000000", examples);
         let active = "app.data.synthetic.active is 15, expected a whole number, 1 to 10";
         check("logistic-regression", "data.synthetic.features = 10", active);
     }

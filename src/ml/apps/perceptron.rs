@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::network::{Network, Training};
-use super::softmax_regression::ImageSource;
+use super::network::{ImageSource, Network, Training, validate_hidden};
 use crate::ml::ConfigError;
-use crate::ml::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
-use crate::ml::examples::{DenseExamples, Parts};
+use crate::ml::config::{DataConfig, RateDecay, Split, count, fits, within};
+use crate::ml::examples::{DenseExamples, Parts, Shape};
+use crate::ml::layers::Builder;
 use crate::types::Seed;
 
 /// Settings of `kind = "perceptron"`.
@@ -57,16 +57,15 @@ pub fn perceptron(
     seed: Seed,
     data: &str,
 ) -> Network {
-    let training = Training {
-        hidden: config.hidden.clone(),
-        batch: config.batch,
-        learning_rate: config.learning_rate,
-        learning_rate_decay: config.learning_rate_decay,
-        momentum: config.momentum,
-        weight_decay: config.weight_decay,
-        evaluate_examples: Some(config.evaluate_examples),
-    };
-    Network::new(training, train, test, parts, seed, ("perceptron", data))
+    let mut builder = Builder::new(Shape::row(train.width()));
+    for &units in &config.hidden {
+        builder = builder.dense(units).rectifier();
+    }
+    let stack = builder.dense(train.classes).build();
+    let units = [train.width()].into_iter().chain(config.hidden.clone()).chain([train.classes]);
+    let units: Vec<String> = units.map(|units| units.to_string()).collect();
+    let name = format!("perceptron {}", units.join("-"));
+    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
 }
 
 impl Default for PerceptronConfig {
@@ -91,21 +90,21 @@ impl Default for TeacherGenerator {
 }
 
 impl PerceptronConfig {
+    fn training(&self) -> Training {
+        Training {
+            batch: self.batch,
+            learning_rate: self.learning_rate,
+            learning_rate_decay: self.learning_rate_decay,
+            momentum: self.momentum,
+            weight_decay: self.weight_decay,
+            evaluate_examples: Some(self.evaluate_examples),
+        }
+    }
+
     /// Checks every key's range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        count("hidden", self.hidden.len(), 1, 16).map_err(|error| ConfigError {
-            value: format!("a list of {}", error.value),
-            expected: "1 to 16 layers".into(),
-            ..error
-        })?;
-        for (layer, &units) in self.hidden.iter().enumerate() {
-            count(&format!("hidden[{layer}]"), units, 1, 1 << 20)?;
-        }
-        count("batch", self.batch, 1, 1 << 20)?;
-        above_zero("learning_rate", self.learning_rate, 100.0)?;
-        within("momentum", self.momentum, 0.0, 0.999)?;
-        within("weight_decay", self.weight_decay, 0.0, 100.0)?;
-        count("evaluate_examples", self.evaluate_examples, 1, u32::MAX as usize)?;
+        validate_hidden(&self.hidden, 1)?;
+        self.training().validate()?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;
         let generator = &self.data.synthetic;
         count("data.synthetic.classes", generator.classes, 2, 1 << 16)?;

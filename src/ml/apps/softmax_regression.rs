@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::network::{Network, Training};
+use super::network::{ImageSource, Network, Training};
 use crate::ml::ConfigError;
-use crate::ml::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
-use crate::ml::examples::{DenseExamples, Parts};
+use crate::ml::config::{DataConfig, RateDecay, Split, count, fits, within};
+use crate::ml::examples::{DenseExamples, Parts, Shape};
+use crate::ml::layers::Builder;
 use crate::types::Seed;
 
 /// Settings of `kind = "softmax-regression"`.
@@ -28,16 +29,6 @@ pub struct SoftmaxRegressionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_examples: Option<usize>,
     pub data: DataConfig<ImageSource, MixtureGenerator>,
-}
-
-/// Where dense examples come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ImageSource {
-    #[default]
-    Synthetic,
-    /// A folder of four IDX files, as MNIST is published, plain or gzip.
-    Idx,
 }
 
 /// Classes that are spherical Gaussians around random centers, all equally likely.
@@ -65,16 +56,9 @@ pub fn softmax_regression(
     seed: Seed,
     data: &str,
 ) -> Network {
-    let training = Training {
-        hidden: Vec::new(),
-        batch: config.batch,
-        learning_rate: config.learning_rate,
-        learning_rate_decay: config.learning_rate_decay,
-        momentum: config.momentum,
-        weight_decay: config.weight_decay,
-        evaluate_examples: config.evaluate_examples,
-    };
-    Network::new(training, train, test, parts, seed, ("softmax regression", data))
+    let stack = Builder::new(Shape::row(train.width())).dense(train.classes).build();
+    let name = format!("softmax regression {}-{}", train.width(), train.classes);
+    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
 }
 
 impl Default for SoftmaxRegressionConfig {
@@ -98,15 +82,20 @@ impl Default for MixtureGenerator {
 }
 
 impl SoftmaxRegressionConfig {
+    fn training(&self) -> Training {
+        Training {
+            batch: self.batch,
+            learning_rate: self.learning_rate,
+            learning_rate_decay: self.learning_rate_decay,
+            momentum: self.momentum,
+            weight_decay: self.weight_decay,
+            evaluate_examples: self.evaluate_examples,
+        }
+    }
+
     /// Checks every key's range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        count("batch", self.batch, 1, 1 << 20)?;
-        above_zero("learning_rate", self.learning_rate, 100.0)?;
-        within("momentum", self.momentum, 0.0, 0.999)?;
-        within("weight_decay", self.weight_decay, 0.0, 100.0)?;
-        if let Some(examples) = self.evaluate_examples {
-            count("evaluate_examples", examples, 1, u32::MAX as usize)?;
-        }
+        self.training().validate()?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;
         let generator = &self.data.synthetic;
         count("data.synthetic.classes", generator.classes, 2, 1 << 16)?;

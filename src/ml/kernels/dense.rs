@@ -49,9 +49,6 @@ pub fn multiply(left: Matrix<'_>, right: Matrix<'_>, scale: f32, keep: f32, prod
     if product.is_empty() {
         return;
     }
-    if keep == 0.0 {
-        product.fill(0.0);
-    }
     // SAFETY: a `Matrix` covers rows × columns values under its strides, by construction; the product's
     // length was checked above, and a `&mut` cannot overlap the factors.
     unsafe {
@@ -78,6 +75,31 @@ pub fn multiply(left: Matrix<'_>, right: Matrix<'_>, scale: f32, keep: f32, prod
         );
     }
 }
+
+/// `product ← left · rightᵀ`, where all are row-major and rows of the factors are `length` long.
+///
+/// For few long rows, whose product is small: a few rows of `left` at a time, the factors are read as they lie
+/// instead of being packed first.
+///
+/// # Panics
+///
+/// Where the shapes do not fit.
+pub fn inner_products(left: &[f32], right: &[f32], length: usize, product: &mut [f32]) {
+    let (rows, columns) = (left.len() / length.max(1), right.len() / length.max(1));
+    assert_eq!(product.len(), rows * columns);
+    let right = Matrix::new(right, columns, length).transposed();
+    let together = match UNPACKED_MAX / columns.max(1) {
+        0..4 => rows.max(1),
+        few => few,
+    };
+    let products = product.chunks_mut((together * columns).max(1));
+    for (left, product) in left.chunks((together * length).max(1)).zip(products) {
+        multiply(Matrix::new(left, left.len() / length, length), right, 1.0, 0.0, product);
+    }
+}
+
+/// Values of a product up to which `gemm` reads factors with long contiguous rows as they lie.
+const UNPACKED_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -114,6 +136,23 @@ mod tests {
             for ((plain, transposed), expected) in plain.iter().zip(&transposed).zip(&expected) {
                 assert!((plain - expected).abs() < 1e-3, "{plain} {expected}");
                 assert!((transposed - expected).abs() < 1e-3, "{transposed} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn inner_products_agree_with_products() {
+        for (rows, length, columns) in
+            [(1, 1, 1), (5, 7, 3), (9, 100, 8), (70, 33, 60), (3, 5, 300)]
+        {
+            let (left, right) = (numbers(rows * length, 1.0), numbers(columns * length, 2.0));
+            let mut expected = vec![f32::NAN; rows * columns];
+            let transposed = Matrix::new(&right, columns, length).transposed();
+            multiply(Matrix::new(&left, rows, length), transposed, 1.0, 0.0, &mut expected);
+            let mut product = vec![f32::NAN; rows * columns];
+            inner_products(&left, &right, length, &mut product);
+            for (product, expected) in product.iter().zip(&expected) {
+                assert!((product - expected).abs() < 1e-4, "{product} {expected}");
             }
         }
     }

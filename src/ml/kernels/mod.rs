@@ -1,5 +1,5 @@
-//! The inner loops: dense products, vector sums, softmax, the matrix-factorisation step, mixture weights and
-//! the draw of topics.
+//! The inner loops: dense products, vector sums, softmax, planes of images, the matrix-factorisation step, mixture
+//! weights and the draw of topics.
 //!
 //! Each is written once, over fixed lanes, and compiled for every instruction set that it may run on. The
 //! additions keep their order in all of them, so a result does not depend on the machine; only
@@ -7,6 +7,7 @@
 
 pub mod dense;
 pub mod factorization;
+pub mod images;
 pub mod mixture;
 pub mod topics;
 pub mod vector;

@@ -28,6 +28,20 @@ pub fn axpy(scale: f32, addend: &[f32], sum: &mut [f32]) {
     });
 }
 
+/// The sum of all values.
+pub fn sum(values: &[f32]) -> f32 {
+    vectorized(|| {
+        let mut sums = [0.0_f32; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                sums[lane] += chunk[lane];
+            }
+        }
+        halve(sums) + rest.iter().sum::<f32>()
+    })
+}
+
 /// The squared Euclidean norm, in double precision.
 pub fn square_norm(values: &[f32]) -> f64 {
     vectorized(|| {
@@ -121,11 +135,13 @@ mod tests {
             assert!(
                 (f64::from(dot(&left, &right)) - expected).abs() < 1e-2 * (1.0 + expected.abs())
             );
+            let total: f64 = left.iter().map(|&l| f64::from(l)).sum();
+            assert!((f64::from(sum(&left)) - total).abs() < 1e-3);
             let square = square_norm(&left);
             assert!((square - left.iter().map(|&l| f64::from(l * l)).sum::<f64>()).abs() < 1e-6);
-            let mut sum = left.clone();
-            axpy(2.0, &right, &mut sum);
-            assert!(sum.iter().zip(&left).zip(&right).all(|((&s, &l), &r)| s == l + 2.0 * r));
+            let mut moved = left.clone();
+            axpy(2.0, &right, &mut moved);
+            assert!(moved.iter().zip(&left).zip(&right).all(|((&s, &l), &r)| s == l + 2.0 * r));
         }
     }
 

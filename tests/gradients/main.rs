@@ -1,19 +1,28 @@
 //! Every application's deltas against finite differences of its objective.
 //!
 //! The objective is written down a second time here, in double precision and as plainly as possible; the
-//! application must agree with it on the value and on every partial derivative.
+//! application must agree with it on the value and on every partial derivative. Layers of networks are held
+//! against finite differences of what they themselves compute.
+
+mod plain;
 
 use std::sync::Arc;
 
 use gaia::ml::apps::{
-    LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
-    PerceptronConfig, SoftmaxRegressionConfig, perceptron, softmax_regression,
+    ConvolutionalNetworkConfig, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
+    MatrixFactorizationConfig, Normalization, PerceptronConfig, SoftmaxRegressionConfig,
+    convolutional_network, perceptron, softmax_regression,
 };
 use gaia::ml::config::RateDecay;
-use gaia::ml::examples::{DenseExamples, Features, Parts, Ratings, SparseExamples};
+use gaia::ml::examples::{DenseExamples, Features, Parts, Ratings, Shape, SparseExamples};
+use gaia::ml::layers::{
+    Backward, Convolution, Dense, Flatten, Forward, GroupNormalization, Layer, MaxPooling,
+    Rectifier, Room,
+};
 use gaia::ml::{Application, Task};
-use gaia::types::{Clock, Model, Random, Seed};
+use gaia::types::{Clock, Deltas, Model, ModelLayout, Random, Seed, TableLayout};
 use rand::RngExt;
+use rand::seq::SliceRandom;
 
 #[test]
 fn softmax_regression_descends_its_gradient() {
@@ -26,7 +35,7 @@ fn softmax_regression_descends_its_gradient() {
         ..Default::default()
     };
     let app = softmax_regression(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
-    check(&app, 1, RATE, |values| network_objective(values, &data, &[7, 4], 0.3));
+    check(&app, 1, RATE, |values| plain::perceptron_objective(values, &data, &[7, 4], 0.3));
 }
 
 #[test]
@@ -43,7 +52,38 @@ fn perceptrons_descend_their_gradient() {
         };
         let app = perceptron(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
         let widths: Vec<usize> = [7].into_iter().chain(hidden).chain([3]).collect();
-        check(&app, 1, RATE, |values| network_objective(values, &data, &widths, 0.1));
+        check(&app, 1, RATE, |values| plain::perceptron_objective(values, &data, &widths, 0.1));
+    }
+}
+
+#[test]
+fn convolutional_networks_descend_their_gradient() {
+    let shape = Shape { channels: 2, height: 5, width: 4 };
+    for (normalization, kernel, pool, hidden) in [
+        (Normalization::None, 3, 2, vec![5]),
+        (Normalization::None, 5, 1, vec![]),
+        (Normalization::Group, 3, 2, vec![5]),
+        (Normalization::Group, 1, 3, vec![]),
+    ] {
+        let filters = if pool == 3 { vec![4] } else { vec![4, 6] };
+        let features = dense(6, shape.values(), 3);
+        let data = DenseExamples { shape, ..features };
+        let config = ConvolutionalNetworkConfig {
+            filters,
+            kernel,
+            pool,
+            normalization,
+            groups: 2,
+            hidden,
+            batch: 2,
+            learning_rate: RATE,
+            learning_rate_decay: RateDecay::None,
+            momentum: 0.0,
+            weight_decay: 0.1,
+            ..Default::default()
+        };
+        let app = convolutional_network(&config, data.clone(), data.clone(), parts(6), Seed(1), "");
+        check(&app, 1, RATE, |values| plain::objective(values, &data, &config));
     }
 }
 
@@ -121,6 +161,90 @@ fn matrix_factorization_descends_its_gradient() {
     }
 }
 
+#[test]
+fn layers_descend_their_gradient() {
+    let shape = Shape { channels: 4, height: 5, width: 6 };
+    type Make = fn(Shape, &mut Vec<TableLayout>) -> Box<dyn Layer>;
+    let makes: [Make; 9] = [
+        |shape, tables| Box::new(Dense::new(shape.values(), 3, 0, tables)),
+        |shape, tables| Box::new(Convolution::new(shape, (3, 3), true, 0, tables)),
+        |shape, tables| Box::new(Convolution::new(shape, (2, 7), false, 0, tables)),
+        |shape, tables| Box::new(GroupNormalization::new(shape, 1, 0, tables)),
+        |shape, tables| Box::new(GroupNormalization::new(shape, 2, 0, tables)),
+        |shape, _| Box::new(MaxPooling::new(shape, 2)),
+        |shape, _| Box::new(MaxPooling::new(shape, 3)),
+        |shape, _| Box::new(Rectifier::new(shape)),
+        |shape, _| Box::new(Flatten::new(shape)),
+    ];
+    for (at, make) in makes.into_iter().enumerate() {
+        let mut tables = Vec::new();
+        let layer = make(shape, &mut tables);
+        check_layer(at, &*layer, shape, tables);
+    }
+}
+
+/// What a layer makes of the gradient of a random weighted sum of its outputs must be what finite differences
+/// of that sum say, for every value that goes in and every parameter.
+fn check_layer(at: usize, layer: &dyn Layer, shape: Shape, tables: Vec<TableLayout>) {
+    const EXAMPLES: usize = 3;
+    let mut random = Seed(7).random();
+    let mut model = Model::zeros(Arc::new(ModelLayout::new(tables)));
+    model.values.iter_mut().for_each(|value| *value = number(&mut random));
+    // Values are far enough apart, and from zero, for a shift to change neither order nor sign.
+    let values = EXAMPLES * shape.values();
+    let mut input: Vec<f32> = (0..values)
+        .map(|at| (at as f32 - 0.5 * values as f32 + 0.25) * LAYER_SHIFT * 4.0)
+        .collect();
+    input.shuffle(&mut random);
+    let slope: Vec<f32> =
+        (0..EXAMPLES * layer.output().values()).map(|_| number(&mut random)).collect();
+
+    let mut room = Room::default();
+    let mut output = vec![f32::NAN; slope.len()];
+    let pass = Forward { examples: EXAMPLES, input: &input, output: &mut output };
+    layer.forward(&model, pass, &mut room);
+    let mut before = vec![f32::NAN; input.len()];
+    let mut gradient = Deltas::dense(model.layout());
+    gradient.tables.iter_mut().for_each(|table| table.values.fill(f32::NAN));
+    let pass = Backward {
+        examples: EXAMPLES,
+        input: &input,
+        output: &output,
+        slope: &slope,
+        slope_before: Some(&mut before),
+    };
+    layer.backward(&model, pass, &mut room, &mut gradient);
+
+    let sum = |model: &Model, input: &[f32]| -> f64 {
+        let mut output = vec![f32::NAN; slope.len()];
+        let pass = Forward { examples: EXAMPLES, input, output: &mut output };
+        layer.forward(model, pass, &mut Room::default());
+        output.iter().zip(&slope).map(|(&value, &weight)| f64::from(value * weight)).sum()
+    };
+    let compare = |what: &str, found: &[f32], sum_at: &mut dyn FnMut(usize, f32) -> f64| {
+        for (place, &found) in found.iter().enumerate() {
+            let difference = sum_at(place, LAYER_SHIFT) - sum_at(place, -LAYER_SHIFT);
+            let expected = difference / f64::from(2.0 * LAYER_SHIFT);
+            let error = (f64::from(found) - expected).abs();
+            assert!(
+                error < 3e-3 * (1.0 + expected.abs()),
+                "{at}, {what} {place}: {found} {expected}"
+            );
+        }
+    };
+    compare("input", &before, &mut |place, shift| {
+        let mut shifted = input.clone();
+        shifted[place] += shift;
+        sum(&model, &shifted)
+    });
+    let found: Vec<f32> = gradient.tables.into_iter().flat_map(|table| table.values).collect();
+    compare("parameter", &found, &mut |place, shift| {
+        let mut shifted = model.clone();
+        shifted.values[place] += shift;
+        sum(&shifted, &input)
+    });
+}
+
 /// The deltas of all workers over `clocks` clocks, all on one random model, must be `-step` times the
 /// gradient of `objective`, and the application must evaluate to `objective`.
 fn check(app: &dyn Application, clocks: u64, step: f64, objective: impl Fn(&[f64]) -> f64) {
@@ -170,41 +294,10 @@ fn add_deltas(task: &mut dyn Task, clock: Clock, model: &Model, sums: &mut [f64]
     }
 }
 
-/// Mean cross-entropy and half the squared weights: `values` holds for each layer `inputs × outputs`
-/// weights, then the bias.
-fn network_objective(values: &[f64], data: &DenseExamples, widths: &[usize], decay: f64) -> f64 {
-    let Features::Floats(features) = &data.features else { panic!("made of floats") };
-    let mut loss = 0.0;
-    let mut squares = 0.0;
-    for (features, &label) in features.chunks(data.width).zip(&data.labels) {
-        let mut units: Vec<f64> = features.iter().map(|&feature| f64::from(feature)).collect();
-        let mut rest = values;
-        squares = 0.0;
-        for (layer, pair) in widths.windows(2).enumerate() {
-            let (inputs, outputs) = (pair[0], pair[1]);
-            let (weights, after) = rest.split_at(inputs * outputs);
-            let (bias, after) = after.split_at(outputs);
-            squares += weights.iter().map(|weight| weight * weight).sum::<f64>();
-            let weighted = |input: usize, output: usize| weights[input * outputs + output];
-            let last = layer + 2 == widths.len();
-            units = (0..outputs)
-                .map(|output| {
-                    let products = units.iter().enumerate().map(|(at, u)| u * weighted(at, output));
-                    let sum = bias[output] + products.sum::<f64>();
-                    if last { sum } else { sum.max(0.0) }
-                })
-                .collect();
-            rest = after;
-        }
-        loss += units.iter().map(|unit| unit.exp()).sum::<f64>().ln() - units[label as usize];
-    }
-    loss / data.len() as f64 + 0.5 * decay * squares
-}
-
 fn dense(examples: usize, width: usize, classes: usize) -> DenseExamples {
     let mut random = Seed(6).random();
     DenseExamples {
-        width,
+        shape: Shape::row(width),
         classes,
         features: Features::Floats((0..examples * width).map(|_| number(&mut random)).collect()),
         labels: (0..examples).map(|_| random.random_range(0..classes as u32)).collect(),
@@ -223,3 +316,4 @@ fn number(random: &mut Random) -> f32 {
 const WORKERS: usize = 3;
 const RATE: f64 = 0.01;
 const SHIFT: f64 = 1e-6;
+const LAYER_SHIFT: f32 = 1.0 / 128.0;

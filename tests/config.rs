@@ -59,7 +59,7 @@ fn figures_of_the_paper_stand_in_its_topologies() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 9] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
@@ -67,6 +67,7 @@ fn a_plan_written_out_reads_back_the_same() {
         ("kos", &["app.data.vocabulary_path=vocab.kos.txt", "app.alpha=0.1234567891"]),
         ("a9a", &["sync.remote={ model = 'ssp', staleness = 3 }", "topology.wan.loss=0.001"]),
         ("a9a", &["topology.file=lan", "compute.slowdown.lan=1.5", "sync.local.model=bsp"]),
+        ("a9a", &["sync.remote={ model = 'local-steps', fragments = 2, values = 'int8' }"]),
         ("quickstart", &["compute.slowdown.tokyo=2", "topology.wan.queue=1.23456789 s"]),
     ];
     for (name, settings) in cases {

@@ -6,13 +6,16 @@ use gaia::driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
-const REMOTES: [&str; 6] = [
+const REMOTES: [&str; 9] = [
     "model = 'bsp'",
     "model = 'ssp', staleness = 2",
     "model = 'tap'",
     "model = 'asp'",
     "model = 'asp', policy = 'paper', selective_barrier = 'on'",
     "model = 'asp', goal = 'cost', values = 'f32', selective_barrier = 'on'",
+    "model = 'asp', values = 'int8'",
+    "model = 'local-steps'",
+    "model = 'local-steps', steps = 2, fragments = 2, values = 'int4'",
 ];
 
 /// Runs an application under every model of synchronisation over three regions, until the worst copy is at the

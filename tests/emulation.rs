@@ -191,13 +191,14 @@ fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
     assert!((wan.metric.value - lan.metric.value).abs() <= 0.005);
 }
 
-fn remotes() -> [RemoteSync; 4] {
+fn remotes() -> [RemoteSync; 5] {
     let ssp = SspConfig { staleness: Staleness(1), values: ValueFormat::F32 };
     [
         RemoteSync::Bsp(Default::default()),
         RemoteSync::Ssp(ssp),
         RemoteSync::Tap(Default::default()),
         RemoteSync::Asp(Default::default()),
+        RemoteSync::LocalSteps(Default::default()),
     ]
 }
 

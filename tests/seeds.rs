@@ -28,6 +28,10 @@ fn check(seed: u64) {
         r#"{ model = "asp", function = "absolute", values = "f32" }"#,
         r#"{ model = "asp", function = "row-norm", goal = "cost" }"#,
         r#"{ model = "asp", policy = "paper", threshold = 0.01 }"#,
+        r#"{ model = "asp", values = "int8" }"#,
+        r#"{ model = "local-steps", steps = 5 }"#,
+        r#"{ model = "local-steps", steps = 3, fragments = 3, overlap = 1, values = "int4" }"#,
+        r#"{ model = "local-steps", steps = 4, combine = "mean", outer = "nesterov" }"#,
     ]);
     let asp = remote.contains("asp");
     let mut settings = vec![

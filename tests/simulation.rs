@@ -8,12 +8,13 @@ use gaia::driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
-const REMOTES: [&str; 5] = [
+const REMOTES: [&str; 6] = [
     "model = 'bsp'",
     "model = 'ssp', staleness = 2",
     "model = 'tap'",
     "model = 'asp'",
     "model = 'asp', policy = 'paper', selective_barrier = 'on'",
+    "model = 'local-steps', steps = 2, fragments = 2",
 ];
 
 fn remote(remote: &str) -> String {

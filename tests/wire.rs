@@ -25,9 +25,13 @@ fn header() -> BulkHeader {
 }
 
 fn small_bulk() -> Vec<u8> {
+    bulk_of(ValueFormat::Bf16)
+}
+
+fn bulk_of(format: ValueFormat) -> Vec<u8> {
     let changes = Changes::Sparse { indexes: &[4, 9, 600], values: &[1.0, -2.5, 1e-3] };
     let mut frame = Vec::new();
-    encode_bulk(&header(), changes, ValueFormat::Bf16, &mut frame);
+    encode_bulk(&header(), changes, format, &mut frame);
     frame
 }
 
@@ -62,12 +66,13 @@ fn reseal(frame: &mut [u8]) {
 
 #[test]
 fn every_flipped_bit_of_a_frame_is_noticed() {
-    let bulk = small_bulk();
-    for bit in 0..bulk.len() * 8 {
-        let mut damaged = bulk.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        refuse_bulk(&damaged);
-        assert!(peek_bulk(&damaged).is_err());
+    for bulk in ValueFormat::ALL.map(bulk_of) {
+        for bit in 0..bulk.len() * 8 {
+            let mut damaged = bulk.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            refuse_bulk(&damaged);
+            assert!(peek_bulk(&damaged).is_err());
+        }
     }
     let control = small_control();
     for bit in 0..control.len() * 8 {
@@ -79,15 +84,19 @@ fn every_flipped_bit_of_a_frame_is_noticed() {
 
 #[test]
 fn every_truncated_or_lengthened_frame_is_noticed() {
-    let (mut bulk, mut control) = (small_bulk(), small_control());
-    for end in 0..bulk.len() {
-        refuse_bulk(&bulk[..end]);
+    let mut control = small_control();
+    for mut bulk in ValueFormat::ALL.map(bulk_of) {
+        for end in 0..bulk.len() {
+            refuse_bulk(&bulk[..end]);
+        }
+        bulk.push(0);
+        refuse_bulk(&bulk);
+        reseal(&mut bulk);
+        refuse_bulk(&bulk);
     }
     for end in 0..control.len() {
         decode_control(&control[..end]).expect_err("a truncated frame");
     }
-    bulk.push(0);
-    refuse_bulk(&bulk);
     control.push(0);
     decode_control(&control).expect_err("a lengthened frame");
     reseal(&mut control);
@@ -138,8 +147,9 @@ fn sealed_nonsense_is_refused_by_name() {
         let error = refuse_bulk(&frame).to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check(6, 5, "bulk kind 5");
-    check(7, 2, "value format 2");
+    check(6, 6, "bulk kind 6");
+    check(7, 4, "value format 4");
+    check(7, 2, "values take 6 bytes, the indexes ask for 4");
     check(7, 0, "values take 6 bytes, the indexes ask for 12");
     check(20, 4, "flags 0x0004");
     check(22, 1, "non-zero byte");
@@ -173,8 +183,8 @@ fn a_hello_outside_the_limits_is_refused() {
 
 fn headers() -> impl Strategy<Value = BulkHeader> {
     let flags = (any::<bool>(), any::<bool>());
-    (0..5usize, any::<u16>(), any::<u16>(), any::<u64>(), any::<u64>(), flags).prop_map(
-        |(kind, origin, shard, sequence, clock, (last, relayed))| BulkHeader {
+    (0..BulkKind::ALL.len(), any::<u16>(), any::<u16>(), any::<u64>(), any::<u64>(), flags)
+        .prop_map(|(kind, origin, shard, sequence, clock, (last, relayed))| BulkHeader {
             kind: BulkKind::ALL[kind],
             origin: DcId(origin),
             shard: ShardId(shard),
@@ -182,8 +192,7 @@ fn headers() -> impl Strategy<Value = BulkHeader> {
             clock: Clock(clock),
             last,
             relayed,
-        },
-    )
+        })
 }
 
 fn messages() -> impl Strategy<Value = ControlMessage> {
@@ -219,9 +228,8 @@ proptest! {
     fn a_bulk_frame_arrives_as_sent(
         header in headers(),
         entries in prop::collection::btree_map(0..PARAMETERS as u32, -1e3f32..1e3, 0..200),
-        bf16 in any::<bool>(),
+        format in prop::sample::select(ValueFormat::ALL.to_vec()),
     ) {
-        let format = if bf16 { ValueFormat::Bf16 } else { ValueFormat::F32 };
         let (indexes, values): (Vec<u32>, Vec<f32>) = entries.into_iter().unzip();
         let mut frame = vec![0xaa];
         let changes = Changes::Sparse { indexes: &indexes, values: &values };
@@ -230,17 +238,20 @@ proptest! {
         let (arrived, changes) = decode_bulk(&frame[1..], PARAMETERS, &mut buffers).unwrap();
         prop_assert_eq!(arrived, header);
         prop_assert_eq!(peek_bulk(&frame[1..]).unwrap(), (header, changes.len() as u32));
-        let sent: Vec<f32> = values.iter().map(|value| quantise(*value, format)).collect();
-        let arrived: Vec<(u32, f32)> = match changes {
-            Changes::Sparse { indexes, values } => {
-                indexes.iter().copied().zip(values.iter().copied()).collect()
+        // The sequence that travels, and what rounding makes of it.
+        let mut sent = vec![0.0; PARAMETERS];
+        for (index, value) in indexes.iter().zip(&values) {
+            sent[*index as usize] = *value;
+        }
+        let mut sent = match changes {
+            Changes::Sparse { indexes: arrived, .. } => {
+                prop_assert_eq!(arrived, &indexes[..]);
+                values
             }
-            Changes::Dense { start, values } => (start..)
-                .zip(values.iter().copied())
-                .filter(|(index, _)| indexes.contains(index))
-                .collect(),
+            Changes::Dense { start, values } => sent[start as usize..][..values.len()].to_vec(),
         };
-        prop_assert_eq!(arrived, indexes.iter().copied().zip(sent).collect::<Vec<_>>());
+        quantise(&mut sent, format);
+        prop_assert_eq!(changes.values(), sent);
     }
 
     #[test]
@@ -262,8 +273,9 @@ proptest! {
     fn sealed_arbitrary_bytes_never_panic(
         body in prop::collection::vec(any::<u8>(), 0..300),
         known in any::<bool>(),
+        format in prop::sample::select(ValueFormat::ALL.to_vec()),
     ) {
-        for start in [small_bulk(), small_control()] {
+        for start in [bulk_of(format), small_control()] {
             let keep = if known { start.len().min(BULK_HEADER_BYTES) } else { ENVELOPE_BYTES };
             let mut frame = start[..keep].to_vec();
             frame.extend(&body);
@@ -278,8 +290,12 @@ proptest! {
     }
 
     #[test]
-    fn sealed_damage_never_panics(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        for mut frame in [small_bulk(), small_control()] {
+    fn sealed_damage_never_panics(
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        format in prop::sample::select(ValueFormat::ALL.to_vec()),
+    ) {
+        for mut frame in [bulk_of(format), small_control()] {
             let at = at.index(frame.len());
             frame[at] = byte;
             reseal(&mut frame);

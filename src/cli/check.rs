@@ -161,6 +161,11 @@ fn remote(remote: &RemoteSync) -> String {
             };
             format!("asp, threshold {threshold}, data center staleness {staleness}")
         }
+        RemoteSync::LocalSteps(config) => {
+            let (steps, overlap) = (config.steps, config.overlap());
+            let values = config.values.name();
+            format!("local-steps, {steps} clocks a round, {overlap} of them overlapped, {values}")
+        }
     }
 }
 

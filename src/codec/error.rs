@@ -34,6 +34,8 @@ pub enum DecodeError {
     NumberTooLong,
     #[error("words of 2^{log2} parameters where 2^3 to 2^6 are known")]
     UnknownWord { log2: u8 },
+    #[error("a block of values has scale {found} where 0 to 254 are known")]
+    UnknownScale { found: u8 },
 }
 
 impl fmt::Display for Section {

@@ -1,7 +1,7 @@
 //! Which form a set of indexes takes: the exactly smallest.
 
 use super::reader::{Reader, varint_len, write_varint};
-use super::{DecodeError, Section, ValueFormat, dense_len, gaps, runs, words};
+use super::{DecodeError, Section, ValueFormat, dense_len, gaps, rice, runs, words};
 
 /// The form that a set of indexes takes, and the bytes of the section, form and count included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Gaps,
+    Rice,
     Runs,
     Words { log2: u8 },
 }
@@ -21,7 +22,7 @@ impl Plan {
     /// The smallest form of strictly ascending indexes.
     pub(super) fn of(indexes: &[u32]) -> Self {
         debug_assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "indexes ascend");
-        let mut best = (gaps::len(indexes), Form::Gaps);
+        let mut best = best_of((gaps::len(indexes), Form::Gaps), (rice::len(indexes), Form::Rice));
         let runs = runs::count(indexes);
         // Runs of one are gaps with a length besides.
         if runs < indexes.len() {
@@ -38,23 +39,34 @@ impl Plan {
     }
 
     /// From the first index to the last, where values for all of that are smaller than any form of indexes.
-    pub(super) fn dense_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
+    pub(super) fn smallest_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
         let (first, last) = (*indexes.first()?, *indexes.last()?);
         let span = (last - first) as usize + 1;
-        let sparse = self.bytes + indexes.len() * format.bytes();
+        let sparse = self.bytes + format.bytes(indexes.len());
         (dense_len(first, span, format) < sparse).then_some(span)
+    }
+
+    /// The span that is encoded without indexes.
+    ///
+    /// Zeros between values that share a scale would move them to other blocks and change how they are rounded, so
+    /// it is the sender's to put them in.
+    pub(super) fn dense_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
+        let span = self.smallest_span(indexes, format)?;
+        (span == indexes.len() || !format.shares_scales()).then_some(span)
     }
 
     pub(super) fn write(&self, indexes: &[u32], out: &mut Vec<u8>) {
         let before = out.len();
         out.push(match self.form {
             Form::Gaps => GAPS,
+            Form::Rice => RICE,
             Form::Runs => RUNS,
             Form::Words { .. } => WORDS,
         });
         write_varint(indexes.len() as u32, out);
         match self.form {
             Form::Gaps => gaps::write(indexes, out),
+            Form::Rice => rice::write(indexes, out),
             Form::Runs => runs::write(indexes, out),
             Form::Words { log2 } => words::write(indexes, log2, out),
         }
@@ -101,6 +113,7 @@ pub(super) fn read_form(
         GAPS => gaps::read(reader, count, parameters, out),
         RUNS => runs::read(reader, count, parameters, out),
         WORDS => words::read(reader, count, parameters, out),
+        RICE => rice::read(reader, count, parameters, out),
         form => Err(DecodeError::UnknownForm { form }),
     }
 }
@@ -114,3 +127,4 @@ pub(super) const DENSE: u8 = 0;
 const GAPS: u8 = 1;
 const RUNS: u8 = 2;
 const WORDS: u8 = 3;
+const RICE: u8 = 4;

@@ -6,14 +6,16 @@
 //! changes, when, and what they mean. The released code of the paper's first author sends an index and a value as they
 //! are, eight bytes an update.
 //!
-//! Sparse changes take the smallest of three index forms, or none at all where filling the holes between them with
+//! Sparse changes take the smallest of four index forms, or none at all where filling the holes between them with
 //! zeros is smaller still. A zero changes nothing when it is added, so only additive changes may be coded here.
 
+mod blocks;
 mod error;
 mod gaps;
 mod indexes;
 mod numbers;
 mod reader;
+mod rice;
 mod runs;
 mod values;
 mod words;
@@ -107,7 +109,7 @@ pub fn encode(changes: Changes<'_>, format: ValueFormat, out: &mut Vec<u8>) -> E
     Encoded {
         count: count as u32,
         index_bytes: index_bytes as u32,
-        value_bytes: (count * format.bytes()) as u32,
+        value_bytes: format.bytes(count) as u32,
     }
 }
 
@@ -119,10 +121,12 @@ pub fn encoded_len(changes: Changes<'_>, format: ValueFormat) -> usize {
     }
 }
 
-/// Whether [`encode`] would fill holes between these strictly ascending indexes with zeros, because that is
-/// smaller.
+/// Whether these strictly ascending indexes are smaller with the holes between them filled.
+///
+/// [`encode`] then fills them with zeros, but not where values share scales: there the sender must, before it
+/// quantises.
 pub fn fills_holes(indexes: &[u32], format: ValueFormat) -> bool {
-    Plan::of(indexes).dense_span(indexes, format).is_some_and(|span| span > indexes.len())
+    Plan::of(indexes).smallest_span(indexes, format).is_some_and(|span| span > indexes.len())
 }
 
 /// How many leading entries of a sparse change encode to at most `room` bytes.
@@ -165,7 +169,7 @@ pub fn decode<'b>(
     let mut reader = Reader::new(index_section, Section::Indexes);
     let form = reader.byte()?;
     let count = indexes::read_count(&mut reader, parameters)?;
-    let expected = count * format.bytes();
+    let expected = format.bytes(count);
     if value_section.len() != expected {
         return Err(DecodeError::ValueBytes { bytes: value_section.len(), expected });
     }
@@ -181,7 +185,7 @@ pub fn decode<'b>(
         None
     };
     reader.finish()?;
-    values::read(value_section, format, &mut buffers.values);
+    values::read(value_section, count, format, &mut buffers.values)?;
     Ok(match start {
         Some(start) => Changes::Dense { start, values: &buffers.values },
         None => Changes::Sparse { indexes: &buffers.indexes, values: &buffers.values },
@@ -195,14 +199,14 @@ fn write_dense(start: u32, count: usize, out: &mut Vec<u8>) {
 }
 
 fn dense_len(start: u32, count: usize, format: ValueFormat) -> usize {
-    1 + varint_len(count as u32) + varint_len(start) + count * format.bytes()
+    1 + varint_len(count as u32) + varint_len(start) + format.bytes(count)
 }
 
 fn sparse_len(indexes: &[u32], format: ValueFormat) -> usize {
     let plan = Plan::of(indexes);
     match plan.dense_span(indexes, format) {
         Some(span) => dense_len(indexes[0], span, format),
-        None => plan.bytes() + indexes.len() * format.bytes(),
+        None => plan.bytes() + format.bytes(indexes.len()),
     }
 }
 

@@ -22,7 +22,12 @@ pub(super) fn width(or: u32) -> u8 {
 
 /// How many bytes a block takes; none takes none.
 pub(super) fn len(width: u8, count: usize) -> usize {
-    if count == 0 { 0 } else { 1 + (usize::from(width) * count).div_ceil(8) }
+    if count == 0 { 0 } else { 1 + packed_len(width, count) }
+}
+
+/// How many bytes the numbers of a block take without their width.
+pub(super) fn packed_len(width: u8, count: usize) -> usize {
+    (usize::from(width) * count).div_ceil(8)
 }
 
 pub(super) fn write(numbers: &[u32], out: &mut Vec<u8>) {
@@ -31,8 +36,13 @@ pub(super) fn write(numbers: &[u32], out: &mut Vec<u8>) {
     }
     let width = width(numbers.iter().fold(0, |or, number| or | number));
     out.push(width);
+    write_packed(numbers, width, out);
+}
+
+/// Appends numbers of at most `width` bits, at most a block of them, without the width.
+pub(super) fn write_packed(numbers: &[u32], width: u8, out: &mut Vec<u8>) {
     let start = out.len();
-    out.resize(start + len(width, numbers.len()) - 1, 0);
+    out.resize(start + packed_len(width, numbers.len()), 0);
     if numbers.len() == BLOCK {
         BitPacker4x::new().compress(numbers, &mut out[start..], width);
     } else {
@@ -53,13 +63,23 @@ pub(super) fn read<'b>(
     if width > 32 {
         return Err(DecodeError::TooWide { bits: width });
     }
-    let bytes = reader.take(len(width, count) - 1)?;
+    Ok(read_packed(reader, width, count, block)?)
+}
+
+/// Reads `count` numbers of at most 32 bits each, at most a block, into the front of `block`.
+pub(super) fn read_packed<'b>(
+    reader: &mut Reader<'_>,
+    width: u8,
+    count: usize,
+    block: &'b mut Block,
+) -> Result<&'b mut [u32], DecodeError> {
+    let bytes = reader.take(packed_len(width, count))?;
     if count == BLOCK {
         BitPacker4x::new().decompress(bytes, block, width);
     } else {
         unpack(bytes, width, &mut block[..count]);
     }
-    Ok(&block[..count])
+    Ok(&mut block[..count])
 }
 
 fn pack(numbers: &[u32], width: u8, out: &mut [u8]) {

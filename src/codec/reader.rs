@@ -22,6 +22,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Everything that has not been taken.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         Ok(self.take(1)?[0])
     }

@@ -129,6 +129,9 @@ pub(super) const LOSS: Range =
     Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
 pub(super) const THRESHOLD: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
 pub(super) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most 1");
+pub(super) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
+pub(super) const MOMENTUM: Range =
+    Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
 pub(super) const RATE: Range = Range::closed(1e-3, 1e18, "a rate from 0.001 to 1e18");
 pub(super) const JITTER: Range = Range::closed(0.0, 2.0, "a sigma from 0 to 2");
 pub(super) const SLOWDOWN: Range = Range::closed(1e-3, 1e3, "a factor from 0.001 to 1000");
@@ -141,4 +144,6 @@ pub(super) const DEADLINE_MAX: Time = Time(Duration::from_secs(86_400));
 pub(super) const CLOCKS_MAX: u64 = 1 << 40;
 /// The largest allowed difference of clocks that is not as good as none.
 pub(super) const STALENESS_MAX: u64 = 1 << 20;
+/// Clocks between two rounds; fragments, which are no more, are searched one by one.
+pub(super) const STEPS_MAX: u64 = 10_000;
 const NAME_BYTES_MAX: usize = 64;

@@ -20,7 +20,7 @@ use crate::ml::apps::{
     TopicModelConfig,
 };
 use crate::ml::config::DataConfig;
-use crate::sync::{AspConfig, BspConfig, SspConfig, TapConfig};
+use crate::sync::{AspConfig, BspConfig, LocalStepsConfig, SspConfig, TapConfig};
 
 const REFERENCE: &str = include_str!("../../config/reference.toml");
 
@@ -152,7 +152,8 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 3] = ["evaluate_examples", "examples_per_second", "vocabulary_path"];
+const NO_DEFAULT: [&str; 4] =
+    ["evaluate_examples", "examples_per_second", "overlap", "vocabulary_path"];
 
 /// Every table, and the keys that the code reads in it.
 fn tables() -> Vec<(&'static str, &'static [&'static str])> {
@@ -178,6 +179,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("sync.remote", keys::<SspConfig>()),
         ("sync.remote", keys::<TapConfig>()),
         ("sync.remote", keys::<AspConfig>()),
+        ("sync.remote", keys::<LocalStepsConfig>()),
         ("stop", keys::<StopRules>()),
         ("stop", keys::<ChangeRule>()),
         ("evaluate", keys::<EvaluateConfig>()),

@@ -10,7 +10,9 @@ use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
 use super::plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
-use crate::sync::{AspConfig, BspConfig, LocalSync, RemoteSync, SspConfig, TapConfig};
+use crate::sync::{
+    AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
+};
 use crate::topology::Topology;
 use crate::types::{Bandwidth, Seed, Time};
 
@@ -42,6 +44,7 @@ enum ResolvedRemote<'p> {
     Ssp(&'p SspConfig),
     Tap(&'p TapConfig),
     Asp(&'p AspConfig),
+    LocalSteps(&'p LocalStepsConfig),
 }
 
 #[derive(Serialize)]
@@ -112,6 +115,7 @@ impl<'p> From<&'p RemoteSync> for ResolvedRemote<'p> {
             RemoteSync::Ssp(config) => Self::Ssp(config),
             RemoteSync::Tap(config) => Self::Tap(config),
             RemoteSync::Asp(config) => Self::Asp(config),
+            RemoteSync::LocalSteps(config) => Self::LocalSteps(config),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `[sync.local]` and `[sync.remote]`: `model` chooses, the rest are that model's own settings.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
 
 use super::document::{Node, Problem, Value};
 use super::error::{Fault, one_of};
 use super::range::{self, Checks};
-use crate::sync::{LocalSync, RemoteSync};
+use crate::sync::{LocalStepsConfig, LocalSync, RemoteSync, ValueFormat};
 use crate::types::Staleness;
 
 #[derive(Debug, Deserialize)]
@@ -43,13 +45,18 @@ pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
         "bsp" => keys.read().map(RemoteSync::Bsp),
         "ssp" => keys.read().map(RemoteSync::Ssp),
         "tap" => keys.read().map(RemoteSync::Tap),
-        _ => keys.read().map(RemoteSync::Asp),
+        "asp" => keys.read().map(RemoteSync::Asp),
+        _ => keys.read().map(RemoteSync::LocalSteps),
     };
     let remote = read.map_err(|problem| problem.in_table(root, PATH))?;
     let checks = Checks { root };
     match &remote {
-        RemoteSync::Bsp(_) | RemoteSync::Tap(_) => {}
-        RemoteSync::Ssp(ssp) => staleness(&checks, "sync.remote.staleness", ssp.staleness, 0)?,
+        RemoteSync::Bsp(bsp) => exchanged(&checks, bsp.values)?,
+        RemoteSync::Tap(tap) => exchanged(&checks, tap.values)?,
+        RemoteSync::Ssp(ssp) => {
+            staleness(&checks, "sync.remote.staleness", ssp.staleness, 0)?;
+            exchanged(&checks, ssp.values)?;
+        }
         RemoteSync::Asp(asp) => {
             checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
             checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
@@ -67,8 +74,27 @@ pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
                 }
             }
         }
+        RemoteSync::LocalSteps(config) => local_steps(&checks, config)?,
     }
     Ok(remote)
+}
+
+fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Problem> {
+    let steps = config.steps;
+    let number = |path, value: u64, allowed: RangeInclusive<u64>, of: &str| {
+        if allowed.contains(&value) {
+            return Ok(());
+        }
+        let expected = format!("a whole number{of} from {} to {}", allowed.start(), allowed.end());
+        Err(checks.wrong(path, value, expected))
+    };
+    number("sync.remote.steps", steps, 1..=range::STEPS_MAX, " of clocks")?;
+    let below_steps = format!(", with {steps} clocks between rounds,");
+    number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
+    number("sync.remote.overlap", config.overlap(), 0..=steps - 1, &below_steps)?;
+    let rate = config.outer_learning_rate;
+    checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
+    checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)
 }
 
 /// The word that says what a table is about, and the table without it.
@@ -100,6 +126,17 @@ pub(super) fn choice(
     let mut rest = table.clone();
     rest.remove(key);
     Ok((word.to_owned(), Node { span: node.span, value: Value::Table(rest) }))
+}
+
+/// The formats of the models that round each value by itself.
+fn exchanged(checks: &Checks<'_>, values: ValueFormat) -> Result<(), Problem> {
+    match values {
+        ValueFormat::F32 | ValueFormat::Bf16 => Ok(()),
+        ValueFormat::Int8 | ValueFormat::Int4 => {
+            let expected = one_of(&[ValueFormat::F32.name(), ValueFormat::Bf16.name()]);
+            Err(checks.wrong("sync.remote.values", values.name(), expected))
+        }
+    }
 }
 
 fn staleness(

@@ -19,7 +19,7 @@ pub struct CoordinatorConfig {
     pub stop: StopRules,
     /// Clocks between evaluations, at least 1.
     pub evaluate_every: u64,
-    /// Where every data center must end at the same clock (BSP, SSP): how far a worker may be ahead of the
+    /// Where every data center must end at the same clock (BSP, SSP, local steps): how far a worker may be ahead of the
     /// slowest of its own data center.
     pub lockstep: Option<Staleness>,
 }

@@ -38,6 +38,7 @@ impl Cluster {
                 let config = ServerConfig {
                     id,
                     workers: topology.dc(id.dc).workers,
+                    all_workers: topology.workers_per_dc(),
                     shards,
                     local: plan.local,
                     remote: plan.remote.clone(),
@@ -64,7 +65,9 @@ impl Cluster {
             stop: plan.stop,
             evaluate_every: plan.evaluate.every,
             lockstep: match &plan.remote {
-                RemoteSync::Bsp(_) | RemoteSync::Ssp(_) => Some(plan.local.staleness()),
+                RemoteSync::Bsp(_) | RemoteSync::Ssp(_) | RemoteSync::LocalSteps(_) => {
+                    Some(plan.local.staleness())
+                }
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },
         });

@@ -43,50 +43,44 @@ impl Batch {
         self.indexes.is_empty()
     }
 
-    /// Moves one parameter's residual into the batch.
-    fn push(&mut self, index: u32, source: f32, shared: &mut f32, format: ValueFormat) {
+    /// Adds a parameter that is to leave, with its residual; it has left after [`Self::leave`].
+    fn push(&mut self, index: u32, source: f32, shared: f32) {
         self.indexes.push(index);
-        self.values.push(leave(source, shared, format));
+        self.values.push(source - shared);
     }
 
-    /// Moves the residuals between the batch's updates into it, where the codec would write zeros instead.
+    /// Takes the batch's residuals from home: they leave whole, and only what `format` cannot hold stays.
     ///
-    /// They cost nothing there, and the receiver of an announced parameter would take such a zero for its
-    /// update. Returns whether any did.
-    fn fill_holes(&mut self, source: &[f32], shared: &mut [f32], format: ValueFormat) -> bool {
-        let (Some(&first), Some(&last)) = (self.indexes.first(), self.indexes.last()) else {
-            return false;
-        };
-        if !fills_holes(&self.indexes, format) {
-            return false;
+    /// With them go those between them, where the codec would write zeros instead: they cost nothing there, and the
+    /// receiver of an announced parameter would take such a zero for its update. Returns whether any did.
+    fn leave(&mut self, source: &[f32], shared: &mut [f32], format: ValueFormat) -> bool {
+        let filled = fills_holes(&self.indexes, format);
+        if filled {
+            self.fill_holes(source, shared);
         }
-        let mut left = self.indexes.len();
-        let span = (last - first) as usize + 1;
-        self.indexes.resize(span, 0);
-        self.values.resize(span, 0.0);
-        for at in (0..span).rev() {
-            let index = first + at as u32;
-            let place = index as usize;
-            if left > 0 && self.indexes[left - 1] == index {
-                left -= 1;
-                self.values[at] = self.values[left];
-            } else {
-                self.values[at] = leave(source[place], &mut shared[place], format);
-            }
-            self.indexes[at] = index;
+        quantise(&mut self.values, format);
+        for (index, sent) in self.indexes.iter().zip(&self.values) {
+            let place = *index as usize;
+            shared[place] = match format {
+                ValueFormat::F32 => source[place],
+                ValueFormat::Bf16 | ValueFormat::Int8 | ValueFormat::Int4 => shared[place] + sent,
+            };
         }
-        true
+        filled
     }
-}
 
-/// Takes a residual from home: it leaves whole, and only what `format` cannot hold stays.
-fn leave(source: f32, shared: &mut f32, format: ValueFormat) -> f32 {
-    let sent = quantise(source - *shared, format);
-    *shared = match format {
-        ValueFormat::F32 => source,
-        ValueFormat::Bf16 => *shared + sent,
-    };
-    sent
+    /// Adds every residual between the first and the last.
+    fn fill_holes(&mut self, source: &[f32], shared: &[f32]) {
+        let (Some(&first), Some(&last)) = (self.indexes.first(), self.indexes.last()) else {
+            return;
+        };
+        let span = first as usize..last as usize + 1;
+        let residuals = source[span.clone()].iter().zip(&shared[span]);
+        self.indexes.clear();
+        self.indexes.extend(first..=last);
+        self.values.clear();
+        self.values.extend(residuals.map(|(source, shared)| source - shared));
+    }
 }
 
 impl Outbox {

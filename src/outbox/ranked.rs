@@ -85,10 +85,10 @@ impl Ranked {
             let place = index as usize;
             let announced = self.announced.remove(&index);
             if announced || source[place] != self.shared[place] {
-                batch.push(index, source[place], &mut self.shared[place], format);
+                batch.push(index, source[place], self.shared[place]);
             }
         }
-        if batch.fill_holes(source, &mut self.shared, format) {
+        if batch.leave(source, &mut self.shared, format) {
             for index in &batch.indexes {
                 self.announced.remove(index);
             }

@@ -54,15 +54,15 @@ impl Sweep {
         if self.marked.is_empty() {
             return;
         }
-        let mut end = self.cut(self.cursor, most, source, format, batch);
+        let mut end = self.cut(self.cursor, most, source, batch);
         if batch.is_empty() {
             self.passed += (self.shared.len() - self.cursor) as u64;
             self.cursor = 0;
-            end = self.cut(0, most, source, format, batch);
+            end = self.cut(0, most, source, batch);
         }
         self.passed += (end - self.cursor) as u64;
         self.cursor = end;
-        batch.fill_holes(source, &mut self.shared, format);
+        batch.leave(source, &mut self.shared, format);
         for index in &batch.indexes {
             self.marked.remove(*index as usize);
             self.announced.remove(*index as usize);
@@ -118,17 +118,10 @@ impl Sweep {
     }
 
     /// Fills the batch from `start` on and returns where the next frame begins.
-    fn cut(
-        &mut self,
-        start: usize,
-        most: usize,
-        source: &[f32],
-        format: ValueFormat,
-        batch: &mut Batch,
-    ) -> usize {
+    fn cut(&self, start: usize, most: usize, source: &[f32], batch: &mut Batch) -> usize {
         let parameters = self.shared.len();
         for index in self.marked.iter_range(start..parameters).take(most) {
-            batch.push(index as u32, source[index], &mut self.shared[index], format);
+            batch.push(index as u32, source[index], self.shared[index]);
         }
         match batch.indexes.last() {
             Some(last) if batch.indexes.len() == most => *last as usize + 1,

@@ -8,11 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::error::PeerError;
 use crate::codec::Changes;
-use crate::types::DcId;
+use crate::sync::ValueFormat;
+use crate::types::{Clock, DcId, ServerId};
+use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// How copies become equal at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,20 +75,20 @@ struct Incoming {
 
 /// Values on their way to a mirror.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) content: Content,
+struct Outgoing {
+    content: Content,
     /// The place of the first value.
-    pub(super) start: usize,
-    pub(super) values: Arc<Vec<f32>>,
+    start: usize,
+    values: Arc<Vec<f32>>,
     /// Values that have left.
-    pub(super) sent: usize,
+    sent: usize,
     /// Whether the frame that ends the block has left.
-    pub(super) ended: bool,
+    ended: bool,
 }
 
 /// What a drain frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+enum Content {
     /// A copy, or residuals, of the receiver's home block.
     Copy,
     /// The result for the sender's home block.
@@ -198,13 +201,36 @@ impl Drain {
         Ok(())
     }
 
-    /// What is next for a mirror.
-    pub(super) fn next(&mut self, to: DcId) -> Option<&mut Outgoing> {
+    /// The next frame for a mirror, of about `room` bytes at most; `next_sequence` takes its number.
+    pub(super) fn next_frame(
+        &mut self,
+        to: DcId,
+        from: ServerId,
+        room: usize,
+        next_sequence: impl FnOnce() -> u64,
+    ) -> Option<Bytes> {
         let queue = &mut self.mirrors.get_mut(&to)?.outgoing;
         while queue.front().is_some_and(|front| front.ended) {
             queue.pop_front();
         }
-        queue.front_mut()
+        let outgoing = queue.front_mut()?;
+        let kind = match outgoing.content {
+            Content::Copy => BulkKind::DrainCopy,
+            Content::Result => BulkKind::DrainResult,
+        };
+        let (start, values, last) = outgoing.take((room / 4).max(64));
+        let header = BulkHeader {
+            kind,
+            origin: from.dc,
+            shard: from.shard,
+            sequence: next_sequence(),
+            clock: Clock::ZERO,
+            last,
+            relayed: false,
+        };
+        let mut frame = Vec::with_capacity(values.len() * 4 + 64);
+        encode_bulk(&header, Changes::Dense { start, values }, ValueFormat::F32, &mut frame);
+        Some(Bytes::from(frame))
     }
 
     /// Whether every result is here and everything of ours has left.
@@ -253,7 +279,7 @@ impl Outgoing {
     }
 
     /// Takes the next `most` values: where they go, what they are, and whether they are the last.
-    pub(super) fn take(&mut self, most: usize) -> (u32, &[f32], bool) {
+    fn take(&mut self, most: usize) -> (u32, &[f32], bool) {
         let start = self.sent;
         self.sent = (start + most).min(self.values.len());
         self.ended = self.sent == self.values.len();

@@ -15,7 +15,7 @@ use super::ServerConfig;
 use super::drain::{block, check_span, for_each};
 use super::error::PeerError;
 use super::stats::LinkStats;
-use super::sums::{Changed, Cutting, Sum};
+use super::sums::{Changed, Cutting, Sum, add_change};
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::store::ShardStore;
@@ -346,7 +346,7 @@ impl Exchange {
         let parameters = self.global.len();
         let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
         for place in changed.touched.iter_range(0..parameters) {
-            let rounded = quantise(changed.values[place], self.format);
+            let rounded = rounded(changed.values[place], self.format);
             let lost = changed.values[place] - rounded;
             changed.values[place] = rounded;
             if lost != 0.0 {
@@ -365,7 +365,7 @@ impl Exchange {
         let parameters = self.global.len();
         let next = self.own.entry(self.open).or_insert_with(|| Changed::none(parameters));
         for place in total.touched.iter_range(0..home.len()) {
-            let rounded = quantise(total.values[place], self.format);
+            let rounded = rounded(total.values[place], self.format);
             let lost = total.values[place] - rounded;
             total.values[place] = rounded;
             if lost != 0.0 {
@@ -396,12 +396,10 @@ impl Exchange {
     }
 }
 
-/// Adds what a total changes. Dense frames hold zeros that sparse ones leave out, and adding zero to -0 would
-/// make it 0 in one data center and not in another.
-fn add_change(value: &mut f32, change: f32) {
-    if change != 0.0 {
-        *value += change;
-    }
+/// What arrives of one value. Each is rounded by itself: the formats of BSP and SSP have no blocks.
+fn rounded(mut value: f32, format: ValueFormat) -> f32 {
+    quantise(std::slice::from_mut(&mut value), format);
+    value
 }
 
 /// What errors call the models that exchange whole clocks.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::ServerConfig;
-use super::drain::{Content, Drain, DrainMethod};
+use super::drain::{Drain, DrainMethod};
 use super::error::PeerError;
 use super::mirror_client::MirrorClient;
 use super::mirror_server::MirrorServer;
@@ -14,9 +14,9 @@ use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{AspConfig, Brake, Gate, TapConfig, ValueFormat};
+use crate::sync::{AspConfig, Brake, Gate, TapConfig};
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness};
-use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
+use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 /// The faces towards mirrors, and the drain that ends them.
 #[derive(Debug)]
@@ -257,29 +257,13 @@ impl Mirrors {
     }
 
     fn next_drain_frame(&mut self, to: DcId, room: usize) -> Option<Bytes> {
-        let outgoing = self.drain.as_mut()?.next(to)?;
-        let kind = match outgoing.content {
-            Content::Copy => BulkKind::DrainCopy,
-            Content::Result => BulkKind::DrainResult,
-        };
-        let sequence = self.client.next_sequence(to);
-        let (start, values, last) = outgoing.take((room / 4).max(64));
-        let mut frame = Vec::with_capacity(values.len() * 4 + 64);
-        let changes = Changes::Dense { start, values };
-        let header = BulkHeader {
-            kind,
-            origin: self.id.dc,
-            shard: self.id.shard,
-            sequence,
-            clock: Clock::ZERO,
-            last,
-            relayed: false,
-        };
-        encode_bulk(&header, changes, ValueFormat::F32, &mut frame);
+        let client = &mut self.client;
+        let drain = self.drain.as_mut()?;
+        let frame = drain.next_frame(to, self.id, room, || client.next_sequence(to))?;
         let stats = self.client.stats_mut(to);
         stats.frames += 1;
         stats.data_bytes += frame.len() as u64;
-        Some(Bytes::from(frame))
+        Some(frame)
     }
 }
 

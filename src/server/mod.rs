@@ -2,23 +2,28 @@
 //!
 //! To its workers it is the *local server*; out to other data centers the *mirror client*; in from them the
 //! *mirror server* (Hsieh et al., NSDI 2017). BSP and SSP replace the latter two by an *exchange*
-//! of whole clocks. The server sequences them: a message comes in, one face reacts, and what that opens goes
-//! out.
+//! of whole clocks, local steps by *rounds*. The server sequences them: a message comes in, one face reacts, and what
+//! that opens goes out.
 
 mod drain;
 mod error;
 mod exchange;
 mod greeting;
 mod local_server;
+mod local_steps;
 mod mirror_client;
 mod mirror_server;
 mod mirrors;
+mod outer;
+mod parts;
 mod rate;
+mod remote;
+mod rounds;
 mod stats;
 mod sums;
+mod turnout;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,21 +32,18 @@ use bytes::Bytes;
 use crate::codec::Buffers;
 use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use crate::store::ShardStore;
-use crate::sync::{Decay, Gate, LocalSync, RemoteSync, WaitReason};
+use crate::sync::{Decay, LocalSync, RemoteSync, WaitReason};
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{
-    Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, Staleness, WorkerId,
-};
+use crate::types::{Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, WorkerId};
 use crate::wire::{ControlMessage, decode_bulk, decode_control};
 
 pub use drain::DrainMethod;
 pub use error::PeerError;
 pub use stats::{BrakeStats, LinkStats};
 
-use exchange::Exchange;
 use greeting::Greeting;
 use local_server::LocalServer;
-use mirrors::Mirrors;
+use remote::Remote;
 
 /// What a parameter server is told when it is made.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ pub struct ServerConfig {
     pub id: ServerId,
     /// Workers of its data center.
     pub workers: usize,
+    /// Workers of each data center.
+    pub all_workers: Vec<usize>,
     /// Servers of its data center.
     pub shards: usize,
     pub local: LocalSync,
@@ -88,7 +92,8 @@ pub enum ServerOutput {
     ClockFinished {
         clock: Clock,
     },
-    /// The copy holds every data center's updates up to this clock (BSP, SSP), or this one's (TAP, ASP).
+    /// The copy holds every data center's updates up to this clock (BSP, SSP), or this one's (TAP, ASP), or what was
+    /// agreed by then (local steps).
     CopyReady {
         clock: Clock,
     },
@@ -122,13 +127,6 @@ pub struct Server {
     buffers: Buffers,
 }
 
-/// What stands between this data center and the others.
-#[derive(Debug)]
-enum Remote {
-    Exchange(Box<Exchange>),
-    Mirrors(Box<Mirrors>),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Draining {
     No,
@@ -141,15 +139,7 @@ enum Draining {
 impl Server {
     pub fn new(config: ServerConfig, initial: &Model) -> Self {
         let store = ShardStore::new(config.layout.clone(), initial);
-        let exchange = |staleness, values| {
-            Remote::Exchange(Box::new(Exchange::new(&config, staleness, values, &store)))
-        };
-        let remote = match &config.remote {
-            RemoteSync::Bsp(bsp) => exchange(Staleness(0), bsp.values),
-            RemoteSync::Ssp(ssp) => exchange(ssp.staleness, ssp.values),
-            RemoteSync::Tap(tap) => Remote::Mirrors(Box::new(Mirrors::tap(&config, tap))),
-            RemoteSync::Asp(asp) => Remote::Mirrors(Box::new(Mirrors::asp(&config, asp))),
-        };
+        let remote = Remote::new(&config, &store);
         Self {
             id: config.id,
             store,
@@ -182,7 +172,9 @@ impl Server {
             }
             WorkerMessage::Update { clock, deltas } => {
                 let remote = &mut self.remote;
-                self.store.add(&deltas, |place, change| remote.on_change(clock, place, change));
+                self.store.add(&deltas, |place, change, values| {
+                    remote.on_change(clock, place, change, values);
+                });
                 if let Some(finished) = self.local.on_update(from, clock) {
                     self.finish_clock(now, finished);
                 }
@@ -263,11 +255,11 @@ impl Server {
         self.local.clock()
     }
 
-    /// The values that the model's quality is judged by: for BSP and SSP what all data centers agree on, for TAP
-    /// and ASP this data center's copy.
+    /// The values that the model's quality is judged by: for BSP, SSP and local steps what all data centers agree on,
+    /// as far as this one has heard, for TAP and ASP this data center's copy.
     pub fn copy(&self) -> &[f32] {
-        match &self.remote {
-            Remote::Exchange(exchange) if self.draining != Draining::Done => exchange.global(),
+        match self.remote.agreed() {
+            Some(agreed) if self.draining != Draining::Done => agreed,
             _ => self.store.values(),
         }
     }
@@ -287,26 +279,16 @@ impl Server {
     }
 
     pub fn link_stats(&self, to: DcId) -> LinkStats {
-        match &self.remote {
-            Remote::Exchange(exchange) => exchange.stats(to),
-            Remote::Mirrors(mirrors) => mirrors.stats(to),
-        }
+        self.remote.stats(to)
     }
 
     pub fn brake_stats(&self) -> BrakeStats {
-        match &self.remote {
-            Remote::Exchange(_) => BrakeStats::default(),
-            Remote::Mirrors(mirrors) => mirrors.brakes(),
-        }
+        self.remote.brakes()
     }
 
     /// What the link to a mirror has not carried, per parameter; zeros where nothing is filtered.
     pub fn residual(&self, to: DcId) -> Vec<f32> {
-        let all = 0..self.store.values().len();
-        match &self.remote {
-            Remote::Exchange(_) => vec![0.0; all.len()],
-            Remote::Mirrors(mirrors) => mirrors.residual(to, all),
-        }
+        self.remote.residual(to, 0..self.store.values().len())
     }
 
     fn handle_frame(
@@ -341,22 +323,11 @@ impl Server {
             let (found, expected) = (header.shard, self.id.shard);
             return Err(PeerError::PeerSentForeignShard { from, found, expected });
         }
-        let store = &mut self.store;
-        match &mut self.remote {
-            Remote::Exchange(exchange) => exchange.on_bulk(from, &header, changes, store),
-            Remote::Mirrors(mirrors) => mirrors.on_bulk(from, &header, changes, store),
-        }
+        self.remote.on_bulk(from, &header, changes, &mut self.store)
     }
 
     fn finish_clock(&mut self, now: Instant, finished: Clock) {
-        match &mut self.remote {
-            Remote::Exchange(exchange) => {
-                exchange.on_clock(Clock(finished.0 - 1), &mut self.store);
-            }
-            Remote::Mirrors(mirrors) => {
-                mirrors.on_clock(now, finished, &self.store, self.read_fraction);
-            }
-        }
+        self.remote.on_clock(now, finished, &mut self.store, self.read_fraction);
         self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
     }
 
@@ -368,10 +339,7 @@ impl Server {
                 RowsRead { clock: read.clock, values: store.read(&read.rows), held: read.held };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
-        let ready = match &self.remote {
-            Remote::Exchange(exchange) => exchange.shared_clock(),
-            Remote::Mirrors(_) => self.local.clock(),
-        };
+        let ready = self.remote.copy_clock(self.local.clock());
         if ready > self.copy_ready {
             self.copy_ready = ready;
             self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
@@ -380,92 +348,15 @@ impl Server {
             self.draining = Draining::Yes;
             self.remote.begin_drain(self.drain, &mut self.store);
         }
-        if self.draining == Draining::Yes && self.is_drained() {
+        if self.draining == Draining::Yes && self.remote.is_drained(self.local.clock()) {
             self.draining = Draining::Done;
-            if let Remote::Exchange(exchange) = &self.remote {
-                self.store.values_mut().copy_from_slice(exchange.global());
-            }
+            self.remote.end_drain(&mut self.store);
             self.outputs.push_back(ServerOutput::Drained);
-        }
-    }
-
-    fn is_drained(&self) -> bool {
-        match &self.remote {
-            Remote::Exchange(exchange) => exchange.is_settled(self.local.clock()),
-            Remote::Mirrors(mirrors) => mirrors.is_drained(),
         }
     }
 
     fn waits_for_mirror_clocks_since(&self) -> Option<Instant> {
         self.local.waits_since(|reason| matches!(reason, WaitReason::MirrorClock { .. }))
-    }
-}
-
-impl Remote {
-    fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32]) {
-        match self {
-            Self::Exchange(exchange) => exchange.on_change(clock, place, change),
-            Self::Mirrors(mirrors) => mirrors.on_change(place, change),
-        }
-    }
-
-    fn on_control(
-        &mut self,
-        now: Instant,
-        from: DcId,
-        message: ControlMessage,
-        store: &mut ShardStore,
-    ) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(exchange) => exchange.on_control(from, &message),
-            Self::Mirrors(mirrors) => mirrors.on_control(now, from, message, store),
-        }
-    }
-
-    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(exchange) => exchange.on_heard(from),
-            Self::Mirrors(mirrors) => mirrors.on_heard(now, from),
-        }
-    }
-
-    fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.on_drained(to, bytes, busy);
-        }
-    }
-
-    fn gate(&self, clock: Clock, rows: &crate::store::ShardRows, store: &ShardStore) -> Gate {
-        match self {
-            Self::Exchange(exchange) => exchange.gate(clock),
-            Self::Mirrors(mirrors) => mirrors.gate(clock, rows, store),
-        }
-    }
-
-    fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.begin_drain(method, store);
-        }
-    }
-
-    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        match self {
-            Self::Exchange(exchange) => exchange.poll_transmit(to, lane, room),
-            Self::Mirrors(mirrors) => mirrors.poll_transmit(to, lane, room),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant, waiting_since: Option<Instant>, store: &ShardStore) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.handle_timeout(now, waiting_since, store);
-        }
-    }
-
-    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
-        match self {
-            Self::Exchange(_) => None,
-            Self::Mirrors(mirrors) => mirrors.poll_timeout(waiting_since),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one clock changed, the sum of it over data centers, and how it is cut into frames.
+//! What one clock or round changed, the sum of it over data centers, and how it is cut into frames.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -112,11 +112,7 @@ impl Cutting {
     ) -> usize {
         self.indexes.clear();
         self.values.clear();
-        let value_bytes = match format {
-            ValueFormat::F32 => 4,
-            ValueFormat::Bf16 => 2,
-        };
-        let most = (room / value_bytes).max(64);
+        let most = ((room as f64 / format.bytes_per_value()) as usize).max(64);
         let end = range.end;
         for place in source.touched.iter_range(range.start - offset..range.end - offset) {
             if self.indexes.len() == most {
@@ -130,5 +126,13 @@ impl Cutting {
 
     pub(super) fn changes(&self) -> Changes<'_> {
         Changes::Sparse { indexes: &self.indexes, values: &self.values }
+    }
+}
+
+/// Adds what a total changes. Dense frames hold zeros that sparse ones leave out, and adding zero to -0 would
+/// make it 0 in one data center and not in another.
+pub(super) fn add_change(value: &mut f32, change: f32) {
+    if change != 0.0 {
+        *value += change;
     }
 }

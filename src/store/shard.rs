@@ -46,17 +46,22 @@ impl ShardStore {
         &mut self.values
     }
 
-    /// Adds deltas to the values, and hands each changed row's place and change to `on_row`.
-    pub fn add(&mut self, deltas: &ShardDeltas, mut on_row: impl FnMut(Range<usize>, &[f32])) {
+    /// Adds deltas to the values, and hands each changed row's place, its change and its new values to `on_row`.
+    pub fn add(
+        &mut self,
+        deltas: &ShardDeltas,
+        mut on_row: impl FnMut(Range<usize>, &[f32], &mut [f32]),
+    ) {
         for (table, changes) in deltas.tables() {
             let width = self.layout.width_of(table);
             for (row, change) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
                 let start = self.layout.row_offset(table, *row as usize);
                 let place = start..start + width;
-                for (value, change) in self.values[place.clone()].iter_mut().zip(change) {
+                let values = &mut self.values[place.clone()];
+                for (value, change) in values.iter_mut().zip(change) {
                     *value += change;
                 }
-                on_row(place, change);
+                on_row(place, change, values);
             }
         }
     }
@@ -238,7 +243,7 @@ mod tests {
         let mut model = Model::zeros(initial.layout().clone());
         for (layout, part) in layouts.iter().zip(ShardDeltas::split(deltas, &layouts)) {
             let mut store = ShardStore::new(layout.clone(), &initial);
-            store.add(&part, |_, _| {});
+            store.add(&part, |_, _, _| {});
             layout.copy_into(store.values(), &mut model);
         }
         let expected: Vec<f32> = initial.values.iter().map(|value| value + 1.0).collect();

@@ -49,12 +49,20 @@ pub enum BulkKind {
     DrainCopy,
     /// What brings a copy to the drain's common state.
     DrainResult,
+    /// How many workers change each parameter.
+    Workers,
 }
 
 impl BulkKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [Self; 5] =
-        [Self::Update, Self::Partial, Self::Total, Self::DrainCopy, Self::DrainResult];
+    pub const ALL: [Self; 6] = [
+        Self::Update,
+        Self::Partial,
+        Self::Total,
+        Self::DrainCopy,
+        Self::DrainResult,
+        Self::Workers,
+    ];
 
     /// The kind's name in errors.
     pub fn name(self) -> &'static str {
@@ -64,6 +72,7 @@ impl BulkKind {
             Self::Total => "total",
             Self::DrainCopy => "drain copy",
             Self::DrainResult => "drain result",
+            Self::Workers => "workers",
         }
     }
 }
@@ -171,6 +180,8 @@ fn format_number(format: ValueFormat) -> u8 {
     match format {
         ValueFormat::F32 => 0,
         ValueFormat::Bf16 => 1,
+        ValueFormat::Int8 => 2,
+        ValueFormat::Int4 => 3,
     }
 }
 
@@ -178,6 +189,8 @@ fn format_of(number: u8) -> Result<ValueFormat, FrameError> {
     match number {
         0 => Ok(ValueFormat::F32),
         1 => Ok(ValueFormat::Bf16),
+        2 => Ok(ValueFormat::Int8),
+        3 => Ok(ValueFormat::Int4),
         found => Err(FrameError::PeerSentUnknownFormat { found }),
     }
 }

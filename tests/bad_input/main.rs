@@ -315,6 +315,46 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nsteps = «0",
+            &["`sync.remote.steps` is `0`", "a whole number of clocks from 1 to"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nsteps = 4\nfragments = «5",
+            &["`sync.remote.fragments` is `5`", "from 1 to 4"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nsteps = 4\noverlap = «4",
+            &["`sync.remote.overlap` is `4`", "with 4 clocks between rounds", "from 0 to 3"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nouter_learning_rate = «0",
+            &["`sync.remote.outer_learning_rate` is `0`", "above 0"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nouter_momentum = «1",
+            &["`sync.remote.outer_momentum` is `1`", "a share from 0 to below 1"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ncombine = «\"average\"",
+            &["`sync.remote.combine` is `average`", "`sum` or `mean`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"tap\"\nvalues = «\"int4\"",
+            &["`sync.remote.values` is `int4`", "`f32` or `bf16`"],
+        ),
+        run(
+            "threshold = 0.01",
+            "values = «\"int5\"",
+            &["`sync.remote.values` is `int5`", "`int4`"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
             "model = \"ssp\"\nstaleness = «5000000",
             &["`sync.remote.staleness` is `5000000`", "clocks from 0 to"],
         ),

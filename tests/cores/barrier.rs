@@ -146,7 +146,7 @@ fn a_dense_frame_lifts_no_barrier_that_its_holes_lie_behind() {
             data_centers: 2,
             parameters: 200,
             initial: 1.0,
-            bandwidth: Bandwidth::from_bits_per_second(8.0 * 1045.0),
+            bandwidth: Bandwidth::from_bits_per_second(8.0 * 1001.0),
             ..Setup::new(remote)
         });
         cluster.pass(Duration::from_secs(1));
@@ -158,7 +158,7 @@ fn a_dense_frame_lifts_no_barrier_that_its_holes_lie_behind() {
         assert_eq!(announced, 1, "one update does not fit into a clock");
         let last = if policy == Policy::Link { HOLE } else { 199 };
         cluster.ask(1, &[last]);
-        assert!(cluster.send(0, 1, Lane::Data, 1045));
+        assert!(cluster.send(0, 1, Lane::Data, 1001));
         deliver_one(&mut cluster);
         let whole = cluster.sources[0][last as usize] + 1.0;
         assert!(cluster.answer(1).is_none_or(|values| values == [whole]), "{policy:?}");

@@ -92,6 +92,7 @@ impl Setup {
         let config = ServerConfig {
             id: ServerId { dc, shard: ShardId(0) },
             workers: self.workers,
+            all_workers: vec![self.workers; self.data_centers],
             shards: 1,
             local: self.local,
             remote: self.remote.clone(),

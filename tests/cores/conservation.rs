@@ -10,7 +10,7 @@ use gaia::types::{Bandwidth, DcId, Staleness};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};
-use crate::{FORMATS, POLICIES, asp, tap};
+use crate::{POLICIES, asp, tap};
 
 /// What may happen next, the test's choice.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ fn happen(cluster: &mut Cluster, happening: &Happening) {
 
 /// Every model that filters or merges, over slow links, with and without ASP's brakes.
 fn remote() -> impl Strategy<Value = RemoteSync> {
-    let format = || prop::sample::select(&FORMATS[..]);
+    let format = || prop::sample::select(&ValueFormat::ALL[..]);
     let brake = || prop::sample::select(&[Brake::On, Brake::Off][..]);
     let goal = prop::sample::select(&[Goal::Speed, Goal::Cost][..]);
     let policy = prop::sample::select(&POLICIES[..]);
@@ -134,7 +134,7 @@ proptest! {
 
 #[test]
 fn tap_delivers_everything_without_a_drain() {
-    for format in FORMATS {
+    for format in ValueFormat::ALL {
         let mut cluster = Cluster::new(&Setup::new(tap(format)));
         for clock in 0..20_u8 {
             for dc in 0..3 {
@@ -142,7 +142,7 @@ fn tap_delivers_everything_without_a_drain() {
             }
         }
         cluster.settle();
-        // What bf16 loses of the last sum is sent with the next change.
+        // What rounding loses of the last sum is sent with the next change.
         if format == ValueFormat::F32 {
             let expected = cluster.everything();
             cluster.servers.iter().for_each(|server| assert_eq!(server.values(), expected));
@@ -161,6 +161,19 @@ fn what_bf16_loses_is_sent_with_the_next_change() {
     cluster.step(0, &[(0, 2.0)]);
     cluster.settle();
     assert_eq!(cluster.servers[1].values()[0], 261.0);
+}
+
+/// A small change beside a large one is below half a step of their block, so it stays until it adds up.
+#[test]
+fn what_a_block_has_no_step_for_stays_at_home() {
+    let mut cluster = Cluster::new(&Setup::new(tap(ValueFormat::Int8)));
+    for (clock, (rest, arrived)) in [(3.0, 0.0), (-2.0, 8.0), (1.0, 8.0)].into_iter().enumerate() {
+        assert!(cluster.step(0, &[(0, 1000.0), (1, 3.0)]), "clock {clock}");
+        cluster.settle();
+        assert_eq!(cluster.servers[0].residual(DcId(1))[1], rest);
+        assert_eq!(cluster.servers[1].values()[1], arrived);
+        cluster.assert_conserved();
+    }
 }
 
 #[test]

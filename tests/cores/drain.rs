@@ -3,17 +3,24 @@
 use gaia::codec::ValueFormat;
 use gaia::node::Lane;
 use gaia::server::DrainMethod;
-use gaia::sync::{LocalSync, RemoteSync};
+use gaia::sync::{Combine, LocalStepsConfig, LocalSync, RemoteSync};
 use gaia::types::Staleness;
 
 use crate::cluster::{Cluster, ROOM, Setup};
-use crate::{FORMATS, POLICIES, asp, bsp, ssp, tap};
+use crate::{FORMATS, POLICIES, asp, bsp, local_steps, ssp, tap};
 
 fn every_model() -> Vec<RemoteSync> {
     let mut models = vec![ssp(2)];
     for format in FORMATS {
         models.extend([bsp(format), tap(format)]);
+    }
+    for format in ValueFormat::ALL {
         models.extend(POLICIES.map(|policy| RemoteSync::Asp(asp(policy, format))));
+        for combine in [Combine::Sum, Combine::Mean] {
+            let fragments = 2;
+            let config = LocalStepsConfig { combine, fragments, ..local_steps(4, format) };
+            models.push(RemoteSync::LocalSteps(config));
+        }
     }
     models
 }
@@ -75,7 +82,7 @@ fn a_drain_makes_all_copies_equal_whatever_was_on_its_way() {
 
 #[test]
 fn draining_residuals_loses_no_update_of_anyone() {
-    for format in FORMATS {
+    for format in ValueFormat::ALL {
         for remote in [tap(format)]
             .into_iter()
             .chain(POLICIES.map(|policy| RemoteSync::Asp(asp(policy, format))))

@@ -6,12 +6,13 @@ mod cluster;
 mod conservation;
 mod drain;
 mod exchange;
+mod local_steps;
 mod mirror_clock;
 mod peers;
 
 use gaia::sync::{
-    AspConfig, Brake, BspConfig, Decay, Floor, Goal, Policy, RemoteSync, SspConfig, TapConfig,
-    ValueFormat,
+    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Policy,
+    RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia::types::Staleness;
 
@@ -39,6 +40,19 @@ fn asp(policy: Policy, values: ValueFormat) -> AspConfig {
         policy,
         values,
         ..AspConfig::default()
+    }
+}
+
+/// Local steps that add up changes as they are.
+fn local_steps(steps: u64, values: ValueFormat) -> LocalStepsConfig {
+    let defaults = LocalStepsConfig::default();
+    LocalStepsConfig {
+        steps,
+        values,
+        combine: Combine::Sum,
+        outer: Outer::Plain,
+        outer_learning_rate: 1.0,
+        ..defaults
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gaia::codec::{Changes, ValueFormat, encode_indexes};
 use gaia::node::Lane;
 use gaia::server::{DrainMethod, PeerError};
-use gaia::sync::{AspConfig, Brake, RemoteSync};
+use gaia::sync::{AspConfig, Brake, Combine, LocalStepsConfig, RemoteSync};
 use gaia::types::{Clock, DcId, Instant, ShardId, Staleness};
 use gaia::wire::{
     BulkHeader, BulkKind, ControlMessage, Hello, decode_bulk, decode_control, encode_bulk,
@@ -13,9 +13,9 @@ use gaia::wire::{
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};
-use crate::{POLICIES, asp, bsp, ssp, tap};
+use crate::{POLICIES, asp, bsp, local_steps, ssp, tap};
 
-fn header(kind: BulkKind, sequence: u64) -> BulkHeader {
+pub fn header(kind: BulkKind, sequence: u64) -> BulkHeader {
     BulkHeader {
         kind,
         origin: DcId(1),
@@ -27,7 +27,7 @@ fn header(kind: BulkKind, sequence: u64) -> BulkHeader {
     }
 }
 
-fn bulk(header: &BulkHeader, changes: Changes<'_>) -> Bytes {
+pub fn bulk(header: &BulkHeader, changes: Changes<'_>) -> Bytes {
     let mut frame = Vec::new();
     encode_bulk(header, changes, ValueFormat::F32, &mut frame);
     frame.into()
@@ -48,13 +48,17 @@ fn braked() -> RemoteSync {
     })
 }
 
-fn models() -> [RemoteSync; 5] {
+fn models() -> [RemoteSync; 7] {
     let paper = RemoteSync::Asp(asp(POLICIES[0], ValueFormat::F32));
-    [bsp(ValueFormat::F32), ssp(2), tap(ValueFormat::F32), paper, braked()]
+    let [sum, mean] = [Combine::Sum, Combine::Mean].map(|combine| {
+        let config = LocalStepsConfig { combine, ..local_steps(1, ValueFormat::F32) };
+        RemoteSync::LocalSteps(config)
+    });
+    [bsp(ValueFormat::F32), ssp(2), tap(ValueFormat::F32), paper, braked(), sum, mean]
 }
 
 /// What a refused frame must not change.
-fn state(cluster: &Cluster) -> (Vec<u32>, Vec<u32>, Option<gaia::sync::WaitReason>) {
+pub fn state(cluster: &Cluster) -> (Vec<u32>, Vec<u32>, Option<gaia::sync::WaitReason>) {
     let server = &cluster.servers[0];
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     (bits(server.values()), bits(server.copy()), server.waiting())
@@ -275,7 +279,7 @@ proptest! {
 
     #[test]
     fn no_frame_makes_a_server_panic_and_a_refused_one_leaves_no_trace(
-        which in 0_usize..5,
+        which in 0_usize..7,
         draining in any::<bool>(),
         lies in prop::collection::vec(lie(), 1..12),
     ) {
@@ -302,7 +306,7 @@ proptest! {
     /// An honest frame with some bytes changed is refused, whichever they are: the CRC covers all of them.
     #[test]
     fn a_damaged_frame_is_refused(
-        which in 0_usize..5,
+        which in 0_usize..7,
         at in any::<prop::sample::Index>(),
         by in 1_u8..=255,
         length in any::<prop::sample::Index>(),

@@ -203,7 +203,8 @@ pub(super) fn colour(remote: &str, at: usize) -> usize {
         "bsp" => 1,
         "ssp" => 2,
         "tap" => 3,
-        _ => 4 + at % (GREY - 4),
+        "local-steps" => 4,
+        _ => [5, 4][at % 2],
     }
 }
 

@@ -1,0 +1,184 @@
+//! Values in blocks that share a scale: one byte of exponent and a small whole number for each value.
+//!
+//! The layout is that of the OCP Microscaling Formats (MX) specification v1.0 (2023): blocks of 32, a scale of type
+//! E8M0, and for 8 bits the elements of MXINT8; 4 bits are the same with fewer. A code `q` in a block of exponent `e`
+//! stands for `q·2ᵉ`, and `e` is the smallest with which the block's largest value fits. So the largest code is above
+//! half of the largest there is, its block gets the same exponent again, and quantising what was quantised changes
+//! nothing. Codes are symmetric. The one left over says "not a number", and an infinity becomes that too: an update
+//! gone wrong must arrive as one, and its neighbours must not suffer from it.
+//!
+//! Blocks of 64 would save an eighth of a bit a value, which is worth 9 % of error. Measured with 8 and with 4 bits,
+//! their error is 8 and 5 % larger for Gaussian values, but 29 and 22 % larger for long-tailed ones (a Gaussian
+//! times e to another's power), and updates have long tails.
+
+use super::DecodeError;
+
+/// Values that share one scale.
+pub(super) const BLOCK: usize = 32;
+
+/// The whole numbers that a format's codes are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    /// The largest code; the smallest is its negative.
+    largest: f32,
+    /// The code of what is not a number.
+    not_a_number: i8,
+    /// Added to the bits of the block's largest value, this carries into the exponent where that value does not fit.
+    carry: u32,
+    /// The exponent byte of scale 1: 127 and the binary places of an MX element.
+    bias: i32,
+}
+
+/// What a block's codes are multiplied by, and what values are.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    byte: u8,
+    up: f32,
+    down: f32,
+}
+
+impl Grid {
+    pub(super) const INT8: Self =
+        Self { largest: 127.0, not_a_number: -128, carry: 0x7f_ffff - 0x7e_0000, bias: 127 + 6 };
+    pub(super) const INT4: Self =
+        Self { largest: 7.0, not_a_number: -8, carry: 0x7f_ffff - 0x60_0000, bias: 127 + 2 };
+
+    /// The scale of the smallest exponent with which the largest finite value fits.
+    ///
+    /// Exponents end at -127: below 2⁻¹²⁸ a value becomes 0. At the upper end the largest values become the largest
+    /// code, so that they stay finite.
+    fn scale_of(self, values: &[f32]) -> (Scale, bool) {
+        let magnitude = |value: &f32| (value.to_bits() & !SIGN) as i32;
+        let largest = values.iter().fold(0, |largest, value| magnitude(value).max(largest));
+        let finite = largest < INFINITY;
+        let largest = if finite {
+            largest
+        } else {
+            let finite = values.iter().filter(|value| value.is_finite());
+            finite.fold(0, |largest, value| magnitude(value).max(largest))
+        };
+        let exponent = ((largest as u32 + self.carry) >> 23) as i32;
+        (self.scale(exponent.clamp(self.bias + EXPONENT_MIN, 254) as u8), finite)
+    }
+
+    fn scale(self, byte: u8) -> Scale {
+        let exponent = i32::from(byte) - self.bias;
+        Scale { byte, up: power_of_two(exponent), down: power_of_two(-exponent) }
+    }
+
+    /// The nearest code, ties to even, of a finite value; as a number whose lowest byte is the code.
+    fn round(self, value: f32, scale: Scale) -> f32 {
+        (value * scale.down).clamp(-self.largest, self.largest) + ROUNDS
+    }
+
+    fn quantise(self, values: &mut [f32]) {
+        let (scale, finite) = self.scale_of(values);
+        for value in &mut *values {
+            // Not a number stays that; infinities would not.
+            *value = if finite || value.is_finite() {
+                (self.round(*value, scale) - ROUNDS) * scale.up
+            } else {
+                f32::NAN
+            };
+        }
+    }
+
+    /// Fills `codes`, as long as `values`, and answers the block's exponent byte.
+    fn encode(self, values: &[f32], codes: &mut [i8]) -> u8 {
+        let (scale, finite) = self.scale_of(values);
+        for (code, value) in codes.iter_mut().zip(values) {
+            *code = self.round(*value, scale).to_bits() as i8;
+        }
+        if !finite {
+            for (code, value) in codes.iter_mut().zip(values) {
+                *code = if value.is_finite() { *code } else { self.not_a_number };
+            }
+        }
+        scale.byte
+    }
+
+    fn decode(self, byte: u8, codes: &[i8], out: &mut Vec<f32>) -> Result<(), DecodeError> {
+        if byte == u8::MAX {
+            return Err(DecodeError::UnknownScale { found: byte });
+        }
+        let up = self.scale(byte).up;
+        out.extend(
+            codes.iter().map(|code| {
+                if *code == self.not_a_number { f32::NAN } else { f32::from(*code) * up }
+            }),
+        );
+        Ok(())
+    }
+}
+
+/// What arrives when `values` are sent as one sequence.
+pub(super) fn quantise(values: &mut [f32], grid: Grid) {
+    values.chunks_mut(BLOCK).for_each(|block| grid.quantise(block));
+}
+
+/// Appends blocks of 8-bit codes.
+pub(super) fn write_int8(values: &[f32], out: &mut Vec<u8>) {
+    let mut codes = [0; BLOCK];
+    for block in values.chunks(BLOCK) {
+        out.push(Grid::INT8.encode(block, &mut codes));
+        out.extend(codes[..block.len()].iter().map(|code| *code as u8));
+    }
+}
+
+/// Appends blocks of 4-bit codes, two to a byte, the lower four bits first.
+pub(super) fn write_int4(values: &[f32], out: &mut Vec<u8>) {
+    for block in values.chunks(BLOCK) {
+        let mut codes = [0; BLOCK];
+        out.push(Grid::INT4.encode(block, &mut codes[..block.len()]));
+        let pairs = codes.as_chunks::<2>().0.iter().take(block.len().div_ceil(2));
+        out.extend(pairs.map(|[low, high]| (*low & 15) as u8 | (*high << 4) as u8));
+    }
+}
+
+/// Reads all blocks of a section whose length was checked.
+pub(super) fn read_int8(section: &[u8], out: &mut Vec<f32>) -> Result<(), DecodeError> {
+    let mut codes = [0; BLOCK];
+    for block in section.chunks(1 + BLOCK) {
+        for (code, byte) in codes.iter_mut().zip(&block[1..]) {
+            *code = *byte as i8;
+        }
+        Grid::INT8.decode(block[0], &codes[..block.len() - 1], out)?;
+    }
+    Ok(())
+}
+
+/// Reads `count` values from a section whose length was checked.
+pub(super) fn read_int4(
+    section: &[u8],
+    count: usize,
+    out: &mut Vec<f32>,
+) -> Result<(), DecodeError> {
+    let mut codes = [0; BLOCK];
+    let end = out.len() + count;
+    for block in section.chunks(1 + BLOCK / 2) {
+        for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(&block[1..]) {
+            *pair = [(*byte << 4) as i8 >> 4, *byte as i8 >> 4];
+        }
+        let present = BLOCK.min(end - out.len());
+        Grid::INT4.decode(block[0], &codes[..present], out)?;
+    }
+    Ok(())
+}
+
+/// 2 to a power from -149 to 127.
+fn power_of_two(exponent: i32) -> f32 {
+    if exponent >= -126 {
+        f32::from_bits(((exponent + 127) as u32) << 23)
+    } else {
+        f32::from_bits(1 << (exponent + 149))
+    }
+}
+
+/// The smallest exponent of a scale that is used: its inverse is still a number.
+const EXPONENT_MIN: i32 = -127;
+/// 1.5·2²³: the sum with a small number is rounded to a whole one, which its lowest bits then are.
+const ROUNDS: f32 = 12_582_912.0;
+/// The bits of infinity.
+const INFINITY: i32 = 0x7f80_0000;
+/// The bit of the sign.
+const SIGN: u32 = 1 << 31;

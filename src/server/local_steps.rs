@@ -1,0 +1,487 @@
+//! Local steps: data centers train on their own copies and meet in rounds (DiLoCo, Douillard et al., 2023; in
+//! fragments, overlapping and with few bits as in Streaming DiLoCo, Douillard et al., 2025).
+//!
+//! All data centers hold the same *agreed* values `a`. What a data center's workers have changed since its last round
+//! is its *own* change `o`, and its copy is `x = a + f·o`. A round begins at a clock of the data center: its part `p`,
+//! what the value format holds of its own change, goes to each block's home and stays in the copy, which is now
+//! `x = a + f·p + f·o` with `o` what rounding left. The home adds up all parts in the order of data centers, takes the
+//! outer step, and sends the same bytes to all; all add the same step `s` to their agreed values. Then
+//!
+//! `x ← (a + s) + f·o`, that is `x + s − f·p`:
+//!
+//! the data center's own part gives way to what was agreed, and what its workers have done since the round began stays.
+//! As in the exchange of BSP a round costs each data center about twice the model, whatever the number of peers.
+//!
+//! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` says how the copy
+//! sees it meanwhile: with `combine = "sum"` it is 1. With `"mean"` it is the number of all workers who change the
+//! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
+//! round's result is the mean of where they would have gone ([`super::turnout`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::ServerConfig;
+use super::drain::{Drain, DrainMethod, check_span, for_each};
+use super::error::PeerError;
+use super::outer::OuterStep;
+use super::parts::{Job, Part};
+use super::rounds::Rounds;
+use super::stats::LinkStats;
+use super::sums::{Sum, add_change};
+use super::turnout::{Factors, Turnout};
+use crate::codec::Changes;
+use crate::node::Lane;
+use crate::store::{ShardStore, Touched};
+use crate::sync::{Combine, Gate, LocalStepsConfig, ValueFormat, WaitReason};
+use crate::types::{Clock, DcId, ServerId};
+use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+
+/// One server's part in the rounds.
+#[derive(Debug)]
+pub(super) struct LocalSteps {
+    id: ServerId,
+    rounds: Rounds,
+    overlap: u64,
+    format: ValueFormat,
+    /// What own changes count in the copy.
+    factors: Factors,
+    /// Who changes the home blocks, by fragment; empty where factors are 1.
+    turnouts: Vec<Turnout>,
+    agreed: Vec<f32>,
+    /// What this data center's workers changed and no round has taken.
+    own: Vec<f32>,
+    /// Changed since the data center's clock last advanced.
+    touched: Touched,
+    /// The outer optimisers of the home blocks, by fragment.
+    outer: Vec<OuterStep>,
+    /// Sums of home blocks that are not complete, by the clock of their round.
+    sums: BTreeMap<Clock, Sum>,
+    /// The round that is next to begin here, by fragment.
+    next: Vec<Clock>,
+    /// The round whose step is next to come, by fragment and home.
+    due: Vec<Vec<Clock>>,
+    links: BTreeMap<DcId, Link>,
+    drain: Drain,
+    /// How to drain, once that was asked for.
+    draining: Option<DrainMethod>,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    sequence: u64,
+    received: u64,
+    /// The round whose part is next to come, by fragment.
+    parts: Vec<Clock>,
+    /// The peer has sent a frame of its drain.
+    ended: bool,
+    jobs: VecDeque<Job>,
+    stats: LinkStats,
+}
+
+impl LocalSteps {
+    pub(super) fn new(
+        config: &ServerConfig,
+        local_steps: &LocalStepsConfig,
+        store: &ShardStore,
+    ) -> Self {
+        let parameters = store.values().len();
+        let data_centers = config.links.len() + 1;
+        // Alone, a data center has nobody to agree with.
+        let fragments = if data_centers == 1 { 0 } else { local_steps.fragments as usize };
+        let steps = local_steps.steps;
+        let rounds = Rounds { parameters, data_centers, steps, fragments };
+        let first: Vec<Clock> = (0..fragments).map(|fragment| rounds.first(fragment)).collect();
+        let link = || Link { parts: first.clone(), ..Link::default() };
+        let dc = config.id.dc;
+        Self {
+            id: config.id,
+            rounds,
+            overlap: local_steps.overlap(),
+            format: local_steps.values,
+            factors: Factors::new(local_steps.combine, config, parameters),
+            turnouts: match local_steps.combine {
+                Combine::Sum => Vec::new(),
+                Combine::Mean => (0..fragments)
+                    .map(|fragment| {
+                        Turnout::new(&config.all_workers, rounds.block(fragment, dc).len())
+                    })
+                    .collect(),
+            },
+            agreed: store.values().to_vec(),
+            own: vec![0.0; parameters],
+            touched: Touched::none(parameters),
+            outer: (0..fragments)
+                .map(|fragment| OuterStep::new(local_steps, rounds.block(fragment, dc).len()))
+                .collect(),
+            sums: BTreeMap::new(),
+            due: first.iter().map(|first| vec![*first; data_centers]).collect(),
+            links: config.links.keys().map(|peer| (*peer, link())).collect(),
+            next: first,
+            drain: Drain::new(config.drain, dc, data_centers, parameters),
+            draining: None,
+        }
+    }
+
+    pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32], values: &mut [f32]) {
+        for (own, change) in self.own[place.clone()].iter_mut().zip(change) {
+            *own += change;
+        }
+        self.factors.on_change(place.clone(), change, values);
+        self.touched.insert_range(place);
+    }
+
+    /// The data center has finished `clock`: a fragment whose round this is begins it.
+    pub(super) fn on_clock(&mut self, clock: Clock, store: &mut ShardStore) {
+        for (to, link) in &mut self.links {
+            let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
+            let changes = blocks.map(|block| self.touched.count_range(block)).sum::<usize>();
+            link.stats.changes += changes as u64;
+        }
+        self.touched.clear();
+        if let Some(fragment) = self.rounds.fragment_at(clock) {
+            self.begin_round(fragment, clock, store);
+        }
+    }
+
+    /// Whether a read by a worker at `clock` may go: every round that began `overlap` clocks ago must be over.
+    pub(super) fn gate(&self, clock: Clock) -> Gate {
+        let late = |due: &Clock| due.0.saturating_add(self.overlap) <= clock.0;
+        for due in &self.due {
+            if let Some(home) = due.iter().position(late) {
+                return Gate::Closed(WaitReason::Updates { from: self.blame(home, due[home]) });
+            }
+        }
+        Gate::Open
+    }
+
+    /// Notes that a frame came.
+    pub(super) fn on_heard(&self, from: DcId) -> Result<(), PeerError> {
+        self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
+    }
+
+    /// Refuses what only mirrors say to each other.
+    pub(super) fn on_control(&self, from: DcId, message: &ControlMessage) -> Result<(), PeerError> {
+        Err(PeerError::PeerSentUnexpectedKind { from, found: message.name(), sync: NAME })
+    }
+
+    pub(super) fn on_bulk(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
+        let (found, expected) = (header.sequence, link.received + 1);
+        if found != expected {
+            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
+        }
+        let unexpected = |sync| {
+            let found = header.kind.name();
+            Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
+        };
+        match header.kind {
+            BulkKind::Partial | BulkKind::Total | BulkKind::Workers if link.ended => {
+                return unexpected("a drain");
+            }
+            BulkKind::Partial => self.on_partial(from, header, changes, store)?,
+            BulkKind::Total => self.on_total(from, header, changes, store)?,
+            BulkKind::Workers if !self.turnouts.is_empty() => {
+                self.check_from_home(from, header.clock, changes)?;
+                self.factors.on_workers(changes);
+            }
+            BulkKind::DrainCopy if self.has_taken_all_parts_of(link) => {
+                self.drain.on_copy(from, changes, header.last)?;
+            }
+            BulkKind::DrainResult if self.drain.is_started() => {
+                self.drain.on_result(from, changes, header.last, store.values_mut())?;
+            }
+            _ => return unexpected(NAME),
+        }
+        if let Some(link) = self.links.get_mut(&from) {
+            link.received = header.sequence;
+            link.ended |= matches!(header.kind, BulkKind::DrainCopy | BulkKind::DrainResult);
+        }
+        self.advance_drain(store);
+        Ok(())
+    }
+
+    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        if lane == Lane::Control {
+            return None;
+        }
+        let link = self.links.get_mut(&to)?;
+        let Some(job) = link.jobs.front_mut() else {
+            let frame = self.drain.next_frame(to, self.id, room, || {
+                link.sequence += 1;
+                link.sequence
+            })?;
+            link.stats.frames += 1;
+            link.stats.data_bytes += frame.len() as u64;
+            return Some(frame);
+        };
+        link.sequence += 1;
+        let header = BulkHeader {
+            kind: job.kind,
+            origin: self.id.dc,
+            shard: self.id.shard,
+            sequence: link.sequence,
+            clock: job.clock,
+            last: false,
+            relayed: false,
+        };
+        let (frame, updates, last) = job.next_frame(header, room);
+        link.stats.frames += 1;
+        link.stats.data_bytes += frame.len() as u64;
+        link.stats.updates += updates;
+        if job.kind == BulkKind::Partial {
+            link.stats.carried += updates;
+        }
+        if last {
+            link.jobs.pop_front();
+        }
+        Some(frame)
+    }
+
+    /// Makes all copies equal, once every round that has begun is over. Every data center must be at the same clock.
+    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+        self.draining = Some(method);
+        self.advance_drain(store);
+    }
+
+    /// What the data centers agree on: the model, where the copy is that and steps that nobody has averaged yet.
+    pub(super) fn agreed(&self) -> Option<&[f32]> {
+        (self.rounds.data_centers > 1).then_some(&self.agreed)
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.drain.is_done()
+    }
+
+    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+        self.links[&to].stats
+    }
+
+    /// Takes this data center's part of a round from its own changes.
+    fn begin_round(&mut self, fragment: usize, clock: Clock, store: &mut ShardStore) {
+        self.next[fragment] = self.rounds.after(clock);
+        for home in (0..self.rounds.data_centers as u16).map(DcId) {
+            let block = self.rounds.block(fragment, home);
+            let source = &mut self.own[block.clone()];
+            let part = Part::take(source, block.start, self.format);
+            for (place, left) in block.clone().zip(source) {
+                if *left != 0.0 {
+                    self.touched.insert(place);
+                }
+            }
+            match self.links.get_mut(&home) {
+                Some(link) => {
+                    link.jobs.push_back(Job::new(BulkKind::Partial, clock, Arc::new(part)));
+                }
+                None => self.add_part(home, fragment, clock, part.changes()),
+            }
+        }
+        self.complete_part(self.id.dc, fragment, clock, store);
+    }
+
+    fn on_partial(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        let clock = header.clock;
+        let expected = |fragment: usize| self.links[&from].parts[fragment];
+        let fragment = self.fragment_of(from, clock, expected)?;
+        // A data center begins a round once the one before is over for it, so for us, who sent it the step.
+        let open = self.due[fragment][self.id.dc.index()];
+        if clock > open {
+            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below: open.next() });
+        }
+        check_span(from, changes, &self.rounds.block(fragment, self.id.dc))?;
+        self.add_part(from, fragment, clock, changes);
+        if header.last {
+            if let Some(link) = self.links.get_mut(&from) {
+                link.parts[fragment] = self.rounds.after(clock);
+            }
+            self.complete_part(from, fragment, clock, store);
+        }
+        Ok(())
+    }
+
+    fn on_total(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        let clock = header.clock;
+        let fragment =
+            self.fragment_of(from, clock, |fragment| self.due[fragment][from.index()])?;
+        // A step holds this data center's part.
+        let below = self.next[fragment];
+        if clock >= below {
+            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below });
+        }
+        check_span(from, changes, &self.rounds.block(fragment, from))?;
+        for_each(changes, |index, value| add_change(&mut self.agreed[index], value));
+        if header.last {
+            self.finish(from, fragment, clock, store);
+        }
+        Ok(())
+    }
+
+    /// The fragment that a home's frame is about, where that is in turn and keeps to the home's block.
+    fn check_from_home(
+        &self,
+        from: DcId,
+        clock: Clock,
+        changes: Changes<'_>,
+    ) -> Result<usize, PeerError> {
+        let fragment =
+            self.fragment_of(from, clock, |fragment| self.due[fragment][from.index()])?;
+        // A step holds this data center's part.
+        let below = self.next[fragment];
+        if clock >= below {
+            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below });
+        }
+        check_span(from, changes, &self.rounds.block(fragment, from))?;
+        Ok(fragment)
+    }
+
+    /// The fragment that a frame of `clock` is about, where that is the round expected of it.
+    fn fragment_of(
+        &self,
+        from: DcId,
+        clock: Clock,
+        expected: impl Fn(usize) -> Clock,
+    ) -> Result<usize, PeerError> {
+        let found = self.rounds.fragment_at(clock);
+        let expected = match found {
+            Some(fragment) if expected(fragment) == clock => return Ok(fragment),
+            Some(fragment) => expected(fragment),
+            None => (0..self.rounds.fragments).map(expected).min().unwrap_or_default(),
+        };
+        Err(PeerError::PeerSentWrongClock { from, found: clock, expected })
+    }
+
+    fn add_part(&mut self, of: DcId, fragment: usize, clock: Clock, changes: Changes<'_>) {
+        let start = self.rounds.block(fragment, self.id.dc).start;
+        let part = self.sum(clock).part(of);
+        for_each(changes, |index, value| {
+            part.values[index - start] = value;
+            if value != 0.0 {
+                part.touched.insert(index - start);
+            }
+        });
+        if let Some(turnout) = self.turnouts.get_mut(fragment) {
+            turnout.on_part(of, start, changes);
+        }
+    }
+
+    /// Notes that a data center's part is here; with the last of them the home takes the outer step.
+    fn complete_part(&mut self, of: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
+        if !self.sum(clock).complete(of) {
+            return;
+        }
+        let total = self.sums.remove(&clock).expect("a sum was found").total();
+        let start = self.rounds.block(fragment, self.id.dc).start;
+        let number = self.rounds.number(fragment, clock);
+        if let Some(turnout) = self.turnouts.get_mut(fragment)
+            && let Some(workers) = turnout.news(number, start)
+        {
+            self.factors.on_workers(workers.changes());
+            self.send_to_all(BulkKind::Workers, clock, workers);
+        }
+        let step = self.outer[fragment].step(&total.values, start);
+        for_each(step.changes(), |index, value| add_change(&mut self.agreed[index], value));
+        self.send_to_all(BulkKind::Total, clock, step);
+        self.finish(self.id.dc, fragment, clock, store);
+    }
+
+    fn send_to_all(&mut self, kind: BulkKind, clock: Clock, part: Part) {
+        let part = Arc::new(part);
+        for link in self.links.values_mut() {
+            link.jobs.push_back(Job::new(kind, clock, part.clone()));
+        }
+    }
+
+    /// A home's step of a round is in the agreed values: the copy is those and what no round has taken.
+    fn finish(&mut self, home: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
+        self.due[fragment][home.index()] = self.rounds.after(clock);
+        let block = self.rounds.block(fragment, home);
+        let values = &mut store.values_mut()[block.clone()];
+        values.copy_from_slice(&self.agreed[block.clone()]);
+        for ((value, own), place) in values.iter_mut().zip(&self.own[block.clone()]).zip(block) {
+            add_change(value, self.factors.of(place) * own);
+        }
+    }
+
+    fn advance_drain(&mut self, store: &mut ShardStore) {
+        let Some(method) = self.draining else { return };
+        if !self.drain.is_started() && self.is_between_rounds() {
+            let copy = match method {
+                DrainMethod::Mean => store.values().to_vec(),
+                DrainMethod::Residuals => self.with_residuals(),
+            };
+            let own = &self.own;
+            self.drain.start(&copy, |_, range| own[range].to_vec());
+        }
+        if self.drain.is_started() {
+            self.drain.conclude(store.values_mut());
+        }
+    }
+
+    /// The agreed values, what this data center has yet to share, and what its home blocks have kept back.
+    fn with_residuals(&self) -> Vec<f32> {
+        let mut values = self.own.clone();
+        for (fragment, outer) in self.outer.iter().enumerate() {
+            let block = self.rounds.block(fragment, self.id.dc);
+            for (value, lost) in values[block].iter_mut().zip(outer.lost()) {
+                *value += lost;
+            }
+        }
+        for (value, agreed) in values.iter_mut().zip(&self.agreed) {
+            *value += agreed;
+        }
+        values
+    }
+
+    /// Whether every round that this data center has begun is over.
+    fn is_between_rounds(&self) -> bool {
+        (0..self.rounds.fragments).all(|fragment| {
+            let next = self.next[fragment];
+            self.due[fragment].iter().all(|due| *due == next)
+        })
+    }
+
+    /// Whether every part that a peer has sent is in a step.
+    fn has_taken_all_parts_of(&self, link: &Link) -> bool {
+        let own = self.id.dc.index();
+        link.parts.iter().zip(&self.due).all(|(part, due)| *part == due[own])
+    }
+
+    fn sum(&mut self, clock: Clock) -> &mut Sum {
+        let fragment = self.rounds.fragment_at(clock).expect("a sum belongs to a round");
+        let size = self.rounds.block(fragment, self.id.dc).len();
+        let data_centers = self.rounds.data_centers;
+        self.sums.entry(clock).or_insert_with(|| Sum::new(size, data_centers))
+    }
+
+    /// Who a missing step waits for: the home, or where we are the home, the first whose part is missing.
+    fn blame(&self, home: usize, clock: Clock) -> DcId {
+        let home = DcId(home as u16);
+        if home != self.id.dc {
+            return home;
+        }
+        self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
+    }
+}
+
+/// What errors call the model.
+const NAME: &str = "local-steps";

@@ -1,0 +1,89 @@
+//! Changes that have been rounded and are on their way, in frames of any length.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::codec::{Changes, fills_holes, quantise};
+use crate::sync::ValueFormat;
+use crate::types::Clock;
+use crate::wire::{BulkHeader, BulkKind, encode_bulk};
+
+/// Changes to neighbouring parameters, as they arrive.
+///
+/// They are rounded as one sequence, once, and frames are cut between blocks that share a scale: so all receivers
+/// get the same bits, however much room each link has.
+#[derive(Debug)]
+pub(super) struct Part {
+    indexes: Vec<u32>,
+    values: Vec<f32>,
+    format: ValueFormat,
+}
+
+/// A part on its way to a peer.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) kind: BulkKind,
+    pub(super) clock: Clock,
+    part: Arc<Part>,
+    /// Changes that have left.
+    cursor: usize,
+}
+
+impl Part {
+    /// Takes what `source`, the parameters from `start` on, holds; what `format` cannot hold stays.
+    pub(super) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
+        let mut indexes: Vec<u32> = (start as u32..)
+            .zip(source.iter())
+            .filter(|(_, value)| **value != 0.0)
+            .map(|(index, _)| index)
+            .collect();
+        if fills_holes(&indexes, format) {
+            indexes = (indexes[0]..=indexes[indexes.len() - 1]).collect();
+        }
+        let places = indexes.iter().map(|index| *index as usize - start);
+        let mut values: Vec<f32> = places.clone().map(|place| source[place]).collect();
+        quantise(&mut values, format);
+        for (place, sent) in places.zip(&values) {
+            source[place] = match format {
+                ValueFormat::F32 => 0.0,
+                ValueFormat::Bf16 | ValueFormat::Int8 | ValueFormat::Int4 => source[place] - sent,
+            };
+        }
+        Self { indexes, values, format }
+    }
+
+    pub(super) fn changes(&self) -> Changes<'_> {
+        Changes::Sparse { indexes: &self.indexes, values: &self.values }
+    }
+
+    /// The changes from `cursor` on that fill about `room` bytes, and where the next frame begins; `None` there where
+    /// nothing is left.
+    fn cut(&self, cursor: usize, room: usize) -> (Changes<'_>, Option<usize>) {
+        let fitting = (room as f64 / self.format.bytes_per_value()) as usize;
+        let most = (fitting / ValueFormat::BLOCK).max(2) * ValueFormat::BLOCK;
+        let end = (cursor + most).min(self.values.len());
+        let changes = Changes::Sparse {
+            indexes: &self.indexes[cursor..end],
+            values: &self.values[cursor..end],
+        };
+        (changes, (end < self.values.len()).then_some(end))
+    }
+}
+
+impl Job {
+    pub(super) fn new(kind: BulkKind, clock: Clock, part: Arc<Part>) -> Self {
+        Self { kind, clock, part, cursor: 0 }
+    }
+
+    /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.
+    pub(super) fn next_frame(&mut self, header: BulkHeader, room: usize) -> (Bytes, u64, bool) {
+        let (changes, next) = self.part.cut(self.cursor, room);
+        let last = next.is_none();
+        let mut frame = Vec::with_capacity(room.min(1 << 16));
+        encode_bulk(&BulkHeader { last, ..header }, changes, self.part.format, &mut frame);
+        self.cursor = next.unwrap_or(self.cursor);
+        let updates = changes.values().iter().filter(|value| **value != 0.0).count();
+        (Bytes::from(frame), updates as u64, last)
+    }
+}

@@ -1,0 +1,219 @@
+//! What stands between this data center and the others: one of three ways, behind one face.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::ServerConfig;
+use super::drain::DrainMethod;
+use super::error::PeerError;
+use super::exchange::Exchange;
+use super::local_steps::LocalSteps;
+use super::mirrors::Mirrors;
+use super::stats::{BrakeStats, LinkStats};
+use crate::codec::Changes;
+use crate::node::Lane;
+use crate::store::{ShardRows, ShardStore};
+use crate::sync::{Gate, RemoteSync};
+use crate::types::{Clock, DcId, Instant, Staleness};
+use crate::wire::{BulkHeader, ControlMessage};
+
+#[derive(Debug)]
+pub(super) enum Remote {
+    /// BSP, SSP.
+    Exchange(Box<Exchange>),
+    /// TAP, ASP.
+    Mirrors(Box<Mirrors>),
+    LocalSteps(Box<LocalSteps>),
+}
+
+impl Remote {
+    pub(super) fn new(config: &ServerConfig, store: &ShardStore) -> Self {
+        let exchange = |staleness, values| {
+            Self::Exchange(Box::new(Exchange::new(config, staleness, values, store)))
+        };
+        match &config.remote {
+            RemoteSync::Bsp(bsp) => exchange(Staleness(0), bsp.values),
+            RemoteSync::Ssp(ssp) => exchange(ssp.staleness, ssp.values),
+            RemoteSync::Tap(tap) => Self::Mirrors(Box::new(Mirrors::tap(config, tap))),
+            RemoteSync::Asp(asp) => Self::Mirrors(Box::new(Mirrors::asp(config, asp))),
+            RemoteSync::LocalSteps(local_steps) => {
+                Self::LocalSteps(Box::new(LocalSteps::new(config, local_steps, store)))
+            }
+        }
+    }
+
+    /// A worker that started at `clock` has changed the parameters at `place`, whose `values` in the store hold that.
+    pub(super) fn on_change(
+        &mut self,
+        clock: Clock,
+        place: Range<usize>,
+        change: &[f32],
+        values: &mut [f32],
+    ) {
+        match self {
+            Self::Exchange(exchange) => exchange.on_change(clock, place, change),
+            Self::Mirrors(mirrors) => mirrors.on_change(place, change),
+            Self::LocalSteps(local_steps) => local_steps.on_change(place, change, values),
+        }
+    }
+
+    /// All workers of this data center have finished `finished`.
+    ///
+    /// `read_fraction` is the part of the shard that a worker of this data center reads in a clock.
+    pub(super) fn on_clock(
+        &mut self,
+        now: Instant,
+        finished: Clock,
+        store: &mut ShardStore,
+        read_fraction: f64,
+    ) {
+        match self {
+            Self::Exchange(exchange) => exchange.on_clock(Clock(finished.0 - 1), store),
+            Self::Mirrors(mirrors) => mirrors.on_clock(now, finished, store, read_fraction),
+            Self::LocalSteps(local_steps) => local_steps.on_clock(finished, store),
+        }
+    }
+
+    pub(super) fn on_bulk(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(exchange) => exchange.on_bulk(from, header, changes, store),
+            Self::Mirrors(mirrors) => mirrors.on_bulk(from, header, changes, store),
+            Self::LocalSteps(local_steps) => local_steps.on_bulk(from, header, changes, store),
+        }
+    }
+
+    pub(super) fn on_control(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        message: ControlMessage,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(exchange) => exchange.on_control(from, &message),
+            Self::Mirrors(mirrors) => mirrors.on_control(now, from, message, store),
+            Self::LocalSteps(local_steps) => local_steps.on_control(from, &message),
+        }
+    }
+
+    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(exchange) => exchange.on_heard(from),
+            Self::Mirrors(mirrors) => mirrors.on_heard(now, from),
+            Self::LocalSteps(local_steps) => local_steps.on_heard(from),
+        }
+    }
+
+    pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.on_drained(to, bytes, busy);
+        }
+    }
+
+    pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
+        match self {
+            Self::Exchange(exchange) => exchange.gate(clock),
+            Self::Mirrors(mirrors) => mirrors.gate(clock, rows, store),
+            Self::LocalSteps(local_steps) => local_steps.gate(clock),
+        }
+    }
+
+    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        match self {
+            Self::Exchange(exchange) => exchange.poll_transmit(to, lane, room),
+            Self::Mirrors(mirrors) => mirrors.poll_transmit(to, lane, room),
+            Self::LocalSteps(local_steps) => local_steps.poll_transmit(to, lane, room),
+        }
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        waiting_since: Option<Instant>,
+        store: &ShardStore,
+    ) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.handle_timeout(now, waiting_since, store);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+        match self {
+            Self::Exchange(_) | Self::LocalSteps(_) => None,
+            Self::Mirrors(mirrors) => mirrors.poll_timeout(waiting_since),
+        }
+    }
+
+    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+        match self {
+            Self::Exchange(_) => {}
+            Self::Mirrors(mirrors) => mirrors.begin_drain(method, store),
+            Self::LocalSteps(local_steps) => local_steps.begin_drain(method, store),
+        }
+    }
+
+    /// Whether the drain is over, with this data center's workers at `clock`.
+    pub(super) fn is_drained(&self, clock: Clock) -> bool {
+        match self {
+            Self::Exchange(exchange) => exchange.is_settled(clock),
+            Self::Mirrors(mirrors) => mirrors.is_drained(),
+            Self::LocalSteps(local_steps) => local_steps.is_drained(),
+        }
+    }
+
+    /// Clocks that the copy holds, with this data center's workers at `clock`.
+    pub(super) fn copy_clock(&self, clock: Clock) -> Clock {
+        match self {
+            Self::Exchange(exchange) => exchange.shared_clock(),
+            Self::Mirrors(_) | Self::LocalSteps(_) => clock,
+        }
+    }
+
+    /// The values that all data centers agree on, where a model has such.
+    pub(super) fn agreed(&self) -> Option<&[f32]> {
+        match self {
+            Self::Exchange(exchange) => Some(exchange.global()),
+            Self::Mirrors(_) => None,
+            Self::LocalSteps(local_steps) => local_steps.agreed(),
+        }
+    }
+
+    /// The drain is over: leaves the common state in the store.
+    pub(super) fn end_drain(&self, store: &mut ShardStore) {
+        match self {
+            Self::Exchange(exchange) => store.values_mut().copy_from_slice(exchange.global()),
+            Self::Mirrors(_) | Self::LocalSteps(_) => {}
+        }
+    }
+
+    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+        match self {
+            Self::Exchange(exchange) => exchange.stats(to),
+            Self::Mirrors(mirrors) => mirrors.stats(to),
+            Self::LocalSteps(local_steps) => local_steps.stats(to),
+        }
+    }
+
+    pub(super) fn brakes(&self) -> BrakeStats {
+        match self {
+            Self::Exchange(_) | Self::LocalSteps(_) => BrakeStats::default(),
+            Self::Mirrors(mirrors) => mirrors.brakes(),
+        }
+    }
+
+    /// What one link has not carried, for a range of parameters; zeros where nothing is kept for a link.
+    pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
+        match self {
+            Self::Exchange(_) | Self::LocalSteps(_) => vec![0.0; range.len()],
+            Self::Mirrors(mirrors) => mirrors.residual(to, range),
+        }
+    }
+}

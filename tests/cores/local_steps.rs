@@ -1,0 +1,368 @@
+//! Local steps: what a round adds up to, what goes on meanwhile, and that all end with the same bits.
+
+use gaia::codec::{Changes, ValueFormat};
+use gaia::node::Lane;
+use gaia::server::{DrainMethod, PeerError};
+use gaia::sync::{Combine, LocalStepsConfig, LocalSync, Outer, RemoteSync, WaitReason};
+use gaia::types::{Clock, DcId, Staleness, WorkerId};
+use gaia::wire::{BulkHeader, BulkKind};
+use proptest::prelude::*;
+
+use crate::cluster::{Cluster, ROOM, Setup};
+use crate::peers::{bulk, header, state};
+use crate::{bsp, local_steps};
+
+fn cluster(config: LocalStepsConfig) -> Cluster {
+    Cluster::new(&Setup::new(RemoteSync::LocalSteps(config)))
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Numbers that sums in another order would round otherwise.
+fn uneven(dc: u16, clock: u64, at: u32) -> f32 {
+    let mixed = (u64::from(at) * 31 + clock * 17 + u64::from(dc) * 7) % 23;
+    (mixed as f32 - 11.0) * 0.1 + 1e-7 * mixed as f32
+}
+
+#[test]
+fn one_step_without_overlap_is_bsp_to_the_bit() {
+    for data_centers in 1..5 {
+        for parameters in [1, 3, 40] {
+            let setup = |remote| Setup { data_centers, parameters, ..Setup::new(remote) };
+            let remote = RemoteSync::LocalSteps(local_steps(1, ValueFormat::F32));
+            let mut rounds = Cluster::new(&setup(remote));
+            let mut exchange = Cluster::new(&setup(bsp(ValueFormat::F32)));
+            for clock in 0..6 {
+                for dc in rounds.dcs() {
+                    let places = (0..parameters as u32)
+                        .filter(|at| !(at + u32::from(dc.0)).is_multiple_of(3));
+                    let changes: Vec<(u32, f32)> =
+                        places.map(|at| (at, uneven(dc.0, clock, at))).collect();
+                    assert!(rounds.step(dc.0, &changes) && exchange.step(dc.0, &changes));
+                }
+                rounds.settle();
+                exchange.settle();
+                for (a, b) in rounds.servers.iter().zip(&exchange.servers) {
+                    assert_eq!(bits(a.values()), bits(b.values()));
+                    assert_eq!(bits(a.copy()), bits(b.copy()));
+                }
+            }
+        }
+    }
+}
+
+/// A round takes what was there when it began, and leaves what came after.
+#[test]
+fn progress_during_a_round_stays_when_the_round_ends() {
+    let mut cluster = cluster(local_steps(2, ValueFormat::F32));
+    for dc in 0..3 {
+        assert!(cluster.step(dc, &[(0, 1.0)]));
+        assert!(cluster.step(dc, &[(0, f32::from(dc))]));
+    }
+    assert!(cluster.step(0, &[(0, 10.0)]), "the round overlaps");
+    assert_eq!(cluster.servers[0].values()[0], 11.0);
+    cluster.settle();
+    // All data centers' two steps, and the one that no round has taken.
+    assert_eq!(cluster.servers[0].values()[0], 6.0 + 10.0);
+    assert_eq!(cluster.servers[1].values()[0], 6.0);
+}
+
+#[test]
+fn a_data_center_waits_once_a_round_has_taken_longer_than_the_overlap() {
+    for (steps, fragments, overlap) in [(1, 1, 0), (3, 1, 0), (3, 1, 2), (4, 2, 3), (6, 3, 1)] {
+        let config = LocalStepsConfig {
+            fragments,
+            overlap: Some(overlap),
+            ..local_steps(steps, ValueFormat::F32)
+        };
+        let mut cluster = cluster(config);
+        let mut finished = 0;
+        while cluster.step(0, &[(7, 1.0)]) {
+            finished += 1;
+        }
+        assert_eq!(finished, steps / fragments + overlap);
+        // It is itself home to the first block, of which the others' parts are missing.
+        let waiting = cluster.servers[0].waiting();
+        assert_eq!(waiting, Some(WaitReason::Updates { from: DcId(1) }));
+        for dc in 1..3 {
+            while cluster.step(dc, &[]) {}
+        }
+        cluster.settle();
+        assert!(cluster.answer(0).is_some(), "{steps} {fragments} {overlap}");
+    }
+}
+
+/// A data center that takes its own changes for everyone's must know who else makes any.
+#[test]
+fn the_mean_counts_own_changes_as_often_as_there_are_workers_who_change_the_parameter() {
+    let mean =
+        |steps| LocalStepsConfig { combine: Combine::Mean, ..local_steps(steps, ValueFormat::F32) };
+    let mut cluster = cluster(mean(2));
+    // All change the fifth parameter, two the sixth, one the seventh.
+    let of = [vec![(4, 1.0), (5, 1.0)], vec![(4, 2.0), (5, 3.0)], vec![(4, -6.0), (6, 1.0)]];
+    let seen = |cluster: &Cluster, dc: usize| cluster.servers[dc].values()[4..7].to_vec();
+    for dc in 0..3 {
+        assert!(cluster.step(dc, &of[usize::from(dc)]));
+        assert!(cluster.step(dc, &[]));
+    }
+    assert_eq!(seen(&cluster, 1), [2.0, 3.0, 0.0], "nobody has heard of anybody yet");
+    cluster.settle();
+    (0..3).for_each(|dc| assert_eq!(seen(&cluster, dc), [-3.0, 4.0, 1.0]));
+    for dc in 0..3 {
+        assert!(cluster.step(dc, &of[usize::from(dc)]));
+    }
+    assert_eq!(seen(&cluster, 0), [-3.0 + 3.0, 4.0 + 2.0, 1.0]);
+    assert_eq!(seen(&cluster, 1), [-3.0 + 6.0, 4.0 + 6.0, 1.0]);
+    assert_eq!(seen(&cluster, 2), [-3.0 - 18.0, 4.0, 2.0]);
+    (0..3).for_each(|dc| assert!(cluster.step(dc, &[])));
+    // What comes while a round is under way counts like the rest of it.
+    assert!(cluster.step(0, &[(4, 1.0)]));
+    cluster.settle();
+    assert_eq!(seen(&cluster, 0), [-6.0 + 3.0, 8.0, 2.0]);
+    assert_eq!(seen(&cluster, 2), [-6.0, 8.0, 2.0]);
+}
+
+/// `v ← v/2 + g`, and the step is `(g + v/2)/2`.
+#[test]
+fn nesterovs_momentum_goes_on_where_the_changes_point() {
+    let config = LocalStepsConfig {
+        outer: Outer::Nesterov,
+        outer_learning_rate: 0.5,
+        outer_momentum: 0.5,
+        ..local_steps(1, ValueFormat::F32)
+    };
+    let mut cluster = cluster(config);
+    let mut expected = 0.0;
+    for (change, step) in [(1.0, 0.75), (1.0, 0.875), (0.0, 0.1875), (-1.0, -0.65625)] {
+        for dc in 0..3 {
+            assert!(cluster.step(dc, &[(6, if dc == 1 { change } else { 0.0 })]));
+        }
+        cluster.settle();
+        expected += step;
+        cluster.servers.iter().for_each(|server| assert_eq!(server.values()[6], expected));
+    }
+}
+
+/// Half a byte holds little of 1000 beside 1; what it does not hold follows in later rounds.
+#[test]
+fn what_rounding_kept_follows_until_all_copies_are_equal() {
+    for format in ValueFormat::ALL {
+        // Enough parameters that a step takes several frames.
+        for (fragments, parameters) in [(1, 8), (2, 8), (1, 400)] {
+            let config = LocalStepsConfig { fragments, ..local_steps(2, format) };
+            let remote = RemoteSync::LocalSteps(config);
+            let mut cluster = Cluster::new(&Setup { parameters, ..Setup::new(remote) });
+            for clock in 0..40 {
+                for dc in 0..3 {
+                    let change = |at| if clock < 4 { 10.0 * uneven(dc, clock, at) } else { 0.0 };
+                    let large = |at: u32| at.is_multiple_of(3) && (at / 70).is_multiple_of(2);
+                    let scale = |at: u32| if large(at) { 1000.0 } else { 1.0 };
+                    let changes: Vec<(u32, f32)> = (0..parameters as u32)
+                        .map(|at| (at, (change(at) * scale(at)).round()))
+                        .collect();
+                    assert!(cluster.step(dc, &changes));
+                }
+                // Links that never have the same room cut rounds into different frames.
+                for (from, to) in cluster.pairs() {
+                    while cluster.send(from.0, to.0, Lane::Data, 1 + 70 * usize::from(to.0)) {}
+                }
+                cluster.settle();
+            }
+            let expected = cluster.everything();
+            for server in &cluster.servers {
+                assert_eq!(server.values(), expected, "{format:?}");
+            }
+        }
+    }
+}
+
+/// Who gets the next turn, and what for.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Worker(usize),
+    Send(usize, usize),
+    Deliver(usize),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        (0_usize..6).prop_map(Turn::Worker),
+        (0_usize..6, 1_usize..64).prop_map(|(link, room)| Turn::Send(link, room)),
+        (0_usize..6).prop_map(Turn::Deliver),
+    ]
+}
+
+/// Six workers of three data centers, the n-th of which adds one to the n-th parameter in each clock.
+fn run(
+    cluster: &mut Cluster,
+    clocks: u64,
+    order: &[Turn],
+    mut on_read: impl FnMut(usize, u64, &[f32]),
+) {
+    let workers: Vec<WorkerId> =
+        cluster.dcs().flat_map(|dc| (0..2).map(move |index| WorkerId { dc, index })).collect();
+    let pairs = cluster.pairs();
+    let fair = (0..6).flat_map(|at| [Turn::Worker(at), Turn::Send(at, 16), Turn::Deliver(at)]);
+    let order: Vec<Turn> = order.iter().copied().chain(fair).collect();
+    for turn in order.iter().cycle().take(100_000) {
+        match *turn {
+            Turn::Worker(number) => {
+                let worker = workers[number];
+                let clock = cluster.clock_of(worker);
+                if let Some(reply) = cluster.answer_to(worker) {
+                    on_read(number, clock.0, &reply.values);
+                    cluster.finish_as(worker, &[(number as u32, 1.0)]);
+                } else if clock.0 < clocks && !cluster.has_asked(worker) {
+                    cluster.ask_as(worker, &[]);
+                }
+            }
+            Turn::Send(link, room) => {
+                cluster.send(pairs[link].0.0, pairs[link].1.0, Lane::Data, room);
+            }
+            Turn::Deliver(link) => {
+                cluster.deliver(pairs[link].0.0, pairs[link].1.0, Lane::Data);
+            }
+        }
+        if workers.iter().all(|worker| cluster.clock_of(*worker).0 == clocks) {
+            return;
+        }
+    }
+    panic!("the run is stuck");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// However fast each data center and link is.
+    #[test]
+    fn a_read_misses_no_round_older_than_the_overlap_and_the_drain_loses_nothing(
+        order in prop::collection::vec(turn(), 0..200),
+        steps in 1_u64..6,
+        fragments in 1_u64..4,
+        overlap in 0_u64..6,
+        ahead in 0_u64..3,
+        combine in prop::sample::select(vec![Combine::Sum, Combine::Mean]),
+        format in prop::sample::select(ValueFormat::ALL.to_vec()),
+    ) {
+        let (fragments, overlap) = (fragments.min(steps), overlap.min(steps - 1));
+        let config =
+            LocalStepsConfig { fragments, overlap: Some(overlap), combine, ..local_steps(steps, format) };
+        let mut cluster = Cluster::new(&Setup {
+            workers: 2,
+            parameters: 6,
+            local: LocalSync::Ssp { staleness: Staleness(ahead) },
+            drain: DrainMethod::Residuals,
+            ..Setup::new(RemoteSync::LocalSteps(config))
+        });
+        run(&mut cluster, 13, &order, |reader, clock, values| {
+            for (of, value) in values.iter().enumerate() {
+                let same_dc = of / 2 == reader / 2;
+                let fragment = of as u64 * fragments / 6;
+                let first = (steps * (fragment + 1)).div_ceil(fragments);
+                // The last round that must be over.
+                let due = (clock + 1).saturating_sub(overlap + first).div_ceil(steps);
+                let due = if due == 0 { 0 } else { first + (due - 1) * steps };
+                let due = if same_dc { due.max(clock.saturating_sub(ahead)) } else { due };
+                assert!(*value >= due as f32, "{reader} at {clock} misses {due} of {of}: {values:?}");
+            }
+            assert_eq!(values[reader], clock as f32, "a worker sees all its own updates");
+        });
+        cluster.drain();
+        let expected = cluster.everything();
+        for server in &cluster.servers {
+            prop_assert_eq!(server.copy(), &expected[..]);
+        }
+    }
+}
+
+#[test]
+fn frames_out_of_turn_are_refused_by_name() {
+    let from = DcId(1);
+    let one = Changes::Sparse { indexes: &[2], values: &[1.0] };
+    let remote = RemoteSync::LocalSteps(local_steps(3, ValueFormat::F32));
+    let check = |cluster: &mut Cluster, header: BulkHeader, changes, expected: PeerError| {
+        let before = state(cluster);
+        let given = cluster.give(1, 0, Lane::Data, bulk(&header, changes));
+        assert_eq!(given, Err(expected));
+        assert_eq!(state(cluster), before);
+    };
+    let of = |kind, sequence, clock| BulkHeader { clock: Clock(clock), ..header(kind, sequence) };
+    let mut cluster = Cluster::new(&Setup { data_centers: 2, ..Setup::new(remote) });
+    let cluster = &mut cluster;
+    let skipped = PeerError::PeerSentWrongSequence { from, found: 2, expected: 1 };
+    check(cluster, of(BulkKind::Partial, 2, 3), one, skipped);
+    for clock in [0, 2, 6, u64::MAX] {
+        let (found, expected) = (Clock(clock), Clock(3));
+        let wrong = PeerError::PeerSentWrongClock { from, found, expected };
+        check(cluster, of(BulkKind::Partial, 1, clock), one, wrong.clone());
+        check(cluster, of(BulkKind::Total, 1, clock), one, wrong);
+    }
+    // A step holds this data center's part, and its round has not begun.
+    let early = |clock, below| PeerError::PeerSentEarlyClock {
+        from,
+        found: Clock(clock),
+        below: Clock(below),
+    };
+    check(cluster, of(BulkKind::Total, 1, 3), one, early(3, 3));
+    let foreign = PeerError::PeerSentForeignParameter { from, index: 5, expected: "0..4".into() };
+    let outside = Changes::Sparse { indexes: &[2, 5], values: &[1.0; 2] };
+    check(cluster, of(BulkKind::Partial, 1, 3), outside, foreign);
+    let unexpected = |found, sync| PeerError::PeerSentUnexpectedKind { from, found, sync };
+    check(cluster, of(BulkKind::Update, 1, 3), one, unexpected("update", "local-steps"));
+    check(cluster, of(BulkKind::Workers, 1, 3), one, unexpected("workers", "local-steps"));
+    let result = of(BulkKind::DrainResult, 1, 0);
+    check(cluster, result, one, unexpected("drain result", "local-steps"));
+
+    cluster.give(1, 0, Lane::Data, bulk(&of(BulkKind::Partial, 1, 3), one)).unwrap();
+    // It had to wait for the step before it could begin another round, or end.
+    check(cluster, of(BulkKind::Partial, 2, 6), one, early(6, 4));
+    let copy = Changes::Dense { start: 0, values: &[1.0; 4] };
+    let early_copy = of(BulkKind::DrainCopy, 2, 0);
+    check(cluster, early_copy, copy, unexpected("drain copy", "local-steps"));
+    (0..3).for_each(|_| assert!(cluster.step(0, &[])));
+    cluster.give(1, 0, Lane::Data, bulk(&early_copy, copy)).unwrap();
+    check(cluster, of(BulkKind::Partial, 3, 6), one, unexpected("partial", "a drain"));
+}
+
+#[test]
+fn a_drain_takes_the_mean_of_copies_or_every_residual() {
+    for (drain, expected) in [(DrainMethod::Mean, 3.0 + 2.0), (DrainMethod::Residuals, 3.0 + 6.0)] {
+        let remote = RemoteSync::LocalSteps(local_steps(1, ValueFormat::F32));
+        let mut cluster = Cluster::new(&Setup { drain, ..Setup::new(remote) });
+        for dc in 0..3 {
+            assert!(cluster.step(dc, &[(3, 1.0)]));
+        }
+        cluster.settle();
+        cluster.drain();
+        assert_eq!(cluster.servers[0].values()[3], 3.0);
+
+        let remote = RemoteSync::LocalSteps(local_steps(2, ValueFormat::F32));
+        let mut cluster = Cluster::new(&Setup { drain, ..Setup::new(remote) });
+        for change in [1.0, 0.0, 2.0] {
+            (0..3).for_each(|dc| assert!(cluster.step(dc, &[(3, change)])));
+        }
+        cluster.drain();
+        cluster.servers.iter().for_each(|server| assert_eq!(server.values()[3], expected));
+    }
+}
+
+/// A drain's frames leave behind the steps that are still on their way.
+#[test]
+fn a_drain_waits_for_rounds_under_way() {
+    let remote = RemoteSync::LocalSteps(local_steps(2, ValueFormat::Int4));
+    let drain = DrainMethod::Residuals;
+    let mut cluster = Cluster::new(&Setup { drain, ..Setup::new(remote) });
+    for dc in 0..3 {
+        assert!(cluster.step(dc, &[(1, 5.0)]) && cluster.step(dc, &[(1, 1.0)]));
+    }
+    for dc in 0..3 {
+        cluster.begin_drain(dc, vec![Clock(2)]);
+    }
+    cluster.carry(0, 1, Lane::Data);
+    assert!(!cluster.send(0, 1, Lane::Data, ROOM), "no copy before the round is over");
+    cluster.settle();
+    assert_eq!(cluster.drained, 3);
+    cluster.servers.iter().for_each(|server| assert_eq!(server.values()[1], 18.0));
+}

@@ -88,6 +88,7 @@ pub mod config;
 pub mod coordinator;
 pub mod data;
 pub mod driver;
+pub mod evaluation;
 pub mod link;
 pub mod ml;
 pub mod node;

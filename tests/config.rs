@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use gaia::config::{DriverKind, Override, Plan, RunFile, load_topology, topologies};
-use gaia::sync::{Goal, RemoteSync};
+use gaia::sync::{OverlayKind, RemoteSync};
 use gaia::types::{Bandwidth, DcId, Seed};
 
 fn load(path: &str, settings: &[&str]) -> Plan {
@@ -97,7 +97,7 @@ fn choosing_another_model_drops_the_settings_of_the_one_in_the_file() {
     assert_eq!(ssp.staleness.0, 4);
     let plan = load("config/run/movielens.toml", &["sync.remote.model=asp"]);
     let RemoteSync::Asp(asp) = plan.remote else { panic!("{:?}", plan.remote) };
-    assert_eq!(asp.goal, Goal::Cost, "the file's own model keeps its settings");
+    assert_eq!(asp.overlay, OverlayKind::Tree, "the file's own model keeps its settings");
 }
 
 #[test]

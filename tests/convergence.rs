@@ -6,12 +6,13 @@ use gaia::driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.
-const REMOTES: [&str; 9] = [
+const REMOTES: [&str; 10] = [
     "model = 'bsp'",
     "model = 'ssp', staleness = 2",
     "model = 'tap'",
     "model = 'asp'",
     "model = 'asp', policy = 'paper', selective_barrier = 'on'",
+    "model = 'asp', overlay = 'tree', values = 'int4', soft_threshold = 0.01",
     "model = 'asp', goal = 'cost', values = 'f32', selective_barrier = 'on'",
     "model = 'asp', values = 'int8'",
     "model = 'local-steps'",

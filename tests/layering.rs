@@ -43,7 +43,8 @@ const LAYERS: [&[Room]; 4] = [
         room("data", &[]),
         room("driver", &["config", "telemetry"]),
         room("report", &["telemetry"]),
-        room("cli", &["config", "data", "driver", "report", "telemetry"]),
+        room("evaluation", &["config", "data", "driver", "report", "telemetry"]),
+        room("cli", &["config", "data", "driver", "evaluation", "report", "telemetry"]),
     ],
 ];
 

@@ -47,9 +47,11 @@ fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
                 workers: 1,
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
                 lan_rtt: Time(Duration::from_micros(100)),
+                colocated: false,
             })
             .collect(),
         links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
+        groups: Vec::new(),
         bandwidth_scale: 1.0,
     }
 }

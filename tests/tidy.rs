@@ -39,7 +39,7 @@ fn rooms_open_with_what_they_are() {
 
 #[test]
 fn order_and_time_are_not_left_to_the_machine_below_the_drivers() {
-    let above = ["driver", "data", "config", "telemetry", "report", "cli"];
+    let above = ["driver", "data", "config", "telemetry", "report", "evaluation", "cli"];
     complain(|file| {
         if file.room().is_none_or(|room| above.contains(&room)) {
             return Vec::new();

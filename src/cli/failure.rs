@@ -4,6 +4,7 @@ use std::error::Error;
 
 use crate::config::{ConfigError, RunFile};
 use crate::data::DataError;
+use crate::evaluation::EvaluationError;
 use crate::report::ReportError;
 
 /// Why a verb did not get done, and whose doing it is.
@@ -18,6 +19,9 @@ pub enum Failure {
     /// A run directory is wrong, or could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The paper's evaluation did not come to its end.
+    #[error(transparent)]
+    Evaluation(EvaluationError),
     /// The files were right and the run failed.
     #[error(transparent)]
     Run(Box<dyn Error + Send + Sync>),
@@ -27,6 +31,14 @@ impl Failure {
     /// A run that failed for the reason given.
     pub fn run(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Run(reason.into())
+    }
+
+    /// An evaluation that did not come to its end; a setting that is wrong is shown as in every other verb.
+    pub fn evaluation(error: EvaluationError) -> Self {
+        match error {
+            EvaluationError::Config(error) => Self::Config(error),
+            other => Self::Evaluation(other),
+        }
     }
 
     /// Data that cannot be had; a file that cannot be opened is shown where the run file names it.
@@ -46,8 +58,9 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Data(_) => 2,
+            Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
-            Self::Report(_) | Self::Run(_) => 1,
+            Self::Evaluation(_) | Self::Report(_) | Self::Run(_) => 1,
         }
     }
 }

@@ -6,6 +6,7 @@
 mod check;
 mod compare;
 mod failure;
+mod paper;
 mod report;
 mod terminal;
 mod train;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{ConfigError, DriverKind, Override, RunFile};
+use crate::evaluation::Section;
 
 pub use compare::{LAN, Variant, variants};
 pub use failure::Failure;
@@ -41,6 +43,9 @@ enum Verb {
     /// Run the same training with several remote models over several WANs, and set them side by side
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareFlags),
+    /// Run the evaluation of the Gaia paper again, and set what comes out beside what it printed
+    #[command(after_help = PAPER_HELP)]
+    Paper(PaperFlags),
     /// Check a run file and everything it names, and say what would run
     #[command(after_help = CHECK_HELP)]
     Check(RunFlags),
@@ -88,6 +93,41 @@ pub struct CompareFlags {
 }
 
 #[derive(Debug, Args)]
+pub struct PaperFlags {
+    /// The short version: less data, fewer rows, a few minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these parts of it
+    #[arg(
+        long,
+        value_name = "SECTION,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(Section::NAMES)
+    )]
+    pub only: Vec<String>,
+    /// Only these applications
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub apps: Vec<String>,
+    /// Only these WANs
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub wans: Vec<String>,
+    /// Only these models, beside BSP and the LAN
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub models: Vec<String>,
+    /// A folder of data files to train on instead of made-up data
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Override one setting of every run; one of sync.remote, of the model `asp` alone
+    #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
+    pub settings: Vec<String>,
+    /// The root of all chance
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
 pub struct ReportFlags {
     /// Run directories, each with a summary.json
     #[arg(value_name = "DIR", required = true)]
@@ -131,6 +171,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match &cli.verb {
         Verb::Train(flags) => train::train(flags, &terminal),
         Verb::Compare(flags) => compare::compare(flags, &terminal),
+        Verb::Paper(flags) => paper::paper(flags, &terminal),
         Verb::Check(flags) => check::check(flags, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal),
     };
@@ -165,6 +206,7 @@ impl Verb {
         match self {
             Self::Train(flags) | Self::Check(flags) => &flags.output,
             Self::Compare(flags) => &flags.run.output,
+            Self::Paper(flags) => &flags.output,
             Self::Report(flags) => &flags.output,
         }
     }
@@ -221,6 +263,15 @@ Examples:
 
 The run file's [sync.remote] holds for the model that it names; the others run with their \
 defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file holds for every WAN.";
+
+const PAPER_HELP: &str = "\
+Examples:
+  gaia paper --quick
+  gaia paper --only cells --apps mf --wans ss --models asp --set sync.remote.threshold=0.05
+  gaia paper --only cells,ablation --out runs/paper --seed 7
+
+The directory holds paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each run: gaia train on it repeats that run. \
+What each section is, and what is fitted before it, stands in the pages.";
 
 const CHECK_HELP: &str = "\
 Examples:

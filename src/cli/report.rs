@@ -2,7 +2,7 @@
 
 use super::{Failure, ReportFlags, Terminal};
 use crate::report::{
-    Comparison, Paint, RunDirectory, comparison_block, read_comparison, run_block,
+    Comparison, Paint, RunDirectory, comparison_block, paper, read_comparison, run_block,
     write_comparison, write_run_pages,
 };
 
@@ -13,6 +13,7 @@ pub(super) fn report(flags: &ReportFlags, terminal: &Terminal) -> Result<(), Fai
         directories.push(RunDirectory::open(path)?);
     }
     match directories.as_slice() {
+        [only] if only.is_paper() => renew_paper(only, terminal),
         [only] if only.is_comparison() => renew_comparison(only, terminal),
         [only] if flags.output.out.is_none() => renew_run(only, terminal),
         several => set_side_by_side(several, flags, terminal),
@@ -31,6 +32,15 @@ fn renew_run(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failur
 fn renew_comparison(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
     let comparison = read_comparison(directory)?;
     finish(directory, &directory.read_run_toml()?, &comparison, terminal)
+}
+
+fn renew_paper(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
+    let file = directory.read_paper()?;
+    paper::write_pages(directory, &file)?;
+    let block = paper::paper_block(&file, Some(&directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&file);
+    Ok(())
 }
 
 fn set_side_by_side(

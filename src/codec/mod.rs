@@ -69,6 +69,26 @@ impl Changes<'_> {
             Self::Dense { values, .. } | Self::Sparse { values, .. } => values,
         }
     }
+
+    /// Adds every change to its place.
+    ///
+    /// # Panics
+    /// Where a place is not in `values`: decoded changes lie within the shard they were decoded for.
+    pub fn add_to(&self, values: &mut [f32]) {
+        match *self {
+            Self::Dense { start, values: added } => {
+                let start = start as usize;
+                for (value, added) in values[start..start + added.len()].iter_mut().zip(added) {
+                    *value += added;
+                }
+            }
+            Self::Sparse { indexes, values: added } => {
+                for (index, added) in indexes.iter().zip(added) {
+                    values[*index as usize] += added;
+                }
+            }
+        }
+    }
 }
 
 impl Encoded {

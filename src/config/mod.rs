@@ -19,6 +19,7 @@ mod run_file;
 mod shipped;
 mod synchronisation;
 mod topology_file;
+mod wan;
 
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};

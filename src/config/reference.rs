@@ -10,7 +10,8 @@ use serde::forward_to_deserialize_any;
 use super::compute::ComputeKeys;
 use super::run_file::{RunKeys, SyncKeys};
 use super::synchronisation::LocalSspKeys;
-use super::topology_file::{DataCenterKeys, DefaultKeys, LinkKeys, TopologyKeys, WanKeys};
+use super::topology_file::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys};
+use super::wan::WanKeys;
 use super::{ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile};
 use crate::coordinator::{ChangeRule, StopRules};
 use crate::ml::apps::{
@@ -191,6 +192,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("topology.data_center", keys::<DataCenterKeys>()),
         ("topology.wan", keys::<WanKeys>()),
         ("topology.link", keys::<LinkKeys>()),
+        ("topology.group", keys::<GroupKeys>()),
     ]
 }
 

@@ -14,7 +14,7 @@ use crate::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
 };
 use crate::topology::Topology;
-use crate::types::{Bandwidth, Seed, Time};
+use crate::types::{Bandwidth, DcId, Seed, Time};
 
 #[derive(Serialize)]
 struct Resolved<'p> {
@@ -64,6 +64,8 @@ struct ResolvedTopology<'p> {
     data_center: Vec<ResolvedDataCenter<'p>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     link: Vec<ResolvedLink<'p>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    group: Vec<ResolvedGroup<'p>>,
 }
 
 #[derive(Serialize)]
@@ -73,6 +75,13 @@ struct ResolvedDataCenter<'p> {
     workers: usize,
     lan_bandwidth: String,
     lan_rtt: String,
+    colocated: bool,
+}
+
+#[derive(Serialize)]
+struct ResolvedGroup<'p> {
+    hub: &'p str,
+    members: Vec<&'p str>,
 }
 
 #[derive(Serialize)]
@@ -150,6 +159,7 @@ impl<'p> From<&'p Topology> for ResolvedTopology<'p> {
                 workers: dc.workers,
                 lan_bandwidth: bandwidth(dc.lan_bandwidth),
                 lan_rtt: time(dc.lan_rtt),
+                colocated: dc.colocated,
             })
             .collect();
         let link = topology
@@ -166,7 +176,16 @@ impl<'p> From<&'p Topology> for ResolvedTopology<'p> {
                 queue: exact(link.queue, format!("{} B", link.queue.0)),
             })
             .collect();
-        Self { name: &topology.name, bandwidth_scale: scale, data_center, link }
+        let name_of = |dc: &DcId| topology.dc(*dc).name.as_str();
+        let group = topology
+            .groups
+            .iter()
+            .map(|group| ResolvedGroup {
+                hub: name_of(&group.hub),
+                members: group.members.iter().map(name_of).collect(),
+            })
+            .collect();
+        Self { name: &topology.name, bandwidth_scale: scale, data_center, link, group }
     }
 }
 

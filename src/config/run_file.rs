@@ -14,6 +14,8 @@ use super::range::{self, Checks};
 use super::{shipped, synchronisation, topology_file};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
+use crate::server::DrainMethod;
+use crate::sync::{OverlayKind, RemoteSync};
 use crate::topology::Topology;
 use crate::types::Seed;
 
@@ -325,6 +327,14 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let compute = keys.compute.check(&checks, driver, &topology)?;
     checks.clocks("evaluate.every", keys.evaluate.every, 1)?;
     stop(&checks, &keys.stop)?;
+    if let RemoteSync::Asp(asp) = &remote
+        && asp.overlay != OverlayKind::Mesh
+        && keys.drain.method == DrainMethod::Residuals
+    {
+        let expected =
+            "`mean`: with an overlay of hubs no data center knows what each other one lacks";
+        return Err(checks.found("drain.method", "residuals".into(), expected.into()));
+    }
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     Ok(Plan {
         name: keys.name,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::document::{Node, Problem, Value};
 use super::error::{Fault, one_of};
 use super::range::{self, Checks};
-use crate::sync::{LocalStepsConfig, LocalSync, RemoteSync, ValueFormat};
+use crate::sync::{LocalStepsConfig, LocalSync, OverlayKind, Policy, RemoteSync, ValueFormat};
 use crate::types::Staleness;
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +59,15 @@ pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
         }
         RemoteSync::Asp(asp) => {
             checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
+            if !(0.0..=asp.threshold).contains(&asp.soft_threshold) {
+                let expected = format!("0 to `threshold`, which is {}", asp.threshold);
+                let path = "sync.remote.soft_threshold";
+                return Err(checks.wrong(path, asp.soft_threshold, expected));
+            }
+            if asp.policy == Policy::Paper && asp.overlay != OverlayKind::Mesh {
+                let expected = "`mesh`: with policy = \"paper\" nothing is forwarded".to_owned();
+                return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
+            }
             checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
             if let Some(allowed) = asp.data_center_staleness {
                 staleness(&checks, "sync.remote.data_center_staleness", allowed, 1)?;

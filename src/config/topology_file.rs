@@ -1,21 +1,16 @@
 //! `[topology]`, or a topology file: data centers and the WAN between them, checked into a [`Topology`].
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
-use std::str::FromStr;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::document::{Node, Problem, SourceKind, Sources};
+use super::document::{Node, Problem, Sources};
 use super::error::{Fault, nearest, one_of};
-use super::matrix::Matrix;
 use super::range::{self, Checks};
-use crate::topology::{DataCenter, Topology, WanLink};
+use super::wan::{LinkOverride, Queue, Wan, WanKeys, scaled};
+use crate::topology::{DataCenter, Group, Topology};
 use crate::types::limits::{DATA_CENTERS_MAX, NODES_PER_DC_MAX};
-use crate::types::{Bandwidth, Bytes, DcId, Time, UnitError, UsdPerGb};
+use crate::types::{Bandwidth, DcId, Time, UsdPerGb};
 
 /// The keys of a topology, as written.
 #[derive(Debug, Deserialize)]
@@ -31,6 +26,8 @@ pub(super) struct TopologyKeys {
     wan: WanKeys,
     #[serde(default)]
     link: Vec<LinkKeys>,
+    #[serde(default)]
+    group: Vec<GroupKeys>,
 }
 
 /// What data centers that say nothing else have.
@@ -41,6 +38,7 @@ pub(super) struct DefaultKeys {
     workers: usize,
     lan_bandwidth: Bandwidth,
     lan_rtt: Time,
+    colocated: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,17 +49,14 @@ pub(super) struct DataCenterKeys {
     workers: Option<usize>,
     lan_bandwidth: Option<Bandwidth>,
     lan_rtt: Option<Time>,
+    colocated: Option<bool>,
 }
 
-/// What links that say nothing else have.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct WanKeys {
-    bandwidth: Option<Figure<Bandwidth>>,
-    rtt: Option<Figure<Time>>,
-    price: Option<Figure<UsdPerGb>>,
-    loss: f64,
-    queue: Queue,
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupKeys {
+    hub: String,
+    members: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,37 +74,6 @@ pub(super) struct LinkKeys {
     queue: Option<Queue>,
 }
 
-/// One figure for all pairs, or one per pair from a file.
-#[derive(Clone, Debug)]
-enum Figure<T> {
-    One(T),
-    Matrix(MatrixKeys),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct MatrixKeys {
-    matrix: String,
-    unit: String,
-}
-
-/// What a bottleneck holds: an amount, or what the link carries in a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Queue {
-    Bytes(Bytes),
-    Time(Time),
-}
-
-/// What `[[link]]` entries say about one directed pair; later entries win.
-#[derive(Clone, Copy, Debug, Default)]
-struct LinkOverride {
-    bandwidth: Option<Bandwidth>,
-    rtt: Option<Time>,
-    price: Option<UsdPerGb>,
-    loss: Option<f64>,
-    queue: Option<Queue>,
-}
-
 /// Reads and checks the table at `topology` of `root`, with the matrices it names.
 pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Problem> {
     let node = root.child("topology").unwrap_or(root);
@@ -120,7 +84,8 @@ pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
     checks.number("topology.bandwidth_scale", keys.bandwidth_scale, range::SCALE)?;
     let data_centers = data_centers(&mut checks, &keys)?;
     let overrides = link_overrides(&mut checks, &keys, &data_centers)?;
-    let wan = Wan::read(sources, &mut checks, &keys)?;
+    let groups = groups(&checks, &keys.group, &data_centers)?;
+    let wan = Wan::read(sources, &mut checks, &keys.wan, keys.bandwidth_scale)?;
 
     let mut links = Vec::new();
     for (from, from_dc) in data_centers.iter().enumerate() {
@@ -133,7 +98,8 @@ pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
             links.push(wan.link(sources, &checks, pair, (&from_dc.name, &to_dc.name), said)?);
         }
     }
-    Ok(Topology { name: keys.name, data_centers, links, bandwidth_scale: keys.bandwidth_scale })
+    let bandwidth_scale = keys.bandwidth_scale;
+    Ok(Topology { name: keys.name, data_centers, links, groups, bandwidth_scale })
 }
 
 fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<DataCenter>, Problem> {
@@ -160,6 +126,7 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
             workers: keys.workers.unwrap_or(defaults.workers),
             lan_bandwidth: keys.lan_bandwidth.unwrap_or(defaults.lan_bandwidth),
             lan_rtt: keys.lan_rtt.unwrap_or(defaults.lan_rtt),
+            colocated: keys.colocated.unwrap_or(defaults.colocated),
         };
         checks.count(&path("servers"), dc.servers, NODES_PER_DC_MAX)?;
         checks.count(&path("workers"), dc.workers, NODES_PER_DC_MAX)?;
@@ -178,26 +145,70 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
     Ok(all)
 }
 
+/// `[[group]]` entries: every data center in one of them, its hub among the members.
+fn groups(
+    checks: &Checks<'_>,
+    keys: &[GroupKeys],
+    data_centers: &[DataCenter],
+) -> Result<Vec<Group>, Problem> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, group) in keys.iter().enumerate() {
+        let hub_path = format!("topology.group.{index}.hub");
+        let members_path = format!("topology.group.{index}.members");
+        let hub = find(checks, &hub_path, &group.hub, data_centers)?;
+        let mut members = vec![hub];
+        for name in group.members.iter().filter(|name| **name != group.hub) {
+            members.push(find(checks, &members_path, name, data_centers)?);
+        }
+        members.sort_unstable();
+        let twice = |dc: &DcId| groups.iter().any(|other| other.members.contains(dc));
+        let again = members.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        if let Some(dc) = again.or_else(|| members.iter().copied().find(twice)) {
+            let expected = "each data center in one group, once".to_owned();
+            return Err(checks.wrong(&members_path, &data_centers[dc.index()].name, expected));
+        }
+        groups.push(Group { hub, members });
+    }
+    let grouped = |dc: usize| groups.iter().any(|group| group.members.contains(&DcId(dc as u16)));
+    match (0..data_centers.len()).find(|dc| !groups.is_empty() && !grouped(*dc)) {
+        None => Ok(groups),
+        Some(dc) => {
+            let found = format!("no group with `{}`", data_centers[dc].name);
+            Err(checks.found("topology.group", found, "each data center in one group".to_owned()))
+        }
+    }
+}
+
+/// The data center of that name.
+fn find(
+    checks: &Checks<'_>,
+    path: &str,
+    name: &str,
+    data_centers: &[DataCenter],
+) -> Result<DcId, Problem> {
+    let names: Vec<&str> = data_centers.iter().map(|dc| dc.name.as_str()).collect();
+    match names.iter().position(|&known| known == name) {
+        Some(at) => Ok(DcId(at as u16)),
+        None => {
+            let fault = Fault::Wrong {
+                found: name.to_owned(),
+                expected: format!("a data center: {}", one_of(&names)),
+                help: nearest(name, &names).map(|name| format!("did you mean `{name}`?")),
+            };
+            Err(checks.root.problem(path, fault))
+        }
+    }
+}
+
 fn link_overrides(
     checks: &mut Checks<'_>,
     keys: &TopologyKeys,
     data_centers: &[DataCenter],
 ) -> Result<BTreeMap<(DcId, DcId), LinkOverride>, Problem> {
-    let names: Vec<&str> = data_centers.iter().map(|dc| dc.name.as_str()).collect();
     let mut overrides: BTreeMap<(DcId, DcId), LinkOverride> = BTreeMap::new();
     for (index, link) in keys.link.iter().enumerate() {
         let path = |key: &str| format!("topology.link.{index}.{key}");
-        let dc = |key: &str, name: &str| match names.iter().position(|&known| known == name) {
-            Some(at) => Ok(DcId(at as u16)),
-            None => {
-                let fault = Fault::Wrong {
-                    found: name.to_owned(),
-                    expected: format!("a data center: {}", one_of(&names)),
-                    help: nearest(name, &names).map(|name| format!("did you mean `{name}`?")),
-                };
-                Err(checks.root.problem(&path(key), fault))
-            }
-        };
+        let dc = |key: &str, name: &str| find(checks, &path(key), name, data_centers);
         let (from, to) = (dc("from", &link.from)?, dc("to", &link.to)?);
         if from == to {
             let expected = "another data center than `from`".to_owned();
@@ -230,195 +241,6 @@ fn link_overrides(
     Ok(overrides)
 }
 
-impl LinkOverride {
-    fn lay(&mut self, over: Self) {
-        self.bandwidth = over.bandwidth.or(self.bandwidth);
-        self.rtt = over.rtt.or(self.rtt);
-        self.price = over.price.or(self.price);
-        self.loss = over.loss.or(self.loss);
-        self.queue = over.queue.or(self.queue);
-    }
-}
-
-/// `[wan]` with its matrices read.
-struct Wan {
-    bandwidth: Loaded<Bandwidth>,
-    rtt: Loaded<Time>,
-    price: Loaded<UsdPerGb>,
-    loss: f64,
-    queue: Queue,
-    bandwidth_scale: f64,
-}
-
-/// A [`Figure`] with its file read.
-enum Loaded<T> {
-    Nothing,
-    One(T),
-    Matrix { matrix: Matrix, source: usize, unit: String },
-}
-
-impl Wan {
-    fn read(
-        sources: &mut Sources,
-        checks: &mut Checks<'_>,
-        keys: &TopologyKeys,
-    ) -> Result<Self, Problem> {
-        let wan = &keys.wan;
-        checks.number("topology.wan.loss", wan.loss, range::LOSS)?;
-        wan.queue.check(checks, "topology.wan.queue")?;
-        if let Some(Figure::One(rtt)) = wan.rtt {
-            checks.time("topology.wan.rtt", rtt, range::RTT_MAX)?;
-        }
-        if let Some(Figure::One(bandwidth)) = wan.bandwidth {
-            let bandwidth = scaled(bandwidth, keys.bandwidth_scale);
-            checks.bandwidth("topology.wan.bandwidth", bandwidth)?;
-        }
-        Ok(Self {
-            bandwidth: load(sources, checks, "topology.wan.bandwidth", &wan.bandwidth)?,
-            rtt: load(sources, checks, "topology.wan.rtt", &wan.rtt)?,
-            price: load(sources, checks, "topology.wan.price", &wan.price)?,
-            loss: wan.loss,
-            queue: wan.queue,
-            bandwidth_scale: keys.bandwidth_scale,
-        })
-    }
-
-    fn link(
-        &self,
-        sources: &Sources,
-        checks: &Checks<'_>,
-        (from, to): (DcId, DcId),
-        names: (&str, &str),
-        said: LinkOverride,
-    ) -> Result<WanLink, Problem> {
-        let missing = |key: &str, what: &str| {
-            let (from, to) = names;
-            let expected =
-                format!("{what} of all links, or a [[link]] from `{from}` to `{to}` that has one");
-            checks.root.problem(&format!("topology.wan.{key}"), Fault::MissingKey { expected })
-        };
-        let bandwidth = match said.bandwidth {
-            Some(bandwidth) => scaled(bandwidth, self.bandwidth_scale),
-            None => {
-                let within = |bandwidth: &Bandwidth| {
-                    range::BANDWIDTH.contains(&scaled(*bandwidth, self.bandwidth_scale))
-                };
-                let found = self.bandwidth.of(sources, names, within, "a bandwidth")?;
-                scaled(
-                    found.ok_or_else(|| missing("bandwidth", "the bandwidth"))?,
-                    self.bandwidth_scale,
-                )
-            }
-        };
-        let rtt = match said.rtt {
-            Some(rtt) => rtt,
-            None => {
-                let found = self.rtt.of(sources, names, |rtt| *rtt <= range::RTT_MAX, "a time")?;
-                found.ok_or_else(|| missing("rtt", "the RTT"))?
-            }
-        };
-        let price = match said.price {
-            Some(price) => price,
-            None => self.price.of(sources, names, |_| true, "a price")?.unwrap_or_default(),
-        };
-        Ok(WanLink {
-            from,
-            to,
-            bandwidth: Bandwidth::from_bits_per_second(bandwidth),
-            rtt,
-            price,
-            loss: said.loss.unwrap_or(self.loss),
-            queue: said.queue.unwrap_or(self.queue).bytes_at(bandwidth),
-        })
-    }
-}
-
-fn load<T: Copy + FromStr<Err = UnitError>>(
-    sources: &mut Sources,
-    checks: &Checks<'_>,
-    path: &str,
-    figure: &Option<Figure<T>>,
-) -> Result<Loaded<T>, Problem> {
-    let MatrixKeys { matrix, unit } = match figure {
-        None => return Ok(Loaded::Nothing),
-        Some(Figure::One(value)) => return Ok(Loaded::One(*value)),
-        Some(Figure::Matrix(keys)) => keys,
-    };
-    if let Err(error) = format!("1 {unit}").parse::<T>() {
-        let expected = format!("the unit of {}", error.expected);
-        return Err(checks.wrong(&format!("{path}.unit"), unit, expected));
-    }
-    let key = format!("{path}.matrix");
-    let home = checks.root.at(&key).map_or(0, |node| node.span.source);
-    let home = sources.home(home).clone();
-    let source = sources
-        .read(&home, matrix, SourceKind::Matrix)
-        .map_err(|fault| checks.root.problem(&key, fault))?;
-    let matrix = Matrix::read(source, sources.text(source))?;
-    Ok(Loaded::Matrix { matrix, source, unit: unit.clone() })
-}
-
-impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
-    /// The figure of one directed pair; `None` where nothing was said about any.
-    fn of(
-        &self,
-        sources: &Sources,
-        (from, to): (&str, &str),
-        within: impl Fn(&T) -> bool,
-        what: &str,
-    ) -> Result<Option<T>, Problem> {
-        let (matrix, source, unit) = match self {
-            Self::Nothing => return Ok(None),
-            Self::One(value) => return Ok(Some(*value)),
-            Self::Matrix { matrix, source, unit } => (matrix, *source, unit),
-        };
-        let cell = matrix.cell(from, to, sources.text(source))?;
-        let parsed = format!("{} {unit}", cell.text).parse::<T>().ok().filter(within);
-        parsed.map(Some).ok_or_else(|| {
-            let found = if cell.text.is_empty() { "empty" } else { cell.text };
-            let fault = Fault::Wrong {
-                found: found.to_owned(),
-                expected: format!("{what} in {unit}, as a number within bounds"),
-                help: None,
-            };
-            Problem { span: Some(cell.span), path: vec![cell.key.clone()], fault: fault.into() }
-        })
-    }
-}
-
-impl Queue {
-    fn check(self, checks: &Checks<'_>, path: &str) -> Result<(), Problem> {
-        match self {
-            Self::Time(time) => checks.time(path, time, range::QUEUE_TIME_MAX),
-            Self::Bytes(bytes) if !range::QUEUE_BYTES.contains(&bytes.0) => {
-                let expected = format!(
-                    "an amount from {} to {}",
-                    Bytes(*range::QUEUE_BYTES.start()),
-                    Bytes(*range::QUEUE_BYTES.end())
-                );
-                Err(checks.wrong(path, bytes, expected))
-            }
-            Self::Bytes(_) => Ok(()),
-        }
-    }
-
-    /// A queue given as a time holds what the link carries in it, and never less than a few packets.
-    fn bytes_at(self, bits_per_second: f64) -> Bytes {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Time(time) => {
-                let bytes = (bits_per_second / 8.0 * time.0.as_secs_f64()).round() as u64;
-                Bytes(bytes.max(TIMED_QUEUE_BYTES_MIN))
-            }
-        }
-    }
-}
-
-/// Bits per second; a product that is no bandwidth is left for the range checks to refuse.
-fn scaled(bandwidth: Bandwidth, scale: f64) -> f64 {
-    bandwidth.bits_per_second() * scale
-}
-
 impl Default for DefaultKeys {
     fn default() -> Self {
         Self {
@@ -426,59 +248,8 @@ impl Default for DefaultKeys {
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1000.0),
             lan_rtt: Time(std::time::Duration::from_micros(500)),
+            colocated: false,
         }
-    }
-}
-
-impl Default for WanKeys {
-    fn default() -> Self {
-        Self { bandwidth: None, rtt: None, price: None, loss: 0.0, queue: Queue::default() }
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self::Time(Time(std::time::Duration::from_millis(100)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Queue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = || text.parse().map(Self::Bytes);
-        text.parse().map(Self::Time).or_else(|_: UnitError| bytes()).map_err(|_| {
-            D::Error::custom(format!(
-                "`{text}` is not a time of the link's rate such as \"100 ms\", or an amount such as \"256 KiB\""
-            ))
-        })
-    }
-}
-
-impl<'de, T: FromStr<Err = UnitError>> Deserialize<'de> for Figure<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FigureVisitor(PhantomData))
-    }
-}
-
-struct FigureVisitor<T>(PhantomData<T>);
-
-impl<'de, T: FromStr<Err = UnitError>> Visitor<'de> for FigureVisitor<T> {
-    type Value = Figure<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = match "".parse::<T>() {
-            Err(error) => error.expected,
-            Ok(_) => "a quantity",
-        };
-        write!(f, "{unit}, or {{ matrix = \"FILE.csv\", unit = \"…\" }}")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Figure<T>, E> {
-        text.parse().map(Figure::One).map_err(E::custom)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Figure<T>, A::Error> {
-        MatrixKeys::deserialize(MapAccessDeserializer::new(map)).map(Figure::Matrix)
     }
 }
 
@@ -489,6 +260,3 @@ fn one() -> f64 {
 fn yes() -> bool {
     true
 }
-
-/// About eleven packets: what QUIC sends before it has heard anything (RFC 9002, section 7.2).
-const TIMED_QUEUE_BYTES_MIN: u64 = 16 * 1024;

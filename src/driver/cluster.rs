@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::config::Plan;
 use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::ml::Application;
-use crate::server::{LinkFacts, Schedule, Server, ServerConfig};
-use crate::sync::RemoteSync;
-use crate::topology::Topology;
+use crate::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
+use crate::sync::{OverlayKind, RemoteSync};
+use crate::topology::{Overlay, Topology};
 use crate::types::{DcId, ServerId, ShardId, ShardLayout, WorkerId};
 use crate::worker::Worker;
 
@@ -33,6 +33,11 @@ impl Cluster {
         let schedule = schedule(application);
         let agreed = (&plan.local, &plan.remote, topology, layout.tables(), plan.drain);
         let plan_hash = plan.seed.child(&format!("{agreed:?}")).0;
+        let overlay = overlay(plan);
+        let way = LongestWay {
+            rtt: overlay.rtt_max(topology).0,
+            hops: overlay.hops(topology).max(1) as u64,
+        };
         let servers: Vec<Server> = server_ids(topology)
             .map(|id| {
                 let config = ServerConfig {
@@ -44,6 +49,8 @@ impl Cluster {
                     remote: plan.remote.clone(),
                     layout: layouts[id.shard.index()].clone(),
                     links: links_of(topology, id.dc, shards),
+                    neighbours: overlay.neighbours(id.dc),
+                    way,
                     schedule: schedule.clone(),
                     drain: plan.drain.method,
                     plan_hash,
@@ -101,6 +108,19 @@ pub(crate) fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> 
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
 }
 
+/// Who sends updates to whom.
+pub(crate) fn overlay(plan: &Plan) -> Overlay {
+    let topology = &plan.topology;
+    match &plan.remote {
+        RemoteSync::Asp(asp) => match asp.overlay {
+            OverlayKind::Mesh => Overlay::mesh(topology),
+            OverlayKind::Groups => Overlay::groups(topology),
+            OverlayKind::Tree => Overlay::tree(topology),
+        },
+        _ => Overlay::mesh(topology),
+    }
+}
+
 fn links_of(topology: &Topology, from: DcId, shards: usize) -> BTreeMap<DcId, LinkFacts> {
     let peers = topology.dc_ids().filter(|to| *to != from);
     peers
@@ -113,10 +133,11 @@ fn links_of(topology: &Topology, from: DcId, shards: usize) -> BTreeMap<DcId, Li
 }
 
 fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {
-    let clocks_per_pass = application.clocks_per_pass();
+    let (clocks_per_pass, momentum) = (application.clocks_per_pass(), application.momentum());
     let application = application.clone();
     Arc::new(Schedule {
         learning_rate_factor: Box::new(move |clock| application.learning_rate_factor(clock)),
         clocks_per_pass,
+        momentum,
     })
 }

@@ -20,6 +20,7 @@ use crate::types::{Clock, DcId, Instant};
 pub(crate) struct Carriage {
     pub(crate) bytes: u64,
     pub(crate) control_bytes: u64,
+    pub(crate) frames: u64,
     pub(crate) busy: Duration,
 }
 
@@ -207,6 +208,8 @@ impl Journal {
                     rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
                     bytes: carriage.bytes,
                     control_bytes: carriage.control_bytes,
+                    relayed_bytes: link_sum(cluster, one(), |stats| stats.relayed_bytes),
+                    frames: carriage.frames,
                     updates: link_sum(cluster, one(), |stats| stats.updates),
                     held_back_fraction: if changes == 0 {
                         0.0

@@ -65,7 +65,8 @@ pub fn run(
     info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
     if *brakes != BrakeRecord::default() {
         let BrakeRecord { announcements_expired, mirrors_lost } = brakes;
-        warn!(announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
+        let run = &plan.name;
+        warn!(run, announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
     }
     Ok(outcome)
 }

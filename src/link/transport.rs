@@ -61,6 +61,7 @@ struct LaneState {
     idle_at: Instant,
     arrived_at: Instant,
     wire_bytes: u64,
+    frames: u64,
 }
 
 impl Train {
@@ -169,6 +170,11 @@ impl Transport {
     pub fn control_bytes(&self) -> u64 {
         self.control.wire_bytes
     }
+
+    /// Frames sent in both lanes.
+    pub fn frames(&self) -> u64 {
+        self.control.frames + self.data.frames
+    }
 }
 
 impl LaneState {
@@ -177,6 +183,7 @@ impl LaneState {
         self.idle_at = frame.departs;
         self.arrived_at = self.arrived_at.max(frame.arrives);
         self.wire_bytes += frame.wire_bytes;
+        self.frames += 1;
         FrameFate { arrives: self.arrived_at, ..frame }
     }
 }

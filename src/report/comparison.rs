@@ -23,7 +23,7 @@ pub struct ComparedRun {
     pub progress: Vec<Progress>,
 }
 
-/// A summary with the two ratios that a comparison is made for.
+/// A summary with what a comparison is made for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
     #[serde(flatten)]
@@ -32,6 +32,9 @@ pub struct CompareRow {
     pub speedup_vs_bsp: Option<f64>,
     /// This run's time to target over that of BSP on `lan`. `None` where either did not get there.
     pub times_lan: Option<f64>,
+    /// Machines, where the run file says what they cost, and WAN traffic.
+    #[serde(default)]
+    pub cost_usd: f64,
 }
 
 /// `compare.json`.
@@ -63,6 +66,7 @@ impl Comparison {
                     summary: summary.clone(),
                     speedup_vs_bsp: ratio(time_of_bsp(&runs, &summary.wan), time),
                     times_lan: ratio(time, lan),
+                    cost_usd: summary.cost_usd(),
                 }
             })
             .collect();
@@ -99,6 +103,11 @@ impl Comparison {
     /// The runs on one WAN.
     pub fn on<'a>(&'a self, wan: &'a str) -> impl Iterator<Item = &'a ComparedRun> + 'a {
         self.runs.iter().filter(move |run| run.row.summary.wan == wan)
+    }
+
+    /// Whether machines have a price in any run.
+    pub fn has_machine_costs(&self) -> bool {
+        self.runs.iter().any(|run| run.row.summary.machine_cost_usd > 0.0)
     }
 
     /// BSP on the LAN: the run that the others are multiples of.

@@ -12,7 +12,7 @@ pub enum ReportError {
     #[error("{}: no such directory; expected one that a run or a comparison has written", path.display())]
     NoSuchDirectory { path: PathBuf },
     #[error(
-        "{}: no summary.json and no compare.json; expected the directory of a finished run or comparison",
+        "{}: no summary.json, compare.json or paper.json; expected the directory of a finished run or comparison",
         path.display()
     )]
     NotFinished { path: PathBuf },

@@ -123,6 +123,16 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
+/// A multiple of what is 1 beside it, as short as a bar's end has room for.
+pub(super) fn multiple(value: f64) -> String {
+    match value {
+        _ if !value.is_finite() => NONE.into(),
+        ..0.095 => significant(value, 1),
+        ..9.95 => significant(value, 2),
+        _ => count(value.round() as u64),
+    }
+}
+
 /// A whole number with its thousands set apart.
 pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();

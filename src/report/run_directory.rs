@@ -13,9 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 
 use super::ReportError;
+use super::paper::{self, PaperFile};
 use crate::telemetry::{Progress, Summary};
 
-/// A directory that holds, or will hold, one run or one comparison.
+/// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -52,7 +53,7 @@ impl RunDirectory {
         Self::create_at(&self.path.join(file_name(name)))
     }
 
-    /// Opens a directory that a finished run or comparison has written.
+    /// Opens a directory that a finished run, comparison or evaluation has written.
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         let directory = Self { path: path.to_owned() };
         match fs::metadata(path) {
@@ -63,7 +64,9 @@ impl RunDirectory {
             Ok(found) if !found.is_dir() => {
                 Err(ReportError::NotADirectory { path: path.to_owned() })
             }
-            Ok(_) if directory.is_run() || directory.is_comparison() => Ok(directory),
+            Ok(_) if directory.is_run() || directory.is_comparison() || directory.is_paper() => {
+                Ok(directory)
+            }
             Ok(_) => Err(ReportError::NotFinished { path: path.to_owned() }),
         }
     }
@@ -88,9 +91,13 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Where `report.html`, or `compare.html` for a comparison, is or will be.
+    /// Where `report.html`, or `compare.html` for a comparison, or `paper.html`, is or will be.
     pub fn page(&self) -> PathBuf {
-        self.path.join(if self.is_comparison() { COMPARE_PAGE } else { PAGE })
+        self.path.join(match () {
+            () if self.is_paper() => paper::FIRST_PAGE,
+            () if self.is_comparison() => COMPARE_PAGE,
+            () => PAGE,
+        })
     }
 
     pub fn is_run(&self) -> bool {
@@ -99,6 +106,16 @@ impl RunDirectory {
 
     pub fn is_comparison(&self) -> bool {
         self.path.join(COMPARE).is_file()
+    }
+
+    /// Whether a run of the paper's evaluation left its records here.
+    pub fn is_paper(&self) -> bool {
+        self.path.join(paper::FILE).is_file()
+    }
+
+    /// Reads the records of the paper's evaluation back.
+    pub fn read_paper(&self) -> Result<PaperFile, ReportError> {
+        read_json(&self.path.join(paper::FILE), "the records of the paper's evaluation")
     }
 
     /// Reads a run back.

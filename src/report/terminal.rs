@@ -23,11 +23,11 @@ impl Paint {
         if console::colors_enabled() { Self::Styled } else { Self::Plain }
     }
 
-    fn bold(self, text: &str) -> String {
+    pub(super) fn bold(self, text: &str) -> String {
         self.apply(Style::new().bold(), text)
     }
 
-    fn dim(self, text: &str) -> String {
+    pub(super) fn dim(self, text: &str) -> String {
         self.apply(Style::new().dim(), text)
     }
 
@@ -103,7 +103,7 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
             numbers::shown(row.speedup_vs_bsp, numbers::times),
             numbers::shown(row.times_lan, numbers::times),
             numbers::bytes(summary.wan_bytes),
-            numbers::dollars(summary.wan_cost_usd),
+            numbers::dollars(row.cost_usd),
             short_seconds(summary.blocked_s.barrier),
             short_seconds(summary.blocked_s.mirror_clock),
             short_seconds(summary.blocked_s.bandwidth),

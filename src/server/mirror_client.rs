@@ -4,22 +4,26 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::ServerConfig;
+use super::budget::Budget;
+use super::drain::for_each;
+use super::filter::Filter;
+use super::peer::{Peer, Route};
 use super::rate::RateEstimate;
+use super::sources::Sources;
 use super::stats::LinkStats;
-use super::{Schedule, ServerConfig};
 use crate::codec::{Changes, encode_indexes};
 use crate::node::Lane;
 use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
-use crate::significance::{Parameters, Scratch, Selection, TableCriteria, Take, rms, select};
+use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
-use crate::sync::{AspConfig, Brake, Floor, Function, Goal, Policy, ValueFormat};
+use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
 use crate::types::{Clock, DcId, Instant, ServerId};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
 
@@ -29,8 +33,7 @@ pub(super) struct MirrorClient {
     id: ServerId,
     sharing: Sharing,
     format: ValueFormat,
-    /// The sum of all updates of this data center's workers, per parameter.
-    local: Vec<f32>,
+    sources: Sources,
     /// Changed since the data center's clock last advanced.
     touched: Touched,
     peers: BTreeMap<DcId, Peer>,
@@ -52,21 +55,13 @@ enum Sharing {
     PerLink { filter: Filter },
 }
 
-#[derive(Debug)]
-struct Filter {
-    config: AspConfig,
-    schedule: Arc<Schedule>,
-}
-
-#[derive(Debug)]
-struct Peer {
-    outbox: Outbox,
-    control: VecDeque<ControlMessage>,
-    /// The last sequence number sent in the data lane.
-    sequence: u64,
-    announcements: u64,
-    rate: RateEstimate,
-    stats: LinkStats,
+/// Why residuals are ranked.
+#[derive(Clone, Copy, Debug)]
+enum Occasion {
+    /// The data center has finished a clock.
+    Clock,
+    /// Others have, and a hub passes that on.
+    Forward,
 }
 
 impl MirrorClient {
@@ -77,7 +72,7 @@ impl MirrorClient {
     }
 
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
-        let filter = Filter { config: asp.clone(), schedule: config.schedule.clone() };
+        let filter = Filter::new(asp, config.schedule.clone());
         let parameters = config.layout.parameters();
         match asp.policy {
             Policy::Paper => {
@@ -102,22 +97,25 @@ impl MirrorClient {
         outbox: impl Fn(usize) -> Outbox,
     ) -> Self {
         let parameters = config.layout.parameters();
-        let peers = config.links.iter().map(|(peer, link)| {
-            let peer_state = Peer {
-                outbox: outbox(parameters),
-                control: VecDeque::new(),
-                sequence: 0,
-                announcements: 0,
-                rate: RateEstimate::new(link.bandwidth),
-                stats: LinkStats::default(),
-            };
-            (*peer, peer_state)
+        let cliques = &config.neighbours;
+        let peers = config.links.iter().map(|(to, link)| {
+            let clique = cliques.iter().position(|members| members.contains(to));
+            let route = clique.map(|clique| {
+                let forwarded = (cliques.len() > 1).then(|| Touched::none(parameters));
+                let update_bytes = format.bytes_per_value() + INDEX_BYTES;
+                Route::new(clique, outbox(parameters), Budget::new(update_bytes), forwarded)
+            });
+            (*to, Peer::new(route, RateEstimate::new(link.bandwidth)))
         });
+        let momentum = match &sharing {
+            Sharing::PerLink { filter } => config.momentum_corrected(&filter.config),
+            _ => 0.0,
+        };
         Self {
             id: config.id,
             sharing,
             format,
-            local: vec![0.0; parameters],
+            sources: Sources::new(parameters, cliques.len(), momentum),
             touched: Touched::none(parameters),
             peers: peers.collect(),
             last_tick: Instant::ZERO,
@@ -129,59 +127,86 @@ impl MirrorClient {
 
     /// Adds a local change to what the mirrors lack.
     pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
-        for (local, change) in self.local[place.clone()].iter_mut().zip(change) {
-            *local += change;
-        }
+        self.sources.on_change(place.clone(), change);
         self.touched.insert_range(place);
     }
 
     /// The data center has finished `clock`: filters, announces, reports.
     ///
-    /// `read_fraction` is the part of the shard that a worker of this data center reads in a clock.
+    /// `read_fraction` is the part of the shard that a worker of this data center reads in a clock, `reached` the
+    /// clock up to which each clique's links will then have carried everything significant.
     pub(super) fn on_clock(
         &mut self,
         now: Instant,
         clock: Clock,
+        reached: &[Clock],
         store: &ShardStore,
         read_fraction: f64,
     ) {
         self.measure_clock_time(now);
-        for peer in self.peers.values_mut() {
+        self.sources.on_clock();
+        for peer in self.peers.values_mut().filter(|peer| peer.route.is_some()) {
             peer.stats.changes += self.touched.len() as u64;
         }
         match &mut self.sharing {
-            Sharing::Everything => {
-                for peer in self.peers.values_mut() {
-                    peer.outbox.mark(&self.touched, clock);
-                }
-            }
+            Sharing::Everything => mark(&mut self.peers, &self.touched, clock),
             Sharing::Released { filter, released, ranking } => {
-                let criteria = filter.criteria(clock, store);
-                let parameters =
-                    Parameters { values: store.values(), local: &self.local, shared: released };
-                select(&parameters, &criteria, Take::Hard, clock.0, &mut self.scratch, ranking);
-                let mut significant = Touched::none(self.local.len());
+                let local = self.sources.local();
+                filter.on_clock(clock, 1.0, local, store);
+                let parameters = Parameters { values: store.values(), local, shared: released };
+                let scratch = &mut self.scratch;
+                select(&parameters, filter.criteria(), Take::Hard, clock.0, scratch, ranking);
+                let mut significant = Touched::none(local.len());
                 for &index in &ranking.indexes[..ranking.hard] {
-                    released[index as usize] = self.local[index as usize];
+                    released[index as usize] = local[index as usize];
                     significant.insert(index as usize);
                 }
-                for peer in self.peers.values_mut() {
-                    peer.outbox.mark(&significant, clock);
-                }
+                mark(&mut self.peers, &significant, clock);
             }
             Sharing::PerLink { filter } => {
-                let criteria = filter.criteria(clock, store);
-                let residuals =
-                    Residuals { values: store.values(), source: &self.local, criteria: &criteria };
-                for peer in self.peers.values_mut() {
-                    let take = filter.take(peer.rate, self.clock_time, self.format);
-                    peer.outbox.rank(residuals, take, clock, &mut self.scratch);
+                filter.on_clock(clock, self.sources.scale(), self.sources.local(), store);
+                for (clique, reached) in reached.iter().enumerate() {
+                    self.rank(now, clique, *reached, Occasion::Clock, store);
                 }
             }
         }
         self.touched.clear();
         self.announce(clock, read_fraction);
         self.report();
+    }
+
+    /// Takes what came from a member of a clique: a hub's other cliques are to be told.
+    pub(super) fn on_received(&mut self, from: DcId, changes: Changes<'_>) {
+        let Some(clique) = self.clique_of(from) else { return };
+        self.sources.on_received(clique, changes);
+        let routes = self.peers.values_mut().filter_map(|peer| peer.route.as_mut());
+        for route in routes.filter(|route| route.clique != clique) {
+            if let Some(forwarded) = &mut route.forwarded {
+                for_each(changes, |index, _| {
+                    forwarded.insert(index);
+                });
+            }
+        }
+    }
+
+    /// Tells a hub's cliques of a further clock of others as soon as there is one, whatever the hub's own clock does.
+    ///
+    /// `reached` is as for [`Self::on_clock`]. What must leave for that leaves. Softer news waits for the hub's own
+    /// clock and merges: sent at once it would go in many small frames.
+    pub(super) fn forward(&mut self, now: Instant, reached: &[Clock], store: &ShardStore) {
+        for (clique, reached) in reached.iter().enumerate() {
+            let routes = self.peers.values().filter_map(|peer| peer.route.as_ref());
+            let mut routes = routes.filter(|route| route.clique == clique);
+            if routes.any(|route| *reached > route.ranked) {
+                self.rank(now, clique, *reached, Occasion::Forward, store);
+            }
+        }
+        self.report();
+    }
+
+    /// The clique of the overlay that a mirror shares with this data center.
+    pub(super) fn clique_of(&self, peer: DcId) -> Option<usize> {
+        self.peers.get(&peer)?.route.as_ref().map(|route| route.clique)
     }
 
     pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration, shards: usize) {
@@ -219,19 +244,17 @@ impl MirrorClient {
 
     /// Stops sharing: what has not left stays at home for the drain.
     pub(super) fn close(&mut self) {
-        for peer in self.peers.values_mut() {
-            peer.outbox.close();
+        for route in self.peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
+            route.outbox.close();
         }
     }
 
-    /// What one link has not carried, for a range of parameters.
+    /// What one link has not carried, for a range of parameters; nothing where hubs bring updates.
     pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
-        let shared = self.peers[&to].outbox.shared();
-        self.local[range.clone()]
-            .iter()
-            .zip(&shared[range])
-            .map(|(local, shared)| local - shared)
-            .collect()
+        match &self.peers[&to].route {
+            None => vec![0.0; range.len()],
+            Some(route) => self.sources.residual(route.clique, route.outbox.shared(), range),
+        }
     }
 
     pub(super) fn clock_time(&self) -> Option<Duration> {
@@ -257,22 +280,27 @@ impl MirrorClient {
 
     fn next_data(&mut self, to: DcId, room: usize) -> Option<Bytes> {
         let quantum = self.quantum(to).min(room);
+        let peer = self.peers.get_mut(&to)?;
+        let route = peer.route.as_mut()?;
         let source = match &self.sharing {
             Sharing::Released { released, .. } => released,
-            Sharing::Everything | Sharing::PerLink { .. } => &self.local,
+            Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),
         };
-        let peer = self.peers.get_mut(&to)?;
         let most = entries_in(quantum, self.format);
         loop {
-            peer.outbox.take(source, self.format, most, &mut self.batch);
+            route.outbox.take(source, self.format, most, &mut self.batch);
             if !self.batch.is_empty() {
                 break;
             }
-            if peer.outbox.waiting() == 0 {
+            if route.outbox.waiting() == 0 {
                 self.report();
                 return None;
             }
         }
+        let relayed = route.forwarded.as_mut().map_or(0, |forwarded| {
+            let indexes = self.batch.indexes.iter();
+            indexes.filter(|index| forwarded.remove(**index as usize)).count()
+        });
         peer.sequence += 1;
         let header = BulkHeader {
             kind: BulkKind::Update,
@@ -281,24 +309,54 @@ impl MirrorClient {
             sequence: peer.sequence,
             clock: Clock::ZERO,
             last: false,
-            relayed: false,
+            relayed: relayed > 0,
         };
         let changes = Changes::Sparse { indexes: &self.batch.indexes, values: &self.batch.values };
         let mut frame = Vec::with_capacity(quantum);
         encode_bulk(&header, changes, self.format, &mut frame);
+        route.budget.spend(frame.len(), self.batch.indexes.len());
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
         peer.stats.updates += updates;
         peer.stats.carried += updates;
+        peer.stats.relayed_bytes += (frame.len() * relayed / self.batch.indexes.len()) as u64;
         self.report();
         Some(Bytes::from(frame))
+    }
+
+    /// Ranks the residuals of a clique's links.
+    fn rank(
+        &mut self,
+        now: Instant,
+        clique: usize,
+        clock: Clock,
+        occasion: Occasion,
+        store: &ShardStore,
+    ) {
+        let Sharing::PerLink { filter } = &self.sharing else { return };
+        let residuals = Residuals {
+            values: store.values(),
+            source: self.sources.of(clique),
+            criteria: filter.criteria(),
+        };
+        for peer in self.peers.values_mut() {
+            let Some(route) = peer.route.as_mut().filter(|route| route.clique == clique) else {
+                continue;
+            };
+            let take = match occasion {
+                Occasion::Forward if route.outbox.waiting() == 0 => Take::Hard,
+                _ => filter.take(now, &mut route.budget, peer.rate, self.clock_time),
+            };
+            route.outbox.rank(residuals, take, clock, &mut self.scratch);
+            route.ranked = clock;
+        }
     }
 
     /// A tenth of a clock at the link's rate: the most that a later, more significant update waits behind.
     fn quantum(&self, to: DcId) -> usize {
         let time = match (&self.sharing, self.clock_time) {
-            (Sharing::PerLink { .. }, Some(clock_time)) => clock_time / 10,
+            (Sharing::PerLink { .. }, Some(clock_time)) => clock_time / QUANTA_PER_CLOCK,
             _ => QUANTUM_TIME,
         };
         let bytes = self.peers.get(&to).map_or(0.0, |peer| peer.rate.bytes_in(time));
@@ -318,8 +376,9 @@ impl MirrorClient {
         };
         let Some(clock_time) = self.clock_time.filter(|_| wanted) else { return };
         for peer in self.peers.values_mut() {
+            let Some(route) = &mut peer.route else { continue };
             let fitting = entries_in(peer.rate.bytes_in(clock_time) as usize, self.format);
-            let places = peer.outbox.announce(fitting);
+            let places = route.outbox.announce(fitting);
             peer.stats.announced += places.len() as u64;
             for places in places.chunks(ANNOUNCED_MAX) {
                 peer.announcements += 1;
@@ -338,8 +397,10 @@ impl MirrorClient {
     /// Reports a clock on each link that has carried everything significant up to it: the mirror clock.
     fn report(&mut self) {
         for peer in self.peers.values_mut() {
-            let Some(clock) = peer.outbox.covered() else { continue };
-            if !matches!(self.sharing, Sharing::Everything) {
+            let Some(route) = &mut peer.route else { continue };
+            let Some(clock) = route.outbox.covered() else { continue };
+            if clock > route.reported && !matches!(self.sharing, Sharing::Everything) {
+                route.reported = clock;
                 peer.report(clock);
             }
         }
@@ -357,52 +418,10 @@ impl MirrorClient {
     }
 }
 
-impl Peer {
-    /// Queues a report, in place of one that nothing has been queued behind: a link that carries nothing must
-    /// not gather one for every clock.
-    fn report(&mut self, clock: Clock) {
-        if matches!(self.control.back(), Some(ControlMessage::MirrorClock { .. })) {
-            self.control.pop_back();
-        }
-        let sequence = self.sequence;
-        self.control.push_back(ControlMessage::MirrorClock { clock, sequence });
-    }
-}
-
-impl Filter {
-    /// What each table's residuals are measured against at `clock`.
-    fn criteria(&self, clock: Clock, store: &ShardStore) -> Vec<TableCriteria> {
-        let threshold =
-            self.config.threshold * self.schedule.threshold_factor(self.config.decay, clock);
-        let layout = store.layout();
-        let tables = layout.model().table_ids();
-        tables
-            .map(|table| {
-                let range = layout.table_range(table);
-                let floor = match (self.config.function, self.config.floor) {
-                    (Function::Absolute, _) | (_, Floor::Zero) => 0.0,
-                    (_, Floor::TableRms) => rms(&store.values()[range.clone()]),
-                };
-                TableCriteria {
-                    range,
-                    width: layout.width_of(table),
-                    function: self.config.function,
-                    floor,
-                    threshold: threshold as f32,
-                }
-            })
-            .collect()
-    }
-
-    /// What a link's share carries in one clock; where only the hard threshold counts, that.
-    fn take(&self, rate: RateEstimate, clock_time: Option<Duration>, format: ValueFormat) -> Take {
-        match (self.config.goal, clock_time) {
-            (Goal::Speed, Some(time)) => {
-                let share = rate.bytes_in(time) * self.config.link_share;
-                Take::Most(entries_in(share as usize, format))
-            }
-            _ => Take::Hard,
-        }
+/// Marks on every link what must leave.
+fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
+    for route in peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
+        route.outbox.mark(parameters, clock);
     }
 }
 
@@ -413,6 +432,9 @@ fn entries_in(bytes: usize, format: ValueFormat) -> usize {
 
 /// Bytes of an index among scattered ones, one of a hundred (benches/codec.rs).
 const INDEX_BYTES: f64 = 1.03;
+
+/// A later, more significant update waits behind a tenth of a clock at most.
+const QUANTA_PER_CLOCK: u32 = 10;
 
 /// What a link carries in this time is one quantum, where no clock has been measured or none matters.
 const QUANTUM_TIME: Duration = Duration::from_millis(50);

@@ -26,6 +26,8 @@ pub(super) struct MirrorServer {
 
 #[derive(Debug)]
 struct Mirror {
+    /// Whether it speaks for itself, or a hub for it.
+    neighbour: bool,
     /// The last sequence number applied.
     applied: u64,
     /// The last one that was an update's.
@@ -53,13 +55,15 @@ struct Awaited {
 }
 
 impl MirrorServer {
+    /// `mirrors` are all other data centers, each with whether it is a neighbour in the overlay.
     pub(super) fn new(
-        mirrors: impl Iterator<Item = DcId>,
+        mirrors: impl Iterator<Item = (DcId, bool)>,
         layout: &ShardLayout,
         barrier_deadline: Duration,
         mirror_clock_deadline: Duration,
     ) -> Self {
-        let mirror = || Mirror {
+        let mirror = |neighbour| Mirror {
+            neighbour,
             applied: 0,
             updated: 0,
             clock: Clock::ZERO,
@@ -71,7 +75,7 @@ impl MirrorServer {
             end: None,
         };
         Self {
-            mirrors: mirrors.map(|dc| (dc, mirror())).collect(),
+            mirrors: mirrors.map(|(dc, neighbour)| (dc, mirror(neighbour))).collect(),
             barrier_deadline,
             mirror_clock_deadline,
             announced_rows: vec![0; layout.rows()],
@@ -120,20 +124,7 @@ impl MirrorServer {
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) {
-        let values = store.values_mut();
-        match changes {
-            Changes::Dense { start, values: added } => {
-                let start = start as usize;
-                for (value, added) in values[start..start + added.len()].iter_mut().zip(added) {
-                    *value += added;
-                }
-            }
-            Changes::Sparse { indexes, values: added } => {
-                for (index, added) in indexes.iter().zip(added) {
-                    values[*index as usize] += added;
-                }
-            }
-        }
+        changes.add_to(store.values_mut());
         if let Some(mirror) = self.mirrors.get_mut(&from) {
             mirror.updated = sequence;
         }
@@ -193,6 +184,11 @@ impl MirrorServer {
         Ok(())
     }
 
+    /// The clock of a mirror, as far as it counts; `None` where it does not: lost, or spoken for by a hub.
+    pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
+        self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
+    }
+
     /// Whether every mirror has said that it is done, and all it sent was applied.
     pub(super) fn all_ended(&self) -> bool {
         self.mirrors.values().all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
@@ -207,7 +203,7 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) -> Gate {
         if let Some(staleness) = staleness {
-            let counted = self.mirrors.iter().filter(|(_, mirror)| !mirror.lost);
+            let counted = self.mirrors.iter().filter(|(_, mirror)| mirror.counts());
             let slowest = counted.min_by_key(|(_, mirror)| mirror.clock);
             if let Some((&from, mirror)) = slowest
                 && clock.next().ahead_of(mirror.clock) > staleness.0.max(1)
@@ -311,10 +307,14 @@ impl MirrorServer {
 }
 
 impl Mirror {
+    fn counts(&self) -> bool {
+        self.neighbour && !self.lost
+    }
+
     /// When this mirror is to be left out if nothing is heard of it, which is once a read has waited for the
     /// whole deadline and heard nothing.
     fn silent_at(&self, waiting_since: Option<Instant>, deadline: Duration) -> Option<Instant> {
-        let since = waiting_since.filter(|_| !self.lost)?;
+        let since = waiting_since.filter(|_| self.counts())?;
         Some(since.max(self.heard) + deadline)
     }
 

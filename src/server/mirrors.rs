@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::ServerConfig;
+use super::coast::Coast;
 use super::drain::{Drain, DrainMethod};
 use super::error::PeerError;
 use super::mirror_client::MirrorClient;
@@ -26,6 +27,10 @@ pub(super) struct Mirrors {
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
+    /// Those that this data center sends to, clique by clique of the overlay.
+    neighbours: Vec<Vec<DcId>>,
+    /// Where mirrors share gradients.
+    coast: Option<Coast>,
     bound: Bound,
     drain: Option<Drain>,
     model: Model,
@@ -44,8 +49,8 @@ enum Model {
 enum Bound {
     None,
     Fixed(Staleness),
-    /// ceil(largest RTT ÷ clock time) + 1.
-    FromRtt(Duration),
+    /// ceil(largest RTT ÷ clock time) + links on the way: every hub forwards at its own pace.
+    FromRtt(Duration, u64),
 }
 
 impl Model {
@@ -65,14 +70,19 @@ impl Mirrors {
     }
 
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
-        let largest_rtt = config.links.values().map(|link| link.rtt).max().unwrap_or_default();
         let bound = match (asp.mirror_clock, asp.data_center_staleness) {
             (Brake::Off, _) => Bound::None,
             (_, Some(staleness)) => Bound::Fixed(staleness),
-            (_, None) => Bound::FromRtt(largest_rtt),
+            (_, None) => Bound::FromRtt(config.way.rtt, config.way.hops),
         };
         let deadlines = [asp.barrier_deadline.0, asp.mirror_clock_deadline.0];
-        Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, Model::Asp)
+        let mut mirrors =
+            Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, Model::Asp);
+        let momentum = config.momentum_corrected(asp);
+        if momentum > 0.0 {
+            mirrors.coast = Some(Coast::new(config.layout.parameters(), momentum));
+        }
+        mirrors
     }
 
     fn new(
@@ -82,13 +92,17 @@ impl Mirrors {
         [barrier, mirror_clock]: [Duration; 2],
         model: Model,
     ) -> Self {
-        let mirrors = config.links.keys().copied();
+        let neighbours = config.neighbours.clone();
+        let is_neighbour = |dc: &DcId| neighbours.iter().any(|clique| clique.contains(dc));
+        let mirrors = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
         Self {
             id: config.id,
             data_centers: config.links.len() + 1,
             shards: config.shards,
             client,
             server: MirrorServer::new(mirrors, &config.layout, barrier, mirror_clock),
+            neighbours,
+            coast: None,
             bound,
             drain: None,
             model,
@@ -103,11 +117,35 @@ impl Mirrors {
         &mut self,
         now: Instant,
         clock: Clock,
-        store: &ShardStore,
+        store: &mut ShardStore,
         read_fraction: f64,
     ) {
+        if let Some(coast) = &mut self.coast {
+            coast.on_clock(store.values_mut());
+        }
         if self.drain.is_none() {
-            self.client.on_clock(now, clock, store, read_fraction);
+            let reached = self.reached(clock);
+            self.client.on_clock(now, clock, &reached, store, read_fraction);
+        }
+    }
+
+    /// For each clique the clock up to which a ranking covers all that its members are to be told: this data
+    /// center's and those that others have reported.
+    fn reached(&self, own: Clock) -> Vec<Clock> {
+        let slowest = |of: usize| {
+            let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
+            let clocks = others.flat_map(|(_, members)| members);
+            clocks.filter_map(|dc| self.server.clock_of(*dc)).min()
+        };
+        let cliques = 0..self.neighbours.len();
+        cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
+    }
+
+    /// On a hub: forwards what has come, as links have room. `own` is the data center's clock.
+    pub(super) fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
+        if self.neighbours.len() > 1 && self.drain.is_none() {
+            let reached = self.reached(own);
+            self.client.forward(now, &reached, store);
         }
     }
 
@@ -131,8 +169,17 @@ impl Mirrors {
             (BulkKind::Update, _) if self.server.has_ended(from, header.sequence) => {
                 return unexpected("a drain");
             }
+            (BulkKind::Update, _) if self.client.clique_of(from).is_none() => {
+                return unexpected(OVERLAY);
+            }
             (BulkKind::Update, _) => {
                 self.server.on_update(from, header.sequence, changes, store);
+                if let Some(coast) = &mut self.coast {
+                    coast.on_received(changes);
+                }
+                if self.neighbours.len() > 1 {
+                    self.client.on_received(from, changes);
+                }
             }
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
@@ -235,12 +282,12 @@ impl Mirrors {
         match self.bound {
             Bound::None => None,
             Bound::Fixed(staleness) => Some(staleness),
-            Bound::FromRtt(rtt) => {
+            Bound::FromRtt(rtt, hops) => {
                 let clocks = self
                     .client
                     .clock_time()
                     .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
-                Some(Staleness(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + 1))
+                Some(Staleness(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops))
             }
         }
     }
@@ -266,6 +313,9 @@ impl Mirrors {
         Some(frame)
     }
 }
+
+/// What errors call an update that took a way of its own.
+const OVERLAY: &str = "an overlay of other links";
 
 /// A deadline that never comes.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);

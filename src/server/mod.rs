@@ -5,9 +5,12 @@
 //! of whole clocks, local steps by *rounds*. The server sequences them: a message comes in, one face reacts, and what
 //! that opens goes out.
 
+mod budget;
+mod coast;
 mod drain;
 mod error;
 mod exchange;
+mod filter;
 mod greeting;
 mod local_server;
 mod local_steps;
@@ -16,9 +19,11 @@ mod mirror_server;
 mod mirrors;
 mod outer;
 mod parts;
+mod peer;
 mod rate;
 mod remote;
 mod rounds;
+mod sources;
 mod stats;
 mod sums;
 mod turnout;
@@ -32,7 +37,7 @@ use bytes::Bytes;
 use crate::codec::Buffers;
 use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use crate::store::ShardStore;
-use crate::sync::{Decay, LocalSync, RemoteSync, WaitReason};
+use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync, WaitReason};
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, WorkerId};
 use crate::wire::{ControlMessage, decode_bulk, decode_control};
@@ -60,6 +65,10 @@ pub struct ServerConfig {
     pub layout: ShardLayout,
     /// The links to its mirrors.
     pub links: BTreeMap<DcId, LinkFacts>,
+    /// The mirrors that TAP and ASP send updates to, clique by clique of the overlay; hubs are in several.
+    pub neighbours: Vec<Vec<DcId>>,
+    /// The longest way that an update takes over the overlay.
+    pub way: LongestWay,
     pub schedule: Arc<Schedule>,
     pub drain: DrainMethod,
     /// A hash of everything that all data centers must have resolved alike.
@@ -74,11 +83,22 @@ pub struct LinkFacts {
     pub rtt: Duration,
 }
 
-/// How the application's learning rate falls: what the hard threshold falls with.
+/// The longest way that an update takes between two data centers.
+#[derive(Clone, Copy, Debug)]
+pub struct LongestWay {
+    /// The RTTs of all links on it, summed.
+    pub rtt: Duration,
+    /// Links on it, at least 1.
+    pub hops: u64,
+}
+
+/// How the application learns: what the hard threshold falls with, and what residuals are corrected for.
 pub struct Schedule {
     /// η_t ÷ η₀ at a clock.
     pub learning_rate_factor: Box<dyn Fn(Clock) -> f64 + Send + Sync>,
     pub clocks_per_pass: u64,
+    /// The share of the last step that goes into the next, 0 to below 1.
+    pub momentum: f64,
 }
 
 /// What a server wants done.
@@ -191,8 +211,12 @@ impl Server {
         match input {
             ServerInput::Frame { from, lane, frame } => {
                 self.handle_frame(now, from, lane, &frame)?;
+                self.remote.forward(now, self.local.clock(), &self.store);
             }
-            ServerInput::Drained { to, bytes, busy } => self.remote.on_drained(to, bytes, busy),
+            ServerInput::Drained { to, bytes, busy } => {
+                self.remote.on_drained(to, bytes, busy);
+                self.remote.forward(now, self.local.clock(), &self.store);
+            }
         }
         self.advance(now);
         Ok(())
@@ -357,6 +381,16 @@ impl Server {
 
     fn waits_for_mirror_clocks_since(&self) -> Option<Instant> {
         self.local.waits_since(|reason| matches!(reason, WaitReason::MirrorClock { .. }))
+    }
+}
+
+impl ServerConfig {
+    /// The momentum that residuals are corrected for; 0 where they are not.
+    fn momentum_corrected(&self, asp: &AspConfig) -> f64 {
+        match (asp.policy, asp.momentum) {
+            (Policy::Link, Correction::On) => self.schedule.momentum,
+            _ => 0.0,
+        }
     }
 }
 

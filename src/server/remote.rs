@@ -118,6 +118,13 @@ impl Remote {
         }
     }
 
+    /// On a hub of an overlay: passes on what has come. `own` is the data center's clock.
+    pub(super) fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
+        if let Self::Mirrors(mirrors) = self {
+            mirrors.forward(now, own, store);
+        }
+    }
+
     pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
         match self {
             Self::Exchange(exchange) => exchange.gate(clock),

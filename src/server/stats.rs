@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     pub data_bytes: u64,
+    /// Of those, what a hub forwarded for others: each frame's bytes, in proportion to its updates.
+    pub relayed_bytes: u64,
     pub control_bytes: u64,
     pub frames: u64,
     /// Parameters changed by the frames sent.

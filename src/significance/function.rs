@@ -53,6 +53,11 @@ impl Significance for Function {
                     *out = residual.abs() / value.abs().max(floor);
                 }
             }
+            Self::Progress => {
+                for (out, residual) in out.iter_mut().zip(residuals) {
+                    *out = residual.abs() / floor;
+                }
+            }
             Self::Absolute => {
                 for (out, residual) in out.iter_mut().zip(residuals) {
                     *out = residual.abs();

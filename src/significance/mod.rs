@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use crate::sync::Function;
 use kernel::{Blocks, Collect, Count, Memory, Scan};
-use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET};
+use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET, lowest_bucket};
 use simd::Level;
 
 /// Below this ratio of significance to threshold a residual stays at home even where there is room.
@@ -57,12 +57,14 @@ pub struct TableCriteria<F = Function> {
 }
 
 /// How much to select.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Take {
     /// All that is above the hard threshold, and nothing else.
     Hard,
     /// All that is above the hard threshold, then the most significant below it, up to so many in all.
     Most(usize),
+    /// As `Most`, but nothing below `least` times the hard threshold, rounded down to a bucket.
+    Above { most: usize, least: f32 },
 }
 
 /// The parameters that should leave.
@@ -110,17 +112,18 @@ fn select_at<F: Significance>(
     check(parameters, criteria);
     let Scratch { memory, histogram, found } = scratch;
     let mut passes = Passes { level, blocks: Blocks { parameters, criteria, memory } };
-    match take {
-        Take::Hard => passes.find(Cut::whole(HARD_BUCKET), usize::MAX, 0, found),
-        Take::Most(most) if most >= parameters.values.len() => {
-            passes.find(Cut::whole(DUST_BUCKET), usize::MAX, 0, found);
-        }
-        Take::Most(most) => {
-            let start = start_of_turn(criteria, turn);
-            if !passes.find_by_sample(most, start, histogram, found) {
-                passes.count(1, histogram);
-                passes.find(Cut::at(histogram, most), usize::MAX, start, found);
-            }
+    let (most, least) = match take {
+        Take::Hard => (usize::MAX, HARD_BUCKET),
+        Take::Most(most) => (most, DUST_BUCKET),
+        Take::Above { most, least } => (most, lowest_bucket(least)),
+    };
+    if most >= parameters.values.len() {
+        passes.find(Cut::whole(least), usize::MAX, 0, found);
+    } else {
+        let start = start_of_turn(criteria, turn);
+        if !passes.find_by_sample(most, least, start, histogram, found) {
+            passes.count(1, least, histogram);
+            passes.find(Cut::at(histogram, most, least), usize::MAX, start, found);
         }
     }
     found.sort_into(histogram, out);
@@ -142,12 +145,12 @@ impl<F: Significance> Passes<'_, F> {
         simd::run(level, Scan { blocks, level, cut: bucket, start, stride: 1, sink });
     }
 
-    /// Counts what is in every bucket, in one block of each `stride`.
-    fn count(&mut self, stride: usize, histogram: &mut Vec<u32>) {
+    /// Counts what is in every bucket from `least` on, in one block of each `stride`.
+    fn count(&mut self, stride: usize, least: u16, histogram: &mut Vec<u32>) {
         let mut count = Count::new(histogram);
         let Self { level, blocks } = self;
         let (level, sink) = (*level, &mut count);
-        simd::run(level, Scan { blocks, level, cut: DUST_BUCKET, start: 0, stride, sink });
+        simd::run(level, Scan { blocks, level, cut: least, start: 0, stride, sink });
         count.finish();
     }
 
@@ -157,6 +160,7 @@ impl<F: Significance> Passes<'_, F> {
     fn find_by_sample(
         &mut self,
         most: usize,
+        least: u16,
         start: usize,
         histogram: &mut Vec<u32>,
         found: &mut Found,
@@ -165,19 +169,19 @@ impl<F: Significance> Passes<'_, F> {
         if sampled < SAMPLED_LEAST {
             return false;
         }
-        self.count(SAMPLE_STRIDE, histogram);
-        let guess = Cut::at(histogram, sampled + sampled / 4).bucket;
+        self.count(SAMPLE_STRIDE, least, histogram);
+        let guess = Cut::at(histogram, sampled + sampled / 4, least).bucket;
         let expected: u32 = histogram[usize::from(guess)..].iter().sum();
         if expected as usize > EXCESS * sampled {
             return false;
         }
         let limit = 2 * EXCESS * most;
         self.find(Cut::whole(guess), limit, start, found);
-        if found.len() > limit || (found.len() < most && guess > DUST_BUCKET) {
+        if found.len() > limit || (found.len() < most && guess > least) {
             return false;
         }
         found.count(histogram);
-        let cut = Cut::at(histogram, most);
+        let cut = Cut::at(histogram, most, least);
         if cut.bucket >= guess {
             found.trim(cut);
         }

@@ -28,6 +28,11 @@ pub(super) fn bucket(bits: i32) -> u16 {
     ((bits - 1) >> BUCKET_SHIFT) as u16
 }
 
+/// The lowest soft or hard bucket that holds ratios above `least`.
+pub(super) fn lowest_bucket(least: f32) -> u16 {
+    ((least.clamp(DUST, 1.0).to_bits() >> BUCKET_SHIFT) as u16).clamp(DUST_BUCKET, HARD_BUCKET)
+}
+
 impl Found {
     pub(super) fn clear(&mut self) {
         self.indexes.clear();
@@ -114,10 +119,10 @@ impl Cut {
         Self { bucket, ties: usize::MAX }
     }
 
-    /// All of the hard buckets, then as many soft ones as `most` allows.
-    pub(super) fn at(histogram: &[u32], most: usize) -> Self {
+    /// All of the hard buckets, then as many soft ones from `least` on as `most` allows.
+    pub(super) fn at(histogram: &[u32], most: usize, least: u16) -> Self {
         let mut taken = 0;
-        for bucket in (DUST_BUCKET..BUCKETS as u16).rev() {
+        for bucket in (least..BUCKETS as u16).rev() {
             let count = histogram[usize::from(bucket)] as usize;
             if bucket < HARD_BUCKET && taken + count > most {
                 let ties = most.saturating_sub(taken);
@@ -125,7 +130,7 @@ impl Cut {
             }
             taken += count;
         }
-        Self::whole(DUST_BUCKET)
+        Self::whole(least)
     }
 
     /// Whether one more of a bucket is taken.

@@ -79,7 +79,11 @@ fn soft_ones_follow_hard_ones_largest_first_as_far_as_there_is_room() {
     check(&[9.0; 6], &residuals, criteria.clone(), Take::Most(0), (&[2, 5], 2));
     check(&[9.0; 6], &residuals, criteria.clone(), Take::Most(3), (&[2, 5, 1], 2));
     check(&[9.0; 6], &residuals, criteria.clone(), Take::Most(4), (&[2, 5, 1, 3], 2));
-    check(&[9.0; 6], &residuals, criteria, Take::Most(100), (&[2, 5, 1, 3, 0], 2));
+    check(&[9.0; 6], &residuals, criteria.clone(), Take::Most(100), (&[2, 5, 1, 3, 0], 2));
+    let above = |most, least| Take::Above { most, least };
+    check(&[9.0; 6], &residuals, criteria.clone(), above(100, 1.0), (&[2, 5], 2));
+    check(&[9.0; 6], &residuals, criteria.clone(), above(3, 0.0), (&[2, 5, 1], 2));
+    check(&[9.0; 6], &residuals, criteria, above(100, 0.35), (&[2, 5, 1, 3], 2));
 }
 
 #[test]
@@ -145,8 +149,13 @@ fn a_sample_never_changes_the_selection() {
         let parameters = &shard.parameters();
         let blocks = Blocks { parameters, criteria: &criteria, memory };
         let mut passes = Passes { level: Level::Baseline, blocks };
-        passes.count(1, histogram);
-        passes.find(Cut::at(histogram, most), usize::MAX, start_of_turn(&criteria, 7), found);
+        passes.count(1, DUST_BUCKET, histogram);
+        passes.find(
+            Cut::at(histogram, most, DUST_BUCKET),
+            usize::MAX,
+            start_of_turn(&criteria, 7),
+            found,
+        );
         found.sort_into(histogram, &mut expect);
         assert!(shard.select(&criteria, Take::Most(most), 7) == expect, "most {most}");
     };
@@ -209,6 +218,7 @@ fn ratio(shard: &Shard, criteria: &[TableCriteria], index: usize) -> f32 {
     }
     let significance = match table.function {
         Function::Absolute => residual(index).abs(),
+        Function::Progress => residual(index).abs() / table.floor,
         Function::Relative => residual(index).abs() / shard.values[index].abs().max(table.floor),
         Function::RowNorm => {
             let row = (index - table.range.start) / table.width;
@@ -242,8 +252,12 @@ fn number() -> impl Strategy<Value = f32> {
 }
 
 fn shards() -> impl Strategy<Value = (Shard, Vec<TableCriteria>)> {
-    let functions =
-        prop::sample::select(vec![Function::Relative, Function::Absolute, Function::RowNorm]);
+    let functions = prop::sample::select(vec![
+        Function::Relative,
+        Function::Absolute,
+        Function::RowNorm,
+        Function::Progress,
+    ]);
     let floors = prop::sample::select(vec![0.0f32, 0.3, 1.0]);
     let thresholds = prop::sample::select(vec![0.01f32, 0.5, 3.0, 0.0]);
     let tables = (0usize..3, 0usize..90, 1usize..30, functions, floors, thresholds);

@@ -16,6 +16,9 @@ pub struct AspConfig {
     /// The paper advises 0.01 to 0.02. With the table's RMS as floor more is safe: the quickstart takes 145 clocks
     /// at 0.1 and 140 at 0.01, with a third of the bytes.
     pub threshold: f64,
+    /// Where a link has room, what is below the hard threshold and above this one leaves as well, the most
+    /// significant first; at most `threshold`, with which it falls. 0 leaves only dust at home.
+    pub soft_threshold: f64,
     pub function: Function,
     pub floor: Floor,
     pub decay: Decay,
@@ -24,6 +27,8 @@ pub struct AspConfig {
     /// The share of each link's measured rate that `policy = "link"` fills, above 0 and at most 1. What is above
     /// the hard threshold counts towards it and leaves even beyond it; what is below takes the rest.
     pub link_share: f64,
+    pub overlay: OverlayKind,
+    pub momentum: Correction,
     pub values: ValueFormat,
     pub selective_barrier: Brake,
     /// How long a read waits for announced parameters before it goes on without them.
@@ -46,6 +51,10 @@ pub enum Function {
     Absolute,
     /// ‖residual row‖ ÷ max(‖row‖, floor × √width), per row.
     RowNorm,
+    /// |residual| ÷ the root mean square of what this data center has changed in the table so far, per parameter. It knows
+    /// no unit: a network that hardly leaves its initial weights and factors that start at zero, two data centers and
+    /// eleven, are held to the same part of their own progress.
+    Progress,
 }
 
 /// The smallest denominator of a relative significance.
@@ -91,6 +100,29 @@ pub enum Goal {
     Cost,
 }
 
+/// Which data centers send to which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverlayKind {
+    /// Everyone to everyone.
+    Mesh,
+    /// Members of a group to each other, hubs between groups: the topology's groups, or where it names none, groups
+    /// chosen from bandwidth, RTT and price.
+    Groups,
+    /// Along the spanning tree of maximum bandwidth.
+    Tree,
+}
+
+/// Whether residuals are corrected for the application's momentum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Correction {
+    /// Gradients are shared, and every data center gives them their momentum: each crosses a link once.
+    On,
+    /// Steps are shared, which already hold the momentum of all gradients before.
+    Off,
+}
+
 /// Whether one of ASP's two brakes is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,12 +137,15 @@ impl Default for AspConfig {
     fn default() -> Self {
         Self {
             threshold: 0.1,
+            soft_threshold: 0.0,
             function: Function::Relative,
             floor: Floor::TableRms,
             decay: Decay::LearningRate,
             policy: Policy::Link,
             goal: Goal::Speed,
             link_share: 0.2,
+            overlay: OverlayKind::Mesh,
+            momentum: Correction::On,
             values: ValueFormat::Bf16,
             selective_barrier: Brake::Auto,
             barrier_deadline: Time(std::time::Duration::from_secs(10)),

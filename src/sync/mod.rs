@@ -15,7 +15,7 @@ mod ssp;
 mod tap;
 
 pub use crate::codec::ValueFormat;
-pub use asp::{AspConfig, Brake, Decay, Floor, Function, Goal, Policy};
+pub use asp::{AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OverlayKind, Policy};
 pub use bsp::BspConfig;
 pub use gate::{Gate, WaitReason};
 pub use local::LocalSync;

@@ -4,6 +4,7 @@
 
 mod records;
 
+pub(crate) use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Observer, Progress, Summary,
 };

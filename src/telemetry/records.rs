@@ -95,8 +95,14 @@ pub struct LinkRecord {
     pub rtt_ms: f64,
     /// Bytes that entered the link, transport overhead included.
     pub bytes: u64,
+    /// Bytes of frames that a hub forwarded for others, transport overhead not included.
+    #[serde(default)]
+    pub relayed_bytes: u64,
     /// Of those, bytes in the control lane.
     pub control_bytes: u64,
+    /// Frames sent in both lanes.
+    #[serde(default)]
+    pub frames: u64,
     /// Parameters updated by what was sent.
     pub updates: u64,
     /// Of the parameter changes made at home, the share that this link had not carried as updates of their own:
@@ -163,6 +169,13 @@ pub struct Summary {
     pub wall_s: f64,
 }
 
+impl Summary {
+    /// Machines and WAN traffic together.
+    pub fn cost_usd(&self) -> f64 {
+        self.machine_cost_usd + self.wan_cost_usd
+    }
+}
+
 impl BlockedSeconds {
     pub fn total(self) -> f64 {
         self.barrier + self.mirror_clock + self.bandwidth + self.local
@@ -179,14 +192,14 @@ pub trait Observer {
 }
 
 /// JSON knows no infinity and no NaN, and a training run that diverges has both: they travel as `null`.
-mod finite_or_null {
+pub(crate) mod finite_or_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         value.is_finite().then_some(*value).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
     }
 }

@@ -4,6 +4,10 @@
 //! itself. It refuses to know files, which are `config/`'s business, and what a link does to bytes, which is
 //! `link/`'s.
 
+mod overlay;
+
+pub use overlay::{Group, Overlay};
+
 use crate::types::{Bandwidth, Bytes, DcId, Time, UsdPerGb};
 
 /// Where the nodes of a run are and how they are joined.
@@ -15,6 +19,8 @@ pub struct Topology {
     pub name: String,
     pub data_centers: Vec<DataCenter>,
     pub links: Vec<WanLink>,
+    /// Data centers that share hubs, every one in one group; empty where none are named.
+    pub groups: Vec<Group>,
     /// What all WAN bandwidths were multiplied by, so that reports can state it.
     pub bandwidth_scale: f64,
 }
@@ -28,6 +34,9 @@ pub struct DataCenter {
     /// What each node's network card carries inside the data center, each way.
     pub lan_bandwidth: Bandwidth,
     pub lan_rtt: Time,
+    /// Whether worker `i` and server `i` share a machine and its network card: what they say to each other does
+    /// not cross the LAN.
+    pub colocated: bool,
 }
 
 /// One directed link between two data centers.
@@ -116,12 +125,14 @@ impl Topology {
             name: "lan".into(),
             servers: self.data_centers.iter().map(|dc| dc.servers).sum(),
             workers: self.workers(),
+            colocated: self.data_centers.iter().all(|dc| dc.colocated),
             ..fastest.clone()
         };
         Self {
             name: "lan".into(),
             data_centers: vec![all],
             links: Vec::new(),
+            groups: Vec::new(),
             bandwidth_scale: 1.0,
         }
     }

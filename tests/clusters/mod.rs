@@ -67,9 +67,11 @@ pub(crate) fn triangle(mbit: f64, rtt_ms: u64) -> Topology {
                 workers: 2,
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
                 lan_rtt: Time(Duration::from_micros(500)),
+                colocated: false,
             })
             .collect(),
         links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
+        groups: Vec::new(),
         bandwidth_scale: 1.0,
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use gaia::codec::{Buffers, Changes};
 use gaia::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use gaia::server::{
-    DrainMethod, LinkFacts, PeerError, Schedule, Server, ServerConfig, ServerOutput,
+    DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig, ServerOutput,
 };
 use gaia::store::{ShardDeltas, ShardRows};
 use gaia::sync::{LocalSync, RemoteSync};
@@ -36,6 +36,8 @@ pub struct Setup {
     /// What servers are told of every link.
     pub bandwidth: Bandwidth,
     pub rtt: Duration,
+    /// Who sends to whom; everyone to everyone where empty.
+    pub cliques: Vec<Vec<u16>>,
 }
 
 pub struct Cluster {
@@ -76,7 +78,19 @@ impl Setup {
             drain: DrainMethod::Mean,
             bandwidth: Bandwidth::from_mbit(100.0),
             rtt: Duration::from_millis(100),
+            cliques: Vec::new(),
         }
+    }
+
+    /// The neighbours of a data center, clique by clique.
+    pub fn neighbours(&self, of: DcId) -> Vec<Vec<DcId>> {
+        let others = |clique: &Vec<u16>| -> Vec<DcId> {
+            clique.iter().map(|dc| DcId(*dc)).filter(|dc| *dc != of).collect()
+        };
+        if self.cliques.is_empty() {
+            return vec![others(&(0..self.data_centers as u16).collect())];
+        }
+        self.cliques.iter().filter(|clique| clique.contains(&of.0)).map(others).collect()
     }
 
     pub fn layout(&self) -> ShardLayout {
@@ -98,9 +112,12 @@ impl Setup {
             remote: self.remote.clone(),
             layout,
             links: self.dcs().filter(|to| *to != dc).map(|to| (to, facts)).collect(),
+            neighbours: self.neighbours(dc),
+            way: LongestWay { rtt: facts.rtt, hops: self.cliques.len().max(1) as u64 },
             schedule: Arc::new(Schedule {
                 learning_rate_factor: Box::new(|_| 1.0),
                 clocks_per_pass: 1,
+                momentum: 0.0,
             }),
             drain: self.drain,
             plan_hash: 7,
@@ -322,14 +339,14 @@ impl Cluster {
         self.collect(DcId(dc));
     }
 
-    /// Per origin, link and parameter: what was sent and the residual are what the workers changed; and a copy is
-    /// what its own workers changed and what has arrived, each once.
+    /// Per link and parameter: what was sent and the residual are what the workers changed, and on a hub what came
+    /// from its other cliques; and a copy is what its own workers changed and what has arrived, each once.
     pub fn assert_conserved(&self) {
         for ((from, to), sent) in &self.sent {
             let residual = self.servers[from.index()].residual(*to);
             let sum: Vec<f32> =
                 sent.iter().zip(&residual).map(|(sent, rest)| sent + rest).collect();
-            assert_eq!(sum, self.sources[from.index()], "{from} to {to}: sent + residual = source");
+            assert_eq!(sum, self.source(*from, *to), "{from} to {to}: sent + residual = source");
         }
         for dc in self.dcs() {
             let mut expected = vec![self.setup.initial; self.setup.parameters];
@@ -341,6 +358,20 @@ impl Cluster {
             }
             assert_eq!(self.servers[dc.index()].values(), expected, "the copy of {dc}");
         }
+    }
+
+    /// What a link is to carry in all.
+    fn source(&self, from: DcId, to: DcId) -> Vec<f32> {
+        let cliques = self.setup.neighbours(from);
+        let mut source = vec![0.0; self.setup.parameters];
+        if !cliques.iter().any(|clique| clique.contains(&to)) {
+            return source;
+        }
+        add(&mut source, &self.sources[from.index()]);
+        for clique in cliques.iter().filter(|clique| !clique.contains(&to)) {
+            clique.iter().for_each(|other| add(&mut source, &self.delivered[&(*other, from)]));
+        }
+        source
     }
 
     /// Every worker's changes, added to what the model started from.

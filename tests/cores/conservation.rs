@@ -5,7 +5,7 @@ use std::time::Duration;
 use gaia::codec::ValueFormat;
 use gaia::node::Lane;
 use gaia::server::DrainMethod;
-use gaia::sync::{AspConfig, Brake, Goal, RemoteSync};
+use gaia::sync::{AspConfig, Brake, Goal, Policy, RemoteSync};
 use gaia::types::{Bandwidth, DcId, Staleness};
 use proptest::prelude::*;
 
@@ -102,14 +102,20 @@ proptest! {
     fn sent_and_residual_are_what_was_received_at_every_moment(
         remote in remote(),
         drain in prop::sample::select(&[DrainMethod::Mean, DrainMethod::Residuals][..]),
+        hub in prop::option::of(0..DATA_CENTERS),
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
         let bandwidth = Bandwidth::from_bits_per_second(800.0);
+        let forwards = !matches!(&remote, RemoteSync::Asp(asp) if asp.policy == Policy::Paper);
+        let hub = hub.filter(|_| forwards && drain == DrainMethod::Mean);
+        let ends = |hub| (0..DATA_CENTERS).filter(move |dc| *dc != hub);
+        let cliques = hub.map_or(vec![], |hub| ends(hub).map(|end| vec![hub, end]).collect());
         let mut cluster = Cluster::new(&Setup {
             parameters: PARAMETERS as usize,
             initial: 1000.0,
             bandwidth,
             drain,
+            cliques,
             ..Setup::new(remote)
         });
         for happening in &happenings {

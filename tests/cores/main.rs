@@ -8,6 +8,7 @@ mod drain;
 mod exchange;
 mod local_steps;
 mod mirror_clock;
+mod overlay;
 mod peers;
 
 use gaia::sync::{

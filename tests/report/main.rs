@@ -4,5 +4,7 @@
 
 mod directory;
 mod pages;
+mod paper;
+mod paper_sample;
 mod sample;
 mod terminal;

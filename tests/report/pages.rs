@@ -2,6 +2,7 @@
 //!
 //! The pages of the made-up runs stay under `target/tmp/report-*` for a person to look at.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +11,14 @@ use gaia::telemetry::{BlockedSeconds, Progress, Summary};
 
 use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
-fn fresh(name: &str) -> RunDirectory {
+pub(crate) fn fresh(name: &str) -> RunDirectory {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
     RunDirectory::create(Some(&path), "sample").unwrap()
 }
 
 /// Whether a strict parser accepts the file, and nothing in it asks for another.
-fn check(path: &Path) -> String {
+pub(crate) fn check(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&text, options)
@@ -29,7 +30,10 @@ fn check(path: &Path) -> String {
             "<{name}>"
         );
         for attribute in node.attributes() {
-            let reference = ["src", "href", "srcset", "data", "action"].contains(&attribute.name());
+            let beside =
+                name == "a" && ["paper.html", "paper-elsewhere.html"].contains(&attribute.value());
+            let reference =
+                !beside && ["src", "href", "srcset", "data", "action"].contains(&attribute.name());
             assert!(!reference, "{}={}", attribute.name(), attribute.value());
             assert!(!attribute.name().starts_with("on"), "{}", attribute.name());
         }
@@ -106,6 +110,115 @@ fn a_comparison_has_a_page() {
         assert!(page.contains(text), "{text}");
     }
     check_comparison("report-compare-none", Vec::new());
+}
+
+/// The part of a page from one text to the next occurrence of another.
+pub(crate) fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+    let start = page.find(from).unwrap_or_else(|| panic!("{from}"));
+    let rest = &page[start..];
+    let end = rest[from.len()..].find(to).map_or(rest.len(), |end| end + from.len());
+    &rest[..end]
+}
+
+/// The runs of a comparison over two WANs, on one of which TAP never arrives, with machines at a price.
+fn priced_runs() -> Vec<(Summary, Vec<Progress>)> {
+    let mut runs = [WAN_TAP, WAN_ASP, LAN_BSP, WAN_SSP, WAN_BSP].map(sample::run).to_vec();
+    let mut elsewhere = [WAN_ASP, WAN_BSP].map(sample::run).to_vec();
+    elsewhere.iter_mut().for_each(|(summary, _)| summary.wan = "aws-2022".into());
+    runs.append(&mut elsewhere);
+    for (summary, _) in &mut runs {
+        summary.machine_cost_usd = summary.time_s * 2e-4;
+    }
+    runs
+}
+
+#[test]
+fn an_objective_is_drawn_on_linear_and_on_logarithmic_axes() {
+    let (summary, progress) = sample::run(THREE_ASP);
+    let page = check_run("report-views", &summary, &progress);
+    let views = between(&page, "<h2>Objective over time", "class=\"pair\"");
+    assert_eq!(views.matches("<figure").count(), 4);
+    for view in ["x-linear-y-linear", "x-linear-y-log", "x-log-y-linear", "x-log-y-log"] {
+        assert!(views.contains(&format!("class=\"view {view}-view\"")), "{view}");
+        let (x, y) = view.split_once("-y-").unwrap();
+        let rule = format!(".{x}:checked ~ .y-{y}:checked ~ .{view}-view");
+        assert!(page.contains(&rule), "{rule}");
+    }
+    assert_eq!(views.matches("checked=\"checked\"").count(), 2, "one of each pair is chosen");
+    assert!(between(views, "x-log-y-linear-view", "</figure>").contains(">10 s<"));
+
+    let negative: Vec<Progress> = progress
+        .iter()
+        .map(|at| Progress { objective: at.objective - 9.0, ..at.clone() })
+        .collect();
+    let page = check_run("report-views-negative", &summary, &negative);
+    let views = between(&page, "<h2>Objective over time", "class=\"pair\"");
+    assert_eq!(views.matches("<figure").count(), 2, "a negative objective has no logarithm");
+}
+
+#[test]
+fn choices_on_one_page_do_not_disturb_each_other() {
+    let page = check_comparison("report-choices", priced_runs());
+    let ids: Vec<&str> = page
+        .match_indices("<input type=\"radio\"")
+        .map(|(at, _)| between(&page[at..], "id=\"", "\" class"))
+        .collect();
+    let distinct: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), distinct.len());
+    assert_eq!(ids.len(), 3 * 4 + 2 * 2, "axes of three WANs, maps of two");
+}
+
+#[test]
+fn a_comparison_draws_every_run_against_bsp_on_the_same_wan() {
+    let page = check_comparison("report-against-bsp", priced_runs());
+    let bars = between(&page, "Against BSP on the same WAN", "class=\"wan\"");
+    let time = between(bars, "aria-label=\"Time to target", "</svg>");
+    for text in ["gaia-2016-ec2-all", "aws-2022", ">1.0<", ">0.24<", ">0.21<", ">never<"] {
+        assert!(time.contains(text), "{text}");
+    }
+    let dollars = between(bars, "aria-label=\"dollars", "</svg>");
+    assert!(dollars.contains("machines") && dollars.contains("WAN traffic"));
+
+    let page = check_comparison("report-no-bsp", vec![sample::run(WAN_ASP)]);
+    assert!(!page.contains("Against BSP"));
+    let mut bsp = sample::run(WAN_BSP);
+    bsp.0.time_to_target_s = None;
+    let page = check_comparison("report-bsp-never", vec![bsp, sample::run(WAN_ASP)]);
+    assert!(page.contains(">BSP never<"));
+}
+
+#[test]
+fn machines_at_a_price_are_part_of_a_comparisons_dollars() {
+    let comparison = Comparison::new(priced_runs());
+    for row in comparison.file().rows {
+        let summary = row.summary;
+        assert_eq!(row.cost_usd, summary.machine_cost_usd + summary.wan_cost_usd);
+    }
+    let page = check_comparison("report-machines", priced_runs());
+    let asp = between(between(&page, ">aws-2022<", "</tbody>"), ">asp<", "</tr>");
+    assert!(asp.contains(">$0.0026<") && asp.contains(">$0.0029<"), "{asp}");
+    let page = check_comparison("report-no-machines", vec![sample::run(WAN_ASP)]);
+    assert!(!page.contains(">machines<"));
+}
+
+#[test]
+fn links_have_maps_in_bytes_and_in_dollars() {
+    let page = check_comparison("report-maps", priced_runs());
+    let maps = between(&page, "What each link carried", "</section>");
+    assert_eq!(maps.matches("<details").count(), 4, "one for each run on the WAN");
+    assert_eq!(maps.matches("class=\"view in-bytes-view\"").count(), 4);
+    let asp = between(maps, "<summary>asp", "</details>");
+    let bytes = between(asp, "in-bytes-view", "in-dollars-view");
+    assert!(bytes.contains("MB, from row to column; 12.1 MB in all"), "{bytes}");
+    let dollars = between(asp, "in-dollars-view", "</table>");
+    let saopaulo = between(dollars, "<th scope=\"row\" title=\"saopaulo\"", "</tr>");
+    assert!(dollars.contains("$0.00036 in all") && saopaulo.contains(">139<"), "{saopaulo}");
+    assert!(dollars.contains("millionths of a US dollar"));
+
+    let (mut summary, progress) = sample::run(THREE_ASP);
+    summary.links.iter_mut().for_each(|link| link.cost_usd = 0.0);
+    let page = check_run("report-unpriced", &summary, &progress);
+    assert!(page.contains("What each link carried") && !page.contains("class=\"view in-dollars"));
 }
 
 #[test]

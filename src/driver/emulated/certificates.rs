@@ -209,6 +209,7 @@ mod tests {
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1.0),
             lan_rtt: Time::default(),
+            colocated: false,
         };
         let long = "a".repeat(80);
         let names = ["us-east-1", "São Paulo", "--", "", "US East 1", long.as_str()];
@@ -216,6 +217,7 @@ mod tests {
             name: "names".into(),
             data_centers: names.iter().map(|name| named(name)).collect(),
             links: Vec::new(),
+            groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
         let hosts: Vec<String> = topology.dc_ids().map(|dc| host_name(&topology, dc)).collect();

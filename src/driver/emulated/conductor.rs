@@ -355,6 +355,7 @@ fn carriages(wan: &Wan) -> Carriages {
         .map(|link| Carriage {
             bytes: link.stats.carried.bytes,
             control_bytes: link.control.wire_bytes,
+            frames: link.control.frames + link.data.frames,
             busy: link.stats.carried.busy,
         })
         .collect()
@@ -367,6 +368,7 @@ fn since(carriages: &Carriages, base: &Carriages) -> Carriages {
         .map(|(link, base)| Carriage {
             bytes: link.bytes - base.bytes,
             control_bytes: link.control_bytes - base.control_bytes,
+            frames: link.frames - base.frames,
             busy: link.busy.saturating_sub(base.busy),
         })
         .collect()

@@ -160,11 +160,13 @@ mod tests {
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1_000.0),
             lan_rtt: Time::default(),
+            colocated: false,
         };
         Topology {
             name: "pair".into(),
             data_centers: vec![dc("honest"), dc("broken")],
             links: vec![link(0, 1), link(1, 0)],
+            groups: Vec::new(),
             bandwidth_scale: 1.0,
         }
     }

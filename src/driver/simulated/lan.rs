@@ -1,5 +1,5 @@
-//! The network inside each data center: every node has a card of its own, full duplex; the switch is not a
-//! bottleneck.
+//! The network inside each data center: every machine has a card of its own, full duplex; the switch is not a
+//! bottleneck. A machine is one node, or where they are colocated a worker and a server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +9,28 @@ use crate::types::{Bandwidth, DcId, Instant, NodeId};
 
 /// When each node's card is free, and what has crossed.
 pub(super) struct Lan {
-    facts: Vec<(Bandwidth, Duration)>,
-    sending: BTreeMap<NodeId, Instant>,
-    receiving: BTreeMap<NodeId, Instant>,
+    facts: Vec<Facts>,
+    sending: BTreeMap<Machine, Instant>,
+    receiving: BTreeMap<Machine, Instant>,
     bytes: u64,
 }
 
+struct Facts {
+    bandwidth: Bandwidth,
+    delay: Duration,
+    colocated: bool,
+}
+
+/// What has a network card: its data center, whether it is a worker alone, and its number.
+type Machine = (DcId, bool, u16);
+
 impl Lan {
     pub(super) fn new(topology: &Topology) -> Self {
-        let facts = topology.data_centers.iter().map(|dc| (dc.lan_bandwidth, dc.lan_rtt.0 / 2));
+        let facts = topology.data_centers.iter().map(|dc| Facts {
+            bandwidth: dc.lan_bandwidth,
+            delay: dc.lan_rtt.0 / 2,
+            colocated: dc.colocated,
+        });
         Self {
             facts: facts.collect(),
             sending: BTreeMap::new(),
@@ -26,9 +39,13 @@ impl Lan {
         }
     }
 
-    /// Sends a message between two nodes of one data center and returns when it is there.
+    /// Sends a message between two nodes of one data center and returns when it is there: at once within a machine.
     pub(super) fn send(&mut self, now: Instant, from: NodeId, to: NodeId, bytes: u64) -> Instant {
-        let (bandwidth, delay) = self.facts[dc_of(from).index()];
+        let (from, to) = (self.machine(from), self.machine(to));
+        if from == to {
+            return now;
+        }
+        let Facts { bandwidth, delay, .. } = self.facts[from.0.index()];
         let time = bandwidth.time_for(bytes);
         let starts = now.max(self.sending.get(&from).copied().unwrap_or_default());
         self.sending.insert(from, starts + time);
@@ -41,12 +58,12 @@ impl Lan {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-}
 
-fn dc_of(node: NodeId) -> DcId {
-    match node {
-        NodeId::Coordinator => DcId(0),
-        NodeId::Server(id) => id.dc,
-        NodeId::Worker(id) => id.dc,
+    fn machine(&self, node: NodeId) -> Machine {
+        match node {
+            NodeId::Coordinator => (DcId(0), false, u16::MAX),
+            NodeId::Server(id) => (id.dc, false, id.shard.0),
+            NodeId::Worker(id) => (id.dc, !self.facts[id.dc.index()].colocated, id.index),
+        }
     }
 }

@@ -132,6 +132,7 @@ impl Wan {
                 Carriage {
                     bytes: carried.bytes,
                     control_bytes: link.transport.control_bytes(),
+                    frames: link.transport.frames(),
                     busy: carried.busy,
                 }
             })

@@ -157,12 +157,12 @@ impl Application for Network {
         self.shared.rate_factor(clock)
     }
 
-    fn momentum(&self) -> f64 {
-        self.shared.training.momentum
-    }
-
     fn clocks_per_pass(&self) -> u64 {
         self.shared.clocks_per_pass
+    }
+
+    fn momentum(&self) -> f64 {
+        self.shared.training.momentum
     }
 
     fn describe(&self) -> String {

@@ -10,6 +10,6 @@ pub(in crate::report) struct Curve {
     pub(in crate::report) points: Vec<(f64, f64)>,
     /// The lowest and highest of what the line summarises, at each point; empty for none.
     pub(in crate::report) band: Vec<(f64, f64)>,
-    /// A mark: where the target was met.
-    pub(in crate::report) marked: Option<(f64, f64)>,
+    /// Marks: where the target was met, or points that no line joins.
+    pub(in crate::report) marked: Vec<(f64, f64)>,
 }

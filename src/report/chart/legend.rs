@@ -1,8 +1,30 @@
-//! The legend: one entry a curve, wrapped to the picture's width.
+//! The legend: one entry a curve or a kind of bar, wrapped to the picture's width.
 
 use super::curve::Curve;
 use super::svg::{Svg, pixels};
 use crate::report::text_table::fitted;
+
+/// What an entry explains.
+pub(super) struct Key {
+    pub(super) label: String,
+    /// Beside the label, in a quieter colour.
+    pub(super) note: String,
+    pub(super) colour: usize,
+    pub(super) swatch: Swatch,
+}
+
+/// What stands before an entry's label.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swatch {
+    Line,
+    /// The mark of a curve without a line.
+    Mark,
+    Bar,
+    /// A bar's upper part.
+    FaintBar,
+    /// The mark of a figure printed elsewhere.
+    Printed,
+}
 
 /// Entries that have found their places.
 pub(super) struct Legend {
@@ -11,25 +33,34 @@ pub(super) struct Legend {
 }
 
 struct Entry {
-    label: String,
-    note: String,
-    colour: usize,
+    key: Key,
     x: f64,
     line: usize,
 }
 
+impl From<&Curve> for Key {
+    fn from(curve: &Curve) -> Self {
+        Self {
+            label: curve.label.clone(),
+            note: curve.note.clone(),
+            colour: curve.colour,
+            swatch: if curve.points.is_empty() { Swatch::Mark } else { Swatch::Line },
+        }
+    }
+}
+
 impl Legend {
-    pub(super) fn new(curves: &[Curve], width: f64) -> Self {
+    pub(super) fn new(keys: impl IntoIterator<Item = Key>, width: f64) -> Self {
         let (mut x, mut line) = (0.0, 0);
         let mut entries = Vec::new();
-        for curve in curves {
-            let room = width - SWATCH - text_width(&curve.note);
-            let label = fitted(&curve.label, (room / CHARACTER) as usize);
-            let taken = SWATCH + text_width(&label) + text_width(&curve.note) + BETWEEN;
+        for key in keys {
+            let room = width - SWATCH - text_width(&key.note);
+            let label = fitted(&key.label, (room / CHARACTER) as usize);
+            let taken = SWATCH + text_width(&label) + text_width(&key.note) + BETWEEN;
             if x > 0.0 && x + taken - BETWEEN > width {
                 (x, line) = (0.0, line + 1);
             }
-            entries.push(Entry { label, note: curve.note.clone(), colour: curve.colour, x, line });
+            entries.push(Entry { key: Key { label, ..key }, x, line });
             x += taken;
         }
         let lines = if entries.is_empty() { 0 } else { line + 1 };
@@ -42,25 +73,45 @@ impl Legend {
     }
 
     pub(super) fn draw(&self, svg: &mut Svg) {
-        for entry in &self.entries {
-            let baseline = 13.0 + entry.line as f64 * LINE;
-            let middle = baseline - 4.5;
-            let class = format!("gc-{}", entry.colour);
-            svg.group("g", &[("class", &class)], |svg| {
-                let path = format!("M{} {}h18", pixels(entry.x), pixels(middle));
-                svg.empty("path", &[("class", &"gc-line"), ("d", &path)]);
-                mark(svg, entry.colour, entry.x + 9.0, middle);
-            });
-            let text =
-                [("x", &pixels(entry.x + SWATCH) as &dyn std::fmt::Display), ("y", &baseline)];
+        for Entry { key, x, line } in &self.entries {
+            let baseline = 13.0 + *line as f64 * LINE;
+            let class = format!("gc-{}", key.colour);
+            svg.group("g", &[("class", &class)], |svg| key.draw_swatch(svg, *x, baseline - 4.5));
+            let text = [("x", &pixels(x + SWATCH) as &dyn std::fmt::Display), ("y", &baseline)];
             svg.group("text", &text, |svg| {
-                svg.text("tspan", &[("class", &"gc-ink")], &entry.label);
-                if !entry.note.is_empty() {
-                    svg.text("tspan", &[("class", &"gc-quiet"), ("dx", &6)], &entry.note);
+                svg.text("tspan", &[("class", &"gc-ink")], &key.label);
+                if !key.note.is_empty() {
+                    svg.text("tspan", &[("class", &"gc-quiet"), ("dx", &6)], &key.note);
                 }
             });
         }
     }
+}
+
+impl Key {
+    fn draw_swatch(&self, svg: &mut Svg, x: f64, middle: f64) {
+        let bar = |svg: &mut Svg, class: &str| {
+            let d = format!("M{} {}h18v11h-18z", pixels(x), pixels(middle - 5.5));
+            svg.empty("path", &[("class", &class), ("d", &d)]);
+        };
+        match self.swatch {
+            Swatch::Line => {
+                let path = format!("M{} {}h18", pixels(x), pixels(middle));
+                svg.empty("path", &[("class", &"gc-line"), ("d", &path)]);
+                mark(svg, self.colour, x + 9.0, middle);
+            }
+            Swatch::Mark => mark(svg, self.colour, x + 9.0, middle),
+            Swatch::Bar => bar(svg, "gc-bar"),
+            Swatch::FaintBar => bar(svg, "gc-bar gc-faint"),
+            Swatch::Printed => printed(svg, x + 9.0, middle),
+        }
+    }
+}
+
+/// The mark of a figure that was printed elsewhere: the same on every bar.
+pub(super) fn printed(svg: &mut Svg, x: f64, y: f64) {
+    let d = format!("M{} {}m0-6l6 6l-6 6l-6-6z", pixels(x), pixels(y));
+    svg.empty("path", &[("class", &"gc-printed"), ("d", &d)]);
 }
 
 /// The mark of a curve: its shape repeats what its colour says.

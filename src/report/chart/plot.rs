@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::STYLE;
 use super::curve::Curve;
-use super::legend::{Legend, mark};
+use super::legend::{Key, Legend, mark};
 use super::scale::{Quantity, Scale};
 use super::svg::{Svg, pixels};
 use crate::report::numbers;
@@ -18,6 +18,8 @@ pub(in crate::report) struct Plot {
     pub(in crate::report) y_label: String,
     pub(in crate::report) curves: Vec<Curve>,
     pub(in crate::report) trend: Trend,
+    pub(in crate::report) x_spacing: Spacing,
+    pub(in crate::report) y_spacing: Spacing,
     /// A dashed line at this height.
     pub(in crate::report) target: Option<f64>,
 }
@@ -30,10 +32,21 @@ pub(in crate::report) enum Trend {
     Either,
 }
 
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::report) enum Spacing {
+    /// As the values ask for.
+    #[default]
+    Fitting,
+    Linear,
+    /// As far as values are above zero.
+    Logarithmic,
+}
+
 /// A picture's width and height in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::report) struct Size {
-    width: f64,
+    pub(super) width: f64,
     height: f64,
     x_ticks: usize,
 }
@@ -110,8 +123,17 @@ impl Plot {
         svg.finish()
     }
 
+    /// How the two axes come out divided. `None` where there is nothing to draw.
+    pub(in crate::report) fn spacings(&self) -> Option<(Spacing, Spacing)> {
+        let spacing = |scale: Scale| match scale.is_logarithmic() {
+            true => Spacing::Logarithmic,
+            false => Spacing::Linear,
+        };
+        Some((spacing(self.x_scale()?), spacing(self.y_scale()?)))
+    }
+
     fn draw(&self, svg: &mut Svg, size: Size) {
-        let legend = Legend::new(&self.curves, size.width);
+        let legend = Legend::new(self.curves.iter().map(Key::from), size.width);
         legend.draw(svg);
         let (Some(x), Some(y)) = (self.x_scale(), self.y_scale()) else {
             let middle = [("x", &LEFT as &dyn std::fmt::Display), ("y", &(size.height / 2.0))];
@@ -133,7 +155,7 @@ impl Plot {
         self.draw_curves(svg, &frame);
         self.draw_target(svg, &frame);
         for curve in self.curves.iter().rev() {
-            if let Some((x, y)) = curve.marked.and_then(|point| frame.place(point)) {
+            for (x, y) in curve.marked.iter().filter_map(|point| frame.place(*point)) {
                 let class = format!("gc-{}", curve.colour);
                 svg.group("g", &[("class", &class)], |svg| {
                     mark(svg, curve.colour, frame.left + x, frame.top + y);
@@ -242,10 +264,11 @@ impl Plot {
         });
         let (shortest, longest) = extent(ends)?;
         let longest = longest.max(1e-9);
-        if shortest > 0.0 && longest / shortest > SLIVER {
+        let uneven = shortest > 0.0 && longest / shortest > SLIVER;
+        if self.x_spacing.is_logarithmic(uneven) {
             let positive = self.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
-            let (first, _) = extent(positive.filter(|x| *x > 0.0))?;
-            Some(Scale::logarithmic(self.x, first.max(longest / 1e5), longest))
+            let (first, _) = extent(positive.filter(|x| *x > 0.0)).unwrap_or((longest, longest));
+            Some(Scale::logarithmic(self.x, first.max(longest / 1e5).min(longest), longest))
         } else {
             Some(Scale::linear(self.x, 0.0, longest))
         }
@@ -262,13 +285,24 @@ impl Plot {
         let (_, start) = extent(values.iter().filter_map(|values| values.first().copied()))?;
         let falling = self.trend == Trend::Falling;
         let high = if falling && start > 0.0 { high.min(1.5 * start).max(low) } else { high };
-        if falling && low > 0.0 && high / low > STEEP {
+        let steep = falling && high / low > STEEP;
+        if low > 0.0 && self.y_spacing.is_logarithmic(steep) {
             let low = low.max(high / 1e9);
             let room = (high / low).powf(0.15);
             Some(Scale::logarithmic(Quantity::Value, low / room, high * room.cbrt()))
         } else {
             let room = 0.15 * (high - low);
             Some(Scale::linear(Quantity::Value, low - room, high + room / 3.0))
+        }
+    }
+}
+
+impl Spacing {
+    fn is_logarithmic(self, fits: bool) -> bool {
+        match self {
+            Self::Fitting => fits,
+            Self::Linear => false,
+            Self::Logarithmic => true,
         }
     }
 }
@@ -368,10 +402,11 @@ mod tests {
             points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..40),
             target in any::<Option<f64>>(),
             label in any::<String>(),
+            spacing in prop::sample::select(vec![Spacing::Fitting, Spacing::Linear, Spacing::Logarithmic]),
         ) {
             let curve = Curve {
                 band: points.iter().map(|(_, y)| (y - 1.0, *y)).collect(),
-                marked: points.last().copied(),
+                marked: points.last().copied().into_iter().collect(),
                 points,
                 label: label.clone(),
                 note: label.clone(),
@@ -383,6 +418,8 @@ mod tests {
                 x_label: label.clone(),
                 y_label: label,
                 trend: if target.is_some() { Trend::Falling } else { Trend::Either },
+                x_spacing: spacing,
+                y_spacing: spacing,
                 curves: vec![curve],
                 target,
             };
@@ -400,7 +437,7 @@ mod tests {
             colour: 0,
             points: values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
             band: Vec::new(),
-            marked: None,
+            marked: Vec::new(),
         };
         Plot {
             description: String::new(),
@@ -408,6 +445,8 @@ mod tests {
             x_label: String::new(),
             y_label: String::new(),
             trend,
+            x_spacing: Spacing::Fitting,
+            y_spacing: Spacing::Fitting,
             curves: vec![curve],
             target: None,
         }

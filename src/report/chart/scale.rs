@@ -57,6 +57,10 @@ impl Scale {
         place.is_finite().then_some(place)
     }
 
+    pub(super) fn is_logarithmic(&self) -> bool {
+        self.spacing == Spacing::Logarithmic
+    }
+
     /// About `wanted` ticks inside the range.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         match self.spacing {
@@ -91,8 +95,18 @@ impl Scale {
             .collect()
     }
 
-    /// Decades where there are enough of them, else 1, 2 and 5 of each.
+    /// Decades where there are enough of them, else 1, 2 and 5 of each; equal steps where that leaves next to none.
     fn logarithmic_ticks(&self, wanted: usize) -> Vec<Tick> {
+        let ticks = self.decade_ticks(wanted);
+        if ticks.len() > 2 || self.quantity != Quantity::Value {
+            return ticks;
+        }
+        let steps = self.linear_ticks(wanted).into_iter().filter(|tick| tick.value > 0.0);
+        let label = |value| numbers::trim(&numbers::significant(value, 4)).to_owned();
+        steps.map(|tick| Tick { label: label(tick.value), ..tick }).collect()
+    }
+
+    fn decade_ticks(&self, wanted: usize) -> Vec<Tick> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let decades = (self.high / self.low).log10();
         let stride = ((decades / wanted.max(1) as f64).ceil() as usize).max(1);
@@ -169,6 +183,7 @@ mod tests {
             labels(Scale::logarithmic(Quantity::Value, 1e-3, 1e6), 5),
             ["0.001", "0.1", "10", "1000", "100000"]
         );
+        assert_eq!(labels(Scale::logarithmic(Quantity::Value, 0.68, 1.31), 4), ["0.8", "1", "1.2"]);
     }
 
     proptest! {

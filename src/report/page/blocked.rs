@@ -7,7 +7,7 @@ use crate::telemetry::BlockedSeconds;
 
 /// One bar.
 #[derive(Serialize)]
-pub(super) struct BlockedBar {
+pub(in crate::report) struct BlockedBar {
     label: String,
     total: String,
     parts: Vec<BlockedPart>,
@@ -25,7 +25,7 @@ pub(super) struct BlockedPart {
 
 impl BlockedBar {
     /// A bar whose full width stands for `widest` worker-seconds.
-    pub(super) fn new(label: &str, blocked: BlockedSeconds, widest: f64) -> Self {
+    pub(in crate::report) fn new(label: &str, blocked: BlockedSeconds, widest: f64) -> Self {
         let part = |(cause, class, seconds): (&'static str, &'static str, f64)| BlockedPart {
             cause,
             class,

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::against_bsp::{AgainstBsp, against_bsp};
 use super::blocked::BlockedBar;
-use super::heat::{Heat, Shading, heat};
+use super::heat::{Heats, shared_heats};
 use super::pictures::{Pictures, colour, comparison_pictures};
 use super::render;
 use super::run::scale;
@@ -21,6 +22,9 @@ struct CompareView<'a> {
     metric: String,
     verdicts: Vec<String>,
     wans: Vec<WanView>,
+    against_bsp: Option<AgainstBsp>,
+    /// Whether the table has a column for them.
+    has_machine_costs: bool,
     about: Option<&'a Summary>,
     run_toml: &'a str,
 }
@@ -35,7 +39,7 @@ struct WanView {
     rows: Vec<RowView>,
     pictures: Pictures,
     blocked: Vec<BlockedBar>,
-    heats: Vec<Heat>,
+    heats: Option<Heats>,
 }
 
 #[derive(Serialize)]
@@ -49,6 +53,7 @@ struct RowView {
     metric: String,
     bytes: String,
     bytes_to_target: String,
+    machine_cost: String,
     cost: String,
     barrier: String,
     mirror_clock: String,
@@ -69,30 +74,30 @@ pub(in crate::report) fn compare_page(run_toml: &str, comparison: &Comparison) -
             definition: comparison.definition(),
             metric: about.map_or_else(|| "metric".into(), |about| about.metric.name.clone()),
             verdicts: wans.iter().filter_map(|wan| verdict(comparison, wan)).collect(),
-            wans: wans.iter().map(|wan| wan_view(comparison, wan)).collect(),
+            wans: wans.iter().enumerate().map(|(at, wan)| wan_view(comparison, at, wan)).collect(),
+            against_bsp: against_bsp(comparison),
+            has_machine_costs: comparison.has_machine_costs(),
             about,
             run_toml,
         },
     )
 }
 
-fn wan_view(comparison: &Comparison, wan: &str) -> WanView {
+fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
+    let id = format!("wan-{at}");
     let runs: Vec<&ComparedRun> = comparison.on(wan).collect();
     let summaries = || runs.iter().map(|run| &run.row.summary);
     let widest = summaries().map(|summary| summary.blocked_s.total()).fold(0.0, f64::max);
-    let shading = Shading::shared(summaries().flat_map(|summary| &summary.links));
     WanView {
         name: wan.into(),
         is_lan: wan == LAN,
         scale: summaries().next().map(scale).unwrap_or_default(),
         rows: runs.iter().enumerate().map(|(at, run)| row_view(at, &run.row)).collect(),
-        pictures: comparison_pictures(comparison, wan),
+        pictures: comparison_pictures(comparison, wan, &id),
         blocked: summaries()
             .map(|summary| BlockedBar::new(&summary.remote_sync, summary.blocked_s, widest))
             .collect(),
-        heats: summaries()
-            .filter_map(|summary| heat(&summary.remote_sync, summary, shading))
-            .collect(),
+        heats: shared_heats(&id, &summaries().collect::<Vec<_>>()),
     }
 }
 
@@ -108,7 +113,8 @@ fn row_view(at: usize, row: &CompareRow) -> RowView {
         metric: numbers::objective(summary.metric.value),
         bytes: numbers::bytes(summary.wan_bytes),
         bytes_to_target: numbers::shown(summary.wan_bytes_to_target, numbers::bytes),
-        cost: numbers::dollars(summary.wan_cost_usd),
+        machine_cost: numbers::dollars(summary.machine_cost_usd),
+        cost: numbers::dollars(row.cost_usd),
         barrier: numbers::seconds(summary.blocked_s.barrier),
         mirror_clock: numbers::seconds(summary.blocked_s.mirror_clock),
         bandwidth: numbers::seconds(summary.blocked_s.bandwidth),

@@ -1,4 +1,4 @@
-//! Bytes from each data center to each other one, as a table whose cells are shaded by how much they hold.
+//! Bytes and dollars from each data center to each other one, as tables whose cells are shaded by how much they hold.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,31 @@ use serde::Serialize;
 use crate::report::numbers;
 use crate::telemetry::{LinkRecord, Summary};
 
+/// The maps of several runs, in bytes and, where links have prices, in dollars.
+#[derive(Serialize)]
+pub(super) struct Heats {
+    /// Distinct on a page: there is a choice between bytes and dollars.
+    id: String,
+    /// Whether any link cost anything.
+    priced: bool,
+    runs: Vec<RunHeat>,
+}
+
+/// Both maps of one run.
+#[derive(Serialize)]
+struct RunHeat {
+    title: String,
+    bytes: Heat,
+    dollars: Heat,
+}
+
 /// From (rows) × to (columns).
 #[derive(Serialize)]
-pub(super) struct Heat {
-    title: String,
-    unit: &'static str,
+struct Heat {
+    unit: String,
     names: Vec<String>,
     rows: Vec<HeatRow>,
+    total: String,
 }
 
 #[derive(Serialize)]
@@ -32,9 +50,16 @@ struct HeatCell {
     detail: String,
 }
 
-/// How a number of bytes becomes a shade.
+/// What a map counts.
 #[derive(Clone, Copy)]
-pub(super) struct Shading {
+enum Measure {
+    Bytes,
+    Dollars,
+}
+
+/// How an amount becomes a shade, and which unit it is written in.
+#[derive(Clone, Copy)]
+struct Shading {
     lowest: f64,
     highest: f64,
     spacing: Spacing,
@@ -46,25 +71,118 @@ enum Spacing {
     Logarithmic,
 }
 
+/// The maps of one run, shaded from none to the busiest link. `None` where it has no links.
+pub(super) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
+    heats(id, &[summary], |measure, links| {
+        let amounts = links.iter().map(|link| measure.of(link));
+        Shading { lowest: 0.0, highest: amounts.fold(0.0, f64::max), spacing: Spacing::Linear }
+    })
+}
+
+/// The maps of several runs on one scale, whose amounts may differ a hundredfold. `None` where none has links.
+pub(super) fn shared_heats(id: &str, summaries: &[&Summary]) -> Option<Heats> {
+    heats(id, summaries, |measure, links| {
+        let used = links.iter().map(|link| measure.of(link)).filter(|amount| *amount > 0.0);
+        let lowest = used.clone().reduce(f64::min).unwrap_or(1.0);
+        let highest = used.reduce(f64::max).unwrap_or(1.0);
+        Shading { lowest, highest, spacing: Spacing::Logarithmic }
+    })
+}
+
+fn heats(
+    id: &str,
+    summaries: &[&Summary],
+    shading: impl Fn(Measure, &[&LinkRecord]) -> Shading,
+) -> Option<Heats> {
+    let links: Vec<&LinkRecord> = summaries.iter().flat_map(|summary| &summary.links).collect();
+    let [bytes, dollars] = [Measure::Bytes, Measure::Dollars].map(|measure| {
+        let shading = shading(measure, &links);
+        move |summary: &Summary| map(summary, measure, shading)
+    });
+    let runs =
+        summaries.iter().filter(|summary| !summary.links.is_empty()).map(|summary| RunHeat {
+            title: summary.remote_sync.clone(),
+            bytes: bytes(summary),
+            dollars: dollars(summary),
+        });
+    let runs: Vec<RunHeat> = runs.collect();
+    let priced = links.iter().any(|link| link.cost_usd > 0.0);
+    (!runs.is_empty()).then(|| Heats { id: id.into(), priced, runs })
+}
+
+fn map(summary: &Summary, measure: Measure, shading: Shading) -> Heat {
+    let links: BTreeMap<(&str, &str), &LinkRecord> =
+        summary.links.iter().map(|link| ((link.from.as_str(), link.to.as_str()), link)).collect();
+    let (factor, unit) = measure.unit(shading.highest);
+    let row = |from: &String| {
+        let find = |to: &String| links.get(&(from.as_str(), to.as_str())).copied();
+        let found: Vec<Option<&LinkRecord>> = summary.data_centers.iter().map(find).collect();
+        let cell = |link: &LinkRecord| HeatCell {
+            text: amount(measure.of(link) / factor),
+            shade: shading.shade(measure.of(link)),
+            detail: detail(link),
+        };
+        HeatRow {
+            name: from.clone(),
+            cells: found.iter().map(|link| link.map(cell)).collect(),
+            total: amount(
+                found.iter().flatten().map(|link| measure.of(link)).sum::<f64>() / factor,
+            ),
+        }
+    };
+    Heat {
+        unit,
+        names: summary.data_centers.clone(),
+        rows: summary.data_centers.iter().map(row).collect(),
+        total: measure.shown(summary.links.iter().map(|link| measure.of(link)).sum()),
+    }
+}
+
+fn detail(link: &LinkRecord) -> String {
+    format!(
+        "{} to {}: {} for {} at {}, busy {}",
+        link.from,
+        link.to,
+        numbers::bytes(link.bytes),
+        numbers::dollars(link.cost_usd),
+        numbers::bandwidth(link.bandwidth_bits_per_second),
+        numbers::percent(link.utilisation),
+    )
+}
+
+impl Measure {
+    fn of(self, link: &LinkRecord) -> f64 {
+        match self {
+            Self::Bytes => link.bytes as f64,
+            Self::Dollars => link.cost_usd,
+        }
+    }
+
+    fn shown(self, amount: f64) -> String {
+        match self {
+            Self::Bytes => numbers::bytes(amount as u64),
+            Self::Dollars => numbers::dollars(amount),
+        }
+    }
+
+    /// What the amounts of a map are divided by and written in: the largest of three digits or fewer.
+    fn unit(self, highest: f64) -> (f64, String) {
+        match self {
+            Self::Bytes => {
+                let (factor, unit) = numbers::byte_unit(highest);
+                (factor, unit.into())
+            }
+            Self::Dollars if highest >= 1.0 => (1.0, "US dollars".into()),
+            Self::Dollars if highest >= 0.01 => (0.01, "US cents".into()),
+            Self::Dollars => (1e-6, "millionths of a US dollar".into()),
+        }
+    }
+}
+
 impl Shading {
-    /// From none to the busiest link.
-    pub(super) fn linear(links: &[LinkRecord]) -> Self {
-        let highest = links.iter().map(|link| link.bytes).max().unwrap_or(0);
-        Self { lowest: 0.0, highest: highest as f64, spacing: Spacing::Linear }
-    }
-
-    /// One scale for several runs, whose bytes may differ a hundredfold.
-    pub(super) fn shared<'a>(links: impl Iterator<Item = &'a LinkRecord> + Clone) -> Self {
-        let used = links.map(|link| link.bytes).filter(|bytes| *bytes > 0);
-        let lowest = used.clone().min().unwrap_or(1) as f64;
-        let highest = used.max().unwrap_or(1) as f64;
-        Self { lowest, highest, spacing: Spacing::Logarithmic }
-    }
-
-    fn shade(self, bytes: u64) -> u32 {
-        let value = bytes as f64;
+    fn shade(self, value: f64) -> u32 {
         let share = match self.spacing {
-            _ if bytes == 0 || self.highest <= 0.0 => return 0,
+            _ if value <= 0.0 || self.highest <= 0.0 => return 0,
             Spacing::Linear => value / self.highest,
             Spacing::Logarithmic if self.highest <= self.lowest => 0.5,
             Spacing::Logarithmic => {
@@ -73,56 +191,10 @@ impl Shading {
         };
         (share * 100.0).round().clamp(0.0, 100.0) as u32
     }
-
-    fn unit(self) -> (f64, &'static str) {
-        numbers::byte_unit(self.highest)
-    }
 }
 
-/// The map of one run. `None` where no link was used.
-pub(super) fn heat(title: &str, summary: &Summary, shading: Shading) -> Option<Heat> {
-    if summary.links.is_empty() {
-        return None;
-    }
-    let links: BTreeMap<(&str, &str), &LinkRecord> =
-        summary.links.iter().map(|link| ((link.from.as_str(), link.to.as_str()), link)).collect();
-    let (factor, unit) = shading.unit();
-    let row = |from: &String| {
-        let find = |to: &String| links.get(&(from.as_str(), to.as_str())).copied();
-        let found: Vec<Option<&LinkRecord>> = summary.data_centers.iter().map(find).collect();
-        let total: u64 = found.iter().flatten().fold(0, |sum, link| sum.saturating_add(link.bytes));
-        HeatRow {
-            name: from.clone(),
-            cells: found.iter().map(|link| link.map(|link| cell(link, factor, shading))).collect(),
-            total: amount(total, factor),
-        }
-    };
-    Some(Heat {
-        title: title.into(),
-        unit,
-        names: summary.data_centers.clone(),
-        rows: summary.data_centers.iter().map(row).collect(),
-    })
-}
-
-fn cell(link: &LinkRecord, factor: f64, shading: Shading) -> HeatCell {
-    HeatCell {
-        text: amount(link.bytes, factor),
-        shade: shading.shade(link.bytes),
-        detail: format!(
-            "{} to {}: {} at {}, busy {}",
-            link.from,
-            link.to,
-            numbers::bytes(link.bytes),
-            numbers::bandwidth(link.bandwidth_bits_per_second),
-            numbers::percent(link.utilisation),
-        ),
-    }
-}
-
-/// Bytes in the map's unit, three digits at most.
-fn amount(bytes: u64, factor: f64) -> String {
-    let value = bytes as f64 / factor;
+/// An amount in the map's unit, three digits at most.
+fn amount(value: f64) -> String {
     match value {
         0.0 => "0".into(),
         ..0.01 => "<0.01".into(),

@@ -1,28 +1,34 @@
 //! The pages: one file each that opens with no network, in light and dark, on a phone.
 //!
-//! A page is made in two steps. `run` and `compare` turn records into views, in which every figure is already text;
-//! the templates only lay views out. They are well-formed XML as well as HTML, so that a strict parser can hold
-//! them to account, and a content policy forbids them to load anything.
+//! A page is made in two steps. `run`, `compare` and `report/paper` turn records into views, in which every figure
+//! is already text; the templates only lay views out. They are well-formed XML as well as HTML, so that a strict
+//! parser can hold them to account, and a content policy forbids them to load anything.
 
+mod against_bsp;
 mod blocked;
 mod compare;
 mod heat;
 mod links;
+mod picture;
 mod pictures;
 mod run;
+mod table;
 
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+pub(super) use blocked::BlockedBar;
 pub(super) use compare::compare_page;
-pub(super) use pictures::{comparison_plot, run_plot};
+pub(super) use picture::Picture;
+pub(super) use pictures::{colour, comparison_plot, run_plot};
 pub(super) use run::run_page;
+pub(super) use table::{Cell, Table};
 
 use super::chart;
 
 /// Lays a view out.
-fn render<V: Serialize>(template: &str, view: &V) -> String {
+pub(super) fn render<V: Serialize>(template: &str, view: &V) -> String {
     let mut pages = Environment::new();
     for (name, text) in TEMPLATES {
         pages.add_template(name, text).expect("the templates are constant and tested");
@@ -56,9 +62,10 @@ impl Figure {
     }
 }
 
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 8] = [
     ("run.html", include_str!("run.html")),
     ("compare.html", include_str!("compare.html")),
+    ("paper.html", include_str!("paper.html")),
     ("frame.html", include_str!("frame.html")),
     ("parts.html", include_str!("parts.html")),
     ("definitions.html", include_str!("definitions.html")),

@@ -2,19 +2,12 @@
 
 use serde::Serialize;
 
-use crate::report::chart::{Curve, Plot, Quantity, Size, Trend};
+use super::picture::Picture;
+use crate::report::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
 use crate::report::comparison::{ComparedRun, Comparison, LAN};
 use crate::report::numbers;
 use crate::report::terminal::time_to_target;
 use crate::telemetry::{Progress, Summary};
-
-/// A chart as a page carries it: for wide screens and for phones.
-#[derive(Serialize)]
-pub(super) struct Picture {
-    heading: String,
-    large: String,
-    small: String,
-}
 
 /// The charts of one run: the first fills the page, the others share a row.
 #[derive(Serialize)]
@@ -52,21 +45,21 @@ pub(in crate::report) fn comparison_plot(comparison: &Comparison) -> Plot {
 }
 
 pub(super) fn run_pictures(summary: &Summary, progress: &[Progress]) -> Pictures {
-    pictures(&[traced_alone(summary, progress)], summary.target_objective)
+    pictures(&[traced_alone(summary, progress)], summary.target_objective, "run")
 }
 
-pub(super) fn comparison_pictures(comparison: &Comparison, wan: &str) -> Pictures {
-    pictures(&traced_on(comparison, wan), comparison.target_objective)
+pub(super) fn comparison_pictures(comparison: &Comparison, wan: &str, id: &str) -> Pictures {
+    pictures(&traced_on(comparison, wan), comparison.target_objective, id)
 }
 
-fn pictures(runs: &[Traced<'_>], target: Option<f64>) -> Pictures {
+/// `id` tells the choices of these pictures from those of others on the page.
+fn pictures(runs: &[Traced<'_>], target: Option<f64>, id: &str) -> Pictures {
     let picture = |axes: Axes, size: Size| {
         let target = (axes != Axes::MetricOverTime).then_some(target).flatten();
         let plot = plot(axes, runs, target);
-        Picture {
-            heading: axes.heading(runs),
-            large: plot.inline(size),
-            small: plot.inline(Size::NARROW),
+        match axes {
+            Axes::ObjectiveOverTime => Picture::of_views(axes.heading(runs), id, plot),
+            _ => Picture::of_plot(axes.heading(runs), &plot, size),
         }
     };
     let mut others = Vec::new();
@@ -93,6 +86,8 @@ fn plot(axes: Axes, runs: &[Traced<'_>], target: Option<f64>) -> Plot {
             Axes::MetricOverTime => Trend::Either,
             _ => Trend::Falling,
         },
+        x_spacing: Spacing::Fitting,
+        y_spacing: Spacing::Fitting,
         curves: runs.iter().filter_map(|run| curve(axes, run, runs.len() == 1)).collect(),
         target,
     }
@@ -123,7 +118,7 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
         note,
         colour: run.colour,
         band: if spread { run.progress.iter().map(over_copies).collect() } else { Vec::new() },
-        marked: reached,
+        marked: reached.into_iter().collect(),
         points,
     })
 }
@@ -196,15 +191,18 @@ fn traced_on<'a>(comparison: &'a Comparison, wan: &'a str) -> Vec<Traced<'a>> {
     runs
 }
 
-/// A remote model has one colour on every page; what has no name of its own takes the rest in turn.
-pub(super) fn colour(remote: &str, at: usize) -> usize {
+/// A remote model has one colour on every page; what has no name of its own takes what is left in turn.
+pub(in crate::report) fn colour(remote: &str, at: usize) -> usize {
     match remote {
         "asp" => 0,
         "bsp" => 1,
         "ssp" => 2,
-        "tap" => 3,
+        "tap" | "asp-async" => 3,
         "local-steps" => 4,
-        _ => [5, 4][at % 2],
+        "centralize" => 5,
+        "lan" => GREY,
+        "asp-paper" => 7,
+        _ => [8, 4, 5][at % 3],
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::blocked::BlockedBar;
-use super::heat::{Heat, Shading, heat};
+use super::heat::{Heats, heat};
 use super::links::LinkTable;
 use super::pictures::{Pictures, run_pictures};
 use super::{Figure, render};
@@ -21,7 +21,7 @@ struct RunView<'a> {
     pictures: Pictures,
     blocked: BlockedBar,
     data_centers: Vec<DcRow>,
-    heat: Option<Heat>,
+    heats: Option<Heats>,
     links: LinkTable,
     facts: Vec<Figure>,
     run_toml: &'a str,
@@ -55,7 +55,7 @@ pub(in crate::report) fn run_page(
             pictures: run_pictures(summary, progress),
             blocked: BlockedBar::new("", blocked, blocked.total()),
             data_centers: data_centers(progress),
-            heat: heat("", summary, Shading::linear(&summary.links)),
+            heats: heat("run", summary),
             links: LinkTable::new(&summary.links),
             facts: facts(summary),
             run_toml,

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::telemetry::BlockedSeconds;
+use crate::telemetry::{BlockedSeconds, finite_or_null};
 
 /// Everything that one run of the evaluation measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,11 +33,21 @@ pub struct PaperFile {
     pub speed: Vec<SpeedRow>,
 }
 
+impl PaperFile {
+    /// The run that took longest to simulate.
+    pub fn heaviest(&self) -> Option<&SpeedRow> {
+        self.speed.iter().max_by(|a, b| a.wall_seconds.total_cmp(&b.wall_seconds))
+    }
+}
+
 /// A fitted bandwidth scale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleRow {
     pub app: String,
     pub wan: String,
+    /// Whether the scale is that of another WAN, as in `elsewhere`.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// What all bandwidths, LAN and WAN, were multiplied by: the model's own size over that of the paper's.
     pub bandwidth_scale: f64,
     /// BSP's time per clock over that of BSP on the LAN, as fitted.
@@ -73,13 +83,18 @@ pub struct CellRow {
     pub paper_speedup: Option<f64>,
     /// BSP's dollars over this model's, as the paper printed them.
     pub paper_cost_ratio: Option<f64>,
+    /// The WAN's share of BSP's dollars, as the paper drew it.
+    #[serde(default)]
+    pub paper_wan_share: Option<f64>,
     /// The worst copy's objective when the run ended, after the drain.
+    #[serde(with = "finite_or_null")]
     pub objective: f64,
     /// Its distance from that of BSP on the LAN after as many clocks, as a share of it.
     pub objective_off: Option<f64>,
     pub copies_equal: bool,
     pub blocked_s: BlockedSeconds,
     /// Time and objective of the worst copy at each evaluation.
+    #[serde(with = "points")]
     pub curve: Vec<(f64, f64)>,
 }
 
@@ -96,6 +111,7 @@ pub struct AblationRow {
     pub clocks: Option<u64>,
     pub wan_bytes: u64,
     pub usd: f64,
+    #[serde(with = "finite_or_null")]
     pub objective: f64,
 }
 
@@ -130,6 +146,7 @@ pub struct CurveRow {
     pub wan: String,
     pub model: String,
     /// Seconds and objective of the worst copy.
+    #[serde(with = "points")]
     pub points: Vec<(f64, f64)>,
     pub target: f64,
 }
@@ -158,4 +175,24 @@ pub struct SpeedRow {
     pub virtual_seconds: f64,
     pub wall_seconds: f64,
     pub frames: u64,
+}
+
+/// A curve whose run diverged: what is not finite travels as `null`.
+mod points {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        points: &[(f64, f64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        serializer.collect_seq(points.iter().map(|(x, y)| (x, finite(*y))))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(f64, f64)>, D::Error> {
+        let points: Vec<(f64, Option<f64>)> = Deserialize::deserialize(deserializer)?;
+        Ok(points.into_iter().map(|(x, y)| (x, y.unwrap_or(f64::NAN))).collect())
+    }
 }

@@ -1,0 +1,53 @@
+//! `gaia paper`: the paper's evaluation, run again.
+
+use super::{Failure, PaperFlags, Terminal};
+use crate::evaluation::{Changes, Request, Section, Step, Suite, Watch, evaluate};
+use crate::report::paper::{paper_block, write};
+use crate::report::{Paint, RunDirectory};
+
+/// Runs what the flags ask for and writes what came out.
+pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let suite = Suite::of_the_paper(flags.quick).map_err(Failure::evaluation)?;
+    let request = Request {
+        sections: flags.only.iter().filter_map(|name| Section::named(name)).collect(),
+        apps: flags.apps.clone(),
+        wans: flags.wans.clone(),
+        models: flags.models.clone(),
+        changes: Changes {
+            quick: flags.quick,
+            seed: flags.seed,
+            data: flags.data.clone(),
+            settings: flags.settings.clone(),
+        },
+    };
+    request.check(&suite).map_err(Failure::evaluation)?;
+    let directory = RunDirectory::create(flags.output.out.as_deref(), "paper")?;
+    let run_files = directory.create_child("run-files")?;
+    let found = evaluate(&suite, &request, &Teller(terminal)).map_err(Failure::evaluation)?;
+    for (name, text) in &found.run_files {
+        run_files.write(&format!("{name}.toml"), text)?;
+    }
+    write(&directory, &found.file)?;
+    let block = paper_block(&found.file, Some(&directory.page()), Paint::for_stdout());
+    terminal.line(block.trim_end());
+    terminal.result(&found.file);
+    Ok(())
+}
+
+/// Says on the terminal what has been done.
+struct Teller<'t>(&'t Terminal);
+
+impl Watch for Teller<'_> {
+    fn on_run(&self, step: &Step<'_>) {
+        let Step { run, summary, done, expected, elapsed } = *step;
+        let left = step.left().as_secs();
+        self.0.note(&format!(
+            "{done:>4} of {expected}  {run:<32} {:>9} after {:>5} clocks, {:>9.1} s  ({:.1} s; {} s so far, {left} s to go)",
+            summary.stopped_by,
+            summary.clocks,
+            summary.time_s,
+            summary.wall_s,
+            elapsed.as_secs(),
+        ));
+    }
+}

@@ -1,0 +1,136 @@
+//! What links share from: per clique of the overlay, the sum of all that its members are to be told.
+//!
+//! Every clique is told what this data center's workers changed. A hub tells each of its cliques also what came
+//! from the others, and no clique what came from itself: on an overlay without circles that brings every update to
+//! every copy once.
+
+use std::ops::Range;
+
+use crate::codec::Changes;
+
+/// The sums of changes, per parameter.
+#[derive(Debug)]
+pub(super) struct Sources {
+    /// The sum of all updates of this data center's workers.
+    local: Vec<f32>,
+    /// What each clique is to be told, where that is not `local`.
+    cliques: Vec<Vec<f32>>,
+    gradients: Option<Gradients>,
+}
+
+/// Shares gradients where workers have momentum.
+///
+/// Under momentum `m` a step is `u = m·u' + g`: most of it follows from the step before. Shared as steps, each gradient
+/// crosses a link again and again for as long as it lasts, with all that is delayed on the way. Shared as
+/// `g = u − m·u'` it crosses once, and the mirror gives it the momentum ([`super::coast`]): the momentum correction of
+/// Lin et al. (ICLR 2018), for copies that add.
+#[derive(Debug)]
+struct Gradients {
+    momentum: f32,
+    /// What the data center's workers changed in this clock, and in the one before.
+    step: Vec<f32>,
+    last: Vec<f32>,
+}
+
+impl Sources {
+    /// Sums over `parameters` for so many cliques; `momentum` is what residuals are corrected for, 0 for none.
+    pub(super) fn new(parameters: usize, cliques: usize, momentum: f64) -> Self {
+        let gradients = (momentum > 0.0).then(|| Gradients {
+            momentum: momentum as f32,
+            step: vec![0.0; parameters],
+            last: vec![0.0; parameters],
+        });
+        let own = if cliques > 1 || gradients.is_some() { cliques } else { 0 };
+        Self { local: vec![0.0; parameters], cliques: vec![vec![0.0; parameters]; own], gradients }
+    }
+
+    /// Adds a change of this data center's workers.
+    pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
+        add(&mut self.local[place.clone()], change);
+        match &mut self.gradients {
+            Some(gradients) => add(&mut gradients.step[place], change),
+            None => {
+                self.cliques.iter_mut().for_each(|source| add(&mut source[place.clone()], change));
+            }
+        }
+    }
+
+    /// Adds what came from a member of a clique to what the other cliques are to be told.
+    pub(super) fn on_received(&mut self, from: usize, changes: Changes<'_>) {
+        let others = self.cliques.iter_mut().enumerate().filter(|(clique, _)| *clique != from);
+        for (_, source) in others {
+            changes.add_to(source);
+        }
+    }
+
+    /// The data center has finished a clock: its gradients are known.
+    pub(super) fn on_clock(&mut self) {
+        let Some(Gradients { momentum, step, last }) = &mut self.gradients else { return };
+        // What was the last step becomes the gradient, and after it has been shared the next one's beginning.
+        for (step, last) in step.iter().zip(last.iter_mut()) {
+            *last = step - *momentum * *last;
+        }
+        self.cliques.iter_mut().for_each(|source| add(source, last));
+        std::mem::swap(step, last);
+        step.fill(0.0);
+    }
+
+    /// What the links to a clique share from.
+    pub(super) fn of(&self, clique: usize) -> &[f32] {
+        self.cliques.get(clique).unwrap_or(&self.local)
+    }
+
+    /// The sum of all updates of this data center's workers.
+    pub(super) fn local(&self) -> &[f32] {
+        &self.local
+    }
+
+    /// What a link that has carried `shared` has yet to carry, as the change that it will make in the end.
+    pub(super) fn residual(&self, clique: usize, shared: &[f32], range: Range<usize>) -> Vec<f32> {
+        let source = &self.of(clique)[range.clone()];
+        let effect = 1.0 / self.scale();
+        source.iter().zip(&shared[range]).map(|(own, sent)| effect * (own - sent)).collect()
+    }
+
+    /// What is shared of a change, as a share of what the change will come to: `1 − m` where gradients are.
+    pub(super) fn scale(&self) -> f32 {
+        self.gradients.as_ref().map_or(1.0, |gradients| 1.0 - gradients.momentum)
+    }
+}
+
+fn add(sum: &mut [f32], change: &[f32]) {
+    for (sum, change) in sum.iter_mut().zip(change) {
+        *sum += change;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cliques_are_told_of_each_other_and_of_home_and_not_of_themselves() {
+        let mut sources = Sources::new(3, 2, 0.0);
+        sources.on_change(0..2, &[1.0, 2.0]);
+        sources.on_received(0, Changes::Sparse { indexes: &[2], values: &[4.0] });
+        sources.on_received(1, Changes::Dense { start: 0, values: &[8.0] });
+        assert_eq!(sources.of(0), [9.0, 2.0, 0.0]);
+        assert_eq!(sources.of(1), [1.0, 2.0, 4.0]);
+        assert_eq!(sources.local(), [1.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn of_steps_with_momentum_the_gradients_are_shared() {
+        let momentum = 0.5;
+        let mut sources = Sources::new(1, 1, f64::from(momentum));
+        let (mut velocity, mut sum) = (0.0, 0.0);
+        for gradient in [1.0, 0.0, 0.0, -4.0, 2.0] {
+            velocity = momentum * velocity + gradient;
+            sum += gradient;
+            sources.on_change(0..1, &[velocity]);
+            sources.on_clock();
+            assert_eq!(sources.of(0), [sum]);
+        }
+        assert_eq!(sources.residual(0, &[0.0], 0..1), [sum / (1.0 - momentum)]);
+    }
+}

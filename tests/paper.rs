@@ -1,0 +1,257 @@
+//! The paper's evaluation on a suite small enough for a test: what is fitted, what is reckoned, what is written.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeSet;
+
+use assert_cmd::Command;
+use gaia::config::RunFile;
+use gaia::evaluation::{
+    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, Wan, Watch,
+    evaluate, published,
+};
+use gaia::report::RunDirectory;
+use gaia::report::paper::{CellRow, PaperFile, paper_block, write};
+use gaia::telemetry::{Observer, Progress};
+
+const TOY: &str = r#"
+name = "toy"
+seed = 7
+
+[app]
+kind = "matrix-factorization"
+rank = 4
+row_step_max = 1.0
+
+[app.data.synthetic]
+users = 120
+items = 80
+ratings = 4000
+rank = 2
+
+[topology]
+file = "gaia-2016-ss"
+
+[sync.remote]
+model = "asp"
+
+[compute]
+examples_per_second = 100.0
+
+[stop]
+change = {}
+clocks = 400
+"#;
+
+#[test]
+fn a_small_suite_is_fitted_run_and_set_beside_the_paper() {
+    let evaluation = evaluate_toy(&Request::default());
+    let file = &evaluation.file;
+
+    // BSP is as much slower than the LAN as in the paper, over whole runs too, and nothing else was fitted.
+    assert_eq!(file.scales.len(), 3);
+    for wan in ["ss", "vc"] {
+        let published = published("mf", wan).unwrap();
+        let scale = file.scales.iter().find(|row| row.wan == wan && !row.elsewhere).unwrap();
+        near(scale.bsp_over_lan, published.lan, 0.05);
+        near(cell(file, wan, "bsp").times_lan.unwrap(), published.lan, 0.05);
+        assert_eq!(cell(file, wan, "bsp").paper_speedup, Some(1.0));
+        assert_eq!(cell(file, wan, "lan").paper_speedup, Some(published.lan));
+        assert_eq!(cell(file, wan, "asp").paper_cost_ratio, Some(published.cost_ratio));
+    }
+
+    // One row for each model, and each with ratios that agree with each other.
+    for wan in ["ss", "vc"] {
+        let models: Vec<&str> =
+            file.cells.iter().filter(|row| row.wan == wan).map(|row| row.model.as_str()).collect();
+        assert_eq!(models, ["lan", "bsp", "asp", "centralize"]);
+        let bsp = cell(file, wan, "bsp").clone();
+        for row in file.cells.iter().filter(|row| row.wan == wan) {
+            assert!(row.converged, "{wan} {}", row.model);
+            let product = row.times_lan.unwrap() * row.speedup_vs_bsp.unwrap();
+            near(product, bsp.times_lan.unwrap(), 1e-9);
+            near(row.usd, row.usd_machines + row.usd_wan, 1e-9);
+        }
+        let asp = cell(file, wan, "asp");
+        assert!(asp.speedup_vs_bsp > Some(1.0) && asp.wan_bytes < bsp.wan_bytes, "{wan}");
+        assert!(asp.curve.last().unwrap().1 <= bsp.curve.last().unwrap().1 * 1.001);
+    }
+
+    // Shipping the data over S/S takes the paper's share, and over V/C less in proportion to the bandwidth.
+    let shipping = |wan| cell(file, wan, "centralize").times_lan.unwrap() - 1.0;
+    near(shipping("ss"), published("mf", "ss").unwrap().shipping(), 1e-6);
+    let (ss, vc) =
+        (cell(file, "ss", "lan").time_s.unwrap(), cell(file, "vc", "lan").time_s.unwrap());
+    near(shipping("ss") * ss / (shipping("vc") * vc), 115.0 / 16.76, 0.02);
+
+    // Elsewhere is another network at the worst WAN's scale, with nothing to stand beside.
+    let scale = |elsewhere| {
+        let wan = if elsewhere { "vc" } else { "ss" };
+        let row = file.scales.iter().find(|row| row.wan == wan && row.elsewhere == elsewhere);
+        row.unwrap().bandwidth_scale
+    };
+    assert_eq!(scale(true), scale(false));
+    assert!(file.elsewhere.iter().all(|row| row.wan == "vc" && row.paper_speedup.is_none()));
+    assert_eq!(file.elsewhere.len(), 4);
+
+    let changes: Vec<&str> = file.ablation.iter().map(|row| row.change.as_str()).collect();
+    assert_eq!(changes, ["ours", "goal=cost, threshold=0.3"]);
+    assert!(file.ablation[1].wan_bytes < file.ablation[0].wan_bytes);
+
+    let shares: Vec<f64> = file.insignificant[0].points.iter().map(|point| point.1).collect();
+    assert!(shares.is_sorted_by(|more, less| more >= less) && shares[0] > 0.2, "{shares:?}");
+
+    repeats(&evaluation, "mf-ss-asp");
+    leaves_its_files(file);
+}
+
+#[test]
+fn what_is_asked_for_is_run_and_nothing_else() {
+    let request = Request {
+        sections: BTreeSet::from([Section::Cells]),
+        wans: vec!["vc".into()],
+        models: vec!["asp".into()],
+        changes: Changes {
+            settings: vec!["sync.remote.threshold=0.4".into()],
+            ..Changes::default()
+        },
+        ..Request::default()
+    };
+    let evaluation = evaluate_toy(&request);
+    let names: Vec<&str> = evaluation.run_files.keys().map(String::as_str).collect();
+    assert_eq!(names, ["mf-vc-asp", "mf-vc-bsp", "mf-vc-lan"]);
+    let models: Vec<&str> = evaluation.file.cells.iter().map(|row| row.model.as_str()).collect();
+    assert_eq!(models, ["lan", "bsp", "asp"]);
+    assert!(evaluation.file.ablation.is_empty() && evaluation.file.elsewhere.is_empty());
+    assert!(evaluation.run_files["mf-vc-asp"].contains("threshold = 0.4"));
+
+    let none = Request { wans: vec!["moon".into()], ..Request::default() };
+    let refusal = evaluate(&toy(), &none, &Nobody).unwrap_err().to_string();
+    assert!(refusal.contains("--wans: there is no `moon`, expected one of ss, vc"), "{refusal}");
+}
+
+#[test]
+fn bad_flags_are_refused_before_anything_runs() {
+    let check = |arguments: &[&str], complaint: &str| {
+        let out = tempfile::tempdir().unwrap();
+        let mut command = Command::cargo_bin("gaia").unwrap();
+        let output = command.arg("paper").args(arguments).arg("--out").arg(out.path().join("out"));
+        let output = output.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(complaint), "{arguments:?}: {said}");
+    };
+    check(&["--only", "cell"], "cells");
+    check(&["--apps", "mf,mg"], "--apps: there is no `mg`, expected one of mf");
+    check(&["--models", "best"], "--models: there is no `best`, expected one of lan, bsp");
+    check(&["--seed", "x"], "--seed");
+    let cheap = ["--only", "cells", "--apps", "mf", "--wans", "vc", "--models", "asp", "--quick"];
+    let with = |extra: [&'static str; 2]| cheap.into_iter().chain(extra).collect::<Vec<_>>();
+    check(&with(["--set", "app.ranks=3"]), "did you mean `rank`");
+    check(&with(["--set", "sync.remote.treshold=3"]), "did you mean `threshold`");
+    check(&with(["--data", "nowhere"]), "nowhere");
+}
+
+/// A run file that the evaluation leaves behind does what the evaluation did.
+fn repeats(evaluation: &Evaluation, name: &str) {
+    let text = &evaluation.run_files[name];
+    let plan = RunFile::from_text("again.toml", text, &[]).unwrap().plan().unwrap();
+    let workers = plan.topology.workers_per_dc();
+    let application = gaia::data::build(&plan.app, &workers, plan.seed).unwrap();
+    let again = gaia::driver::run(&plan, &application, &mut Nobody).unwrap();
+    let curve: Vec<(f64, f64)> =
+        again.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect();
+    assert_eq!(curve, cell(&evaluation.file, "ss", "asp").curve);
+}
+
+fn leaves_its_files(file: &PaperFile) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = RunDirectory::create(Some(&parent.path().join("paper")), "paper").unwrap();
+    write(&directory, file).unwrap();
+
+    let json = std::fs::read_to_string(directory.path().join("paper.json")).unwrap();
+    assert_eq!(&serde_json::from_str::<PaperFile>(&json).unwrap(), file);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for row in json["cells"].as_array().unwrap() {
+        for field in CONTRACT {
+            assert!(row.get(field).is_some(), "a cell has no {field}: {row}");
+        }
+    }
+
+    let page = std::fs::read_to_string(directory.path().join("paper.md")).unwrap();
+    for row in &file.cells {
+        let start = format!("| {} | {} | {} |", row.app, row.wan, row.model);
+        assert!(page.contains(&start), "paper.md has no {start}");
+    }
+    let columns = |line: &str| line.matches(" | ").count();
+    for table in page.split("\n\n").filter(|part| part.starts_with("| ")) {
+        let mut lines = table.lines();
+        let head = columns(lines.next().unwrap());
+        assert!(lines.skip(1).all(|line| columns(line) == head), "{table}");
+    }
+
+    let block = paper_block(file, None, gaia::report::Paint::Plain);
+    assert!(block.contains("mf ss centralize") && block.contains("heaviest run"), "{block}");
+    assert!(block.lines().all(|line| line.chars().count() <= 90), "{block}");
+}
+
+fn evaluate_toy(request: &Request) -> Evaluation {
+    evaluate(&toy(), request, &Nobody).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn toy() -> Suite {
+    let wan = |name, topology| Wan { name, topology, lan_mbit: Some(40_000.0) };
+    let contender = |name, settings| Contender { name, settings, tuned: &[] };
+    Suite {
+        apps: vec![App {
+            name: "mf",
+            file: "toy.toml",
+            text: TOY,
+            settings: &[],
+            quick: &[],
+            data: None,
+        }],
+        wans: vec![wan("ss", "gaia-2016-ss"), wan("vc", "gaia-2016-vc")],
+        elsewhere: vec![wan("vc", "gaia-2016-vc")],
+        elsewhere_models: vec!["asp"],
+        contenders: vec![contender("bsp", "model = 'bsp'"), contender("asp", "model = 'asp'")],
+        ablation: vec![Change {
+            set: vec!["goal=cost".into(), "threshold=0.3".into()],
+            what: "fewer bytes".into(),
+        }],
+        ablation_cells: vec![("mf", "vc")],
+        skew: None,
+    }
+}
+
+fn cell<'f>(file: &'f PaperFile, wan: &str, model: &str) -> &'f CellRow {
+    let found = file.cells.iter().find(|row| row.wan == wan && row.model == model);
+    found.unwrap_or_else(|| panic!("no cell {wan} {model}"))
+}
+
+#[track_caller]
+fn near(found: f64, expect: f64, share: f64) {
+    assert!((found / expect - 1.0).abs() <= share, "{found}, expected {expect}");
+}
+
+struct Nobody;
+
+impl Watch for Nobody {
+    fn on_run(&self, _: &Step<'_>) {}
+}
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
+/// What scripts read.
+const CONTRACT: [&str; 9] = [
+    "app",
+    "wan",
+    "model",
+    "times_lan",
+    "speedup_vs_bsp",
+    "wan_bytes",
+    "usd",
+    "converged",
+    "paper_speedup",
+];

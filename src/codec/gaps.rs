@@ -21,16 +21,7 @@ pub(super) fn len(indexes: &[u32]) -> usize {
 pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
     let Some(first) = indexes.first() else { return };
     write_varint(*first, out);
-    let mut block = [0; BLOCK];
-    let gaps = indexes.len() - 1;
-    for start in (0..gaps).step_by(BLOCK) {
-        let count = BLOCK.min(gaps - start);
-        let pairs = indexes[start..start + count].iter().zip(&indexes[start + 1..]);
-        for (gap, (from, to)) in block.iter_mut().zip(pairs) {
-            *gap = to - from - 1;
-        }
-        numbers::write(&block[..count], out);
-    }
+    for_each_block(indexes, |gaps| numbers::write(gaps, out));
 }
 
 /// Appends `count` indexes, none of them `parameters` or more.
@@ -60,7 +51,22 @@ pub(super) fn read(
     Ok(())
 }
 
-fn check(index: u64, parameters: usize) -> Result<(), DecodeError> {
+/// Visits the gaps of at least one index, in blocks.
+pub(super) fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&[u32])) {
+    let mut block = [0; BLOCK];
+    let gaps = indexes.len() - 1;
+    for start in (0..gaps).step_by(BLOCK) {
+        let count = BLOCK.min(gaps - start);
+        let pairs = indexes[start..start + count].iter().zip(&indexes[start + 1..]);
+        for (gap, (from, to)) in block.iter_mut().zip(pairs) {
+            *gap = to - from - 1;
+        }
+        visit(&block[..count]);
+    }
+}
+
+/// Whether the last of ascending indexes is within the shard.
+pub(super) fn check(index: u64, parameters: usize) -> Result<(), DecodeError> {
     if index < parameters as u64 {
         Ok(())
     } else {

@@ -7,6 +7,7 @@
 //! a one, the lowest bit first, to the end of a byte.
 
 use super::DecodeError;
+use super::gaps::{check, for_each_block};
 use super::numbers::{self, BLOCK};
 use super::reader::{Reader, varint_len, write_varint};
 
@@ -131,27 +132,6 @@ impl Split {
         let (fewer, more) = (cost(most.saturating_sub(1)), cost(most));
         let bits = |split: Self| split.unary + usize::from(split.low) * gaps.len();
         if bits(fewer) < bits(more) { fewer } else { more }
-    }
-}
-
-fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&[u32])) {
-    let mut block = [0; BLOCK];
-    let gaps = indexes.len() - 1;
-    for start in (0..gaps).step_by(BLOCK) {
-        let count = BLOCK.min(gaps - start);
-        let pairs = indexes[start..start + count].iter().zip(&indexes[start + 1..]);
-        for (gap, (from, to)) in block.iter_mut().zip(pairs) {
-            *gap = to - from - 1;
-        }
-        visit(&block[..count]);
-    }
-}
-
-fn check(index: u64, parameters: usize) -> Result<(), DecodeError> {
-    if index < parameters as u64 {
-        Ok(())
-    } else {
-        Err(DecodeError::IndexOutOfRange { index, parameters })
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> 
 }
 
 /// Who sends updates to whom.
-pub(crate) fn overlay(plan: &Plan) -> Overlay {
+fn overlay(plan: &Plan) -> Overlay {
     let topology = &plan.topology;
     match &plan.remote {
         RemoteSync::Asp(asp) => match asp.overlay {

@@ -52,11 +52,18 @@ pub(crate) fn highlights(
     shards: usize,
     application: &Arc<dyn Application>,
 ) -> Vec<String> {
+    let copy = servers[..shards].iter().map(|server| (server.layout(), server.copy()));
+    application.highlights(&assemble(copy, application))
+}
+
+/// The whole model from a copy's shards.
+fn assemble<'a>(
+    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
+    application: &Arc<dyn Application>,
+) -> Model {
     let mut model = Model::zeros(application.layout().clone());
-    for server in &servers[..shards] {
-        server.layout().copy_into(server.copy(), &mut model);
-    }
-    application.highlights(&model)
+    copy.for_each(|(layout, values)| layout.copy_into(values, &mut model));
+    model
 }
 
 /// Judges copies, given by data center and shard; equal ones are judged once.
@@ -72,11 +79,8 @@ pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
         })
         .collect();
     let judged = |copy: &[V]| {
-        let mut model = Model::zeros(application.layout().clone());
-        for (layout, values) in layouts.iter().zip(copy) {
-            layout.copy_into(values.as_ref(), &mut model);
-        }
-        application.evaluate(&model)
+        let copy = layouts.iter().zip(copy.iter().map(AsRef::as_ref));
+        application.evaluate(&assemble(copy, application))
     };
     let of_first = judged(&copies[0]);
     let evaluations = copies

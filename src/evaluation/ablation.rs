@@ -13,7 +13,7 @@ use crate::report::paper::AblationRow;
 
 /// One run for each change on each of the ablation's cells. The two ends run as competitors.
 pub(super) fn jobs<'g, 's>(
-    suite: &Suite,
+    suite: &'g Suite,
     grounds: &'g [Ground<'s>],
     changes: &Changes,
 ) -> Result<Vec<(&'g Ground<'s>, String, Plan)>, EvaluationError> {
@@ -70,14 +70,10 @@ fn row(ground: &Ground<'_>, run: &Finished, change: &str, what: &str) -> Ablatio
 }
 
 fn tried_on<'g, 's>(
-    suite: &Suite,
+    suite: &'g Suite,
     grounds: &'g [Ground<'s>],
 ) -> impl Iterator<Item = &'g Ground<'s>> {
-    let cells = suite.ablation_cells.clone();
-    grounds.iter().filter(move |ground| {
-        let cell = (ground.site.app.name, ground.site.wan.name);
-        ground.site.compete && !ground.site.elsewhere && cells.contains(&cell)
-    })
+    grounds.iter().filter(|ground| ground.site.is_ablated(suite))
 }
 
 /// Our own run and those that differ from it in their overlay alone.

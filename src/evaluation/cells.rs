@@ -32,9 +32,8 @@ pub(super) fn rows(
 
 /// The curves of Figure 12: what becomes of ASP without its brakes.
 pub(super) fn brakes(grounds: &[Ground<'_>], runs: &BTreeMap<String, Finished>) -> Vec<CurveRow> {
-    let wide = grounds.iter().filter(|ground| {
-        !ground.site.elsewhere && ground.site.compete && ground.site.wan.name == WIDEST
-    });
+    let wide =
+        grounds.iter().filter(|ground| ground.site.has_cells() && ground.site.wan.name == WIDEST);
     wide.flat_map(|ground| {
         BRAKED.iter().filter_map(|model| {
             let run = runs.get(&ground.site.name(model))?;

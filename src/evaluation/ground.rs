@@ -112,6 +112,16 @@ impl Site<'_> {
         published(self.app.name, self.wan.name).filter(|_| !self.elsewhere)
     }
 
+    /// Whether it has rows among the paper's own cells.
+    pub(super) fn has_cells(&self) -> bool {
+        self.compete && !self.elsewhere
+    }
+
+    /// Whether the ablation is tried there.
+    pub(super) fn is_ablated(&self, suite: &Suite) -> bool {
+        self.has_cells() && suite.ablation_cells.contains(&(self.app.name, self.wan.name))
+    }
+
     fn is_worst(&self) -> bool {
         self.wan.name == WORST && !self.elsewhere
     }

@@ -17,8 +17,8 @@ pub(super) fn rows(
     models: &[String],
 ) -> Vec<HubRow> {
     let mut rows = Vec::new();
-    let wide = grounds.iter().filter(|ground| ground.site.compete && !ground.site.elsewhere);
-    for ground in wide.filter(|ground| ground.site.wan.name == WIDEST) {
+    let wide = |ground: &&Ground<'_>| ground.site.has_cells() && ground.site.wan.name == WIDEST;
+    for ground in grounds.iter().filter(wide) {
         for model in models {
             let Some(run) = runs.get(&ground.site.name(model)) else { continue };
             rows.extend(of_run(ground, run));

@@ -23,9 +23,7 @@ pub(super) fn rows(
     // Without a network two WANs with as many machines are the same.
     let measured: Vec<&Ground<'_>> = grounds
         .iter()
-        .filter(|ground| {
-            ground.site.compete && !ground.site.elsewhere && ground.site.wan.name != WORST
-        })
+        .filter(|ground| ground.site.has_cells() && ground.site.wan.name != WORST)
         .collect();
     in_parallel(&measured, |ground| {
         let plan = &ground.bsp.plan;

@@ -122,9 +122,7 @@ impl Request {
             self.wants(Section::Cells)
         };
         let braked = self.wants(Section::Brakes) && !site.elsewhere && site.wan.name == WIDEST;
-        let ablated = self.wants(Section::Ablation)
-            && !site.elsewhere
-            && suite.ablation_cells.contains(&(site.app.name, site.wan.name));
+        let ablated = self.wants(Section::Ablation) && site.is_ablated(suite);
         let runs = |model: &&str| {
             let alone = braked && BRAKED.contains(model) || ablated && ENDS.contains(model);
             let invited = !site.elsewhere || suite.elsewhere_models.contains(model);
@@ -136,13 +134,10 @@ impl Request {
 
     /// How many runs follow those that lay the ground.
     pub(super) fn runs(&self, suite: &Suite, sites: &[Site<'_>]) -> usize {
-        let competing = || sites.iter().filter(|site| site.compete);
-        let cells: usize = competing().map(|site| self.contenders(suite, site).len()).sum();
-        let ablated = |site: &&Site<'_>| {
-            !site.elsewhere && suite.ablation_cells.contains(&(site.app.name, site.wan.name))
-        };
+        let competing = sites.iter().filter(|site| site.compete);
+        let cells: usize = competing.map(|site| self.contenders(suite, site).len()).sum();
         let ablation = if self.wants(Section::Ablation) {
-            competing().filter(ablated).count() * suite.ablation.len()
+            sites.iter().filter(|site| site.is_ablated(suite)).count() * suite.ablation.len()
         } else {
             0
         };

@@ -320,18 +320,10 @@ impl LocalSteps {
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        let clock = header.clock;
-        let fragment =
-            self.fragment_of(from, clock, |fragment| self.due[fragment][from.index()])?;
-        // A step holds this data center's part.
-        let below = self.next[fragment];
-        if clock >= below {
-            return Err(PeerError::PeerSentEarlyClock { from, found: clock, below });
-        }
-        check_span(from, changes, &self.rounds.block(fragment, from))?;
+        let fragment = self.check_from_home(from, header.clock, changes)?;
         for_each(changes, |index, value| add_change(&mut self.agreed[index], value));
         if header.last {
-            self.finish(from, fragment, clock, store);
+            self.finish(from, fragment, header.clock, store);
         }
         Ok(())
     }

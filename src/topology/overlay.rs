@@ -110,11 +110,6 @@ impl Overlay {
         self.cliques.iter().filter(|clique| clique.contains(&dc)).count() > 1
     }
 
-    /// Whether everyone sends to everyone.
-    pub fn is_mesh(&self) -> bool {
-        self.cliques.len() < 2
-    }
-
     /// The links on the way between the two data centers that are the most of them apart, at least 1.
     pub fn hops(&self, topology: &Topology) -> usize {
         self.longest(topology, |_| 1.0) as usize

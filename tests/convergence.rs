@@ -106,3 +106,34 @@ fn without_brakes_copies_drift_apart_on_skewed_data_and_starved_links() {
         }
     }
 }
+
+/// Where each data center sees other labels, local steps learn less than BSP; under a guard as much, and where labels
+/// are dealt evenly it changes nothing.
+#[test]
+fn a_guard_keeps_what_label_skew_would_cost() {
+    let run = |split: &str, remote: &str| {
+        run(&[
+            "app={kind = 'perceptron', hidden = [16], batch = 32, learning_rate = 0.3}",
+            &format!(
+                "app.data={{split = '{split}', synthetic = {{classes = 6, examples = 6000}}}}"
+            ),
+            &format!("sync.remote={{{remote}}}"),
+            "stop={clocks = 200}",
+        ])
+        .summary
+    };
+    let steps = "model = 'local-steps', steps = 16, outer = 'plain', outer_learning_rate = 1.0";
+    let guard = "guard = {every = 10, bound = 0.1}";
+    for unguarded in [steps, "model = 'asp', threshold = 50.0, goal = 'cost', decay = 'none'"] {
+        let guarded = format!("{unguarded}, {guard}");
+        let bsp = run("by-label", "model = 'bsp'");
+        let [without, with] = [unguarded, &guarded].map(|remote| run("by-label", remote));
+        let (cost, kept) = (without.objective - bsp.objective, with.objective - bsp.objective);
+        assert!(kept < cost / 3.0, "{unguarded}: {cost} is lost, {kept} under a guard");
+        let found = with.guard.expect("there is a guard");
+        assert!(found.alarms > 0 && found.tightness > 0 && found.bytes > 0, "{found:?}");
+        assert!(without.guard.is_none());
+        let even = run("even", &guarded).guard.expect("there is a guard");
+        assert!(even.alarms == 0 && even.tightness == 0 && even.probes > 0, "{even:?}");
+    }
+}

@@ -299,4 +299,8 @@ impl Task for SpoiltTask {
         assert!(self.panics_at != Some(clock), "the data is spoilt");
         self.sound.iterate(clock, model)
     }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        self.sound.probe(model, examples)
+    }
 }

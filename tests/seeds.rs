@@ -31,7 +31,9 @@ fn check(seed: u64) {
         r#"{ model = "asp", overlay = "tree", values = "int4", function = "progress" }"#,
         r#"{ model = "asp", policy = "paper", threshold = 0.01 }"#,
         r#"{ model = "asp", values = "int8" }"#,
+        r#"{ model = "asp", guard = { every = 2, bound = 0.001 } }"#,
         r#"{ model = "local-steps", steps = 5 }"#,
+        r#"{ model = "local-steps", steps = 5, guard = { every = 2, bound = 0.001 } }"#,
         r#"{ model = "local-steps", steps = 3, fragments = 3, overlap = 1, values = "int4" }"#,
         r#"{ model = "local-steps", steps = 4, combine = "mean", outer = "nesterov" }"#,
     ]);

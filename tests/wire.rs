@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gaia::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
-use gaia::types::{Clock, DcId, ShardId};
+use gaia::types::{Clock, DcId, ShardId, Tightness};
 use gaia::wire::{
     BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, ENVELOPE_BYTES, FrameError, Hello,
     PROTOCOL_VERSION, decode_bulk, decode_control, encode_bulk, encode_control, frame_len,
@@ -21,6 +21,7 @@ fn header() -> BulkHeader {
         clock: Clock(12),
         last: true,
         relayed: false,
+        tightness: Tightness::NONE,
     }
 }
 
@@ -147,12 +148,13 @@ fn sealed_nonsense_is_refused_by_name() {
         let error = refuse_bulk(&frame).to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check(6, 6, "bulk kind 6");
+    check(6, 7, "bulk kind 7");
+    check(22, 7, "tightness 7");
     check(7, 4, "value format 4");
     check(7, 2, "values take 6 bytes, the indexes ask for 4");
     check(7, 0, "values take 6 bytes, the indexes ask for 12");
     check(20, 4, "flags 0x0004");
-    check(22, 1, "non-zero byte");
+    check(23, 1, "non-zero byte");
     check(40, 4, "announced 4 changes in the header of a frame that holds 3");
     check(44, 255, "303 are the fewest");
     check(BULK_HEADER_BYTES, 9, "index form 9");
@@ -176,15 +178,16 @@ fn a_hello_outside_the_limits_is_refused() {
         decode_control(&frame)
     };
     assert_eq!(decoded(hello(1, 2, 10)), Ok(hello(1, 2, 10)));
-    for message in [hello(2, 2, 10), hello(0, 2, 1 << 40), hello(0, 2000, 10)] {
+    let beyond = ControlMessage::Tightness { steps: Tightness::MOST.steps() + 1 };
+    for message in [hello(2, 2, 10), hello(0, 2, 1 << 40), hello(0, 2000, 10), beyond] {
         assert!(matches!(decoded(message), Err(FrameError::PeerSentOutOfBounds { .. })));
     }
 }
 
 fn headers() -> impl Strategy<Value = BulkHeader> {
-    let flags = (any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), 0..=Tightness::MOST.steps());
     (0..BulkKind::ALL.len(), any::<u16>(), any::<u16>(), any::<u64>(), any::<u64>(), flags)
-        .prop_map(|(kind, origin, shard, sequence, clock, (last, relayed))| BulkHeader {
+        .prop_map(|(kind, origin, shard, sequence, clock, (last, relayed, steps))| BulkHeader {
             kind: BulkKind::ALL[kind],
             origin: DcId(origin),
             shard: ShardId(shard),
@@ -192,6 +195,7 @@ fn headers() -> impl Strategy<Value = BulkHeader> {
             clock: Clock(clock),
             last,
             relayed,
+            tightness: Tightness::new(steps).unwrap(),
         })
 }
 
@@ -220,6 +224,7 @@ fn messages() -> impl Strategy<Value = ControlMessage> {
             }
         ),
         number().prop_map(|sequence| ControlMessage::EndOfUpdates { sequence }),
+        (0..=Tightness::MOST.steps()).prop_map(|steps| ControlMessage::Tightness { steps }),
     ]
 }
 

@@ -146,4 +146,6 @@ pub(super) const CLOCKS_MAX: u64 = 1 << 40;
 pub(super) const STALENESS_MAX: u64 = 1 << 20;
 /// Clocks between two rounds; fragments, which are no more, are searched one by one.
 pub(super) const STEPS_MAX: u64 = 10_000;
+pub(super) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
+pub(super) const GUARD_EXAMPLES_MAX: usize = 1 << 24;
 const NAME_BYTES_MAX: usize = 64;

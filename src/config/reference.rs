@@ -21,7 +21,7 @@ use crate::ml::apps::{
     TopicModelConfig,
 };
 use crate::ml::config::DataConfig;
-use crate::sync::{AspConfig, BspConfig, LocalStepsConfig, SspConfig, TapConfig};
+use crate::sync::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
 
 const REFERENCE: &str = include_str!("../../config/reference.toml");
 
@@ -181,6 +181,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("sync.remote", keys::<TapConfig>()),
         ("sync.remote", keys::<AspConfig>()),
         ("sync.remote", keys::<LocalStepsConfig>()),
+        ("sync.remote.guard", keys::<GuardConfig>()),
         ("stop", keys::<StopRules>()),
         ("stop", keys::<ChangeRule>()),
         ("evaluate", keys::<EvaluateConfig>()),

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use super::document::{Node, Problem, Value};
 use super::error::{Fault, one_of};
 use super::range::{self, Checks};
-use crate::sync::{LocalStepsConfig, LocalSync, OverlayKind, Policy, RemoteSync, ValueFormat};
+use crate::sync::{
+    Brake, GuardConfig, LocalStepsConfig, LocalSync, OverlayKind, Policy, RemoteSync, ValueFormat,
+};
 use crate::types::Staleness;
 
 #[derive(Debug, Deserialize)]
@@ -69,6 +71,13 @@ pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
                 return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
             }
             checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
+            if let Some(config) = &asp.guard {
+                guard(&checks, config)?;
+                if asp.mirror_clock == Brake::Off {
+                    let expected = "`on` or `auto`: a guard tightens it".to_owned();
+                    return Err(checks.wrong("sync.remote.mirror_clock", "off", expected));
+                }
+            }
             if let Some(allowed) = asp.data_center_staleness {
                 staleness(&checks, "sync.remote.data_center_staleness", allowed, 1)?;
             }
@@ -103,7 +112,19 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
     number("sync.remote.overlap", config.overlap(), 0..=steps - 1, &below_steps)?;
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
-    checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)
+    checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)?;
+    let Some(watched) = &config.guard else { return Ok(()) };
+    if config.fragments != 1 {
+        let expected = "1 under a guard, which changes the time between rounds";
+        return Err(checks.wrong("sync.remote.fragments", config.fragments, expected));
+    }
+    guard(checks, watched)
+}
+
+fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
+    checks.clocks("sync.remote.guard.every", config.every, 1)?;
+    checks.number("sync.remote.guard.bound", config.bound, range::GUARD_BOUND)?;
+    checks.count("sync.remote.guard.examples", config.examples, range::GUARD_EXAMPLES_MAX)
 }
 
 /// The word that says what a table is about, and the table without it.

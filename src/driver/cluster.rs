@@ -63,7 +63,8 @@ impl Cluster {
             .enumerate()
             .map(|(number, id)| {
                 let task = application.task(number, tasks.nth(number));
-                Worker::new(id, layout.clone(), layouts.clone(), task)
+                let guard = plan.remote.guard().map(|guard| (guard, &initial));
+                Worker::new(id, layout.clone(), layouts.clone(), task, guard)
             })
             .collect();
         let coordinator = Coordinator::new(CoordinatorConfig {

@@ -10,7 +10,8 @@ use crate::coordinator::StopReason;
 use crate::ml::Application;
 use crate::sync::WaitReason;
 use crate::telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Progress,
+    Summary,
 };
 use crate::topology::WanLink;
 use crate::types::{Clock, DcId, Instant};
@@ -180,6 +181,7 @@ impl Journal {
             blocked_s: self.blocked(|_, _| true),
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(cluster),
+            guard: guard(cluster),
             copies_equal: verdict.equal,
             links,
             wall_s: wall.as_secs_f64(),
@@ -258,6 +260,22 @@ fn brakes(cluster: &Cluster) -> BrakeRecord {
         brakes.mirrors_lost += stats.mirrors_lost;
     }
     brakes
+}
+
+/// What the guards of all servers found. A copy is measured whole, and every server of the data center hears of it.
+fn guard(cluster: &Cluster) -> Option<GuardRecord> {
+    let mut record = GuardRecord::default();
+    for server in &cluster.servers {
+        let stats = server.guard_stats()?;
+        record.bytes += stats.bytes;
+        record.tightness = record.tightness.max(server.tightness().steps());
+        record.loss_max = record.loss_max.max(stats.loss_max);
+        if server.id().shard.index() == 0 {
+            record.probes += stats.probes;
+            record.alarms += stats.alarms;
+        }
+    }
+    Some(record)
 }
 
 /// Sums a statistic over the servers that use some links.

@@ -3,7 +3,7 @@
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished};
-use super::suite::{App, Changes, Suite};
+use super::suite::{App, Changes, LOCAL_STEPS, OURS, SELF, Suite};
 use crate::config::{Override, Plan};
 use crate::report::paper::SkewRow;
 
@@ -25,9 +25,15 @@ pub(super) fn jobs(suite: &Suite, changes: &Changes) -> Result<Vec<SkewJob>, Eva
                 let Some(mut remote) = contender.remote(app.name, SKEWED, changes)? else {
                     continue;
                 };
-                remote.push(Override::flag("gaia paper", "app.data.skew", &format!("{skew:?}")));
-                let plan = plan(app, skew, contender.name, &remote, changes)?;
-                jobs.push(SkewJob { app: app.name, skew, model: contender.name, plan });
+                remote.push(Override::flag(SELF, "app.data.skew", &format!("{skew:?}")));
+                let model = contender.name;
+                let unguarded = plan(app, skew, model, &remote, changes)?;
+                jobs.push(SkewJob { app: app.name, skew, model, plan: unguarded });
+                if GUARDED.contains(&model) {
+                    remote.push(Override::flag(SELF, "sync.remote.guard", "{}"));
+                    let plan = plan(app, skew, &format!("{model}-guard"), &remote, changes)?;
+                    jobs.push(SkewJob { app: app.name, skew, model, plan });
+                }
             }
         }
     }
@@ -57,7 +63,7 @@ impl SkewJob {
             app: self.app.into(),
             skew: self.skew,
             model: self.model.into(),
-            guard: false,
+            guard: self.plan.remote.guard().is_some(),
             accuracy_worst: worst,
             accuracy: run.summary.metric.value,
             clocks: run.summary.clocks,
@@ -67,6 +73,9 @@ impl SkewJob {
         Ok((row, run))
     }
 }
+
+/// Those that run once more under a guard, with its defaults.
+const GUARDED: [&str; 2] = [OURS, LOCAL_STEPS];
 
 /// What settings for one cell alone may call these runs' WAN.
 const SKEWED: &str = "skew";

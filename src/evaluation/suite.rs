@@ -262,8 +262,9 @@ pub(super) const WORST: &str = "ss";
 /// The WAN of the paper's Figure 12.
 pub(super) const WIDEST: &str = "ec2-all";
 
-const LOCAL_STEPS: &str = "local-steps";
-const SELF: &str = "gaia paper";
+pub(super) const LOCAL_STEPS: &str = "local-steps";
+/// What an override of this evaluation's own is said to come from.
+pub(super) const SELF: &str = "gaia paper";
 const REMOTE: &str = "sync.remote.";
 
 const APPS: [App; 3] = [

@@ -1,5 +1,6 @@
 //! The contract between an application and the workers that run it.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed};
@@ -54,6 +55,11 @@ pub trait Task: Send {
     ///
     /// `model` holds fresh values for the rows that [`Task::rows`] named; other rows may be stale or zero.
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work);
+
+    /// The mean loss of a copy, whole and fresh, over at most `examples` of this worker's own: always the same ones,
+    /// whatever the copy, so that two copies can be told apart. What the objective adds for regularisation is left out.
+    /// 0 for a worker without examples.
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work);
 }
 
 /// What one iteration cost, for the cost model.
@@ -61,6 +67,13 @@ pub trait Task: Send {
 pub struct Work {
     pub examples: u64,
     pub flops: f64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.examples += other.examples;
+        self.flops += other.flops;
+    }
 }
 
 /// How good one copy of the model is.

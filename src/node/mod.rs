@@ -7,7 +7,7 @@
 
 mod message;
 
-pub use message::{RowsRead, WorkerMessage};
+pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 
 use std::time::Duration;
 

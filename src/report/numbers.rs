@@ -152,6 +152,11 @@ pub(super) fn counted(value: usize, noun: &str) -> String {
     format!("{} {noun}{plural}", count(value as u64))
 }
 
+/// A share where a tenth of a percent matters.
+pub(super) fn percent_tenths(share: f64) -> String {
+    if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { NONE.into() }
+}
+
 /// A figure that a run may lack.
 pub(super) fn shown<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.into(), show)

@@ -8,7 +8,7 @@ use super::comparison::Comparison;
 use super::numbers;
 use super::run_directory::HIGHLIGHTS;
 use super::text_table::{TextTable, WIDTH, fitted, plain};
-use crate::telemetry::{BlockedSeconds, LinkRecord, Summary};
+use crate::telemetry::{BlockedSeconds, GuardRecord, LinkRecord, Summary};
 
 /// Whether headings may be styled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +188,9 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("shared", format!("{share} of parameter changes")));
         figures.push(("copies", format!("{copies}, never more than {lag} apart")));
     }
+    if let Some(guard) = &summary.guard {
+        figures.push(("guard", guarded(guard)));
+    }
     if summary.bandwidth_scale != 1.0 {
         let scale = numbers::significant(summary.bandwidth_scale, 3);
         figures.push(("bandwidth scale", format!("WAN bandwidths × {}", numbers::trim(&scale))));
@@ -216,6 +219,18 @@ pub(super) fn bytes_to_target(summary: &Summary) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// What a guard against skew found, in a few words.
+pub(super) fn guarded(guard: &GuardRecord) -> String {
+    let probes = numbers::counted(guard.probes as usize, "probe");
+    let alarms = numbers::counted(guard.alarms as usize, "alarm");
+    let tightness = match guard.tightness {
+        0 => "as loose as configured".to_owned(),
+        steps => format!("1 / {} of what is configured", numbers::count(1 << (2 * steps.min(31)))),
+    };
+    let bytes = numbers::bytes(guard.bytes);
+    format!("{probes} ({bytes}), {alarms}, {tightness} in the end")
 }
 
 fn join(value: String, note: String) -> String {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::error::PeerError;
 use crate::codec::Changes;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, DcId, ServerId};
+use crate::types::{Clock, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// How copies become equal at the end of a run.
@@ -227,6 +227,7 @@ impl Drain {
             clock: Clock::ZERO,
             last,
             relayed: false,
+            tightness: Tightness::NONE,
         };
         let mut frame = Vec::with_capacity(values.len() * 4 + 64);
         encode_bulk(&header, Changes::Dense { start, values }, ValueFormat::F32, &mut frame);

@@ -20,7 +20,7 @@ use crate::codec::{Changes, quantise};
 use crate::node::Lane;
 use crate::store::ShardStore;
 use crate::sync::{Gate, ValueFormat, WaitReason};
-use crate::types::{Clock, DcId, ServerId, Staleness};
+use crate::types::{Clock, DcId, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
 
 /// One server's part in the exchange of whole clocks.
@@ -183,6 +183,7 @@ impl Exchange {
             clock: job.clock,
             last: end == range.end,
             relayed: false,
+            tightness: Tightness::NONE,
         };
         let mut frame = Vec::with_capacity(room.min(1 << 16));
         encode_bulk(&header, self.cutting.changes(), self.format, &mut frame);

@@ -9,19 +9,21 @@ use super::rate::RateEstimate;
 use crate::significance::{TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
-use crate::types::{Clock, Instant};
+use crate::types::{Clock, Instant, Tightness};
 
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) config: AspConfig,
     schedule: Arc<Schedule>,
+    /// How much tighter than configured.
+    pub(super) tightness: Tightness,
     /// Of the latest clock.
     criteria: Vec<TableCriteria>,
 }
 
 impl Filter {
     pub(super) fn new(config: &AspConfig, schedule: Arc<Schedule>) -> Self {
-        Self { config: config.clone(), schedule, criteria: Vec::new() }
+        Self { config: config.clone(), schedule, tightness: Tightness::NONE, criteria: Vec::new() }
     }
 
     /// Measures anew what each table's residuals are held against, at `clock`. Residuals are `scale` of the change
@@ -35,7 +37,8 @@ impl Filter {
         store: &ShardStore,
     ) {
         let factor = self.schedule.threshold_factor(self.config.decay, clock);
-        let threshold = self.config.threshold * factor * f64::from(scale);
+        let threshold =
+            self.tightness.of_threshold(self.config.threshold * factor) * f64::from(scale);
         let layout = store.layout();
         let tables = layout.model().table_ids();
         self.criteria = tables

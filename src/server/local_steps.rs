@@ -17,7 +17,7 @@
 //! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
 //! round's result is the mean of where they would have gone ([`super::turnout`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ use bytes::Bytes;
 use super::ServerConfig;
 use super::drain::{Drain, DrainMethod, check_span, for_each};
 use super::error::PeerError;
+use super::job_link::JobLink;
 use super::outer::OuterStep;
 use super::parts::{Job, Part};
 use super::rounds::Rounds;
@@ -36,7 +37,7 @@ use crate::codec::Changes;
 use crate::node::Lane;
 use crate::store::{ShardStore, Touched};
 use crate::sync::{Combine, Gate, LocalStepsConfig, ValueFormat, WaitReason};
-use crate::types::{Clock, DcId, ServerId};
+use crate::types::{Clock, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 /// One server's part in the rounds.
@@ -59,26 +60,19 @@ pub(super) struct LocalSteps {
     outer: Vec<OuterStep>,
     /// Sums of home blocks that are not complete, by the clock of their round.
     sums: BTreeMap<Clock, Sum>,
+    /// Rounds that are over for the home blocks, by fragment.
+    completed: Vec<u64>,
+    /// How tight this data center wishes all to be, and how tight all have wished to be in the last round.
+    wish: Tightness,
+    tightness: Tightness,
     /// The round that is next to begin here, by fragment.
     next: Vec<Clock>,
     /// The round whose step is next to come, by fragment and home.
     due: Vec<Vec<Clock>>,
-    links: BTreeMap<DcId, Link>,
+    links: BTreeMap<DcId, JobLink>,
     drain: Drain,
     /// How to drain, once that was asked for.
     draining: Option<DrainMethod>,
-}
-
-#[derive(Debug, Default)]
-struct Link {
-    sequence: u64,
-    received: u64,
-    /// The round whose part is next to come, by fragment.
-    parts: Vec<Clock>,
-    /// The peer has sent a frame of its drain.
-    ended: bool,
-    jobs: VecDeque<Job>,
-    stats: LinkStats,
 }
 
 impl LocalSteps {
@@ -92,13 +86,13 @@ impl LocalSteps {
         // Alone, a data center has nobody to agree with.
         let fragments = if data_centers == 1 { 0 } else { local_steps.fragments as usize };
         let steps = local_steps.steps;
-        let rounds = Rounds { parameters, data_centers, steps, fragments };
+        let decided = local_steps.guard.is_some().then(BTreeMap::new);
+        let rounds = Rounds { parameters, data_centers, steps, fragments, decided };
         let first: Vec<Clock> = (0..fragments).map(|fragment| rounds.first(fragment)).collect();
-        let link = || Link { parts: first.clone(), ..Link::default() };
+        let link = || JobLink::new(first.clone());
         let dc = config.id.dc;
         Self {
             id: config.id,
-            rounds,
             overlap: local_steps.overlap(),
             format: local_steps.values,
             factors: Factors::new(local_steps.combine, config, parameters),
@@ -117,11 +111,15 @@ impl LocalSteps {
                 .map(|fragment| OuterStep::new(local_steps, rounds.block(fragment, dc).len()))
                 .collect(),
             sums: BTreeMap::new(),
+            completed: vec![0; fragments],
+            wish: Tightness::NONE,
+            tightness: Tightness::NONE,
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
             drain: Drain::new(config.drain, dc, data_centers, parameters),
             draining: None,
+            rounds,
         }
     }
 
@@ -141,14 +139,20 @@ impl LocalSteps {
             link.stats.changes += changes as u64;
         }
         self.touched.clear();
-        if let Some(fragment) = self.rounds.fragment_at(clock) {
+        let fragment = self.rounds.fragment_at(clock);
+        if let Some(fragment) = fragment.filter(|fragment| self.next[*fragment] == clock) {
             self.begin_round(fragment, clock, store);
         }
     }
 
-    /// Whether a read by a worker at `clock` may go: every round that began `overlap` clocks ago must be over.
+    /// Whether a read by a worker at `clock` may go: every round that began `overlap` clocks ago must be over, and
+    /// every round before the next begins.
     pub(super) fn gate(&self, clock: Clock) -> Gate {
-        let late = |due: &Clock| due.0.saturating_add(self.overlap) <= clock.0;
+        let late = |due: &Clock| {
+            let overlap =
+                self.overlap.min(self.rounds.after(*due).ahead_of(*due).saturating_sub(1));
+            due.0.saturating_add(overlap) <= clock.0
+        };
         for due in &self.due {
             if let Some(home) = due.iter().position(late) {
                 return Gate::Closed(WaitReason::Updates { from: self.blame(home, due[home]) });
@@ -175,18 +179,15 @@ impl LocalSteps {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
-        let (found, expected) = (header.sequence, link.received + 1);
-        if found != expected {
-            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
-        }
+        link.check(from, header)?;
         let unexpected = |sync| {
             let found = header.kind.name();
             Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
         };
+        let stray = header.tightness != Tightness::NONE
+            && (header.kind != BulkKind::Partial || self.rounds.decided.is_none());
         match header.kind {
-            BulkKind::Partial | BulkKind::Total | BulkKind::Workers if link.ended => {
-                return unexpected("a drain");
-            }
+            _ if stray => return unexpected("a run without a guard"),
             BulkKind::Partial => self.on_partial(from, header, changes, store)?,
             BulkKind::Total => self.on_total(from, header, changes, store)?,
             BulkKind::Workers if !self.turnouts.is_empty() => {
@@ -202,8 +203,7 @@ impl LocalSteps {
             _ => return unexpected(NAME),
         }
         if let Some(link) = self.links.get_mut(&from) {
-            link.received = header.sequence;
-            link.ended |= matches!(header.kind, BulkKind::DrainCopy | BulkKind::DrainResult);
+            link.on_taken(header);
         }
         self.advance_drain(store);
         Ok(())
@@ -214,42 +214,45 @@ impl LocalSteps {
             return None;
         }
         let link = self.links.get_mut(&to)?;
-        let Some(job) = link.jobs.front_mut() else {
-            let frame = self.drain.next_frame(to, self.id, room, || {
-                link.sequence += 1;
-                link.sequence
-            })?;
-            link.stats.frames += 1;
-            link.stats.data_bytes += frame.len() as u64;
-            return Some(frame);
-        };
-        link.sequence += 1;
-        let header = BulkHeader {
-            kind: job.kind,
-            origin: self.id.dc,
-            shard: self.id.shard,
-            sequence: link.sequence,
-            clock: job.clock,
-            last: false,
-            relayed: false,
-        };
-        let (frame, updates, last) = job.next_frame(header, room);
-        link.stats.frames += 1;
-        link.stats.data_bytes += frame.len() as u64;
-        link.stats.updates += updates;
-        if job.kind == BulkKind::Partial {
-            link.stats.carried += updates;
-        }
-        if last {
-            link.jobs.pop_front();
-        }
-        Some(frame)
+        link.next_frame(self.id, room).or_else(|| {
+            let frame = self.drain.next_frame(to, self.id, room, || link.next_sequence())?;
+            link.count(&frame);
+            Some(frame)
+        })
     }
 
     /// Makes all copies equal, once every round that has begun is over. Every data center must be at the same clock.
     pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
         self.draining = Some(method);
         self.advance_drain(store);
+    }
+
+    /// Takes the next sequence number of a link.
+    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
+        self.links.get_mut(&to).expect("a frame is cut for a peer").next_sequence()
+    }
+
+    /// Notes a frame of a copy that a peer has sent.
+    pub(super) fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+        let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        link.check(from, header)?;
+        link.on_taken(header);
+        Ok(())
+    }
+
+    /// Wishes all to be so tight, from the next round on.
+    pub(super) fn wish(&mut self, wish: Tightness) {
+        self.wish = wish;
+    }
+
+    /// How tight all wished to be in the last round.
+    pub(super) fn tightness(&self) -> Tightness {
+        self.tightness
+    }
+
+    /// Whether a round begins once the iteration that starts at `clock` is over.
+    pub(super) fn is_last_before_round(&self, clock: Clock) -> bool {
+        self.next.contains(&clock.next())
     }
 
     /// What the data centers agree on: the model, where the copy is that and steps that nobody has averaged yet.
@@ -279,11 +282,15 @@ impl LocalSteps {
             }
             match self.links.get_mut(&home) {
                 Some(link) => {
-                    link.jobs.push_back(Job::new(BulkKind::Partial, clock, Arc::new(part)));
+                    let mut job = Job::new(BulkKind::Partial, clock, Arc::new(part));
+                    job.tightness = self.wish;
+                    link.push(job);
                 }
                 None => self.add_part(home, fragment, clock, part.changes()),
             }
         }
+        let wish = self.wish;
+        self.sum(clock).wish(wish);
         self.complete_part(self.id.dc, fragment, clock, store);
     }
 
@@ -304,6 +311,7 @@ impl LocalSteps {
         }
         check_span(from, changes, &self.rounds.block(fragment, self.id.dc))?;
         self.add_part(from, fragment, clock, changes);
+        self.sum(clock).wish(header.tightness);
         if header.last {
             if let Some(link) = self.links.get_mut(&from) {
                 link.parts[fragment] = self.rounds.after(clock);
@@ -381,9 +389,13 @@ impl LocalSteps {
         if !self.sum(clock).complete(of) {
             return;
         }
-        let total = self.sums.remove(&clock).expect("a sum was found").total();
+        let sum = self.sums.remove(&clock).expect("a sum was found");
+        self.tightness = sum.tightness();
+        self.rounds.decide(clock, self.tightness);
+        let total = sum.total();
         let start = self.rounds.block(fragment, self.id.dc).start;
-        let number = self.rounds.number(fragment, clock);
+        self.completed[fragment] += 1;
+        let number = self.completed[fragment];
         if let Some(turnout) = self.turnouts.get_mut(fragment)
             && let Some(workers) = turnout.news(number, start)
         {
@@ -399,7 +411,7 @@ impl LocalSteps {
     fn send_to_all(&mut self, kind: BulkKind, clock: Clock, part: Part) {
         let part = Arc::new(part);
         for link in self.links.values_mut() {
-            link.jobs.push_back(Job::new(kind, clock, part.clone()));
+            link.push(Job::new(kind, clock, part.clone()));
         }
     }
 
@@ -453,7 +465,7 @@ impl LocalSteps {
     }
 
     /// Whether every part that a peer has sent is in a step.
-    fn has_taken_all_parts_of(&self, link: &Link) -> bool {
+    fn has_taken_all_parts_of(&self, link: &JobLink) -> bool {
         let own = self.id.dc.index();
         link.parts.iter().zip(&self.due).all(|(part, due)| *part == due[own])
     }

@@ -24,7 +24,7 @@ use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
-use crate::types::{Clock, DcId, Instant, ServerId};
+use crate::types::{Clock, DcId, Instant, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
 
 /// Everything one server keeps about what its mirrors lack.
@@ -235,6 +235,16 @@ impl MirrorClient {
         self.peers.iter().map(|(peer, state)| (*peer, state.sequence))
     }
 
+    /// Holds residuals against thresholds that are so tight, from the next clock on.
+    pub(super) fn tighten(&mut self, tightness: Tightness) {
+        match &mut self.sharing {
+            Sharing::Everything => {}
+            Sharing::Released { filter, .. } | Sharing::PerLink { filter } => {
+                filter.tightness = tightness;
+            }
+        }
+    }
+
     /// Takes the next sequence number of a link.
     pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
         let peer = self.peers.get_mut(&to).expect("a frame is cut for a mirror");
@@ -310,6 +320,7 @@ impl MirrorClient {
             clock: Clock::ZERO,
             last: false,
             relayed: relayed > 0,
+            tightness: Tightness::NONE,
         };
         let changes = Changes::Sparse { indexes: &self.batch.indexes, values: &self.batch.values };
         let mut frame = Vec::with_capacity(quantum);

@@ -1,5 +1,6 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{AspConfig, Brake, Gate, TapConfig};
-use crate::types::{Clock, DcId, Instant, ServerId, Staleness};
+use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 /// The faces towards mirrors, and the drain that ends them.
@@ -34,6 +35,8 @@ pub(super) struct Mirrors {
     bound: Bound,
     drain: Option<Drain>,
     model: Model,
+    /// Under a guard: how tight each data center wishes all to be; all are as tight as the one that wishes for most.
+    wishes: Option<BTreeMap<DcId, Tightness>>,
 }
 
 /// Which of the two models mirrors run.
@@ -106,6 +109,7 @@ impl Mirrors {
             bound,
             drain: None,
             model,
+            wishes: config.remote.guard().map(|_| BTreeMap::new()),
         }
     }
 
@@ -199,12 +203,24 @@ impl Mirrors {
         message: ControlMessage,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
+        let unexpected = |sync| {
+            let found = message.name();
+            Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
+        };
         match message {
             ControlMessage::MirrorClock { .. } | ControlMessage::Announce { .. }
                 if self.model == Model::Tap =>
             {
-                let (found, sync) = (message.name(), self.model.name());
-                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync });
+                return unexpected(self.model.name());
+            }
+            ControlMessage::Tightness { steps } => {
+                match (&mut self.wishes, Tightness::new(steps)) {
+                    (Some(wishes), Some(wish)) => {
+                        wishes.insert(from, wish);
+                        self.client.tighten(self.tightness());
+                    }
+                    _ => return unexpected("a run without a guard"),
+                }
             }
             ControlMessage::MirrorClock { clock, sequence } => {
                 self.server.on_mirror_clock(from, clock, sequence);
@@ -272,6 +288,40 @@ impl Mirrors {
         self.server.stats()
     }
 
+    /// Takes the next sequence number of a link.
+    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
+        self.client.next_sequence(to)
+    }
+
+    /// Notes a frame of a copy that a mirror has sent.
+    pub(super) fn on_probe(&mut self, from: DcId, sequence: u64) -> Result<(), PeerError> {
+        self.server.check_sequence(from, sequence)?;
+        if self.server.has_ended(from, sequence) {
+            let found = BulkKind::Probe.name();
+            return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
+        }
+        self.server.on_applied(from, sequence);
+        Ok(())
+    }
+
+    /// Wishes all to be so tight, and tells all where that is new.
+    pub(super) fn wish(&mut self, wish: Tightness) {
+        let Some(wishes) = &mut self.wishes else { return };
+        if wishes.insert(self.id.dc, wish) == Some(wish) {
+            return;
+        }
+        let peers: Vec<DcId> = self.client.sequences().map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.client.push_control(peer, ControlMessage::Tightness { steps: wish.steps() });
+        }
+        self.client.tighten(self.tightness());
+    }
+
+    /// How tight all are to be, as far as this data center has heard.
+    pub(super) fn tightness(&self) -> Tightness {
+        self.wishes.iter().flat_map(BTreeMap::values).copied().max().unwrap_or_default()
+    }
+
     /// What one link has not carried, for a range of parameters.
     pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
         self.client.residual(to, range)
@@ -279,17 +329,18 @@ impl Mirrors {
 
     /// The staleness in force, in clocks; `None` where nothing bounds it.
     fn staleness(&self) -> Option<Staleness> {
-        match self.bound {
-            Bound::None => None,
-            Bound::Fixed(staleness) => Some(staleness),
+        let clocks = match self.bound {
+            Bound::None => return None,
+            Bound::Fixed(staleness) => staleness.0,
             Bound::FromRtt(rtt, hops) => {
                 let clocks = self
                     .client
                     .clock_time()
                     .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
-                Some(Staleness(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops))
+                clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops
             }
-        }
+        };
+        Some(Staleness(self.tightness().of_clocks(clocks)))
     }
 
     fn advance_drain(&mut self, store: &mut ShardStore) {

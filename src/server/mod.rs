@@ -12,6 +12,8 @@ mod error;
 mod exchange;
 mod filter;
 mod greeting;
+mod guard;
+mod job_link;
 mod local_server;
 mod local_steps;
 mod mirror_client;
@@ -39,14 +41,18 @@ use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync, WaitReason};
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, WorkerId};
-use crate::wire::{ControlMessage, decode_bulk, decode_control};
+use crate::types::{
+    Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId,
+};
+use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control};
 
 pub use drain::DrainMethod;
 pub use error::PeerError;
+pub use guard::GuardStats;
 pub use stats::{BrakeStats, LinkStats};
 
 use greeting::Greeting;
+use guard::Guard;
 use local_server::LocalServer;
 use remote::Remote;
 
@@ -138,6 +144,7 @@ pub struct Server {
     local: LocalServer,
     greeting: Greeting,
     remote: Remote,
+    guard: Option<Guard>,
     drain: DrainMethod,
     draining: Draining,
     /// The part of the shard that the latest read asked for, 0 to 1.
@@ -172,6 +179,10 @@ impl Server {
                 config.links.keys().copied(),
             ),
             remote,
+            guard: config.remote.guard().map(|guard| {
+                let most = config.remote.tightness_max();
+                Guard::new(config.id, guard, config.links.len() + 1, config.workers, most)
+            }),
             drain: config.drain,
             draining: Draining::No,
             read_fraction: 0.0,
@@ -190,13 +201,18 @@ impl Server {
                 self.read_fraction = rows.parameters(layout) as f64 / parameters as f64;
                 self.local.on_read(from, clock, rows);
             }
-            WorkerMessage::Update { clock, deltas } => {
+            WorkerMessage::Update { clock, deltas, probed } => {
                 let remote = &mut self.remote;
                 self.store.add(&deltas, |place, change, values| {
                     remote.on_change(clock, place, change, values);
                 });
                 if let Some(finished) = self.local.on_update(from, clock) {
                     self.finish_clock(now, finished);
+                }
+                if let Some(guard) = &mut self.guard {
+                    for probed in &probed {
+                        self.remote.wish(guard.on_probed(probed));
+                    }
                 }
             }
         }
@@ -257,7 +273,11 @@ impl Server {
         {
             return Some(hello);
         }
-        let frame = self.remote.poll_transmit(to, lane, room.min(ROOM_MAX));
+        let room = room.min(ROOM_MAX);
+        let frame = self.remote.poll_transmit(to, lane, room).or_else(|| {
+            let guard = self.guard.as_mut().filter(|_| lane == Lane::Data)?;
+            guard.next_frame(to, room, || self.remote.next_sequence(to))
+        });
         if frame.is_some() && self.draining == Draining::Yes {
             self.advance(now);
         }
@@ -310,6 +330,16 @@ impl Server {
         self.remote.brakes()
     }
 
+    /// What this server's guard against skew has done, where there is one.
+    pub fn guard_stats(&self) -> Option<GuardStats> {
+        self.guard.as_ref().map(Guard::stats)
+    }
+
+    /// How much tighter than its settings this server keeps copies together.
+    pub fn tightness(&self) -> Tightness {
+        self.remote.tightness()
+    }
+
     /// What the link to a mirror has not carried, per parameter; zeros where nothing is filtered.
     pub fn residual(&self, to: DcId) -> Vec<f32> {
         self.remote.residual(to, 0..self.store.values().len())
@@ -347,6 +377,13 @@ impl Server {
             let (found, expected) = (header.shard, self.id.shard);
             return Err(PeerError::PeerSentForeignShard { from, found, expected });
         }
+        if header.kind == BulkKind::Probe
+            && let Some(guard) = &mut self.guard
+        {
+            self.remote.on_probe(from, &header)?;
+            guard.on_frame(from, &header, changes, parameters);
+            return Ok(());
+        }
         self.remote.on_bulk(from, &header, changes, &mut self.store)
     }
 
@@ -359,8 +396,15 @@ impl Server {
     fn advance(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
         for read in self.local.admit(now, |clock, rows| remote.gate(clock, rows, store)) {
-            let message =
-                RowsRead { clock: read.clock, values: store.read(&read.rows), held: read.held };
+            let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
+                guard.on_read(read.clock, remote.tightness());
+                if guard.is_due(read.clock) && remote.is_loosest_at(read.clock) {
+                    guard.take(read.clock, store.values());
+                }
+                guard.requests(read.worker.index, store.values())
+            });
+            let (clock, held) = (read.clock, read.held);
+            let message = RowsRead { clock, values: store.read(&read.rows), held, probes };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
         let ready = self.remote.copy_clock(self.local.clock());
@@ -370,6 +414,9 @@ impl Server {
         }
         if matches!(&self.draining, Draining::AtClocks(clocks) if clocks == self.local.clocks()) {
             self.draining = Draining::Yes;
+            if let Some(guard) = &mut self.guard {
+                guard.close();
+            }
             self.remote.begin_drain(self.drain, &mut self.store);
         }
         if self.draining == Draining::Yes && self.remote.is_drained(self.local.clock()) {

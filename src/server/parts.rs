@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::sync::ValueFormat;
-use crate::types::Clock;
+use crate::types::{Clock, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// Changes to neighbouring parameters, as they arrive.
@@ -25,6 +25,8 @@ pub(super) struct Part {
 pub(super) struct Job {
     pub(super) kind: BulkKind,
     pub(super) clock: Clock,
+    /// What the sender wishes for.
+    pub(super) tightness: Tightness,
     part: Arc<Part>,
     /// Changes that have left.
     cursor: usize,
@@ -73,7 +75,7 @@ impl Part {
 
 impl Job {
     pub(super) fn new(kind: BulkKind, clock: Clock, part: Arc<Part>) -> Self {
-        Self { kind, clock, part, cursor: 0 }
+        Self { kind, clock, tightness: Tightness::NONE, part, cursor: 0 }
     }
 
     /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.

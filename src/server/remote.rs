@@ -16,7 +16,7 @@ use crate::codec::Changes;
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, RemoteSync};
-use crate::types::{Clock, DcId, Instant, Staleness};
+use crate::types::{Clock, DcId, Instant, Staleness, Tightness};
 use crate::wire::{BulkHeader, ControlMessage};
 
 #[derive(Debug)]
@@ -87,6 +87,50 @@ impl Remote {
             Self::Exchange(exchange) => exchange.on_bulk(from, header, changes, store),
             Self::Mirrors(mirrors) => mirrors.on_bulk(from, header, changes, store),
             Self::LocalSteps(local_steps) => local_steps.on_bulk(from, header, changes, store),
+        }
+    }
+
+    /// Takes the next sequence number of a link, for a frame that is not the remote model's own.
+    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
+        match self {
+            Self::Exchange(_) => unreachable!("an exchange has no guard"),
+            Self::Mirrors(mirrors) => mirrors.next_sequence(to),
+            Self::LocalSteps(local_steps) => local_steps.next_sequence(to),
+        }
+    }
+
+    /// Takes note of such a frame.
+    pub(super) fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+        match self {
+            Self::Exchange(_) => unreachable!("an exchange has no guard"),
+            Self::Mirrors(mirrors) => mirrors.on_probe(from, header.sequence),
+            Self::LocalSteps(local_steps) => local_steps.on_probe(from, header),
+        }
+    }
+
+    /// This data center wishes all to be so tight.
+    pub(super) fn wish(&mut self, wish: Tightness) {
+        match self {
+            Self::Exchange(_) => {}
+            Self::Mirrors(mirrors) => mirrors.wish(wish),
+            Self::LocalSteps(local_steps) => local_steps.wish(wish),
+        }
+    }
+
+    /// How tight all are, as far as this data center knows.
+    pub(super) fn tightness(&self) -> Tightness {
+        match self {
+            Self::Exchange(_) => Tightness::NONE,
+            Self::Mirrors(mirrors) => mirrors.tightness(),
+            Self::LocalSteps(local_steps) => local_steps.tightness(),
+        }
+    }
+
+    /// Whether copies are as far apart at a read of `clock` as they come to be.
+    pub(super) fn is_loosest_at(&self, clock: Clock) -> bool {
+        match self {
+            Self::Exchange(_) | Self::Mirrors(_) => true,
+            Self::LocalSteps(local_steps) => local_steps.is_last_before_round(clock),
         }
     }
 

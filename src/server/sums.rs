@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::DcId;
+use crate::types::{DcId, Tightness};
 
 /// What changed in one clock.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) struct Sum {
     complete: Vec<bool>,
     /// The first data center whose part is not yet in the total.
     next: usize,
+    /// The most that a data center wished for with its part.
+    tightness: Tightness,
 }
 
 /// Changes cut for one frame.
@@ -68,6 +70,7 @@ impl Sum {
             early: BTreeMap::new(),
             complete: vec![false; data_centers],
             next: 0,
+            tightness: Tightness::NONE,
         }
     }
 
@@ -92,6 +95,15 @@ impl Sum {
     /// The first data center whose part is not whole.
     pub(super) fn missing(&self) -> Option<DcId> {
         self.complete.iter().position(|complete| !complete).map(|index| DcId(index as u16))
+    }
+
+    /// Notes what a data center wishes for.
+    pub(super) fn wish(&mut self, tightness: Tightness) {
+        self.tightness = self.tightness.max(tightness);
+    }
+
+    pub(super) fn tightness(&self) -> Tightness {
+        self.tightness
     }
 
     pub(super) fn total(self) -> Changed {

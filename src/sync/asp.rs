@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ValueFormat;
+use super::{GuardConfig, ValueFormat};
 use crate::types::{Clock, Staleness, Time};
 
 /// Remote ASP.
@@ -39,6 +39,8 @@ pub struct AspConfig {
     pub data_center_staleness: Option<Staleness>,
     /// How long reads wait for a silent mirror before it is left out until it is heard again.
     pub mirror_clock_deadline: Time,
+    /// Against skew: quarters both thresholds, and the clocks that data centers may be apart, as often as it takes.
+    pub guard: Option<GuardConfig>,
 }
 
 /// What the size of a residual is measured against.
@@ -152,6 +154,7 @@ impl Default for AspConfig {
             mirror_clock: Brake::Auto,
             data_center_staleness: None,
             mirror_clock_deadline: Time(std::time::Duration::from_secs(60)),
+            guard: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ValueFormat;
+use super::{GuardConfig, ValueFormat};
 
 /// Remote local-steps. Data centers train on their own copies and meet every so many clocks.
 ///
@@ -28,6 +28,8 @@ pub struct LocalStepsConfig {
     pub outer_momentum: f64,
     /// How changes cross the WAN, both ways; what rounding loses joins the next round.
     pub values: ValueFormat,
+    /// Against skew: quarters the steps, and with them the overlap, as often as it takes; with one fragment.
+    pub guard: Option<GuardConfig>,
 }
 
 /// What the data centers' changes are to each other between rounds. In a round they are added up.
@@ -64,6 +66,7 @@ impl Default for LocalStepsConfig {
             outer_learning_rate: 0.7,
             outer_momentum: 0.5,
             values: ValueFormat::Int4,
+            guard: None,
         }
     }
 }

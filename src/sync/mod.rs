@@ -8,6 +8,7 @@
 mod asp;
 mod bsp;
 mod gate;
+mod guard;
 mod local;
 mod local_steps;
 mod remote;
@@ -18,6 +19,7 @@ pub use crate::codec::ValueFormat;
 pub use asp::{AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OverlayKind, Policy};
 pub use bsp::BspConfig;
 pub use gate::{Gate, WaitReason};
+pub use guard::GuardConfig;
 pub use local::LocalSync;
 pub use local_steps::{Combine, LocalStepsConfig, Outer};
 pub use remote::RemoteSync;

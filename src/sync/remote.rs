@@ -1,6 +1,7 @@
 //! The choice of synchronisation between data centers.
 
-use super::{AspConfig, BspConfig, LocalStepsConfig, SspConfig, TapConfig};
+use super::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
+use crate::types::Tightness;
 
 /// How data centers share updates and wait for each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,23 @@ impl RemoteSync {
             Self::Tap(_) => "tap",
             Self::Asp(_) => "asp",
             Self::LocalSteps(_) => "local-steps",
+        }
+    }
+
+    /// The most that a guard may ask for: beyond it nothing becomes tighter.
+    pub fn tightness_max(&self) -> Tightness {
+        match self {
+            Self::LocalSteps(local_steps) => Tightness::most_of_clocks(local_steps.steps),
+            _ => Tightness::MOST,
+        }
+    }
+
+    /// The guard against skew, where there is one.
+    pub fn guard(&self) -> Option<&GuardConfig> {
+        match self {
+            Self::Bsp(_) | Self::Ssp(_) | Self::Tap(_) => None,
+            Self::Asp(asp) => asp.guard.as_ref(),
+            Self::LocalSteps(local_steps) => local_steps.guard.as_ref(),
         }
     }
 }

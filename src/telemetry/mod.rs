@@ -6,5 +6,6 @@ mod records;
 
 pub(crate) use records::finite_or_null;
 pub use records::{
-    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Observer, Progress, Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Observer,
+    Progress, Summary,
 };

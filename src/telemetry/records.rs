@@ -86,6 +86,22 @@ pub struct BrakeRecord {
     pub mirrors_lost: u64,
 }
 
+/// What the guard against skew found and did, over all data centers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardRecord {
+    /// Copies measured away from home.
+    pub probes: u64,
+    /// Of those, how many called for more tightness.
+    pub alarms: u64,
+    /// The most that a copy lost away from home, as a share of what the model lost before training.
+    #[serde(with = "finite_or_null")]
+    pub loss_max: f64,
+    /// How tight data centers were in the end: 0 as configured, each step a quarter of that.
+    pub tightness: u8,
+    /// Bytes of copies that crossed the WAN, transport overhead not included.
+    pub bytes: u64,
+}
+
 /// What one directed link carried and caused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {
@@ -162,6 +178,9 @@ pub struct Summary {
     /// What ASP's brakes had to give up so that no wait was for ever.
     #[serde(default)]
     pub brakes: BrakeRecord,
+    /// Left out where there was no guard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardRecord>,
     /// Whether all copies were equal to the bit after the drain.
     pub copies_equal: bool,
     pub links: Vec<LinkRecord>,

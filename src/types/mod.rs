@@ -9,6 +9,7 @@ mod layout;
 pub mod limits;
 mod rows;
 mod seed;
+mod tightness;
 mod units;
 
 pub use clock::{Clock, Staleness};
@@ -17,4 +18,5 @@ pub use instant::Instant;
 pub use layout::{ModelLayout, ShardLayout, TableLayout};
 pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
 pub use seed::{Random, Seed};
+pub use tightness::Tightness;
 pub use units::{Bandwidth, Bytes, Time, UnitError, UsdPerGb};

@@ -7,7 +7,8 @@
 //! | 16 | 2 | origin data center |
 //! | 18 | 2 | shard |
 //! | 20 | 2 | flags: 1 the last of its clock or batch, 2 relayed by a hub |
-//! | 22 | 2 | zero |
+//! | 22 | 1 | the tightness that the origin wishes for, of a part |
+//! | 23 | 1 | zero |
 //! | 24 | 8 | sequence number |
 //! | 32 | 8 | clock |
 //! | 40 | 4 | changes in the frame |
@@ -16,7 +17,7 @@
 use super::FrameError;
 use super::envelope::{self, ENVELOPE_BYTES, Family};
 use crate::codec::{self, Buffers, Changes, ValueFormat};
-use crate::types::{Clock, DcId, ShardId};
+use crate::types::{Clock, DcId, ShardId, Tightness};
 
 /// Bytes of a bulk frame that are not changes.
 pub const BULK_HEADER_BYTES: usize = 48;
@@ -34,6 +35,8 @@ pub struct BulkHeader {
     pub last: bool,
     /// A hub forwards what another data center sent.
     pub relayed: bool,
+    /// Of a part: how tight the origin wishes all to be. Of other kinds: none.
+    pub tightness: Tightness,
 }
 
 /// What the changes of a bulk frame are for.
@@ -51,17 +54,20 @@ pub enum BulkKind {
     DrainResult,
     /// How many workers change each parameter.
     Workers,
+    /// A whole copy, for another data center's worker to measure.
+    Probe,
 }
 
 impl BulkKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Update,
         Self::Partial,
         Self::Total,
         Self::DrainCopy,
         Self::DrainResult,
         Self::Workers,
+        Self::Probe,
     ];
 
     /// The kind's name in errors.
@@ -73,6 +79,7 @@ impl BulkKind {
             Self::DrainCopy => "drain copy",
             Self::DrainResult => "drain result",
             Self::Workers => "workers",
+            Self::Probe => "probe",
         }
     }
 }
@@ -89,7 +96,7 @@ pub fn encode_bulk(
     out.extend_from_slice(&header.origin.0.to_le_bytes());
     out.extend_from_slice(&header.shard.0.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&[header.tightness.steps(), 0]);
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.clock.0.to_le_bytes());
     out.extend_from_slice(&[0; 8]);
@@ -152,9 +159,15 @@ impl<'a> Opened<'a> {
         if flags & !(LAST | RELAYED) != 0 {
             return Err(FrameError::PeerSentUnknownFlags { found: flags, known: LAST | RELAYED });
         }
-        if fields[6..8] != [0; 2] {
+        if fields[7] != 0 {
             return Err(FrameError::PeerUsedReservedBytes);
         }
+        let tightness =
+            Tightness::new(fields[6]).ok_or_else(|| FrameError::PeerSentOutOfBounds {
+                what: "tightness",
+                found: u64::from(fields[6]),
+                most: u64::from(Tightness::MOST.steps()),
+            })?;
         let header = BulkHeader {
             kind,
             origin: DcId(u16::from_le_bytes(field(fields, 0))),
@@ -163,6 +176,7 @@ impl<'a> Opened<'a> {
             clock: Clock(u64::from_le_bytes(field(fields, 16))),
             last: flags & LAST != 0,
             relayed: flags & RELAYED != 0,
+            tightness,
         };
         let count = u32::from_le_bytes(field(fields, 24));
         let index_bytes = u32::from_le_bytes(field(fields, 28)) as usize;

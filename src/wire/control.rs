@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::FrameError;
 use super::envelope::{self, Family};
 use crate::types::limits::{DATA_CENTERS_MAX, MODEL_PARAMETERS_MAX, NODES_PER_DC_MAX};
-use crate::types::{Clock, DcId, ShardId};
+use crate::types::{Clock, DcId, ShardId, Tightness};
 
 /// What one mirror tells another apart from changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub enum ControlMessage {
         /// Packed by [`crate::codec::encode_indexes`].
         indexes: Bytes,
     },
+    /// How tight the sender wishes all to be: what its guard against skew has measured.
+    Tightness { steps: u8 },
     /// Updates up to `sequence` are all there will be.
     EndOfUpdates { sequence: u64 },
 }
@@ -55,6 +57,7 @@ impl ControlMessage {
             Self::Hello(_) => "hello",
             Self::MirrorClock { .. } => "mirror clock",
             Self::Announce { .. } => "announcement",
+            Self::Tightness { .. } => "tightness",
             Self::EndOfUpdates { .. } => "end of updates",
         }
     }
@@ -88,8 +91,12 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
 }
 
 fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
-    let ControlMessage::Hello(Hello { from, shard, shards, parameters, .. }) = message else {
-        return Ok(());
+    let Hello { from, shard, shards, parameters, .. } = match message {
+        ControlMessage::Hello(hello) => hello,
+        ControlMessage::Tightness { steps } => {
+            return within("tightness", u64::from(*steps), u64::from(Tightness::MOST.steps()));
+        }
+        _ => return Ok(()),
     };
     within("data center", u64::from(from.0), DATA_CENTERS_MAX as u64 - 1)?;
     within("a number of shards", u64::from(*shards), NODES_PER_DC_MAX as u64)?;

@@ -3,6 +3,8 @@
 //! It decides when to read, iterate and update, and nothing about freshness: its data center's servers hold back
 //! what may not be read yet. Like the paper's workers it talks to its own data center alone.
 
+mod prober;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,10 @@ use std::time::Duration;
 use crate::ml::{Task, Work};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::store::{ShardDeltas, ShardRows};
-use crate::sync::WaitReason;
+use crate::sync::{GuardConfig, WaitReason};
 use crate::types::{Clock, Deltas, Model, ModelLayout, ShardId, ShardLayout, WorkerId};
+
+use prober::Prober;
 
 /// One worker.
 pub struct Worker {
@@ -25,6 +29,7 @@ pub struct Worker {
     last: Option<Clock>,
     outputs: VecDeque<WorkerOutput>,
     held: Vec<(WaitReason, Duration)>,
+    prober: Option<Prober>,
 }
 
 /// What a worker wants done.
@@ -62,14 +67,17 @@ struct Reading {
 }
 
 impl Worker {
-    /// `layouts` are those of the data center's servers, by shard.
+    /// `layouts` are those of the data center's servers, by shard; `guard` is the run's, with the model before training.
     pub fn new(
         id: WorkerId,
         layout: Arc<ModelLayout>,
         layouts: Vec<ShardLayout>,
         task: Box<dyn Task>,
+        guard: Option<(&GuardConfig, &Model)>,
     ) -> Self {
+        let prober = guard.map(|(guard, initial)| Prober::new(guard, initial, &*task));
         Self {
+            prober,
             id,
             layouts,
             task,
@@ -99,6 +107,11 @@ impl Worker {
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
         reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
+        if let Some(prober) = &mut self.prober {
+            for request in reply.probes {
+                prober.on_request(from, &request, &self.layouts, self.model.layout());
+            }
+        }
         if total(&reply.held) > total(&reading.held) {
             reading.held = reply.held;
         }
@@ -111,8 +124,11 @@ impl Worker {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} computes once it has read", self.id);
         };
-        let (computed, work) = self.task.iterate(self.clock, &self.model);
+        let (computed, mut work) = self.task.iterate(self.clock, &self.model);
         *deltas = Some(computed);
+        if let Some(prober) = &mut self.prober {
+            work += prober.measure(&*self.task);
+        }
         work
     }
 
@@ -122,8 +138,10 @@ impl Worker {
             panic!("{} finishes what it computes", self.id);
         };
         let deltas = deltas.take().expect("an iteration that ran has deltas");
+        let probed = self.prober.as_mut().map_or_else(Vec::new, Prober::take_measured);
         for (shard, deltas) in ShardDeltas::split(deltas, &self.layouts).into_iter().enumerate() {
-            let message = WorkerMessage::Update { clock: self.clock, deltas };
+            let probed = probed.clone();
+            let message = WorkerMessage::Update { clock: self.clock, deltas, probed };
             self.outputs
                 .push_back(WorkerOutput::ToServer { shard: ShardId(shard as u16), message });
         }

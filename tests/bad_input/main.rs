@@ -310,6 +310,41 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "threshold = 0.01",
+            "guard = { every = «0 }",
+            &["`sync.remote.guard.every` is `0`", "a whole number of clocks from 1 to"],
+        ),
+        run(
+            "threshold = 0.01",
+            "guard = { bound = «0.0 }",
+            &["`sync.remote.guard.bound` is `0.0`", "a share above 0"],
+        ),
+        run(
+            "threshold = 0.01",
+            "guard = { examples = «0 }",
+            &["`sync.remote.guard.examples` is `0`", "a whole number from 1 to"],
+        ),
+        run(
+            "threshold = 0.01",
+            "guard = { «often = 3 }",
+            &["unknown key `sync.remote.guard.often`", "`every`, `bound` or `examples`"],
+        ),
+        run(
+            "threshold = 0.01",
+            "guard = {}\nmirror_clock = «\"off\"",
+            &["`sync.remote.mirror_clock` is `off`", "a guard tightens it"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nguard = {}\nfragments = «2",
+            &["`sync.remote.fragments` is `2`", "1 under a guard"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\n«guard = {}",
+            &["unknown key `sync.remote.guard`"],
+        ),
+        run(
+            "threshold = 0.01",
             "data_center_staleness = «0",
             &["`sync.remote.data_center_staleness` is `0`", "clocks from 1 to"],
         ),

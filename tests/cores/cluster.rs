@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gaia::codec::{Buffers, Changes};
-use gaia::node::{Lane, RowsRead, ServerInput, WorkerMessage};
+use gaia::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
 use gaia::server::{
     DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig, ServerOutput,
 };
@@ -53,6 +53,10 @@ pub struct Cluster {
     /// Every clock that a copy came to hold, with the copy at that moment.
     pub copies: Vec<(DcId, Clock, Vec<f32>)>,
     pub drained: usize,
+    /// What workers find that a copy loses away from home.
+    pub lost: f64,
+    /// The copies that they were asked to measure, and at which data center.
+    pub probes: Vec<(DcId, ProbeRequest)>,
     setup: Setup,
     layout: ShardLayout,
     workers: BTreeMap<WorkerId, Hand>,
@@ -151,6 +155,8 @@ impl Cluster {
             delivered: nothing,
             copies: Vec::new(),
             drained: 0,
+            lost: 0.0,
+            probes: Vec::new(),
             layout: setup.layout(),
             workers: workers.collect(),
             setup: setup.clone(),
@@ -224,7 +230,7 @@ impl Cluster {
 
     pub fn finish_as(&mut self, worker: WorkerId, changes: &[(u32, f32)]) {
         let hand = self.workers.get_mut(&worker).unwrap();
-        assert!(hand.reply.take().is_some(), "{worker} computes on what it has read");
+        let reply = hand.reply.take().expect("a worker computes on what it has read");
         hand.asked = false;
         let clock = hand.clock;
         hand.clock = clock.next();
@@ -235,7 +241,16 @@ impl Cluster {
             self.sources[worker.dc.index()][*parameter as usize] += change;
         }
         let deltas = ShardDeltas::split(deltas, std::slice::from_ref(&self.layout)).remove(0);
-        let message = WorkerMessage::Update { clock, deltas };
+        let measure = |probe: &ProbeRequest| Probed {
+            of: probe.of,
+            clock: probe.clock,
+            away: self.lost,
+            home: 0.0,
+            untrained: 1.0,
+        };
+        let probed = reply.probes.iter().map(measure).collect();
+        self.probes.extend(reply.probes.into_iter().map(|probe| (worker.dc, probe)));
+        let message = WorkerMessage::Update { clock, deltas, probed };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
     }

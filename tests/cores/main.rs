@@ -6,6 +6,7 @@ mod cluster;
 mod conservation;
 mod drain;
 mod exchange;
+mod guard;
 mod local_steps;
 mod mirror_clock;
 mod overlay;

@@ -5,7 +5,7 @@ use gaia::codec::{Changes, ValueFormat, encode_indexes};
 use gaia::node::Lane;
 use gaia::server::{DrainMethod, PeerError};
 use gaia::sync::{AspConfig, Brake, Combine, LocalStepsConfig, RemoteSync};
-use gaia::types::{Clock, DcId, Instant, ShardId, Staleness};
+use gaia::types::{Clock, DcId, Instant, ShardId, Staleness, Tightness};
 use gaia::wire::{
     BulkHeader, BulkKind, ControlMessage, Hello, decode_bulk, decode_control, encode_bulk,
     encode_control,
@@ -24,6 +24,7 @@ pub fn header(kind: BulkKind, sequence: u64) -> BulkHeader {
         clock: Clock(0),
         last: true,
         relayed: false,
+        tightness: Tightness::NONE,
     }
 }
 

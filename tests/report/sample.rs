@@ -200,6 +200,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         blocked_s: shape.blocked,
         clock_lag_max: if shape.remote == "asp" { 6 } else { 1 },
         brakes: BrakeRecord::default(),
+        guard: None,
         copies_equal: true,
         links,
         wall_s: 4.1,

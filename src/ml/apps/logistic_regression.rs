@@ -223,6 +223,20 @@ impl Task for SparseDescent {
         let flops = FLOPS_PER_ENTRY * entries as f64;
         (deltas, Work { examples: batch.len() as u64, flops })
     }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        let data = &self.shared.train;
+        let sample = self.visits.sample(examples);
+        let (mut loss, mut entries) = (0.0, 0);
+        for &example in &sample {
+            let (columns, values) = data.example(example as usize);
+            let label = data.labels[example as usize];
+            loss += softplus(-f64::from(label * margin(model, columns, values)));
+            entries += columns.len();
+        }
+        let flops = FLOPS_PER_ENTRY * entries as f64 / 2.0;
+        (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+    }
 }
 
 impl Default for LogisticRegressionConfig {

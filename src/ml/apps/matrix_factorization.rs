@@ -327,6 +327,15 @@ impl Task for Descent {
             Work { examples, flops: FLOPS_PER_FACTOR * (examples * config.rank as u64) as f64 },
         )
     }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        let Shared { train, config, .. } = &*self.shared;
+        let sample = self.visits.sample(examples);
+        let square = |at: &u32| self.shared.square_error(model, train, *at as usize);
+        let squares: f64 = sample.iter().map(square).sum();
+        let flops = FLOPS_PER_FACTOR * (sample.len() * config.rank) as f64 / 2.0;
+        (squares / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+    }
 }
 
 impl Touched {

@@ -206,7 +206,21 @@ impl Task for GradientDescent {
         let flops = stack.flops() * batch.len() as f64;
         (deltas, Work { examples: batch.len() as u64, flops })
     }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        let Shared { stack, train, .. } = &*self.shared;
+        let sample = self.visits.sample(examples);
+        let score = stack.score(model, train, &sample);
+        let work = Work {
+            examples: (sample.len() as u64).div_ceil(PASSES_PER_STEP),
+            flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
+        };
+        (score.loss / sample.len().max(1) as f64, work)
+    }
 }
+
+/// A step is a pass forwards and, about twice as long, one backwards.
+const PASSES_PER_STEP: u64 = 3;
 
 impl Shared {
     fn rate_factor(&self, clock: Clock) -> f64 {

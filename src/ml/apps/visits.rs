@@ -31,6 +31,12 @@ impl Visits {
         Self::new(examples, batches as u64, seed)
     }
 
+    /// At most `most` of the examples, evenly taken from all: the same ones whenever asked.
+    pub(super) fn sample(&self, most: usize) -> Vec<u32> {
+        let taken = self.examples.len().min(most);
+        (0..taken).map(|at| self.examples[at * self.examples.len() / taken]).collect()
+    }
+
     /// The examples of one clock.
     pub(super) fn batch(&mut self, clock: Clock) -> &[u32] {
         let pass = clock.0 / self.batches_per_pass;

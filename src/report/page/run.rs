@@ -8,7 +8,9 @@ use super::links::LinkTable;
 use super::pictures::{Pictures, run_pictures};
 use super::{Figure, render};
 use crate::report::numbers;
-use crate::report::terminal::{bytes_to_target, clocks_to_target, outcome, time_to_target};
+use crate::report::terminal::{
+    bytes_to_target, clocks_to_target, guarded, outcome, time_to_target,
+};
 use crate::telemetry::{Progress, Summary};
 
 #[derive(Serialize)]
@@ -133,6 +135,9 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
     ];
+    if let Some(guard) = &summary.guard {
+        facts.push(Figure::new("Guard against skew", guarded(guard), ""));
+    }
     if summary.machine_cost_usd > 0.0 {
         facts.push(Figure::new("Machine cost", numbers::dollars(summary.machine_cost_usd), ""));
     }

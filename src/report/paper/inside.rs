@@ -109,8 +109,8 @@ fn insignificant(file: &PaperFile) -> Section {
         for row in rows {
             let point = row.points.iter().find(|point| point.0 == change);
             let printed = point.and_then(|point| point.2);
-            cells.push(numbers::shown(point.map(|point| point.1), one_decimal).into());
-            cells.push(numbers::shown(printed, one_decimal).into());
+            cells.push(numbers::shown(point.map(|point| point.1), numbers::percent_tenths).into());
+            cells.push(numbers::shown(printed, numbers::percent_tenths).into());
         }
         table.row(cells);
     }
@@ -204,8 +204,8 @@ fn skew(rows: &[SkewRow]) -> Section {
                 numbers::percent(row.skew).into(),
                 Cell::new(&*row.model).dot(colour(&row.model)),
                 if row.guard { "on" } else { "off" }.into(),
-                one_decimal(row.accuracy_worst).into(),
-                one_decimal(row.accuracy).into(),
+                numbers::percent_tenths(row.accuracy_worst).into(),
+                numbers::percent_tenths(row.accuracy).into(),
                 Cell::new(numbers::shown(points, |points| format!("{points:+.1} points")))
                     .miss_if(behind),
                 numbers::count(row.clocks).into(),
@@ -217,14 +217,12 @@ fn skew(rows: &[SkewRow]) -> Section {
     Section::new(heading)
         .say(
             "Skew is the share of examples whose data center their label decides. Accuracy is on held-out data of \
-             all data centers: of the worst copy while training ended, and of the one that the drain left.",
+             all data centers: of the worst copy while training ended, and of the one that the drain left. ASP's \
+             copies are judged just after their own workers' step and before the others', BSP's and local steps' by \
+             what all agree on. With the guard on, copies travel and are measured on other data centers' examples, \
+             and what they lose there tightens all (Hsieh et al., ICML 2020); its bytes and its time are included.",
         )
         .lay_out(table)
-}
-
-/// A share where a tenth of a percent matters.
-fn one_decimal(share: f64) -> String {
-    if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { numbers::NONE.into() }
 }
 
 /// Each value once, where it first appears.

@@ -141,4 +141,4 @@ impl Completion {
 }
 
 /// Steps towards the fixed point: within a thousandth of its log-likelihood for a model that has learnt.
-const FOLD_IN_STEPS: usize = 6;
+pub(super) const FOLD_IN_STEPS: usize = 6;

@@ -114,7 +114,7 @@ impl Application for TopicModel {
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        Box::new(Resampling::new(self.shared.clone(), &self.parts[worker], seed))
+        Box::new(Resampling::new(self.shared.clone(), self.parts[worker].clone(), seed))
     }
 
     /// Minus the log-likelihood per token of training documents, and the perplexity of held-out ones that are half

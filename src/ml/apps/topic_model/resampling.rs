@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::likelihood::{FOLD_IN_STEPS, WordProbabilities};
 use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::ml::apps::visits::Visits;
 use crate::ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
@@ -11,6 +12,8 @@ use crate::types::{Clock, Deltas, Model, RowSet, Seed, TableDeltas, TableRows};
 /// A worker's documents and the topics that their tokens have.
 pub(super) struct Resampling {
     shared: Arc<Shared>,
+    /// The training documents that are this worker's.
+    documents: Arc<[u32]>,
     /// Where each document begins in `words` and `topics`; one more than there are documents.
     offsets: Vec<usize>,
     /// The word of each token.
@@ -37,18 +40,19 @@ struct Batch {
 }
 
 impl Resampling {
-    /// The task of a worker that has the training documents in `part`.
-    pub(super) fn new(shared: Arc<Shared>, part: &[u32], seed: Seed) -> Self {
+    /// The task of a worker that has the training documents `documents`.
+    pub(super) fn new(shared: Arc<Shared>, documents: Arc<[u32]>, seed: Seed) -> Self {
         let (mut offsets, mut words, mut topics) = (vec![0], Vec::new(), Vec::new());
-        for &document in part {
+        for &document in documents.iter() {
             let document = document as usize;
             words.extend(shared.train.tokens(document));
             topics.extend(shared.first_topics(document).take(words.len() - topics.len()));
             offsets.push(words.len());
         }
         let config = &shared.config;
-        let own: Arc<[u32]> = (0..part.len() as u32).collect();
+        let own: Arc<[u32]> = (0..documents.len() as u32).collect();
         Self {
+            documents,
             offsets,
             words,
             topics,
@@ -127,6 +131,24 @@ impl Task for Resampling {
         let examples = batch.tokens.len() as u64;
         let work = Work { examples, flops: FLOPS_PER_WEIGHT * weights as f64 };
         (Deltas { tables: vec![words, totals] }, work)
+    }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        let Shared { config, train, .. } = &*self.shared;
+        let sample = self.visits.sample(examples);
+        let documents: Vec<u32> =
+            sample.iter().map(|&document| self.documents[document as usize]).collect();
+        let words =
+            WordProbabilities::from_counts(config.topics, model.table(WORD_TOPIC), config.beta);
+        let loss = words.negative_log_likelihood(train, &documents, config.alpha);
+        let tokens = sample.iter().map(|&document| {
+            let document = document as usize;
+            self.offsets[document + 1] - self.offsets[document]
+        });
+        let tokens = tokens.sum::<usize>() as u64;
+        let flops =
+            (FLOPS_PER_WEIGHT * FOLD_IN_STEPS as f64) * (tokens * config.topics as u64) as f64;
+        (loss, Work { examples: tokens, flops })
     }
 }
 

@@ -1,0 +1,306 @@
+//! The guard against skew: sends copies to other data centers, has those that come measured, and wishes for more or
+//! less tightness (model traveling; Hsieh et al., ICML 2020, section 7).
+//!
+//! All servers of a data center send their shards at the same clocks, to the same host, and hand what comes to the
+//! same worker: when and where follow from the clock alone. A copy is taken and measured as workers are about to read
+//! it, so what is found is what they train on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::drain::for_each;
+use super::parts::{Job, Part};
+use crate::codec::Changes;
+use crate::node::{ProbeRequest, Probed};
+use crate::sync::{GuardConfig, ValueFormat};
+use crate::types::{Clock, DcId, ServerId, Tightness};
+use crate::wire::{BulkHeader, BulkKind};
+
+/// One server's part in the guard.
+#[derive(Debug)]
+pub(super) struct Guard {
+    id: ServerId,
+    config: GuardConfig,
+    data_centers: usize,
+    workers: usize,
+    /// The most that may be wished for.
+    most: Tightness,
+    /// The clock at whose read the next copy is taken.
+    next: Clock,
+    /// Copies on their way out, by host.
+    leaving: BTreeMap<DcId, Job>,
+    /// Copies that come, by data center.
+    travellers: BTreeMap<DcId, Traveller>,
+    /// What this data center has measured calls for.
+    wish: Tightness,
+    /// How tight all are, and since which clock of this data center.
+    tightness: (Tightness, Clock),
+    /// What the last copy lost that was taken under this tightness.
+    last_lost: Option<f64>,
+    /// Measurements far below the bound since the last that was not, or was followed by loosening.
+    quiet: u32,
+    /// Quiet measurements before the guard wishes for less.
+    patience: u32,
+    stats: GuardStats,
+}
+
+/// What a server's guard has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GuardStats {
+    /// Bytes of copies that this server sent.
+    pub bytes: u64,
+    /// Copies measured here.
+    pub probes: u64,
+    /// Of those, how many were above the bound.
+    pub alarms: u64,
+    /// The most that a copy lost here, as a share of what the model lost before training.
+    pub loss_max: f64,
+}
+
+/// Another data center's shard, as far as it has come.
+#[derive(Debug)]
+struct Traveller {
+    clock: Clock,
+    values: Vec<f32>,
+    whole: bool,
+}
+
+impl Guard {
+    /// A guard of `data_centers` data centers, of which this one has so many `workers`, that asks for `most` at most.
+    pub(super) fn new(
+        id: ServerId,
+        config: &GuardConfig,
+        data_centers: usize,
+        workers: usize,
+        most: Tightness,
+    ) -> Self {
+        Self {
+            id,
+            config: config.clone(),
+            data_centers,
+            workers,
+            most,
+            next: Clock(config.every),
+            leaving: BTreeMap::new(),
+            travellers: BTreeMap::new(),
+            wish: Tightness::NONE,
+            tightness: (Tightness::NONE, Clock::ZERO),
+            last_lost: None,
+            quiet: 0,
+            patience: PATIENCE,
+            stats: GuardStats::default(),
+        }
+    }
+
+    /// Notes how tight all are, now that a worker reads at `clock`.
+    pub(super) fn on_read(&mut self, clock: Clock, tightness: Tightness) {
+        if tightness != self.tightness.0 {
+            self.tightness = (tightness, clock);
+            self.last_lost = None;
+            self.quiet = 0;
+        }
+    }
+
+    /// Whether a copy is to be taken of what is read at `clock`.
+    pub(super) fn is_due(&self, clock: Clock) -> bool {
+        self.data_centers > 1 && clock >= self.next
+    }
+
+    /// Takes the copy that is read at `clock`, and sends it on its way.
+    pub(super) fn take(&mut self, clock: Clock, values: &[f32]) {
+        let number = clock.0 / self.config.every;
+        self.next = Clock((number + 1).saturating_mul(self.config.every));
+        let others = self.data_centers - 1;
+        let step = 1 + (number % others as u64) as usize;
+        let host = DcId(((self.id.dc.index() + step) % self.data_centers) as u16);
+        // One part in a hundred of a block's largest value is far below what the bound is about.
+        let part = Part::take(&mut values.to_vec(), 0, ValueFormat::Int8);
+        self.leaving.insert(host, Job::new(BulkKind::Probe, clock, Arc::new(part)));
+    }
+
+    /// The next frame of a copy on its way to a host.
+    pub(super) fn next_frame(
+        &mut self,
+        to: DcId,
+        room: usize,
+        sequence: impl FnOnce() -> u64,
+    ) -> Option<Bytes> {
+        let job = self.leaving.get_mut(&to)?;
+        let header = BulkHeader {
+            kind: job.kind,
+            origin: self.id.dc,
+            shard: self.id.shard,
+            sequence: sequence(),
+            clock: job.clock,
+            last: false,
+            relayed: false,
+            tightness: Tightness::NONE,
+        };
+        let (frame, _, last) = job.next_frame(header, room);
+        if last {
+            self.leaving.remove(&to);
+        }
+        self.stats.bytes += frame.len() as u64;
+        Some(frame)
+    }
+
+    /// Takes a frame of a copy that comes; `parameters` are the shard's.
+    pub(super) fn on_frame(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        parameters: usize,
+    ) {
+        let fresh =
+            || Traveller { clock: header.clock, values: vec![0.0; parameters], whole: false };
+        let traveller = self.travellers.entry(from).or_insert_with(fresh);
+        if traveller.clock != header.clock || traveller.whole {
+            *traveller = fresh();
+        }
+        for_each(changes, |index, value| traveller.values[index] = value);
+        traveller.whole = header.last;
+    }
+
+    /// What a worker that is about to read is to measure, beside `home`, the values that it reads.
+    pub(super) fn requests(&mut self, worker: u16, home: &[f32]) -> Vec<ProbeRequest> {
+        let turn = |clock: Clock| (clock.0 / self.config.every) % self.workers as u64;
+        let ready =
+            |traveller: &Traveller| traveller.whole && turn(traveller.clock) == u64::from(worker);
+        let of: Vec<DcId> =
+            self.travellers.iter().filter(|(_, one)| ready(one)).map(|(of, _)| *of).collect();
+        let taken = of.into_iter().filter_map(|of| {
+            let Traveller { clock, values, .. } = self.travellers.remove(&of)?;
+            Some(ProbeRequest { of, clock, away: values, home: home.to_vec() })
+        });
+        taken.collect()
+    }
+
+    /// Takes what a worker has measured; what this data center wishes for from here on.
+    ///
+    /// A copy that was taken before the present tightness could show in it says nothing of it. Of two in a row the mean
+    /// counts, since a hundred examples scatter; one that is far above the bound counts alone.
+    pub(super) fn on_probed(&mut self, probed: &Probed) -> Tightness {
+        let lost = probed.lost();
+        self.stats.probes += 1;
+        self.stats.loss_max = self.stats.loss_max.max(lost);
+        let (now, since) = self.tightness;
+        let settled = now == Tightness::NONE || probed.clock.ahead_of(since) >= self.config.every;
+        if !settled {
+            return self.wish;
+        }
+        let bound = self.config.bound;
+        let mean = self.last_lost.replace(lost).map(|last| f64::midpoint(last, lost));
+        let counts = if lost > FAR * bound { Some(lost) } else { mean };
+        match counts {
+            Some(lost) if lost > bound => {
+                self.stats.alarms += 1;
+                let steps = (lost / bound).log(FAR).ceil().clamp(1.0, f64::from(STEPS_MAX));
+                self.wish = self.wish.max(now.tighter(steps as u8).min(self.most));
+                self.patience = (self.patience * 2).min(PATIENCE_MAX);
+                self.quiet = 0;
+            }
+            Some(lost) if lost < bound / FAR => {
+                self.quiet += 1;
+                if self.quiet >= self.patience {
+                    self.wish = self.wish.min(now).looser();
+                    self.quiet = 0;
+                }
+            }
+            _ => {}
+        }
+        self.wish
+    }
+
+    /// Sends nothing any more.
+    pub(super) fn close(&mut self) {
+        self.next = Clock(u64::MAX);
+        self.leaving.clear();
+    }
+
+    pub(super) fn stats(&self) -> GuardStats {
+        self.stats
+    }
+}
+
+/// So many times above the bound is far above it, and as far below far below: what a step of tightness is worth.
+const FAR: f64 = 4.0;
+
+/// Steps that one alarm is worth at most.
+const STEPS_MAX: u8 = 3;
+
+/// Quiet measurements before the guard first loosens; every alarm doubles it, so that it asks ever more rarely for
+/// what has proved too loose.
+const PATIENCE: u32 = 4;
+const PATIENCE_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::ShardId;
+
+    fn guard() -> Guard {
+        let id = ServerId { dc: DcId(0), shard: ShardId(0) };
+        let config = GuardConfig { every: 10, bound: 0.1, examples: 1 };
+        Guard::new(id, &config, 3, 1, Tightness::MOST)
+    }
+
+    fn probed(clock: u64, lost: f64) -> Probed {
+        Probed {
+            of: DcId(1),
+            clock: Clock(clock),
+            away: 1.0 + 2.0 * lost,
+            home: 1.0,
+            untrained: 2.0,
+        }
+    }
+
+    /// What is wished for after measurements, while all become as tight as is wished at clock 10.
+    fn wishes(measured: &[(u64, f64)]) -> Vec<u8> {
+        let mut guard = guard();
+        let wish = |(clock, lost): &(u64, f64)| {
+            let wish = guard.on_probed(&probed(*clock, *lost));
+            if *clock == 10 {
+                guard.on_read(Clock(12), wish);
+            }
+            wish.steps()
+        };
+        measured.iter().map(wish).collect()
+    }
+
+    #[test]
+    fn one_far_alarm_counts_and_two_near_ones_do_and_one_that_scatters_does_not() {
+        assert_eq!(wishes(&[(10, 0.15), (20, 0.02), (30, 0.15)]), [0, 0, 0]);
+        assert_eq!(wishes(&[(10, 0.08), (20, 0.15)]), [0, 1]);
+        assert_eq!(wishes(&[(10, 0.5)]), [2]);
+        assert_eq!(wishes(&[(10, 100.0)]), [3]);
+        assert_eq!(wishes(&[(10, f64::NAN)]), [2], "a copy that has diverged");
+    }
+
+    #[test]
+    fn what_was_taken_before_the_tightening_shows_is_not_held_against_it() {
+        assert_eq!(wishes(&[(10, 0.5), (10, 0.5), (20, 0.5), (30, 0.5)]), [2, 2, 2, 4]);
+    }
+
+    #[test]
+    fn a_bound_that_was_passed_again_is_tried_again_more_rarely() {
+        let mut guard = guard();
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(guard.on_probed(&probed(u64::MAX, 1.0)).steps(), 2);
+            guard.on_read(Clock(12), Tightness::NONE.tighter(2));
+            let mut wait = 0;
+            while guard.on_probed(&probed(u64::MAX, 0.0)).steps() == 2 {
+                wait += 1;
+            }
+            waits.push(wait + 1);
+            guard.on_read(Clock(12), Tightness::NONE.tighter(1));
+            while guard.on_probed(&probed(u64::MAX, 0.0)).steps() == 1 {}
+            guard.on_read(Clock(12), Tightness::NONE);
+        }
+        // The first alone says nothing.
+        assert_eq!(waits, [9, 17, 33, 65, 65, 65]);
+    }
+}

@@ -1,0 +1,99 @@
+//! A link that carries parts one after another, and what is known of its other end.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::error::PeerError;
+use super::parts::Job;
+use super::stats::LinkStats;
+use crate::types::{Clock, DcId, ServerId};
+use crate::wire::{BulkHeader, BulkKind};
+
+/// The link to one peer, both ways.
+#[derive(Debug, Default)]
+pub(super) struct JobLink {
+    /// The last sequence number sent, and received.
+    sequence: u64,
+    received: u64,
+    /// The round whose part is next to come, by fragment.
+    pub(super) parts: Vec<Clock>,
+    /// The peer has sent a frame of its drain.
+    ended: bool,
+    jobs: VecDeque<Job>,
+    pub(super) stats: LinkStats,
+}
+
+impl JobLink {
+    /// A link whose peer has yet to send its part of these rounds.
+    pub(super) fn new(parts: Vec<Clock>) -> Self {
+        Self { parts, ..Self::default() }
+    }
+
+    /// Queues a part behind those already waiting.
+    pub(super) fn push(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    /// The next frame of what is queued, of about `room` bytes.
+    pub(super) fn next_frame(&mut self, id: ServerId, room: usize) -> Option<Bytes> {
+        let sequence = self.sequence + 1;
+        let job = self.jobs.front_mut()?;
+        let header = BulkHeader {
+            kind: job.kind,
+            origin: id.dc,
+            shard: id.shard,
+            sequence,
+            clock: job.clock,
+            last: false,
+            relayed: false,
+            tightness: job.tightness,
+        };
+        let (frame, updates, last) = job.next_frame(header, room);
+        self.sequence = sequence;
+        self.stats.updates += updates;
+        if job.kind == BulkKind::Partial {
+            self.stats.carried += updates;
+        }
+        if last {
+            self.jobs.pop_front();
+        }
+        self.count(&frame);
+        Some(frame)
+    }
+
+    /// Takes the next sequence number, for a frame that was not queued here.
+    pub(super) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Counts a frame that leaves.
+    pub(super) fn count(&mut self, frame: &Bytes) {
+        self.stats.frames += 1;
+        self.stats.data_bytes += frame.len() as u64;
+    }
+
+    /// Whether a frame is in turn, and of a kind that may still come.
+    pub(super) fn check(&self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+        let (found, expected) = (header.sequence, self.received + 1);
+        if found != expected {
+            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
+        }
+        if self.ended && !is_of_drain(header.kind) {
+            let found = header.kind.name();
+            return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
+        }
+        Ok(())
+    }
+
+    /// Notes a frame that was in turn.
+    pub(super) fn on_taken(&mut self, header: &BulkHeader) {
+        self.received = header.sequence;
+        self.ended |= is_of_drain(header.kind);
+    }
+}
+
+fn is_of_drain(kind: BulkKind) -> bool {
+    matches!(kind, BulkKind::DrainCopy | BulkKind::DrainResult)
+}

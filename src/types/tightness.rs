@@ -1,0 +1,72 @@
+//! How much tighter than its settings say a run keeps copies together.
+
+use std::fmt;
+
+/// What a guard has asked for: each step quarters thresholds, local steps and how far clocks may be apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tightness(u8);
+
+impl Tightness {
+    /// As the settings say.
+    pub const NONE: Self = Self(0);
+    /// A 4096th of what the settings say.
+    pub const MOST: Self = Self(6);
+
+    /// So many steps; `None` beyond [`Self::MOST`].
+    pub fn new(steps: u8) -> Option<Self> {
+        (steps <= Self::MOST.0).then_some(Self(steps))
+    }
+
+    pub fn steps(self) -> u8 {
+        self.0
+    }
+
+    /// The tightness beyond which nothing becomes less, of a number of clocks.
+    pub fn most_of_clocks(clocks: u64) -> Self {
+        let steps = (0..Self::MOST.0).find(|steps| Self(*steps).of_clocks(clocks) == 1);
+        steps.map_or(Self::MOST, Self)
+    }
+
+    /// So many steps tighter, as far as there are any.
+    pub fn tighter(self, steps: u8) -> Self {
+        Self(self.0.saturating_add(steps).min(Self::MOST.0))
+    }
+
+    /// A step looser, down to none.
+    pub fn looser(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// What is left of a threshold.
+    pub fn of_threshold(self, threshold: f64) -> f64 {
+        threshold / f64::from(1_u32 << (2 * self.0))
+    }
+
+    /// What is left of a number of clocks, at least 1.
+    pub fn of_clocks(self, clocks: u64) -> u64 {
+        (clocks >> (2 * self.0)).max(1)
+    }
+}
+
+impl fmt::Display for Tightness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_quarter_down_to_one_clock_and_end() {
+        let two = Tightness::NONE.tighter(2);
+        assert_eq!((two.of_threshold(0.32), two.of_clocks(100), two.of_clocks(10)), (0.02, 6, 1));
+        assert_eq!(two.tighter(200), Tightness::MOST);
+        assert_eq!(Tightness::NONE.looser(), Tightness::NONE);
+        assert_eq!((Tightness::new(6), Tightness::new(7)), (Some(Tightness::MOST), None));
+        assert_eq!(Tightness::NONE.of_clocks(7), 7);
+        let most = [1, 4, 10, 16, 1 << 40].map(|clocks| Tightness::most_of_clocks(clocks).0);
+        assert_eq!(most, [0, 1, 2, 2, 6]);
+    }
+}

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use super::document::{Node, Problem, Value};
 use super::error::{Fault, one_of};
 use super::range::{self, Checks};
-use crate::sync::{LocalStepsConfig, LocalSync, OverlayKind, Policy, RemoteSync, ValueFormat};
+use crate::sync::{
+    Combine, LocalStepsConfig, LocalSync, Outer, OverlayKind, Policy, RemoteSync, ValueFormat,
+};
 use crate::types::Staleness;
 
 #[derive(Debug, Deserialize)]
@@ -104,6 +106,26 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
     checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)
+}
+
+/// Has local steps add up the changes of `app`, which counts: what the file leaves out becomes that, and what it says
+/// against it is refused.
+pub(super) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
+    let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
+    let keys = [
+        ("sync.remote.combine", config.combine == Combine::Sum, "`sum`"),
+        ("sync.remote.outer", config.outer == Outer::Plain, "`plain`"),
+        ("sync.remote.outer_learning_rate", config.outer_learning_rate == 1.0, "1"),
+    ];
+    let contradicted = |(path, agrees, _): &(&str, bool, &str)| !agrees && root.at(path).is_some();
+    if let Some((path, _, value)) = keys.into_iter().find(contradicted) {
+        let expected = format!("{value}: the deltas of {app} are counts, which must add up");
+        return Err(Checks { root }.found(path, "something else".into(), expected));
+    }
+    config.combine = Combine::Sum;
+    config.outer = Outer::Plain;
+    config.outer_learning_rate = 1.0;
+    Ok(())
 }
 
 /// The word that says what a table is about, and the table without it.

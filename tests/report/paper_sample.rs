@@ -253,7 +253,7 @@ fn brakes() -> Vec<CurveRow> {
         row("mf", "asp-paper", curve(390.0)),
         row("mf", "asp-async", diverges.collect()),
         row("mf", "asp", curve(340.0)),
-        row("mf", "asp-no-brakes", curve(330.0)),
+        row("mf", "asp-no-brakes", curve(340.0)),
         row("tm", "asp-paper", curve(620.0)),
         row("tm", "asp-async", curve(1_050.0)),
         row("tm", "asp", curve(500.0)),

@@ -22,7 +22,7 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
             let faster = both.and_then(|(own, other)| Some(time(other)? / time(own)?));
             let dearer = |dollars: fn(&CellRow) -> Option<f64>| {
                 let (own, other) = both?;
-                time(own).and(time(other))?;
+                time(own).zip(time(other))?;
                 let other = dollars(other).filter(|other| *other > 0.0)?;
                 Some(dollars(own)? / other)
             };

@@ -129,6 +129,15 @@ fn a_run_repeats_to_the_bit() {
 }
 
 #[test]
+fn what_counts_is_known_before_there_is_data() {
+    for config in defaults() {
+        let counts = matches!(config, AppConfig::TopicModel(_));
+        assert_eq!(config.deltas_are_counts(), counts, "{}", config.kind());
+        assert_eq!(build(&config, &[1]).deltas_are_counts(), counts, "{}", config.kind());
+    }
+}
+
+#[test]
 fn a_task_reads_every_row_that_it_changes() {
     for config in defaults() {
         let app = build(&config, &[1, 2]);

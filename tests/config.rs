@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use gaia::config::{DriverKind, Override, Plan, RunFile, load_topology, topologies};
-use gaia::sync::{OverlayKind, RemoteSync};
+use gaia::sync::{Combine, LocalStepsConfig, Outer, OverlayKind, RemoteSync};
 use gaia::types::{Bandwidth, DcId, Seed};
 
 fn load(path: &str, settings: &[&str]) -> Plan {
@@ -59,7 +59,7 @@ fn figures_of_the_paper_stand_in_its_topologies() {
 
 #[test]
 fn a_plan_written_out_reads_back_the_same() {
-    let cases: [(&str, &[&str]); 9] = [
+    let cases: [(&str, &[&str]); 10] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),
         ("quickstart", &[]),
         ("movielens", &["topology.bandwidth_scale=0.0123456789", "seed=7"]),
@@ -68,6 +68,7 @@ fn a_plan_written_out_reads_back_the_same() {
         ("a9a", &["sync.remote={ model = 'ssp', staleness = 3 }", "topology.wan.loss=0.001"]),
         ("a9a", &["topology.file=lan", "compute.slowdown.lan=1.5", "sync.local.model=bsp"]),
         ("a9a", &["sync.remote={ model = 'local-steps', fragments = 2, values = 'int8' }"]),
+        ("kos", &["sync.remote={ model = 'local-steps', steps = 3 }"]),
         ("quickstart", &["compute.slowdown.tokyo=2", "topology.wan.queue=1.23456789 s"]),
     ];
     for (name, settings) in cases {
@@ -79,6 +80,31 @@ fn a_plan_written_out_reads_back_the_same() {
         assert_eq!(again, plan, "{text}");
         assert_eq!(again.to_toml(), text);
     }
+}
+
+/// What a run file leaves out of local steps is for an application that counts what keeps counts, and a run says so.
+#[test]
+fn local_steps_add_up_what_counts_and_average_what_does_not() {
+    let remote = |name: &str, keys: &str| {
+        let remote = format!("sync.remote={{ model = 'local-steps'{keys} }}");
+        load(&format!("config/run/{name}.toml"), &[&remote])
+    };
+    let RemoteSync::LocalSteps(mean) = remote("a9a", "").remote else { panic!("another model") };
+    assert_eq!(mean, LocalStepsConfig::default());
+    let counts = remote("kos", "");
+    let sum = LocalStepsConfig {
+        combine: Combine::Sum,
+        outer: Outer::Plain,
+        outer_learning_rate: 1.0,
+        ..LocalStepsConfig::default()
+    };
+    assert_eq!(counts.remote, RemoteSync::LocalSteps(sum));
+    let written = counts.to_toml();
+    for line in ["combine = \"sum\"", "outer = \"plain\"", "outer_learning_rate = 1.0"] {
+        assert!(written.contains(line), "{written}");
+    }
+    let said = ", combine = 'sum', outer = 'plain', outer_learning_rate = 1";
+    assert_eq!(remote("kos", said), counts);
 }
 
 #[test]

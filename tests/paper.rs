@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use assert_cmd::Command;
 use gaia::config::RunFile;
@@ -70,6 +71,10 @@ fn a_small_suite_is_fitted_run_and_set_beside_the_paper() {
             let product = row.times_lan.unwrap() * row.speedup_vs_bsp.unwrap();
             near(product, bsp.times_lan.unwrap(), 1e-9);
             near(row.usd, row.usd_machines + row.usd_wan, 1e-9);
+            assert_eq!(row.usd_waiting.is_some(), row.model == "centralize");
+            if let Some(usd) = row.usd_waiting {
+                near(usd - row.usd_wan, row.usd_machines * row.times_lan.unwrap(), 1e-9);
+            }
         }
         let asp = cell(file, wan, "asp");
         assert!(asp.speedup_vs_bsp > Some(1.0) && asp.wan_bytes < bsp.wan_bytes, "{wan}");
@@ -127,6 +132,40 @@ fn what_is_asked_for_is_run_and_nothing_else() {
     let none = Request { wans: vec!["moon".into()], ..Request::default() };
     let refusal = evaluate(&toy(), &none, &Nobody).unwrap_err().to_string();
     assert!(refusal.contains("--wans: there is no `moon`, expected one of ss, vc"), "{refusal}");
+}
+
+/// Ours without brakes runs for the figure alone: the tables have no row of it.
+#[test]
+fn brakes_are_taken_off_the_published_asp_and_off_ours() {
+    let contender = |name, settings| Contender { name, settings, tuned: &[] };
+    let suite = Suite {
+        wans: vec![Wan { name: "ec2-all", topology: "three-regions", lan_mbit: Some(40_000.0) }],
+        contenders: vec![
+            contender("bsp", "model = 'bsp'"),
+            contender("asp-paper", "model = 'asp'\npolicy = 'paper'"),
+            contender("asp-async", "model = 'asp'\npolicy = 'paper'\nmirror_clock = 'off'"),
+            contender("asp", "model = 'asp'\nselective_barrier = 'on'\nmirror_clock = 'on'"),
+        ],
+        ..toy()
+    };
+    let request = Request {
+        sections: BTreeSet::from([Section::Cells, Section::Brakes]),
+        ..Request::default()
+    };
+    let watch = Counting::default();
+    let found = evaluate(&suite, &request, &watch).unwrap_or_else(|error| panic!("{error}"));
+    let drawn: Vec<&str> = found.file.brakes.iter().map(|row| row.model.as_str()).collect();
+    assert_eq!(drawn, ["asp-paper", "asp-async", "asp", "asp-no-brakes"]);
+    assert!(found.file.brakes.iter().all(|row| row.app == "mf" && !row.points.is_empty()));
+    let models: Vec<&str> = found.file.cells.iter().map(|row| row.model.as_str()).collect();
+    assert_eq!(models, ["lan", "bsp", "asp-paper", "asp-async", "asp"]);
+    let text = |model: &str| &found.run_files[&format!("mf-ec2-all-{model}")];
+    for brake in ["selective_barrier", "mirror_clock"] {
+        assert!(text("asp").contains(&format!("{brake} = \"on\"")));
+        assert!(text("asp-no-brakes").contains(&format!("{brake} = \"off\"")));
+    }
+    let (done, expected) = *watch.0.lock().unwrap();
+    assert_eq!((done, expected), (6, 6));
 }
 
 #[test]
@@ -231,6 +270,17 @@ fn cell<'f>(file: &'f PaperFile, wan: &str, model: &str) -> &'f CellRow {
 #[track_caller]
 fn near(found: f64, expect: f64, share: f64) {
     assert!((found / expect - 1.0).abs() <= share, "{found}, expected {expect}");
+}
+
+/// How many runs were announced, and how many have ended.
+#[derive(Default)]
+struct Counting(Mutex<(usize, usize)>);
+
+impl Watch for Counting {
+    fn on_run(&self, step: &Step<'_>) {
+        let mut last = self.0.lock().unwrap();
+        *last = (step.done, step.expected).max(*last);
+    }
 }
 
 struct Nobody;

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gaia::config::{Plan, RunFile};
 use gaia::data::{self, synthetic};
+use gaia::driver;
 use gaia::ml::apps::{AppConfig, Completion, TopicModel, TopicModelConfig, top_words};
 use gaia::ml::config::Split;
 use gaia::ml::examples::Documents;
-use gaia::ml::{Application, Task};
-use gaia::types::{Clock, Deltas, Model, Seed, TableId, TableRows};
+use gaia::ml::{Application, Evaluation, Metric, Task};
+use gaia::sync::{LocalStepsConfig, RemoteSync};
+use gaia::telemetry::{Observer, Progress};
+use gaia::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
 
 #[test]
 fn one_worker_samples_the_posterior_of_all_assignments() {
@@ -67,31 +71,42 @@ fn counts_are_conserved_by_one_worker_and_by_many() {
             config.data.held_out,
             SEED.child("data").child("synthetic"),
         );
-        let mut occur = vec![0.0; made.train.vocabulary];
+        let mut occurs = vec![0.0; made.train.vocabulary];
         for document in 0..made.train.len() {
-            made.train.tokens(document).for_each(|word| occur[word as usize] += 1.0);
+            made.train.tokens(document).for_each(|word| occurs[word as usize] += 1.0);
         }
         let app = build(config, &workers);
         let mut model = app.initial_model(SEED.child("model"));
         let mut tasks = tasks(&*app, workers.iter().sum());
-        let check = |model: &Model| {
-            let topics = model.row(TOPICS, 0).len();
-            let mut totals = vec![0.0; topics];
-            for (row, occurs) in model.table(WORD_TOPIC).chunks(topics).zip(&occur) {
-                assert!(row.iter().all(|&count| count >= 0.0 && count.fract() == 0.0));
-                assert_eq!(row.iter().sum::<f32>(), *occurs);
-                totals.iter_mut().zip(row).for_each(|(total, count)| *total += count);
-            }
-            assert_eq!(model.row(TOPICS, 0), totals);
-        };
-        check(&model);
+        check_counts(&model, &occurs);
         let start = model.values.clone();
         for at in 0..12 {
             clock(&mut tasks, &mut model, at);
-            check(&model);
+            check_counts(&model, &occurs);
         }
         assert_ne!(model.values, start);
     }
+}
+
+#[test]
+fn local_steps_conserve_counts_to_the_last_token() {
+    // What no round has taken is delivered: every token is in one topic.
+    for settings in ["steps = 4", "steps = 3, fragments = 3, overlap = 1"] {
+        let (occurs, model) = drained(&plan("three-regions", settings, "residuals"));
+        check_counts(&model, &occurs);
+    }
+    // Or half of it is, by the mean of two copies, and halves are as exact.
+    let (occurs, model) = drained(&plan("gaia-2016-ss", "steps = 4", "mean"));
+    check_tokens(&model, &occurs);
+}
+
+#[test]
+fn local_steps_that_would_average_counts_do_not_begin() {
+    let mut plan = plan("three-regions", "steps = 4", "mean");
+    plan.remote = RemoteSync::LocalSteps(LocalStepsConfig::default());
+    let app = data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let refused = driver::run(&plan, &app, &mut Nobody).expect_err("counts have no mean");
+    assert!(refused.to_string().contains("combine = \"sum\""), "{refused}");
 }
 
 #[test]
@@ -263,6 +278,107 @@ fn a_run_over_files_leaves_its_topics_in_words() {
     topics.sort_unstable();
     assert_eq!(topics, ["cat bee ant", "yew oak fir"], "{file}");
     assert!(file.lines().all(|line| shown.as_ref().is_ok_and(|shown| shown.contains(line))));
+}
+
+/// How often each word occurs in the training documents, and the model when local steps over a WAN have ended.
+fn drained(plan: &Plan) -> (Vec<f32>, Model) {
+    let app = data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let mut model = app.initial_model(SEED);
+    let topics = model.row(TOPICS, 0).len();
+    let occurs = model.table(WORD_TOPIC).chunks(topics).map(|row| row.iter().sum()).collect();
+    let telling: Arc<dyn Application> = Arc::new(Telling(app));
+    let told = driver::run(plan, &telling, &mut Nobody).expect("a run").highlights;
+    let start = model.values.clone();
+    for (value, line) in model.values.iter_mut().zip(&told) {
+        *value = line.parse().expect("a number");
+    }
+    assert_ne!(model.values, start);
+    (occurs, model)
+}
+
+/// Some clocks of local steps on made-up documents, more than rounds have taken.
+fn plan(wan: &str, local_steps: &str, drain: &str) -> Plan {
+    let text = format!(
+        "name = 'counts'\n\
+        sync.remote = {{ model = 'local-steps', values = 'f32', {local_steps} }}\n\
+        drain.method = '{drain}'\n\
+        compute = {{ clock_overhead = '1 s' }}\n\
+        stop = {{ clocks = 22 }}\n\
+        [app]\nkind = 'topic-model'\ntopics = 10\n\
+        data.synthetic = {{ documents = 400, vocabulary = 200, topics = 10, length = 60 }}\n\
+        [topology]\nfile = '{wan}'\nbandwidth_scale = 0.01\n"
+    );
+    let plan = RunFile::from_text("counts.toml", &text, &[]).and_then(|file| file.plan());
+    plan.unwrap_or_else(|error| panic!("{}", error.render(false)))
+}
+
+/// Whole counts, none below zero, of all tokens.
+fn check_counts(model: &Model, occurs: &[f32]) {
+    assert!(model.values.iter().all(|&count| count >= 0.0 && count.fract() == 0.0));
+    check_tokens(model, occurs);
+}
+
+/// Every occurrence of a word is in some topic, and topics are as large as what they hold.
+fn check_tokens(model: &Model, occurs: &[f32]) {
+    let topics = model.row(TOPICS, 0).len();
+    let mut totals = vec![0.0; topics];
+    for (row, occurs) in model.table(WORD_TOPIC).chunks(topics).zip(occurs) {
+        assert_eq!(row.iter().sum::<f32>(), *occurs);
+        totals.iter_mut().zip(row).for_each(|(total, count)| *total += count);
+    }
+    assert_eq!(model.row(TOPICS, 0), totals);
+    assert_eq!(totals.iter().sum::<f32>(), occurs.iter().sum::<f32>());
+}
+
+/// An application whose highlights are all values of the final model.
+struct Telling(Arc<dyn Application>);
+
+impl Application for Telling {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        self.0.layout()
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        self.0.initial_model(seed)
+    }
+
+    fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
+        self.0.task(worker, seed)
+    }
+
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        self.0.evaluate(model)
+    }
+
+    fn metric(&self) -> Metric {
+        self.0.metric()
+    }
+
+    fn learning_rate_factor(&self, clock: Clock) -> f64 {
+        self.0.learning_rate_factor(clock)
+    }
+
+    fn deltas_are_counts(&self) -> bool {
+        self.0.deltas_are_counts()
+    }
+
+    fn clocks_per_pass(&self) -> u64 {
+        self.0.clocks_per_pass()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn highlights(&self, model: &Model) -> Vec<String> {
+        model.values.iter().map(f32::to_string).collect()
+    }
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
 }
 
 /// The share of planted topics' words that are in the topic found that has most of them.

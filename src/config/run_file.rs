@@ -323,7 +323,10 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let app = app(root)?;
     let topology = topology_file::read(sources, root)?;
     let local = synchronisation::local(root)?;
-    let remote = synchronisation::remote(root)?;
+    let mut remote = synchronisation::remote(root)?;
+    if app.deltas_are_counts() {
+        synchronisation::add_up(root, app.kind(), &mut remote)?;
+    }
     let compute = keys.compute.check(&checks, driver, &topology)?;
     checks.clocks("evaluate.every", keys.evaluate.every, 1)?;
     stop(&checks, &keys.stop)?;

@@ -8,7 +8,8 @@ use super::document::{Node, Problem, Value};
 use super::error::{Fault, one_of};
 use super::range::{self, Checks};
 use crate::sync::{
-    Brake, GuardConfig, LocalStepsConfig, LocalSync, OverlayKind, Policy, RemoteSync, ValueFormat,
+    Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind, Policy,
+    RemoteSync, ValueFormat,
 };
 use crate::types::Staleness;
 
@@ -125,6 +126,28 @@ fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
     checks.clocks("sync.remote.guard.every", config.every, 1)?;
     checks.number("sync.remote.guard.bound", config.bound, range::GUARD_BOUND)?;
     checks.count("sync.remote.guard.examples", config.examples, range::GUARD_EXAMPLES_MAX)
+}
+
+/// Has local steps add up the changes of `app`, which counts: what the file leaves out becomes that, and what it says
+/// against it is refused.
+pub(super) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
+    let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
+    let rate = config.outer_learning_rate;
+    let keys = [
+        ("sync.remote.combine", "mean".to_owned(), config.combine == Combine::Sum, "`sum`"),
+        ("sync.remote.outer", "nesterov".to_owned(), config.outer == Outer::Plain, "`plain`"),
+        ("sync.remote.outer_learning_rate", rate.to_string(), rate == 1.0, "1"),
+    ];
+    for (path, found, agrees, value) in keys {
+        if !agrees && root.at(path).is_some() {
+            let expected = format!("{value}: the deltas of {app} are counts, which must add up");
+            return Err(Checks { root }.found(path, found, expected));
+        }
+    }
+    config.combine = Combine::Sum;
+    config.outer = Outer::Plain;
+    config.outer_learning_rate = 1.0;
+    Ok(())
 }
 
 /// The word that says what a table is about, and the table without it.

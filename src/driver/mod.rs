@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use crate::config::{DriverKind, Plan};
 use crate::ml::Application;
 use crate::server::PeerError;
+use crate::sync::RemoteSync;
 use crate::telemetry::{BrakeRecord, Observer, Progress, Summary};
 
 /// A run that has ended.
@@ -42,17 +43,29 @@ pub enum RunError {
     Runtime(std::io::Error),
     #[error("{part} panicked: {message}")]
     Panicked { part: String, message: String },
+    /// An application whose deltas are counts, with local steps that would not add them up as they are.
+    #[error(
+        "the application's deltas are counts: with local-steps they need combine = \"sum\", outer = \"plain\" and \
+         outer_learning_rate = 1"
+    )]
+    CountsDoNotAddUp,
 }
 
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// Where a node got what it cannot act on, or the network failed for good.
+/// Where a node got what it cannot act on, the network failed for good, or local steps would not add up what the
+/// application counts.
 pub fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
+    if application.deltas_are_counts()
+        && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())
+    {
+        return Err(RunError::CountsDoNotAddUp);
+    }
     let driver = plan.driver.name();
     let (remote, wan) = (plan.remote.name(), &plan.topology.name);
     info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");

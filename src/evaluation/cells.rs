@@ -6,9 +6,9 @@ use super::bench::Finished;
 use super::centralize::centralize;
 use super::ground::Ground;
 use super::money::{Bill, bill};
-use super::request::{BRAKED, Request};
-use super::suite::{BSP, CENTRALIZE, LAN, Suite, WIDEST};
-use crate::report::paper::{CellRow, CurveRow};
+use super::request::Request;
+use super::suite::{BSP, CENTRALIZE, LAN, Suite};
+use crate::report::paper::CellRow;
 use crate::telemetry::BlockedSeconds;
 
 /// The rows of one application over one WAN, in the order of the suite's models.
@@ -28,25 +28,6 @@ pub(super) fn rows(
             model => runs.get(&ground.site.name(model)).map(|run| row(ground, model, run)),
         })
         .collect()
-}
-
-/// The curves of Figure 12: what becomes of ASP without its brakes.
-pub(super) fn brakes(grounds: &[Ground<'_>], runs: &BTreeMap<String, Finished>) -> Vec<CurveRow> {
-    let wide =
-        grounds.iter().filter(|ground| ground.site.has_cells() && ground.site.wan.name == WIDEST);
-    wide.flat_map(|ground| {
-        BRAKED.iter().filter_map(|model| {
-            let run = runs.get(&ground.site.name(model))?;
-            Some(CurveRow {
-                app: ground.site.app.name.into(),
-                wan: ground.site.wan.name.into(),
-                model: (*model).into(),
-                points: run.curve(),
-                target: ground.target,
-            })
-        })
-    })
-    .collect()
 }
 
 /// Seconds to the target over those of BSP on the LAN.
@@ -80,6 +61,7 @@ fn centralized(ground: &Ground<'_>, data_bytes: f64) -> CellRow {
         wan_bytes: (central.bytes * ground.fit.scale) as u64,
         objective: lan.objective,
         objective_off: Some(0.0),
+        usd_waiting: Some(central.bill_waiting.total()),
         ..skeleton(ground, CENTRALIZE, Some(central.time_s), central.bill)
     }
 }
@@ -100,6 +82,7 @@ fn skeleton(ground: &Ground<'_>, model: &str, time_s: Option<f64>, bill: Bill) -
         usd: bill.total(),
         usd_machines: bill.machines,
         usd_wan: bill.wan,
+        usd_waiting: None,
         converged: true,
         paper_speedup: paper.and_then(|row| row.speedup(model)),
         paper_cost_ratio: paper.and_then(|row| row.cost_ratio(model)),

@@ -22,6 +22,8 @@ pub(super) struct Centralized {
     pub(super) bytes: f64,
     /// Machines are rented for training alone: nobody has to wait with them for the data.
     pub(super) bill: Bill,
+    /// Machines are rented from the start, as every other model's are.
+    pub(super) bill_waiting: Bill,
 }
 
 /// The volume of data, in all data centers together, whose shipping over the worst WAN takes the paper's share of
@@ -40,9 +42,11 @@ pub(super) fn data_bytes(app: &str, worst: &Topology, wan: &str, lan_s: f64) -> 
 pub(super) fn centralize(topology: &Topology, data_bytes: f64, lan_s: f64) -> Centralized {
     let (region, shipping_s) = best_region(topology, data_bytes);
     let time_s = shipping_s + lan_s;
-    let bill = Bill { machines: rent(topology, lan_s), wan: dollars(topology, region, data_bytes) };
+    let wan = dollars(topology, region, data_bytes);
+    let bill = Bill { machines: rent(topology, lan_s), wan };
+    let bill_waiting = Bill { machines: rent(topology, time_s), wan };
     let bytes = senders(topology, region).map(|from| held(topology, from, data_bytes)).sum();
-    Centralized { region, shipping_s, time_s, bytes, bill }
+    Centralized { region, shipping_s, time_s, bytes, bill, bill_waiting }
 }
 
 fn best_region(topology: &Topology, data_bytes: f64) -> (DcId, f64) {
@@ -125,6 +129,10 @@ mod tests {
         assert!((central.bill.wan - 0.04).abs() < 1e-12);
         // Four machines for a quarter of an hour, none of them while the data is on its way.
         assert!((central.bill.machines - 0.796).abs() < 1e-12);
+        // Or all of them for another 100.1 s.
+        let waiting = central.bill_waiting;
+        assert!((waiting.machines - 0.796 * 1000.1 / 900.0).abs() < 1e-12);
+        assert_eq!(waiting.wan, central.bill.wan);
     }
 
     #[test]

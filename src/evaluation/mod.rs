@@ -8,6 +8,7 @@
 
 mod ablation;
 mod bench;
+mod brakes;
 mod calibrate;
 mod cells;
 mod centralize;
@@ -75,6 +76,9 @@ pub fn evaluate(
     if request.wants(Section::Ablation) {
         jobs.extend(ablation::jobs(suite, &grounds, changes)?);
     }
+    if request.wants(Section::Brakes) {
+        jobs.extend(brakes::jobs(suite, &grounds, changes)?);
+    }
     // Those that take longest first, so that no processor is left alone with one at the end.
     jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
     let finished = in_parallel(&jobs, |(ground, model, plan)| {
@@ -97,7 +101,7 @@ pub fn evaluate(
         file.hubs = hubs::rows(&grounds, &runs, &ablation::overlays(suite));
     }
     if request.wants(Section::Brakes) {
-        file.brakes = cells::brakes(&grounds, &runs);
+        file.brakes = brakes::rows(&grounds, &runs);
     }
     if request.wants(Section::Insignificant) {
         file.insignificant = insignificant::rows(&grounds, &bench)?;

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::EvaluationError;
+use super::brakes;
 use super::ground::Site;
-use super::suite::{
-    BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, PUBLISHED_ASP_WITHOUT_BRAKES, Suite,
-    WIDEST, WORST,
-};
+use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
 use crate::report::paper::PaperFile;
 
 /// What is asked for: which parts, and of those which rows. Empty lists stand for all there are.
@@ -121,10 +119,11 @@ impl Request {
         } else {
             self.wants(Section::Cells)
         };
-        let braked = self.wants(Section::Brakes) && !site.elsewhere && site.wan.name == WIDEST;
+        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(site);
         let ablated = self.wants(Section::Ablation) && site.is_ablated(suite);
         let runs = |model: &&str| {
-            let alone = braked && BRAKED.contains(model) || ablated && ENDS.contains(model);
+            let alone =
+                braked && brakes::COMPETITORS.contains(model) || ablated && ENDS.contains(model);
             let invited = !site.elsewhere || suite.elsewhere_models.contains(model);
             asked && invited && chosen(&self.models, model) || alone
         };
@@ -141,7 +140,12 @@ impl Request {
         } else {
             0
         };
-        cells + ablation
+        let brakes = if self.wants(Section::Brakes) {
+            sites.iter().filter(|site| brakes::are_taken_off(site)).count()
+        } else {
+            0
+        };
+        cells + ablation + brakes
     }
 
     /// Whether a row of a model is shown.
@@ -183,7 +187,5 @@ fn known(flag: &'static str, asked: &[String], there: &[&str]) -> Result<(), Eva
     }
 }
 
-/// The curves of Figure 12.
-pub(super) const BRAKED: [&str; 3] = [PUBLISHED_ASP, PUBLISHED_ASP_WITHOUT_BRAKES, OURS];
 /// What the ablation lies between.
 const ENDS: [&str; 2] = [OURS, PUBLISHED_ASP];

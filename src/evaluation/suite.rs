@@ -194,9 +194,7 @@ impl Contender {
             return Ok(None);
         }
         let mut overrides = vec![table(self.name, self.settings)?];
-        for setting in own.map_or(&[][..], |(_, _, settings)| *settings) {
-            overrides.push(Override::parse(&format!("{REMOTE}{setting}"))?);
-        }
+        overrides.extend(remote_settings(own.map_or(&[][..], |(_, _, settings)| *settings))?);
         if self.name == OURS {
             for setting in changes.settings.iter().filter(|setting| is_remote(setting)) {
                 overrides.push(Override::parse(setting)?);
@@ -209,13 +207,19 @@ impl Contender {
 impl Change {
     /// What is laid over ours.
     pub(super) fn overrides(&self) -> Result<Vec<Override>, ConfigError> {
-        self.set.iter().map(|setting| Override::parse(&format!("{REMOTE}{setting}"))).collect()
+        remote_settings(&self.set)
     }
 
     /// The change as reports name it.
     pub(super) fn name(&self) -> String {
         self.set.join(", ")
     }
+}
+
+/// What keys of `[sync.remote]`, as `--set` takes them without that prefix, lay over a contender's.
+pub(super) fn remote_settings(settings: &[impl AsRef<str>]) -> Result<Vec<Override>, ConfigError> {
+    let parse = |setting: &str| Override::parse(&format!("{REMOTE}{setting}"));
+    settings.iter().map(|setting| parse(setting.as_ref())).collect()
 }
 
 /// A `[sync.remote]` table that takes the place of a run file's.

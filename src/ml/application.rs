@@ -33,6 +33,12 @@ pub trait Application: Send + Sync {
         0.0
     }
 
+    /// Whether deltas change counts: then every one of them must be added once, as it is. Neither a mean of them nor
+    /// a share of one counts anything.
+    fn deltas_are_counts(&self) -> bool {
+        false
+    }
+
     /// Clocks in one pass over a worker's data, at least 1.
     fn clocks_per_pass(&self) -> u64;
 

@@ -76,4 +76,11 @@ impl LocalStepsConfig {
     pub fn overlap(&self) -> u64 {
         self.overlap.unwrap_or(self.steps - 1)
     }
+
+    /// Whether a round agrees on the sum of all changes as they are. Counts take nothing else.
+    pub fn adds_up(&self) -> bool {
+        self.combine == Combine::Sum
+            && self.outer == Outer::Plain
+            && self.outer_learning_rate == 1.0
+    }
 }

@@ -136,9 +136,15 @@ fn refusal(folder: &Path, arguments: &[&str]) -> String {
 }
 
 fn check(cases: &[Case]) {
+    check_with(&[], cases);
+}
+
+/// With further arguments, which are not the mistake.
+fn check_with(arguments: &[&str], cases: &[Case]) {
+    let arguments: Vec<&str> = ["check", "run.toml"].iter().chain(arguments).copied().collect();
     for case in cases {
         let (folder, position) = broken(case);
-        let errors = refusal(folder.path(), &["check", "run.toml"]);
+        let errors = refusal(folder.path(), &arguments);
         assert!(
             errors.contains(&format!("--> {position}")),
             "{:?} should point at {position}{errors}",
@@ -409,6 +415,33 @@ fn a_synchronisation_model_with_a_wrong_setting() {
             &["`sync.remote.decay` is `learning_rate`", "did you mean `learning-rate`?"],
         ),
     ]);
+}
+
+#[test]
+fn local_steps_that_do_not_add_up_what_an_application_counts() {
+    const WHY: &str = "the deltas of topic-model are counts, which must add up";
+    let counts = ["--set", "app={ kind = 'topic-model' }"];
+    let cases = [
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ncombine = «\"mean\"",
+            &["`sync.remote.combine` is `mean`", "expected `sum`", WHY],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\ncombine = \"sum\"\nouter = «\"nesterov\"",
+            &["`sync.remote.outer` is `nesterov`", "expected `plain`", WHY],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"local-steps\"\nouter_learning_rate = «0.7",
+            &["`sync.remote.outer_learning_rate` is `0.7`", "expected 1", WHY],
+        ),
+    ];
+    check_with(&counts, &cases);
+    let (folder, _) = broken(&cases[0]);
+    let mut command = Command::cargo_bin("gaia").unwrap();
+    command.current_dir(folder.path()).args(["check", "run.toml"]).assert().success();
 }
 
 #[test]

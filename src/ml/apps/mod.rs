@@ -81,6 +81,12 @@ impl AppConfig {
         }
     }
 
+    /// What [`Application::deltas_are_counts`](crate::ml::Application::deltas_are_counts) will say once the
+    /// application has its data.
+    pub fn deltas_are_counts(&self) -> bool {
+        matches!(self, Self::TopicModel(_))
+    }
+
     /// The kind, as `app.kind` writes it.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -202,6 +202,7 @@ pub(in crate::report) fn colour(remote: &str, at: usize) -> usize {
         "centralize" => 5,
         "lan" => GREY,
         "asp-paper" => 7,
+        "asp-no-brakes" => 8,
         _ => [8, 4, 5][at % 3],
     }
 }

@@ -14,8 +14,6 @@ pub(super) fn cells(grid: &Grid<'_>, place: Place<'_>) -> Plot {
     };
     Plot {
         description: format!("Objective over time of {} on {}", place.app, place.wan),
-        // What is slowest would press all others against the axis.
-        x_spacing: Spacing::Fitting,
         ..over_time(grid.runs_at(place).into_iter().map(curve).collect())
     }
 }
@@ -28,19 +26,22 @@ fn marked(row: &CellRow) -> Option<(f64, f64)> {
 
 /// What happens without the two brakes: the curves of one application over one WAN.
 pub(super) fn brakes(rows: &[&CurveRow]) -> Plot {
-    let curve = |row: &&CurveRow| {
+    let curve = |(at, row): (usize, &&CurveRow)| {
         let end = row.points.last().map(|(_, objective)| numbers::objective(*objective));
-        Curve {
-            note: end.map_or_else(String::new, |end| format!("ends at {end}")),
-            ..line(row.model.clone(), colour(&row.model), row.points.clone())
-        }
+        let end = end.map_or_else(String::new, |end| format!("ends at {end}"));
+        // Where no brake was ever put on, one line hides the other.
+        let note = match rows[..at].iter().find(|other| other.points == row.points) {
+            Some(same) => format!("the same as {}", same.model),
+            None => end,
+        };
+        Curve { note, ..line(row.model.clone(), colour(&row.model), row.points.clone()) }
     };
     Plot {
         description: "Objective over time with and without the two brakes".into(),
         // The paper's figure shows the divergence, so that no part of it may be cut off.
         trend: Trend::Either,
         target: rows.first().map(|row| row.target),
-        ..over_time(rows.iter().map(curve).collect())
+        ..over_time(rows.iter().enumerate().map(curve).collect())
     }
 }
 
@@ -88,7 +89,8 @@ fn over_time(curves: Vec<Curve>) -> Plot {
         y_label: "objective of the worst copy".into(),
         curves,
         trend: Trend::Falling,
-        x_spacing: Spacing::Linear,
+        // What is slowest would press all others against the axis.
+        x_spacing: Spacing::Fitting,
         y_spacing: Spacing::Fitting,
         target: None,
     }

@@ -68,8 +68,9 @@ fn brakes(rows: &[CurveRow]) -> Section {
         return Section::empty(heading, "No run without brakes was made.");
     }
     let mut section = Section::new(heading).say(
-        "asp-async is ASP as published without the selective barrier and without the mirror clock. In the paper, \
-         matrix factorization without them diverges after a while, and topic modeling takes more than twice as long.",
+        "asp-paper is ASP as published, asp-async that without the selective barrier and without the mirror clock; \
+         asp is ours, asp-no-brakes ours without either. In the paper, matrix factorization without them diverges \
+         after a while, and topic modeling takes more than twice as long.",
     );
     let places = once(rows.iter().map(|row| (&*row.app, &*row.wan)));
     for (at, (app, wan)) in places.into_iter().enumerate() {

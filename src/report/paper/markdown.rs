@@ -17,6 +17,7 @@ pub(super) fn page(file: &PaperFile) -> String {
             cells(&mut page, rows);
         }
     }
+    shipping(&mut page, file);
     bills(&mut page, file);
     ablation(&mut page, file);
     insignificant(&mut page, file);
@@ -112,6 +113,34 @@ fn cells(page: &mut Page, rows: &[CellRow]) {
     }
 }
 
+/// ASP's dollars against those of shipping the data first.
+fn shipping(page: &mut Page, file: &PaperFile) {
+    let asp = |row: &&CellRow| {
+        file.cells.iter().find(|asp| asp.model == "asp" && asp.app == row.app && asp.wan == row.wan)
+    };
+    let shipped = file.cells.iter().filter(|row| row.model == "centralize");
+    let pairs: Vec<_> = shipped.filter_map(|row| Some((asp(&row)?, row))).collect();
+    if pairs.is_empty() {
+        return;
+    }
+    page.section("ASP's dollars against shipping the data first");
+    page.line(SHIPPING);
+    page.line("");
+    page.head(&["app", "WAN", "asp", "centralize", "asp ÷ it", "machines waiting", "asp ÷ it"]);
+    for (asp, row) in pairs {
+        let over = |usd: f64| asp.time_s.map(|_| asp.usd / usd);
+        page.row(&[
+            row.app.clone(),
+            row.wan.clone(),
+            numbers::dollars(asp.usd),
+            numbers::dollars(row.usd),
+            shown(over(row.usd), numbers::times),
+            shown(row.usd_waiting, numbers::dollars),
+            shown(row.usd_waiting.and_then(over), numbers::times),
+        ]);
+    }
+}
+
 fn bills(page: &mut Page, file: &PaperFile) {
     let rows = file.cells.iter().filter(|row| row.paper_wan_share.is_some());
     if rows.clone().next().is_none() {
@@ -171,6 +200,10 @@ fn brakes(page: &mut Page, file: &PaperFile) {
         return;
     }
     page.section("With and without the brakes (Figure 12)");
+    page.line(
+        "`asp-async` is `asp-paper` without its brakes, `asp-no-brakes` is `asp` without its own.",
+    );
+    page.line("");
     page.head(&["app", "WAN", "model", "target", "best", "at", "last", "at"]);
     for curve in &file.brakes {
         let best = curve.points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -242,6 +275,10 @@ Every run trains until the objective that BSP on the LAN had when it settled: it
 Times are virtual seconds to that; `× LAN` is in multiples of BSP on the LAN. Bytes are those of the scaled model; dollars are \
 for one of the paper's size: machines, waiting included, and WAN traffic. Rows named `asp-paper` are the published algorithm, \
 `asp` is ours with one set of settings for all cells; both stand beside what the paper printed for Gaia.";
+
+const SHIPPING: &str = "\
+`centralize` rents machines for training alone; `machines waiting` is what it costs when they are rented from the start, as all other \
+models' are.";
 
 const FITTED: &str = "\
 A small model over scaled links stands for a large one over real links. For each application and WAN one number is fitted, before any \

@@ -87,7 +87,10 @@ fn chapters(grid: &Grid<'_>) -> Vec<Chapter> {
             .lay_out(cells::times(grid, app))
             .unfold(unfold(grid, app));
         let costs = Section::new("Dollars to the target")
-            .say("Of a run that never arrived, the table shows the bytes and dollars of all of it.")
+            .say(
+                "Of a run that never arrived, the table shows the bytes and dollars of all of it. centralize rents \
+                 machines once the data has arrived.",
+            )
             .draw(Picture::of_bars("", &bars::costs(grid, app), Size::WIDE))
             .lay_out(cells::costs(grid, app));
         chapter(&app_name(app), vec![times, costs])

@@ -78,6 +78,10 @@ pub struct CellRow {
     pub usd: f64,
     pub usd_machines: f64,
     pub usd_wan: f64,
+    /// Of `centralize`, whose other dollars rent machines for training alone: the dollars where they are rented from
+    /// the start, as every other model's are.
+    #[serde(default)]
+    pub usd_waiting: Option<f64>,
     pub converged: bool,
     /// The speed-up over BSP that the paper printed for this cell.
     pub paper_speedup: Option<f64>,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::CellRow;
 use super::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
-use super::shipping;
+use super::shipping::{self, dollars, dollars_waiting};
 use crate::report::numbers;
 
 /// One sentence and whether it holds everywhere.
@@ -44,10 +44,15 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
     let cheaper = judge(grid, "asp costs no more than shipping the data first", |place| {
         against(grid, place, CENTRALIZE, dollars, "the dollars")
     });
+    let claim = "asp costs no more than shipping the data first with machines waiting for it";
+    let cheaper_waiting = judge(grid, claim, |place| {
+        against(grid, place, CENTRALIZE, dollars_waiting, "the dollars")
+    });
     let (printed_faster, printed_cheaper) = shipping::printed_wins();
     let printed = |text: String| if the_papers_own { text } else { String::new() };
     verdicts.push(Verdict { published: printed(printed_faster), ..faster });
     verdicts.push(Verdict { published: printed(printed_cheaper), ..cheaper });
+    verdicts.push(cheaper_waiting);
     verdicts.push(judge(grid, "asp costs no more than BSP", |place| {
         against(grid, place, BSP, dollars, "the dollars")
     }));
@@ -136,10 +141,6 @@ fn against(
             None => Err(format!("{what} are not known")),
         }
     }))
-}
-
-fn dollars(row: &CellRow) -> Option<f64> {
-    Some(row.usd)
 }
 
 /// In how many of its cells the paper's Gaia was within the same bound of its LAN.

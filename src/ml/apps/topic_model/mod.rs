@@ -138,6 +138,11 @@ impl Application for TopicModel {
         1.0
     }
 
+    /// A delta takes a token from one topic and gives it to another.
+    fn deltas_are_counts(&self) -> bool {
+        true
+    }
+
     fn clocks_per_pass(&self) -> u64 {
         self.shared.config.clocks_per_pass
     }

@@ -8,6 +8,7 @@ mod drain;
 mod exchange;
 mod local_steps;
 mod mirror_clock;
+mod momentum;
 mod overlay;
 mod peers;
 

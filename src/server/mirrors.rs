@@ -16,7 +16,7 @@ use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{AspConfig, Brake, Gate, TapConfig};
+use crate::sync::{AspConfig, Brake, Correction, Gate, TapConfig};
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
@@ -83,7 +83,9 @@ impl Mirrors {
             Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, Model::Asp);
         let momentum = config.momentum_corrected(asp);
         if momentum > 0.0 {
-            mirrors.coast = Some(Coast::new(config.layout.parameters(), momentum));
+            let delays = config.links.iter().map(|(from, link)| (*from, link.rtt / 2));
+            let masked = (asp.momentum == Correction::Masked).then(|| delays.collect());
+            mirrors.coast = Some(Coast::new(config.layout.parameters(), momentum, masked));
         }
         mirrors
     }
@@ -179,7 +181,8 @@ impl Mirrors {
             (BulkKind::Update, _) => {
                 self.server.on_update(from, header.sequence, changes, store);
                 if let Some(coast) = &mut self.coast {
-                    coast.on_received(changes);
+                    let clock_time = self.client.clock_time();
+                    coast.on_received(from, clock_time, changes, store.values_mut());
                 }
                 if self.neighbours.len() > 1 {
                     self.client.on_received(from, changes);

@@ -435,7 +435,7 @@ impl ServerConfig {
     /// The momentum that residuals are corrected for; 0 where they are not.
     fn momentum_corrected(&self, asp: &AspConfig) -> f64 {
         match (asp.policy, asp.momentum) {
-            (Policy::Link, Correction::On) => self.schedule.momentum,
+            (Policy::Link, Correction::On | Correction::Masked) => self.schedule.momentum,
             _ => 0.0,
         }
     }

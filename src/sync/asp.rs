@@ -121,6 +121,10 @@ pub enum OverlayKind {
 pub enum Correction {
     /// Gradients are shared, and every data center gives them their momentum: each crosses a link once.
     On,
+    /// As `On`, and what a gradient has come to while it was on its way is added when it arrives: only the rest of its
+    /// momentum goes on, as at home. After the momentum factor masking of Lin et al. (ICLR 2018), which drops the
+    /// momentum of what is delayed; here nothing is lost.
+    Masked,
     /// Steps are shared, which already hold the momentum of all gradients before.
     Off,
 }

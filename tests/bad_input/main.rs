@@ -351,6 +351,11 @@ fn a_synchronisation_model_with_a_wrong_setting() {
         ),
         run(
             "threshold = 0.01",
+            "momentum = «\"mask\"",
+            &["`sync.remote.momentum` is `mask`", "did you mean `masked`?"],
+        ),
+        run(
+            "threshold = 0.01",
             "data_center_staleness = «0",
             &["`sync.remote.data_center_staleness` is `0`", "clocks from 1 to"],
         ),

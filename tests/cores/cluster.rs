@@ -36,6 +36,8 @@ pub struct Setup {
     /// What servers are told of every link.
     pub bandwidth: Bandwidth,
     pub rtt: Duration,
+    /// The application's.
+    pub momentum: f64,
     /// Who sends to whom; everyone to everyone where empty.
     pub cliques: Vec<Vec<u16>>,
 }
@@ -82,6 +84,7 @@ impl Setup {
             drain: DrainMethod::Mean,
             bandwidth: Bandwidth::from_mbit(100.0),
             rtt: Duration::from_millis(100),
+            momentum: 0.0,
             cliques: Vec::new(),
         }
     }
@@ -121,7 +124,7 @@ impl Setup {
             schedule: Arc::new(Schedule {
                 learning_rate_factor: Box::new(|_| 1.0),
                 clocks_per_pass: 1,
-                momentum: 0.0,
+                momentum: self.momentum,
             }),
             drain: self.drain,
             plan_hash: 7,

@@ -9,6 +9,7 @@ mod exchange;
 mod guard;
 mod local_steps;
 mod mirror_clock;
+mod momentum;
 mod overlay;
 mod peers;
 

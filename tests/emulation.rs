@@ -11,13 +11,13 @@ mod real_data;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use clusters::{app_of, plan, triangle};
+use clusters::{app_of, plan, triangle, two_groups};
 use gaia::config::{ComputeModel, DriverKind, Plan};
 use gaia::coordinator::StopRules;
 use gaia::driver::{self, Outcome, RunError};
 use gaia::ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
 use gaia::ml::{Application, Evaluation, Metric, Task, Work};
-use gaia::sync::{AspConfig, LocalSync, RemoteSync, SspConfig, ValueFormat};
+use gaia::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia::telemetry::{Observer, Progress};
 use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness};
 use real_data::real_data;
@@ -49,6 +49,22 @@ fn data_centers_of_several_servers_and_workers_agree_over_a_lossy_wan() {
         assert!(summary.copies_equal);
         assert!(summary.clocks >= 30 && summary.objective < 1.0, "{}", summary.objective);
         assert_eq!((summary.servers, summary.workers), (9, 7));
+    }
+}
+
+#[test]
+fn data_centers_in_groups_agree_though_only_hubs_cross_over() {
+    const HUBS: [&str; 2] = ["oregon", "ireland"];
+    const CLIQUES: [[&str; 2]; 3] = [["oregon", "california"], ["ireland", "frankfurt"], HUBS];
+    let asp = AspConfig { overlay: OverlayKind::Groups, ..AspConfig::default() };
+    let plan = plan(two_groups(20.0, 10), RemoteSync::Asp(asp));
+    let summary = run(&plan).summary;
+    assert!(summary.copies_equal && summary.objective < 1.0, "{}", summary.objective);
+    for link in &summary.links {
+        let ends = [link.from.as_str(), link.to.as_str()];
+        let neighbours = CLIQUES.iter().any(|clique| ends.iter().all(|end| clique.contains(end)));
+        assert_eq!(link.updates > 0, neighbours, "{ends:?}");
+        assert_eq!(link.relayed_bytes > 0, neighbours && HUBS.contains(&ends[0]), "{ends:?}");
     }
 }
 

@@ -187,7 +187,26 @@ fn bad_flags_are_refused_before_anything_runs() {
     let with = |extra: [&'static str; 2]| cheap.into_iter().chain(extra).collect::<Vec<_>>();
     check(&with(["--set", "app.ranks=3"]), "did you mean `rank`");
     check(&with(["--set", "sync.remote.treshold=3"]), "did you mean `threshold`");
-    check(&with(["--data", "nowhere"]), "nowhere");
+    let missing =
+        "--data: there is no `nowhere/movielens_latest_small/ratings.csv.gz`, expected a folder";
+    check(&with(["--data", "nowhere"]), missing);
+}
+
+#[test]
+fn only_data_files_that_are_asked_for_must_be_there() {
+    let suite = Suite::of_the_paper(true).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("mnist")).unwrap();
+    let check = |section, app: &str| {
+        let changes = Changes { data: Some(folder.path().into()), ..Changes::default() };
+        let sections = BTreeSet::from([section]);
+        let apps = vec![app.to_owned()];
+        Request { sections, apps, changes, ..Request::default() }.check(&suite)
+    };
+    check(Section::Cells, "ic").unwrap();
+    check(Section::Skew, "tm").unwrap();
+    let refusal = check(Section::Cells, "tm").unwrap_err().to_string();
+    assert!(refusal.contains("docword.kos.txt.gz`, expected a folder that holds"), "{refusal}");
 }
 
 /// A run file that the evaluation leaves behind does what the evaluation did.

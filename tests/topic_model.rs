@@ -278,6 +278,14 @@ fn a_run_over_files_leaves_its_topics_in_words() {
     topics.sort_unstable();
     assert_eq!(topics, ["cat bee ant", "yew oak fir"], "{file}");
     assert!(file.lines().all(|line| shown.as_ref().is_ok_and(|shown| shown.contains(line))));
+
+    let page = folder.path().join("out/report.html");
+    let first = std::fs::read_to_string(&page).expect("the run has a page");
+    assert!(first.contains(file.trim_end()), "{file}");
+    std::fs::remove_file(&page).expect("it is there");
+    let mut command = assert_cmd::Command::cargo_bin("gaia").expect("it is built");
+    command.current_dir(folder.path()).args(["report", "out"]).assert().success();
+    assert_eq!(std::fs::read_to_string(&page).expect("written again"), first);
 }
 
 /// How often each word occurs in the training documents, and the model when local steps over a WAN have ended.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::training::carry_out;
 use super::{CompareFlags, Failure, OutputFlags, Terminal};
 use crate::config::{ConfigError, Plan, RunFile};
-use crate::coordinator::StopRules;
+use crate::coordinator::{StopRules, target_of};
 use crate::data;
 use crate::driver::Outcome;
 use crate::ml::Application;
@@ -101,7 +101,7 @@ fn reference(file: &RunFile) -> Result<Variant, ConfigError> {
 fn towards(reached: Reached, own: &StopRules) -> StopRules {
     let patience = reached.clocks.saturating_mul(PATIENCE);
     StopRules {
-        objective: Some(reached.objective),
+        objective: Some(target_of(reached.objective)),
         clocks: Some(own.clocks.map_or(patience, |clocks| clocks.max(patience))),
         seconds: own.seconds,
         change: None,
@@ -144,7 +144,7 @@ impl Bench<'_> {
         let Outcome { summary, progress, .. } =
             carry_out(&variant.plan, &application, &directory, self.output)?;
         let reached = Reached {
-            objective: ROUNDING * progress.last().map_or(summary.objective, |last| last.objective),
+            objective: progress.last().map_or(summary.objective, |last| last.objective),
             clocks: summary.clocks,
         };
         self.runs.push((summary, progress));
@@ -156,9 +156,6 @@ impl Bench<'_> {
 pub const LAN: &str = "lan";
 
 const BSP: &str = "bsp";
-
-/// Runs that do the same sums in another order meet the same target.
-const ROUNDING: f64 = 1.000_01;
 
 /// A run that has not met the target after this many times the LAN's clocks does not meet it.
 const PATIENCE: u64 = 5;

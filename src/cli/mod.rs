@@ -114,7 +114,8 @@ pub struct PaperFlags {
     /// Only these models, beside BSP and the LAN
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub models: Vec<String>,
-    /// A folder of data files to train on instead of made-up data
+    /// Train on files instead of made-up data: those of movielens_latest_small/ratings.csv.gz,
+    /// uci_kos/docword.kos.txt.gz and mnist/ (IDX) in this folder
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Override one setting of every run; one of sync.remote, of the model `asp` alone

@@ -2,8 +2,8 @@
 
 use super::{Failure, ReportFlags, Terminal};
 use crate::report::{
-    Comparison, Paint, RunDirectory, comparison_block, paper, read_comparison, run_block,
-    write_comparison, write_run_pages,
+    Comparison, Paint, RunDirectory, RunRecord, comparison_block, highlights_block, paper,
+    read_comparison, run_block, write_comparison, write_run_pages,
 };
 
 /// Writes the report of finished runs again, or of several runs side by side.
@@ -21,11 +21,13 @@ pub(super) fn report(flags: &ReportFlags, terminal: &Terminal) -> Result<(), Fai
 }
 
 fn renew_run(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
-    let run = directory.read()?;
-    write_run_pages(directory, &run.run_toml, &run.progress, &run.summary)?;
-    let block = run_block(&run.summary, Some(&directory.page()), Paint::for_stdout());
+    let RunRecord { run_toml, progress, summary, highlights } = directory.read()?;
+    write_run_pages(directory, &run_toml, &progress, &summary, &highlights)?;
+    let paint = Paint::for_stdout();
+    let block =
+        run_block(&summary, Some(&directory.page()), paint) + &highlights_block(&highlights, paint);
     terminal.line(block.trim_end());
-    terminal.result(&run.summary);
+    terminal.result(&summary);
     Ok(())
 }
 

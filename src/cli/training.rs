@@ -6,9 +6,7 @@ use super::{Failure, OutputFlags};
 use crate::config::Plan;
 use crate::driver::{self, Outcome};
 use crate::ml::Application;
-use crate::report::{
-    DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_highlights, write_run,
-};
+use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
 
 /// Runs a plan, shows how it goes, and writes its files.
 ///
@@ -26,8 +24,8 @@ pub(super) fn carry_out(
     let outcome = driver::run(plan, application, &mut recorder);
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
-    write_run(directory, &run_toml, &outcome.progress, &outcome.summary)?;
-    write_highlights(directory, &outcome.highlights)?;
+    let Outcome { summary, progress, highlights } = &outcome;
+    write_run(directory, &run_toml, progress, summary, highlights)?;
     Ok(outcome)
 }
 

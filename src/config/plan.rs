@@ -6,8 +6,8 @@ use super::ComputeConfig;
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
-use crate::sync::{LocalSync, RemoteSync};
-use crate::topology::Topology;
+use crate::sync::{LocalSync, OverlayKind, RemoteSync};
+use crate::topology::{Overlay, Topology};
 use crate::types::Seed;
 
 /// Everything that determines a run.
@@ -69,6 +69,19 @@ impl Plan {
         let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
         Self { topology: self.topology.collapsed(), compute, ..self.clone() }
+    }
+
+    /// Who sends updates to whom: everyone to everyone, unless ASP is told otherwise.
+    pub fn overlay(&self) -> Overlay {
+        let topology = &self.topology;
+        match &self.remote {
+            RemoteSync::Asp(asp) => match asp.overlay {
+                OverlayKind::Mesh => Overlay::mesh(topology),
+                OverlayKind::Groups => Overlay::groups(topology),
+                OverlayKind::Tree => Overlay::tree(topology),
+            },
+            _ => Overlay::mesh(topology),
+        }
     }
 }
 

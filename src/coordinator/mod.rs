@@ -7,7 +7,7 @@ mod stop;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use stop::{ChangeRule, StopReason, StopRules};
+pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
 

@@ -99,6 +99,15 @@ impl ChangeRule {
     }
 }
 
+/// The target at which a run has come as far as another that reached `objective`: greater by a hundred-thousandth of
+/// its size, whatever its sign, since runs that do the same sums in another order differ by some rounding. Of 0 it is 0.
+pub fn target_of(objective: f64) -> f64 {
+    objective + ROUNDING * objective.abs()
+}
+
+/// Far above what the order of single-precision sums changes, far below what one evaluation changes.
+const ROUNDING: f64 = 1e-5;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +132,21 @@ mod tests {
         check(StopRules { change, ..none }, &[1.0, 0.99], None);
         check(StopRules { change, ..none }, &[1.0, 0.99, 0.985], Some(StopReason::Converged));
         check(StopRules { change, ..none }, &[1.0, 0.9, 0.8], None);
+    }
+
+    #[test]
+    fn a_target_leaves_room_for_rounding_whatever_its_sign() {
+        for (reached, rounded, short) in [
+            (0.7, 0.700_001, 0.7001),
+            (4e6, 4_000_020.0, 4_000_100.0),
+            (0.0, 0.0, f64::MIN_POSITIVE),
+            (-0.7, -0.699_999, -0.6999),
+            (-4e6, -3_999_980.0, -3_999_900.0),
+        ] {
+            let rules = StopRules { objective: Some(target_of(reached)), ..StopRules::default() };
+            check(rules, &[reached], Some(StopReason::Objective));
+            check(rules, &[rounded], Some(StopReason::Objective));
+            check(rules, &[short], None);
+        }
     }
 }

@@ -7,8 +7,8 @@ use crate::config::Plan;
 use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::ml::Application;
 use crate::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
-use crate::sync::{OverlayKind, RemoteSync};
-use crate::topology::{Overlay, Topology};
+use crate::sync::RemoteSync;
+use crate::topology::Topology;
 use crate::types::{DcId, ServerId, ShardId, ShardLayout, WorkerId};
 use crate::worker::Worker;
 
@@ -33,7 +33,7 @@ impl Cluster {
         let schedule = schedule(application);
         let agreed = (&plan.local, &plan.remote, topology, layout.tables(), plan.drain);
         let plan_hash = plan.seed.child(&format!("{agreed:?}")).0;
-        let overlay = overlay(plan);
+        let overlay = plan.overlay();
         let way = LongestWay {
             rtt: overlay.rtt_max(topology).0,
             hops: overlay.hops(topology).max(1) as u64,
@@ -107,19 +107,6 @@ pub(crate) fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> 
     topology
         .dc_ids()
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
-}
-
-/// Who sends updates to whom.
-fn overlay(plan: &Plan) -> Overlay {
-    let topology = &plan.topology;
-    match &plan.remote {
-        RemoteSync::Asp(asp) => match asp.overlay {
-            OverlayKind::Mesh => Overlay::mesh(topology),
-            OverlayKind::Groups => Overlay::groups(topology),
-            OverlayKind::Tree => Overlay::tree(topology),
-        },
-        _ => Overlay::mesh(topology),
-    }
 }
 
 fn links_of(topology: &Topology, from: DcId, shards: usize) -> BTreeMap<DcId, LinkFacts> {

@@ -8,7 +8,7 @@ use super::centralize::data_bytes;
 use super::published::published;
 use super::suite::{App, BSP, Changes, LAN, Suite, WORST, Wan};
 use crate::config::{Override, Plan};
-use crate::coordinator::StopRules;
+use crate::coordinator::{StopRules, target_of};
 use crate::report::paper::ScaleRow;
 
 /// An application over a WAN.
@@ -165,7 +165,7 @@ pub(super) fn prepare<'s>(
     let based: Vec<((Site<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
     in_parallel(&based, |((site, fit), lan)| {
         let target =
-            just_above(lan.progress.last().map_or(lan.summary.objective, |at| at.objective));
+            target_of(lan.progress.last().map_or(lan.summary.objective, |at| at.objective));
         let lan = &first_passage(lan, target);
         let remote = bsp(suite, site, changes)?;
         let mut plan = site.plan(BSP, fit.scale, &remote, changes)?;
@@ -232,12 +232,6 @@ fn towards(target: f64, lan: &Finished) -> StopRules {
     }
 }
 
-/// Runs that do the same sums in another order meet the same target.
-fn just_above(objective: f64) -> f64 {
-    objective + ROUNDING * objective.abs()
-}
-
-const ROUNDING: f64 = 1e-5;
 /// A run that has not met the target after this many times the LAN's clocks does not meet it.
 const PATIENCE_TIMES_LAN: u64 = 4;
 /// Nor after this many times BSP's time.

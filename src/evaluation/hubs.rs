@@ -21,33 +21,70 @@ pub(super) fn rows(
     for ground in grounds.iter().filter(wide) {
         for model in models {
             let Some(run) = runs.get(&ground.site.name(model)) else { continue };
-            rows.extend(of_run(ground, run));
+            rows.extend(of_run(ground.site.app.name, run));
         }
     }
     rows
 }
 
-fn of_run(ground: &Ground<'_>, run: &Finished) -> Vec<HubRow> {
+fn of_run(app: &str, run: &Finished) -> Vec<HubRow> {
     let RemoteSync::Asp(asp) = &run.plan.remote else { return Vec::new() };
-    let overlay = match asp.overlay {
+    let kind = match asp.overlay {
         OverlayKind::Mesh => "mesh",
         OverlayKind::Groups => "groups",
         OverlayKind::Tree => "tree",
     };
-    let centers = run.plan.topology.data_centers.iter();
-    centers
-        .map(|dc| {
-            let links = run.summary.links.iter().filter(|link| link.from == dc.name);
-            let relayed_bytes = links.clone().map(|link| link.relayed_bytes).sum();
-            HubRow {
-                app: ground.site.app.name.into(),
-                overlay: overlay.into(),
-                data_center: dc.name.clone(),
-                is_hub: relayed_bytes > 0,
-                sent_bytes: links.map(|link| link.bytes).sum(),
-                relayed_bytes,
-                usd: data_center_bill(&run.summary, &run.plan.topology, &dc.name),
-            }
-        })
-        .collect()
+    let (topology, overlay) = (&run.plan.topology, run.plan.overlay());
+    let of_data_center = |dc| {
+        let name = &topology.dc(dc).name;
+        let links = run.summary.links.iter().filter(|link| link.from == *name);
+        HubRow {
+            app: app.into(),
+            overlay: kind.into(),
+            data_center: name.clone(),
+            is_hub: overlay.is_hub(dc),
+            sent_bytes: links.clone().map(|link| link.bytes).sum(),
+            relayed_bytes: links.map(|link| link.relayed_bytes).sum(),
+            usd: data_center_bill(&run.summary, topology, name),
+        }
+    };
+    topology.dc_ids().map(of_data_center).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bench::{Bench, Step, Watch};
+    use super::*;
+    use crate::config::RunFile;
+
+    const TEXT: &str = r#"
+        name = "toy"
+        app = { kind = "softmax-regression" }
+        sync.remote = { model = "asp", overlay = "tree" }
+        compute = { clock_overhead = "1 s" }
+        stop = { clocks = 1 }
+
+        [topology]
+        name = "chain"
+        defaults = { servers = 1, workers = 1 }
+        wan = { bandwidth = "10 Mbit/s", rtt = "10 ms" }
+        data_center = [{ name = "one" }, { name = "two" }, { name = "three" }]
+        link = [{ from = "one", to = "three", bandwidth = "5 Mbit/s", symmetric = true }]
+    "#;
+
+    /// Over a tree no other way leads from one end to the other, whatever was sent.
+    #[test]
+    fn a_hub_that_has_forwarded_nothing_is_one() {
+        let plan = RunFile::from_text("toy.toml", TEXT, &[]).unwrap().plan().unwrap();
+        let mut run = Bench::new(&Nobody).run(&plan).unwrap();
+        run.summary.links.iter_mut().for_each(|link| link.relayed_bytes = 0);
+        let hubs: Vec<bool> = of_run("toy", &run).iter().map(|row| row.is_hub).collect();
+        assert_eq!(hubs, [false, true, false]);
+    }
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn on_run(&self, _: &Step<'_>) {}
+    }
 }

@@ -61,7 +61,7 @@ impl Request {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    /// Refuses names that the suite does not have.
+    /// Refuses names that the suite does not have, and a folder of data without the files that are asked for.
     pub fn check(&self, suite: &Suite) -> Result<(), EvaluationError> {
         let apps: Vec<&str> = suite.apps.iter().map(|app| app.name).collect();
         let mut wans: Vec<&str> = Vec::new();
@@ -73,7 +73,25 @@ impl Request {
         let models: Vec<&str> = suite.models().collect();
         known("--apps", &self.apps, &apps)?;
         known("--wans", &self.wans, &wans)?;
-        known("--models", &self.models, &models)
+        known("--models", &self.models, &models)?;
+        self.check_data(suite)
+    }
+
+    fn check_data(&self, suite: &Suite) -> Result<(), EvaluationError> {
+        let files: Vec<&str> =
+            suite.apps.iter().filter_map(|app| app.data).map(|(file, _)| file).collect();
+        let paths =
+            self.sites(suite).into_iter().filter_map(|site| site.app.data_path(&self.changes));
+        for path in paths {
+            if !path.exists() {
+                return Err(EvaluationError::Unknown {
+                    flag: "--data",
+                    found: path.display().to_string(),
+                    expected: format!("a folder that holds {}", files.join(", ")),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Every pair of application and WAN that something is run on, each once: the paper's WANs and the others.

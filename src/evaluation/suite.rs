@@ -158,22 +158,31 @@ impl App {
         RunFile::from_text(self.file, self.text, &overrides)?.plan()
     }
 
+    /// The file, or the folder of files, of `--data` that it trains on.
+    pub(super) fn data_path(&self, changes: &Changes) -> Option<PathBuf> {
+        let (file, _) = self.data?;
+        changes.data.as_ref().map(|folder| folder.join(file))
+    }
+
     fn overrides(&self, changes: &Changes) -> Result<Vec<Override>, ConfigError> {
-        let owned = |settings: &[&str]| -> Vec<String> {
-            settings.iter().map(|&setting| setting.to_owned()).collect()
-        };
-        let mut settings = owned(self.settings);
+        let mut settings = self.settings.to_vec();
         if changes.quick {
-            settings.extend(owned(self.quick));
+            settings.extend(self.quick);
         }
-        if let (Some(folder), Some((file, others))) = (&changes.data, self.data) {
-            settings.extend(owned(others));
-            // A literal string: nothing in it is an escape.
-            settings.push(format!("app.data.path='{}'", folder.join(file).display()));
+        let data_path = self.data_path(changes);
+        if let (Some(_), Some((_, others))) = (&data_path, self.data) {
+            settings.extend(others);
         }
-        settings.extend(changes.settings.iter().filter(|setting| !is_remote(setting)).cloned());
+        let parsed = |setting: &str| Override::parse(setting);
         let mut overrides: Vec<Override> =
-            settings.iter().map(|setting| Override::parse(setting)).collect::<Result<_, _>>()?;
+            settings.into_iter().map(parsed).collect::<Result<_, _>>()?;
+        if let Some(path) = data_path {
+            let text = toml::Value::String(path.display().to_string()).to_string();
+            overrides.push(Override::flag("--data", "app.data.path", &text));
+        }
+        for setting in changes.settings.iter().filter(|setting| !is_remote(setting)) {
+            overrides.push(parsed(setting)?);
+        }
         if let Some(seed) = changes.seed {
             overrides.push(Override::flag("--seed", "seed", &seed.to_string()));
         }
@@ -382,13 +391,14 @@ const SKEW_QUICK: SkewSuite = SkewSuite { apps: SKEW_APPS.split_at(2).0, skews: 
 mod tests {
     use super::*;
     use crate::config::load_topology;
+    use crate::ml::apps::AppConfig;
 
     /// Every run of the evaluation has a plan, in the short version too.
     #[test]
     fn every_shipped_setting_is_one() {
-        for quick in [false, true] {
+        for (quick, data) in [(false, None), (true, None), (false, Some("files".into()))] {
             let suite = Suite::of_the_paper(quick).unwrap();
-            let changes = Changes { quick, seed: Some(7), ..Changes::default() };
+            let changes = Changes { quick, seed: Some(7), data, ..Changes::default() };
             for app in &suite.apps {
                 for wan in suite.wans.iter().chain(&suite.elsewhere) {
                     for contender in &suite.contenders {
@@ -428,6 +438,17 @@ mod tests {
         assert!(!run("model = 'asp'").contains("0.77"));
         assert!(run("model = 'asp'\nthreshold = 0.5").contains("0.5"));
         assert!(run("model = 'bsp'").contains("Bsp"));
+    }
+
+    #[test]
+    fn a_folder_of_data_may_have_any_name() {
+        for folder in ["/data", "/it's \"here\"", "/a=b, [c] # d", "/back\\n"] {
+            let changes = Changes { data: Some(folder.into()), ..Changes::default() };
+            let plan = APPS[0].plan(&WANS[0], 0.01, &[], &changes).unwrap();
+            let AppConfig::MatrixFactorization(app) = plan.app else { unreachable!("it is MF") };
+            let expected = PathBuf::from(folder).join("movielens_latest_small/ratings.csv.gz");
+            assert_eq!(app.data.path, Some(expected));
+        }
     }
 
     #[test]

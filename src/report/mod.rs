@@ -30,23 +30,21 @@ use crate::telemetry::{Progress, Summary};
 use run_directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 
 /// Writes all of a run's files but `progress.jsonl`, which grew as the run went.
+///
+/// `highlights` are what the application says it has learnt, a line each; no file of them where it says nothing.
 pub fn write_run(
     directory: &RunDirectory,
     run_toml: &str,
     progress: &[Progress],
     summary: &Summary,
+    highlights: &[String],
 ) -> Result<(), ReportError> {
     directory.write(RUN_TOML, run_toml)?;
     directory.write(SUMMARY, &to_json(summary))?;
-    write_run_pages(directory, run_toml, progress, summary)
-}
-
-/// Writes what an application says it has learnt, a line each; no file where it says nothing.
-pub fn write_highlights(directory: &RunDirectory, lines: &[String]) -> Result<(), ReportError> {
-    if lines.is_empty() {
-        return Ok(());
+    if !highlights.is_empty() {
+        directory.write(HIGHLIGHTS, &(highlights.join("\n") + "\n"))?;
     }
-    directory.write(HIGHLIGHTS, &(lines.join("\n") + "\n"))
+    write_run_pages(directory, run_toml, progress, summary, highlights)
 }
 
 /// Writes a run's picture and page alone: what `gaia report` renews.
@@ -55,9 +53,10 @@ pub fn write_run_pages(
     run_toml: &str,
     progress: &[Progress],
     summary: &Summary,
+    highlights: &[String],
 ) -> Result<(), ReportError> {
     directory.write(PICTURE, &page::run_plot(summary, progress).standalone())?;
-    directory.write(PAGE, &page::run_page(run_toml, progress, summary))
+    directory.write(PAGE, &page::run_page(run_toml, progress, summary, highlights))
 }
 
 /// Writes a comparison's files beside its runs' directories.

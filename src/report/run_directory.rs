@@ -29,6 +29,8 @@ pub struct RunRecord {
     pub run_toml: String,
     pub progress: Vec<Progress>,
     pub summary: Summary,
+    /// What the application said it had learnt, a line each; empty where the file is missing.
+    pub highlights: Vec<String>,
 }
 
 /// Appends to `progress.jsonl`. Each line is on its way to the disk before the call returns.
@@ -122,16 +124,13 @@ impl RunDirectory {
     pub fn read(&self) -> Result<RunRecord, ReportError> {
         let summary = read_json(&self.path.join(SUMMARY), "a run's summary")?;
         let progress = read_progress(&self.path.join(PROGRESS))?;
-        Ok(RunRecord { run_toml: self.read_run_toml()?, progress, summary })
+        let highlights = self.read_text(HIGHLIGHTS)?.lines().map(str::to_owned).collect();
+        Ok(RunRecord { run_toml: self.read_run_toml()?, progress, summary, highlights })
     }
 
     /// The settings as resolved; empty where the file is missing.
     pub fn read_run_toml(&self) -> Result<String, ReportError> {
-        let path = self.path.join(RUN_TOML);
-        match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            other => other.map_err(ReportError::io(&path, "cannot be read")),
-        }
+        self.read_text(RUN_TOML)
     }
 
     /// The runs of a comparison, in the order of their directories' names.
@@ -148,6 +147,15 @@ impl RunDirectory {
         }
         children.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(children)
+    }
+
+    /// One of the directory's files whole; empty where it is missing.
+    fn read_text(&self, file: &str) -> Result<String, ReportError> {
+        let path = self.path.join(file);
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            other => other.map_err(ReportError::io(&path, "cannot be read")),
+        }
     }
 
     fn create_at(path: &Path) -> Result<Self, ReportError> {

@@ -12,7 +12,7 @@ use gaia::data;
 use gaia::ml::Application;
 use gaia::ml::apps::{AppConfig, SoftmaxRegressionConfig};
 use gaia::sync::{LocalSync, RemoteSync};
-use gaia::topology::{DataCenter, Topology, WanLink};
+use gaia::topology::{DataCenter, Group, Topology, WanLink};
 use gaia::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
@@ -44,6 +44,18 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
 
 /// Three data centers, two workers each, all links alike.
 pub(crate) fn triangle(mbit: f64, rtt_ms: u64) -> Topology {
+    alike("triangle", &["oregon", "ireland", "tokyo"], mbit, rtt_ms)
+}
+
+/// Four data centers in two groups, two workers each, all links alike.
+pub(crate) fn two_groups(mbit: f64, rtt_ms: u64) -> Topology {
+    let group = |hub, member| Group { hub: DcId(hub), members: vec![DcId(hub), DcId(member)] };
+    let names = ["oregon", "california", "ireland", "frankfurt"];
+    let groups = vec![group(0, 1), group(2, 3)];
+    Topology { groups, ..alike("two-groups", &names, mbit, rtt_ms) }
+}
+
+fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
     let bandwidth = Bandwidth::from_mbit(mbit);
     let link = |from, to| WanLink {
         from,
@@ -54,11 +66,10 @@ pub(crate) fn triangle(mbit: f64, rtt_ms: u64) -> Topology {
         loss: 0.0,
         queue: Bytes((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10)),
     };
-    let names = ["oregon", "ireland", "tokyo"];
     let ids = || (0..names.len() as u16).map(DcId);
     let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
     Topology {
-        name: "triangle".into(),
+        name: name.into(),
         data_centers: names
             .iter()
             .map(|name| DataCenter {

@@ -4,7 +4,7 @@ use std::fs;
 
 use gaia::report::{
     Comparison, ComparisonFile, Live, LiveMode, LivePlan, Recorder, ReportError, RunDirectory,
-    read_comparison, to_json, write_comparison, write_highlights, write_run,
+    read_comparison, to_json, write_comparison, write_run,
 };
 use gaia::telemetry::Observer;
 use proptest::prelude::*;
@@ -30,18 +30,21 @@ fn record(directory: &RunDirectory, shape: sample::Shape) {
     }
     let kept = recorder.finish().unwrap();
     assert_eq!(kept, progress);
-    write_run(directory, RUN_TOML, &kept, &summary).unwrap();
+    write_run(directory, RUN_TOML, &kept, &summary, &[]).unwrap();
 }
 
 #[test]
 fn what_was_learnt_is_a_file_where_there_is_something_to_say() {
     let place = tempfile::tempdir().unwrap();
     let directory = RunDirectory::create(Some(&place.path().join("run")), "any").unwrap();
+    record(&directory, THREE_ASP);
     let file = directory.path().join("highlights.txt");
-    write_highlights(&directory, &[]).unwrap();
     assert!(!file.exists());
-    write_highlights(&directory, &["one".into(), "two".into()]).unwrap();
-    assert_eq!(fs::read_to_string(file).unwrap(), "one\ntwo\n");
+    let (summary, progress) = sample::run(THREE_ASP);
+    let lines = ["one".to_owned(), "two  words".to_owned()];
+    write_run(&directory, RUN_TOML, &progress, &summary, &lines).unwrap();
+    assert_eq!(fs::read_to_string(file).unwrap(), "one\ntwo  words\n");
+    assert_eq!(directory.read().unwrap().highlights, lines);
 }
 
 #[test]
@@ -54,6 +57,7 @@ fn a_run_reads_back_as_written() {
     let (summary, progress) = sample::run(THREE_ASP);
     assert_eq!((read.summary, read.progress), (summary, progress));
     assert_eq!(read.run_toml, RUN_TOML);
+    assert!(read.highlights.is_empty());
     let mut files: Vec<String> = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -164,7 +168,7 @@ proptest! {
 
     #[test]
     fn no_bytes_in_a_file_can_do_more_than_be_refused(
-        file in prop::sample::select(vec!["progress.jsonl", "summary.json", "run.toml"]),
+        file in prop::sample::select(vec!["progress.jsonl", "summary.json", "run.toml", "highlights.txt"]),
         text in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
             "[{}\\[\\]\",:a-z0-9\n .e-]{0,200}".prop_map(String::into_bytes),
@@ -208,7 +212,7 @@ proptest! {
         for evaluation in &progress {
             log.append(evaluation).unwrap();
         }
-        write_run(&directory, RUN_TOML, &progress, &summary).unwrap();
+        write_run(&directory, RUN_TOML, &progress, &summary, &[]).unwrap();
         let read = directory.read().unwrap();
         prop_assert_eq!(read.summary, summary.clone());
         for (read, evaluation) in read.progress.iter().zip(&progress) {

@@ -46,8 +46,17 @@ pub(crate) fn check(path: &Path) -> String {
 }
 
 fn check_run(name: &str, summary: &Summary, progress: &[Progress]) -> String {
+    check_run_that_learnt(name, summary, progress, &[])
+}
+
+fn check_run_that_learnt(
+    name: &str,
+    summary: &Summary,
+    progress: &[Progress],
+    highlights: &[String],
+) -> String {
     let directory = fresh(name);
-    write_run(&directory, RUN_TOML, progress, summary).unwrap();
+    write_run(&directory, RUN_TOML, progress, summary, highlights).unwrap();
     check(&directory.path().join("convergence.svg"));
     check(&directory.page())
 }
@@ -74,6 +83,28 @@ fn a_page_states_what_ran_and_how_it_went() {
     ] {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn a_page_says_what_was_learnt() {
+    let (summary, progress) = sample::run(THREE_ASP);
+    let page = |lines: &[String]| {
+        check_run_that_learnt(&format!("report-learnt-{}", lines.len()), &summary, &progress, lines)
+    };
+    assert!(!page(&[]).contains("What was learnt"));
+
+    let mut lines: Vec<String> = (1..=12).map(|at| format!("topic {at:<5} sea  <fish>")).collect();
+    let few = page(&lines);
+    let section = between(&few, "<h2>What was learnt", "</section>");
+    assert!(section.contains("topic 1     sea  &lt;fish&gt;\ntopic 2 "), "{section}");
+    assert!(section.contains("topic 12 ") && !section.contains("<details"), "{section}");
+
+    lines.push("</pre><script>alert(1)</script>\u{1b}[31m".into());
+    let many = page(&lines);
+    let section = between(&many, "<h2>What was learnt", "</section>");
+    let shown = between(section, "<pre>", "</pre>");
+    assert!(shown.contains("topic 10 ") && !shown.contains("topic 11 "), "{section}");
+    assert!(section.contains(">3 more lines<") && section.contains("&lt;script&gt;"), "{section}");
 }
 
 #[test]

@@ -21,12 +21,20 @@ struct RunView<'a> {
     scale: String,
     headlines: Vec<Figure>,
     pictures: Pictures,
+    learnt: Learnt<'a>,
     blocked: BlockedBar,
     data_centers: Vec<DcRow>,
     heats: Option<Heats>,
     links: LinkTable,
     facts: Vec<Figure>,
     run_toml: &'a str,
+}
+
+/// What was learnt: some lines to read, the rest to unfold.
+#[derive(Serialize)]
+struct Learnt<'a> {
+    top: &'a [String],
+    rest: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -44,6 +52,7 @@ pub(in crate::report) fn run_page(
     run_toml: &str,
     progress: &[Progress],
     summary: &Summary,
+    highlights: &[String],
 ) -> String {
     let blocked = summary.blocked_s;
     render(
@@ -55,6 +64,7 @@ pub(in crate::report) fn run_page(
             scale: scale(summary),
             headlines: headlines(summary),
             pictures: run_pictures(summary, progress),
+            learnt: Learnt::new(highlights),
             blocked: BlockedBar::new("", blocked, blocked.total()),
             data_centers: data_centers(progress),
             heats: heat("run", summary),
@@ -63,6 +73,14 @@ pub(in crate::report) fn run_page(
             run_toml,
         },
     )
+}
+
+impl<'a> Learnt<'a> {
+    fn new(lines: &'a [String]) -> Self {
+        let shown = if lines.len() > LINES_SHOWN + 2 { LINES_SHOWN } else { lines.len() };
+        let (top, rest) = lines.split_at(shown);
+        Self { top, rest }
+    }
 }
 
 /// What ran, in a sentence.
@@ -157,3 +175,6 @@ fn data_centers(progress: &[Progress]) -> Vec<DcRow> {
     };
     last.iter().map(row).collect()
 }
+
+/// Of what was learnt, before the rest is to be unfolded.
+const LINES_SHOWN: usize = 10;

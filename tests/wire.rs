@@ -195,7 +195,7 @@ fn headers() -> impl Strategy<Value = BulkHeader> {
             clock: Clock(clock),
             last,
             relayed,
-            tightness: Tightness::new(steps).unwrap(),
+            tightness: Tightness::NONE.tighter(steps),
         })
 }
 

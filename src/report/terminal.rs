@@ -225,12 +225,8 @@ pub(super) fn bytes_to_target(summary: &Summary) -> String {
 pub(super) fn guarded(guard: &GuardRecord) -> String {
     let probes = numbers::counted(guard.probes as usize, "probe");
     let alarms = numbers::counted(guard.alarms as usize, "alarm");
-    let tightness = match guard.tightness {
-        0 => "as loose as configured".to_owned(),
-        steps => format!("1 / {} of what is configured", numbers::count(1 << (2 * steps.min(31)))),
-    };
     let bytes = numbers::bytes(guard.bytes);
-    format!("{probes} ({bytes}), {alarms}, {tightness} in the end")
+    format!("{probes} ({bytes}), {alarms}, tightness {} in the end", guard.tightness)
 }
 
 fn join(value: String, note: String) -> String {

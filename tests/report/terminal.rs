@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gaia::report::{Comparison, Paint, comparison_block, highlights_block, run_block};
-use gaia::telemetry::Summary;
+use gaia::telemetry::{GuardRecord, Summary};
 
 use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
@@ -150,4 +150,14 @@ fn what_was_learnt_is_shown_as_far_as_it_fits() {
     assert!(ten.lines().skip(1).all(|line| line.starts_with("  topic ")), "{ten}");
     let more = check(highlights_block(&lines(12), Paint::Plain));
     assert_eq!(more.strip_prefix(&ten), Some("  2 more lines in highlights.txt\n"));
+}
+
+#[test]
+fn a_guard_says_what_it_found() {
+    let mut summary = sample::run(THREE_ASP).0;
+    assert!(!run(&summary).contains("guard"));
+    let guard = GuardRecord { probes: 22, alarms: 1, loss_max: 1.8, tightness: 6, bytes: 92_800 };
+    summary.guard = Some(guard);
+    let found = "guard           22 probes (92.8 kB), 1 alarm, tightness 6 in the end";
+    assert!(run(&summary).contains(found), "{}", run(&summary));
 }

@@ -217,7 +217,9 @@ fn skew(rows: &[SkewRow]) -> Section {
     Section::new(heading)
         .say(
             "Skew is the share of examples whose data center their label decides. Accuracy is on held-out data of \
-             all data centers: of the worst copy while training ended, and of the one that the drain left.",
+             all data centers: of the worst copy while training ended, and of the one that the drain left. \
+             cnn-group-norm is the network cnn with group normalisation, whose statistics are those of one example \
+             at a time; cnn has no normalisation.",
         )
         .lay_out(table)
 }

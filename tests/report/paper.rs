@@ -135,7 +135,7 @@ fn every_other_part_is_shown() {
     );
     shows(
         between(&first, "Label-skewed data", "</table>"),
-        &["100 %", "-24.8 points", "-0.5 points", "71.4 %"],
+        &["100 %", "-24.8 points", "-0.5 points", "71.4 %", ">cnn-group-norm<", "-0.3 points"],
     );
     shows(
         between(&first, "What was fitted", "</table>"),

@@ -262,8 +262,8 @@ fn brakes() -> Vec<CurveRow> {
 }
 
 fn skew() -> Vec<SkewRow> {
-    let row = |skew, model: &str, guard, accuracy| SkewRow {
-        app: "cnn".into(),
+    let row = |app: &str, skew, model: &str, guard, accuracy| SkewRow {
+        app: app.into(),
         skew,
         model: model.into(),
         guard,
@@ -274,11 +274,13 @@ fn skew() -> Vec<SkewRow> {
         wan_bytes: 3_100_000_000,
     };
     vec![
-        row(0.0, "bsp", false, 0.981),
-        row(0.0, "asp", false, 0.98),
-        row(1.0, "bsp", false, 0.962),
-        row(1.0, "asp", false, 0.714),
-        row(1.0, "asp", true, 0.957),
+        row("cnn", 0.0, "bsp", false, 0.981),
+        row("cnn", 0.0, "asp", false, 0.98),
+        row("cnn", 1.0, "bsp", false, 0.962),
+        row("cnn", 1.0, "asp", false, 0.714),
+        row("cnn", 1.0, "asp", true, 0.957),
+        row("cnn-group-norm", 1.0, "bsp", false, 0.951),
+        row("cnn-group-norm", 1.0, "asp", false, 0.948),
     ]
 }
 

@@ -135,7 +135,7 @@ const TIMES: [&str; 10] = [
     "#ours",
     "#paper",
     "#value",
-    "#off LAN's",
+    "#off LAN's then",
     "#copies",
 ];
 const OVER_TIMES: [(&str, usize); 5] = [

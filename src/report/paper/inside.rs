@@ -24,22 +24,13 @@ fn ablation(rows: &[AblationRow]) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "No setting was changed: nothing was run.");
     }
-    let heads = [
-        "setting",
-        "what it is for",
-        "#times LAN",
-        "#clocks",
-        "#WAN bytes",
-        "#dollars",
-        "#objective",
-    ];
+    let heads = ["setting", "what it is for", "#times LAN", "#clocks", "#WAN bytes", "#dollars"];
     let mut table = Table::new(heading, &heads);
     for (app, wan) in once(rows.iter().map(|row| (&*row.app, &*row.wan))) {
         table.group(place_name(app, wan));
         let here = || rows.iter().filter(|row| row.app == app && row.wan == wan);
         let slowest = here().filter_map(|row| row.times_lan).fold(0.0, f64::max);
         let most = here().map(|row| row.wan_bytes).max().unwrap_or(0) as f64;
-        let dearest = here().map(|row| row.usd).fold(0.0, f64::max);
         for row in here() {
             let time = match row.times_lan {
                 Some(times) => Cell::new(numbers::times(times)).bar(times / slowest),
@@ -51,8 +42,7 @@ fn ablation(rows: &[AblationRow]) -> Section {
                 time,
                 numbers::shown(row.clocks, numbers::count).into(),
                 Cell::new(numbers::bytes(row.wan_bytes)).bar(row.wan_bytes as f64 / most),
-                Cell::new(numbers::dollars(row.usd)).bar(row.usd / dearest),
-                numbers::objective(row.objective).into(),
+                numbers::dollars(row.usd).into(),
             ];
             if row.change == "ours" { table.own_row(cells) } else { table.row(cells) }
         }

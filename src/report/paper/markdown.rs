@@ -88,7 +88,7 @@ fn cells(page: &mut Page, rows: &[CellRow]) {
         "cost",
         "BSP's ÷ it",
         "paper",
-        "off the LAN's",
+        "off the LAN's at that clock",
     ]);
     for row in rows {
         let bsp =

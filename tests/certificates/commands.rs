@@ -87,7 +87,8 @@ fn every_node_of_a_topology_gets_a_folder() {
     assert!(rows.iter().all(|(_, state)| state == "valid"), "{json}");
     let answer: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(answer["certificates"][4]["identity"], "gaia://demo/oregon/coordinator/0");
-    assert_eq!(answer["certificates"][4]["days_left"], 89);
+    let days = answer["certificates"][4]["days_left"].as_u64().unwrap();
+    assert!((89..=90).contains(&days), "{days}");
     assert_eq!(answer["certificates"][4]["fingerprint"].as_str().unwrap().len(), 64);
 
     let (said, _) = says(folder.path(), "show --out certs/nodes/tokyo/worker-1");

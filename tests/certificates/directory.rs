@@ -182,7 +182,7 @@ fn wrong_files_are_named_with_what_was_expected() {
         (
             node("node.pem"),
             |text| text[..text.len() / 2].into(),
-            "expected a key and a certificate",
+            "found no certificate, expected the certificate of a node",
         ),
         (node("node.pem"), |text| text.repeat(2), "expected one"),
         (node("trust.pem"), |_| String::new(), "found no authority"),

@@ -165,7 +165,7 @@ fn show_warns_of_what_expires_soon() {
     let node = Identity::server("demo", "tokyo", 0);
     fs::remove_dir_all(&directory).unwrap();
     let mut made = Directory::create(&directory, "demo", long_ago).unwrap();
-    made.issue(&[node.clone()], long_ago, 90 * day).unwrap();
+    made.issue(&[node], long_ago, 90 * day).unwrap();
     made.issue(&[Identity::server("demo", "oregon", 0)], long_ago, 79 * day).unwrap();
     let (said, noted) = says(path, "show");
     assert!(said.contains("expires soon") && said.contains("expired"), "{said}");

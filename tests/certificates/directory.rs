@@ -172,11 +172,13 @@ fn a_folder_without_a_list_of_what_is_revoked_is_no_good() {
     assert!(error.contains("an authority without one"), "{error}");
 }
 
+type Breaks = fn(&str) -> String;
+
 /// One file of a directory is put out of order: whoever reads it says which, what is in it and what should be.
 #[test]
 fn wrong_files_are_named_with_what_was_expected() {
     let node = |file: &'static str| format!("nodes/oregon/server-0/{file}");
-    let cases: [(String, fn(&str) -> String, &str); 8] = [
+    let cases: [(String, Breaks, &str); 8] = [
         (node("node.pem"), |_| String::new(), "expected one"),
         (node("node.pem"), |text| text.replace("PRIVATE KEY", "PUBLIC KEY"), "`PUBLIC KEY`"),
         (

@@ -15,8 +15,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    ServerConnection, SignatureScheme, version,
+    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error, HandshakeKind,
+    ServerConfig, ServerConnection, SignatureScheme, version,
 };
 
 /// What became of a handshake: the refusal of the honest end, and what the other end was told.
@@ -44,7 +44,7 @@ pub(super) fn accept(
     honest: &Credentials,
     allowed: &[Identity],
     shown: Shown,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     let mut config = connecting(honest, honest.identity());
     config.dangerous().set_certificate_verifier(Arc::new(Anyone));
     config.client_auth_cert_resolver = Arc::new(Resolver(shown));
@@ -57,7 +57,7 @@ pub(super) fn connect(
     honest: &Credentials,
     expected: &Identity,
     shown: Shown,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     let (client, server) = shake(connecting(honest, expected), stranger(shown));
     outcome(client.map(|_| ()), server.err())
 }
@@ -89,10 +89,21 @@ pub(super) fn meet(
     Ok((seen(server.peer_certificates()).unwrap(), seen(client.peer_certificates()).unwrap()))
 }
 
-fn outcome(honest: Result<(), Error>, told: Option<Error>) -> Result<(), Refused> {
+/// How two nodes shake hands when they meet for the second time with the same settings, and how many tickets for a
+/// third time the one that connects was given.
+pub(super) fn meet_again(connects: &Credentials, accepts: &Credentials) -> (HandshakeKind, u32) {
+    let client = connecting(connects, accepts.identity());
+    let server = accepting(accepts, [connects.identity().clone()]);
+    shake(client.clone(), server.clone()).0.unwrap();
+    let (client, _) = shake(client, server);
+    let client = client.unwrap();
+    (client.handshake_kind().unwrap(), client.tls13_tickets_received())
+}
+
+fn outcome(honest: Result<(), Error>, told: Option<Error>) -> Result<(), Box<Refused>> {
     honest.map_err(|error| {
         let refusal = Refusal::of(&error);
-        Refused { refusal: refusal.unwrap_or_else(|| panic!("{error}")), told }
+        Box::new(Refused { refusal: refusal.unwrap_or_else(|| panic!("{error}")), told })
     })
 }
 

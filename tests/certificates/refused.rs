@@ -1,14 +1,18 @@
 //! Nine kinds of wrong certificate, and some more, each shown by who connects and by who accepts.
 
-use gaia::certificates::{CertificateError, Credentials, Identity, Refusal};
+use std::sync::Arc;
+
+use gaia::certificates::{CertificateError, Credentials, Identity, Refusal, accepting, connecting};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
 };
+use rustls::HandshakeKind;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 
-use super::handshake::{Refused, Shown, accept, connect, connect_to_nobody, meet};
+use super::handshake::{Refused, Shown, accept, connect, connect_to_nobody, meet, meet_again};
 use super::*;
 
 /// Tokyo meets someone who says to be the server of oregon; what tokyo makes of it is the same whoever connects.
@@ -16,7 +20,7 @@ fn check(tokyo: &Credentials, shown: Shown, expect: impl Fn(&Refusal) -> bool, s
     let accepted = accept(tokyo, &[server("oregon")], shown.clone());
     let connected = connect(tokyo, &server("oregon"), shown);
     for refused in [accepted, connected] {
-        let Refused { refusal, told } = refused.expect_err("a stranger is let in");
+        let Refused { refusal, told } = *refused.expect_err("a stranger is let in");
         assert!(expect(&refusal), "{refusal:?}");
         let text = refusal.to_string();
         for said in says {
@@ -75,6 +79,17 @@ fn nodes_of_a_run_believe_each_other() {
     let tokyo = issue(&mut authority, &server("tokyo"));
     let seen = meet(&oregon, &tokyo).unwrap();
     assert_eq!(seen, (server("oregon"), server("tokyo")));
+}
+
+/// A session that is resumed, or begun with early data, would not look at the certificate again.
+#[test]
+fn every_meeting_is_a_whole_handshake() {
+    let mut authority = authority();
+    let oregon = issue(&mut authority, &server("oregon"));
+    let tokyo = issue(&mut authority, &server("tokyo"));
+    assert_eq!(meet_again(&oregon, &tokyo), (HandshakeKind::Full, 0));
+    assert!(!connecting(&oregon, &server("tokyo")).enable_early_data);
+    assert_eq!(accepting(&tokyo, [server("oregon")]).max_early_data_size, 0);
 }
 
 #[test]
@@ -292,4 +307,21 @@ fn a_certificate_for_another_purpose() {
         |refusal| matches!(refusal, Refusal::Broken { .. }),
         &[OREGON, "does not hold"],
     );
+}
+
+/// Whichever bit it is, the refusal is about the certificate: the signature covers everything that is believed.
+#[test]
+fn a_certificate_with_a_flipped_bit() {
+    let mut authority = authority();
+    let tokyo = issue(&mut authority, &server("tokyo"));
+    let oregon = issue(&mut authority, &server("oregon"));
+    let Shown::Chain(good) = of_folder(&oregon) else { panic!("a node shows a certificate") };
+    accept(&tokyo, &[server("oregon")], Shown::Chain(good.clone())).unwrap();
+    for at in 0..good.cert[0].len() {
+        let mut bytes = good.cert[0].to_vec();
+        bytes[at] ^= 1 << (at % 8);
+        let flipped = CertifiedKey::new(vec![bytes.into()], good.key.clone());
+        let refused = accept(&tokyo, &[server("oregon")], Shown::Chain(Arc::new(flipped)));
+        assert!(refused.is_err(), "bit {} of byte {at} is not missed", at % 8);
+    }
 }

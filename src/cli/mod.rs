@@ -3,6 +3,7 @@
 //! This room turns arguments into calls of the other rooms and their answers into lines of text and an exit code.
 //! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
 
+mod certs;
 mod check;
 mod compare;
 mod failure;
@@ -49,6 +50,9 @@ enum Verb {
     /// Check a run file and everything it names, and say what would run
     #[command(after_help = CHECK_HELP)]
     Check(RunFlags),
+    /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
+    #[command(subcommand, after_help = certs::CERTS_HELP)]
+    Certs(certs::CertsVerb),
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
@@ -174,6 +178,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Compare(flags) => compare::compare(flags, &terminal),
         Verb::Paper(flags) => paper::paper(flags, &terminal),
         Verb::Check(flags) => check::check(flags, &terminal),
+        Verb::Certs(verb) => certs::certs(verb, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal),
     };
     match done {
@@ -208,6 +213,7 @@ impl Verb {
             Self::Train(flags) | Self::Check(flags) => &flags.output,
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
+            Self::Certs(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
         }
     }

@@ -28,7 +28,7 @@ mod transport;
 
 pub(super) use conductor::run;
 
-pub use certificates::{Certificates, Identity};
+pub use certificates::Certificates;
 pub use error::{Breach, TransportError};
 pub use event::{Event, Incoming};
 pub use meter::{LaneTraffic, LinkTraffic, Meter};

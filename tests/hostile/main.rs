@@ -8,6 +8,7 @@ mod allocations;
 mod corpora;
 mod data;
 mod frames;
+mod server;
 mod settings;
 
 #[allow(

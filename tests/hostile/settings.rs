@@ -260,3 +260,39 @@ data_center = [{ name = \"north\" }, { name = \"south\" }]
         assert!(most < HELD_BYTES_MAX + 100 * matrix.len(), "{matrix:.60} held {most}");
     }
 }
+
+#[test]
+fn a_file_is_as_long_as_its_kind_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |name: &str, bytes: usize| {
+        let file = folder.path().join(name);
+        fs::write(&file, "#".repeat(bytes)).unwrap();
+        peak_of(|| RunFile::read(&file, &[]).and_then(|file| file.plan()))
+    };
+    let most = 1 << 21;
+    let (answer, _) = read("long.toml", most);
+    assert!(answer.unwrap_err().to_string().contains("missing key"));
+    let (answer, held) = read("longer.toml", most + 1);
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("it is longer than 2097152 bytes"), "{error}");
+    assert!(held < 4 * most, "{held}");
+}
+
+/// As many as there may nearly be, each pair with a cell of its own.
+#[test]
+fn a_thousand_data_centers_are_read_from_a_matrix() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..1000).map(|dc| format!("dc{dc}")).collect();
+    let rows = names.iter().map(|name| format!("{name}{}\n", ",100".repeat(names.len())));
+    let matrix = format!("from,{}\n{}", names.join(","), rows.collect::<String>());
+    fs::write(folder.path().join("matrix.csv"), matrix).unwrap();
+    let dcs = names.iter().map(|name| format!("[[data_center]]\nname = \"{name}\"\n"));
+    let text = format!(
+        "name = \"wan\"\nwan.rtt = \"9 ms\"\nwan.bandwidth = {{ matrix = \"matrix.csv\", unit = \"Mbit/s\" }}\n{}",
+        dcs.collect::<String>()
+    );
+    let name = folder.path().join("wan.toml");
+    let (topology, held) = peak_of(|| topology_from_text(&name.to_string_lossy(), &text));
+    assert_eq!(topology.unwrap().links.len(), 1000 * 999);
+    assert!(held < 200 << 20, "{held}");
+}

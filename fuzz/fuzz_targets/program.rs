@@ -1,5 +1,4 @@
 // What every program for libFuzzer is: it finds its target by its own name.
-#![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let target = gaia_fuzz::Target::named(env!("CARGO_BIN_NAME")).expect("named as its target");

@@ -9,7 +9,7 @@
 //!
 //! Write `src/yours.rs` with a `pub const TARGET: Target`, and name it here: a `mod` line and its place in
 //! [`TARGETS`]. Then give libFuzzer its program, three lines in `Cargo.toml`, and write the seeds with
-//! `cargo run --no-default-features --bin seeds`. The tests fail until all of it is there, and from then on replay it.
+//! `cargo run --no-default-features --example seeds`. The tests fail until all of it is there, and from then on replay it.
 //!
 //! Seeds are small, and made by the encoder whose decoder is tested: so they go deep, and follow the format when it
 //! changes. What a fuzzer found goes into `corpus/NAME/` beside them, under a name that says what it was, with a line in
@@ -27,6 +27,7 @@ mod libsvm;
 mod matrix;
 mod movielens;
 mod mutations;
+mod run_directory;
 mod run_file;
 mod sealed;
 mod server;
@@ -64,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     libsvm::TARGET,
     matrix::TARGET,
     movielens::TARGET,
+    run_directory::TARGET,
     run_file::TARGET,
     server::TARGET,
     stream::TARGET,

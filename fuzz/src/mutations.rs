@@ -15,7 +15,8 @@ impl Mutations {
         let seeds = (target.seeds)().into_iter().map(|(_, bytes)| bytes);
         let corpus: Vec<_> = seeds.chain(more).collect();
         assert!(!corpus.is_empty(), "{} has a seed", target.name);
-        let state = target.name.bytes().fold(seed, |state, byte| state * 31 + u64::from(byte));
+        let of_name = |state: u64, byte| state.wrapping_mul(31).wrapping_add(u64::from(byte));
+        let state = target.name.bytes().fold(seed, of_name);
         Self { corpus, state }
     }
 

@@ -92,10 +92,10 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
 
 /// What is wrong, which may quote the peer: no more of that than a line, and nothing that a terminal would obey.
 fn shown(error: &rmp_serde::decode::Error) -> String {
-    error.to_string().chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
+    error.to_string().chars().flat_map(char::escape_debug).take(SHOWN_CHARS_MAX).collect()
 }
 
-const SHOWN_CHARS_MAX: usize = 120;
+const SHOWN_CHARS_MAX: usize = 160;
 
 fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
     let Hello { from, shard, shards, parameters, .. } = match message {

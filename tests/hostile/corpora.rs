@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::allocations::peak_of;
 use super::fuzz::{Mutations, TARGETS, Target};
 
-/// Mutations of each target's corpus; about a second for all targets.
-const MUTATIONS: usize = 2000;
+/// Mutations of each target's corpus; some seconds for all targets, most of them for the pages of reports.
+const MUTATIONS: usize = 500;
 
 /// What one input may make any reader hold. The largest shard that a target decodes for has 2²⁰ parameters, which are
 /// 4 MiB as values and as much as indexes, and growing vectors hold up to three times what is in them.
@@ -59,7 +59,7 @@ fn seeds_are_what_the_encoders_of_today_write() {
             let stored = corpus.get(name);
             assert!(
                 stored == Some(&bytes),
-                "{} {name} is stale: cargo run --no-default-features --bin seeds, in fuzz/",
+                "{} {name} is stale: cargo run --no-default-features --example seeds, in fuzz/",
                 target.name
             );
         }

@@ -102,7 +102,7 @@ impl Sources {
             Home::Directory(directory) => {
                 let file = directory.join(path);
                 let name = tidy(&file).to_string_lossy().into_owned();
-                let text = read_bounded(&file)
+                let text = read_bounded(&file, kind.bytes_max())
                     .map_err(|reason| Fault::Unreadable { path: name.clone(), reason })?;
                 let parent = file.parent().unwrap_or_else(|| Path::new("")).to_owned();
                 (name, text, Home::Directory(parent))
@@ -174,6 +174,16 @@ impl Sources {
         let mut node = Node::from_table(source, table.get_ref())?;
         node.span = Span { source, start: end, end };
         Ok(node)
+    }
+}
+
+impl SourceKind {
+    /// The longest file of this kind.
+    fn bytes_max(self) -> u64 {
+        match self {
+            Self::RunFile | Self::TopologyFile | Self::Flag => TREE_BYTES_MAX,
+            Self::Matrix => MATRIX_BYTES_MAX,
+        }
     }
 }
 
@@ -380,15 +390,19 @@ pub(super) fn tidy(path: &Path) -> PathBuf {
     tidied
 }
 
-fn read_bounded(path: &Path) -> Result<String, String> {
+fn read_bounded(path: &Path, bytes_max: u64) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(format!("it is longer than {bytes_max} bytes"));
     }
     String::from_utf8(bytes)
         .map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
 }
 
-const FILE_BYTES_MAX: u64 = 1 << 24;
+/// A tree takes up to two hundred times its text. Of entries for a pair of data centers thirty thousand fit.
+const TREE_BYTES_MAX: u64 = 1 << 21;
+
+/// Sixteen bytes for each of the most pairs that there are.
+const MATRIX_BYTES_MAX: u64 = 1 << 24;

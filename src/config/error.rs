@@ -87,6 +87,7 @@ impl ConfigError {
             }
             Place::Flag(flag) => {
                 let expected = self.expected();
+                let flag = shown(flag, TEXT_CHARS_MAX);
                 title.element(Level::NOTE.message(format!("in {flag}, expected {expected}")))
             }
         };
@@ -98,21 +99,23 @@ impl ConfigError {
     }
 
     fn title(&self) -> String {
-        let key = if self.key().contains('`') {
-            self.key().to_owned()
-        } else {
-            format!("`{}`", self.key())
-        };
+        let text = |text: &str| shown(text, TEXT_CHARS_MAX);
+        let key = text(self.key());
+        let key = if key.contains('`') { key } else { format!("`{key}`") };
         match self.fault() {
             Fault::Unreadable { path, reason } if self.key().is_empty() => {
-                format!("cannot read `{path}`: {reason}")
+                format!("cannot read `{}`: {reason}", text(path))
             }
-            Fault::Unreadable { path, reason } => format!("{key}: cannot read `{path}`: {reason}"),
+            Fault::Unreadable { path, reason } => {
+                format!("{key}: cannot read `{}`: {reason}", text(path))
+            }
             Fault::Syntax { message } => format!("this is not TOML: {message}"),
             Fault::UnknownKey { .. } => format!("unknown key {key}"),
             Fault::MissingKey { .. } => format!("missing key {key}"),
-            Fault::Wrong { found, .. } if self.key().is_empty() => format!("found `{found}`"),
-            Fault::Wrong { found, .. } => format!("{key} is `{found}`"),
+            Fault::Wrong { found, .. } if self.key().is_empty() => {
+                format!("found `{}`", text(found))
+            }
+            Fault::Wrong { found, .. } => format!("{key} is `{}`", text(found)),
         }
     }
 
@@ -122,7 +125,9 @@ impl ConfigError {
             Fault::Syntax { .. } => String::new(),
             Fault::UnknownKey { expected } if expected.is_empty() => "no keys here".into(),
             Fault::UnknownKey { expected } => one_of(expected),
-            Fault::MissingKey { expected } | Fault::Wrong { expected, .. } => expected.clone(),
+            Fault::MissingKey { expected } | Fault::Wrong { expected, .. } => {
+                shown(expected, EXPECTED_CHARS_MAX)
+            }
         }
     }
 
@@ -132,7 +137,7 @@ impl ConfigError {
                 let key = self.key().rsplit('.').next().unwrap_or("");
                 nearest(key, expected).map(|name| format!("did you mean `{name}`?"))
             }
-            Fault::Wrong { help, .. } => help.clone(),
+            Fault::Wrong { help, .. } => help.as_deref().map(|help| shown(help, TEXT_CHARS_MAX)),
             _ => None,
         }
     }
@@ -152,6 +157,10 @@ impl Place {
         while !line.is_char_boundary(to) {
             to += 1;
         }
+        // What stands before the mark says its column; of the mark and what follows, the beginning is enough.
+        let cut = line[from..].char_indices().nth(TEXT_CHARS_MAX).map(|(at, _)| from + at);
+        let line = &line[..cut.unwrap_or(line.len())];
+        let to = to.min(line.len());
         Self::File {
             name: name.to_owned(),
             line: text[..line_start].matches('\n').count() + 1,
@@ -164,7 +173,7 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flag(flag) => f.write_str(flag),
+            Self::Flag(flag) => f.write_str(&shown(flag, TEXT_CHARS_MAX)),
             Self::File { name, line, column, .. } => write!(f, "{name}:{line}:{column}"),
         }
     }
@@ -193,12 +202,40 @@ pub(super) fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
+/// Text of the user's as it may be printed: no more than `most` characters of it, and nothing that a terminal would
+/// obey.
+fn shown(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(most) {
+        match character {
+            control if control.is_control() => shown.extend(control.escape_default()),
+            other => shown.push(other),
+        }
+    }
+    if text.chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Characters of a key, a value or a line that an error shows.
+const TEXT_CHARS_MAX: usize = 200;
+
+/// Characters of what was expected, which may list names.
+const EXPECTED_CHARS_MAX: usize = 1500;
+
 /// The name that a misspelt word was probably meant to be.
+///
+/// Lengths are compared first: the distance takes time and memory in the product of both.
 pub(super) fn nearest<S: AsRef<str>>(word: &str, names: &[S]) -> Option<String> {
+    let chars = word.chars().count();
+    let most = |name: &str| name.len().max(word.len()) / 3;
     names
         .iter()
-        .map(|name| (strsim::damerau_levenshtein(word, name.as_ref()), name.as_ref()))
-        .filter(|(distance, name)| *distance <= name.len().max(word.len()) / 3)
+        .map(AsRef::as_ref)
+        .filter(|name| name.chars().count().abs_diff(chars) <= most(name))
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .filter(|(distance, name)| *distance <= most(name))
         .min()
         .map(|(_, name)| name.to_owned())
 }

@@ -89,18 +89,27 @@ impl Matrix {
     }
 
     /// What the cell of a directed pair says.
-    pub(super) fn cell<'m>(
-        &'m self,
-        from: &str,
-        to: &str,
-        text: &str,
-    ) -> Result<Cell<'m>, Problem> {
-        let key = format!("row `{from}`, column `{to}`");
+    pub(super) fn cell(&self, from: &str, to: &str) -> Result<&str, Problem> {
+        let (row, column) = self.find(from, to)?;
+        Ok(row.record.get(column).unwrap_or(""))
+    }
+
+    /// A problem with what the cell of a directed pair says, shown there.
+    ///
+    /// Finding the place takes as long as the row is: it is looked for once something is wrong, and not in each cell.
+    pub(super) fn cell_problem(&self, from: &str, to: &str, text: &str, fault: Fault) -> Problem {
+        match self.find(from, to) {
+            Ok((row, column)) => self.problem(row.cell(column, text), cell_key(from, to), fault),
+            Err(problem) => problem,
+        }
+    }
+
+    fn find(&self, from: &str, to: &str) -> Result<(&Row, usize), Problem> {
         let lacking = |what: &str, name: &str, names: Vec<&String>, at: usize| {
             let expected = format!("a {what} `{name}`");
             let help = super::error::nearest(name, &names).map(|near| format!("there is `{near}`"));
             let fault = Fault::Wrong { found: "not there".into(), expected, help };
-            self.problem(at..at, key.clone(), fault)
+            self.problem(at..at, cell_key(from, to), fault)
         };
         let row = self
             .rows
@@ -110,9 +119,7 @@ impl Matrix {
             .columns
             .get(to)
             .ok_or_else(|| lacking("column", to, self.columns.keys().collect(), self.header_end))?;
-        let range = row.cell(column, text);
-        let span = Span { source: self.source, start: range.start, end: range.end };
-        Ok(Cell { text: row.record.get(column).unwrap_or(""), span, key })
+        Ok((row, column))
     }
 
     fn duplicate(&self, what: &str, range: std::ops::Range<usize>, name: &str) -> Problem {
@@ -130,11 +137,9 @@ impl Matrix {
     }
 }
 
-/// One cell: its text, its place, and how messages name it.
-pub(super) struct Cell<'m> {
-    pub(super) text: &'m str,
-    pub(super) span: Span,
-    pub(super) key: String,
+/// How messages name a cell.
+fn cell_key(from: &str, to: &str) -> String {
+    format!("row `{from}`, column `{to}`")
 }
 
 impl Row {

@@ -189,16 +189,16 @@ impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
             Self::One(value) => return Ok(Some(*value)),
             Self::Matrix { matrix, source, unit } => (matrix, *source, unit),
         };
-        let cell = matrix.cell(from, to, sources.text(source))?;
-        let parsed = format!("{} {unit}", cell.text).parse::<T>().ok().filter(within);
+        let cell = matrix.cell(from, to)?;
+        let parsed = format!("{cell} {unit}").parse::<T>().ok().filter(within);
         parsed.map(Some).ok_or_else(|| {
-            let found = if cell.text.is_empty() { "empty" } else { cell.text };
+            let found = if cell.is_empty() { "empty" } else { cell };
             let fault = Fault::Wrong {
                 found: found.to_owned(),
                 expected: format!("{what} in {unit}, as a number within bounds"),
                 help: None,
             };
-            Problem { span: Some(cell.span), path: vec![cell.key.clone()], fault: fault.into() }
+            matrix.cell_problem(from, to, sources.text(source), fault)
         })
     }
 }

@@ -70,6 +70,10 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
                 let expected = format!("an image of {} bytes after its class", SHAPE.values());
                 return Err(broken(record.len(), "the end of the file".into(), expected));
             }
+            if labels.len() == EXAMPLES_MAX {
+                let expected = format!("at most {EXAMPLES_MAX} images in all batches");
+                return Err(broken(0, "one more image".into(), expected));
+            }
             labels.push(u32::from(label));
             pixels.extend_from_slice(image);
         }
@@ -79,6 +83,10 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
 }
 
 const CLASSES: usize = 10;
+
+/// Twenty times what was published; 4 GB of pixels.
+const EXAMPLES_MAX: usize = 1 << 20;
+
 const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
 
 /// A class and an image.

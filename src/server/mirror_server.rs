@@ -148,7 +148,7 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
-        if mirror.applied >= sequence {
+        if mirror.applied >= sequence || places.is_empty() {
             return;
         }
         let due = now + self.barrier_deadline;

@@ -80,7 +80,7 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
     }
     let mut deserializer = rmp_serde::Deserializer::new(body);
     let message = ControlMessage::deserialize(&mut deserializer)
-        .map_err(|error| FrameError::PeerSentBadMessage(error.to_string()))?;
+        .map_err(|error| FrameError::PeerSentBadMessage(shown(&error)))?;
     let trailing = deserializer.into_inner().len();
     if trailing > 0 {
         let error = format!("{trailing} bytes follow the message");
@@ -89,6 +89,13 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
     check_bounds(&message)?;
     Ok(message)
 }
+
+/// What is wrong, which may quote the peer: no more of that than a line, and nothing that a terminal would obey.
+fn shown(error: &rmp_serde::decode::Error) -> String {
+    error.to_string().chars().flat_map(char::escape_debug).take(SHOWN_CHARS_MAX).collect()
+}
+
+const SHOWN_CHARS_MAX: usize = 160;
 
 fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
     let Hello { from, shard, shards, parameters, .. } = match message {

@@ -19,7 +19,7 @@ pub enum FrameError {
     PeerSentDamagedFrame { found: u32, expected: u32 },
     #[error("peer sent bulk kind {found}, the known are 0 to {most}")]
     PeerSentUnknownKind { found: u8, most: u8 },
-    #[error("peer sent value format {found}, the known are 0 (f32) and 1 (bf16)")]
+    #[error("peer sent value format {found}, the known are 0 to 3")]
     PeerSentUnknownFormat { found: u8 },
     #[error("peer sent flags {found:#06x}, the known are {known:#06x}")]
     PeerSentUnknownFlags { found: u16, known: u16 },

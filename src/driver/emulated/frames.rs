@@ -14,10 +14,10 @@ use crate::wire::PROTOCOL_VERSION;
 
 /// What stands at the start of a stream: whose frames it carries, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
-    pub(super) from: DcId,
-    pub(super) shard: ShardId,
-    pub(super) lane: Lane,
+pub struct Hello {
+    pub from: DcId,
+    pub shard: ShardId,
+    pub lane: Lane,
 }
 
 /// Why a stream gave no more.
@@ -31,7 +31,7 @@ pub(super) enum StreamEnd {
 }
 
 impl Hello {
-    pub(super) fn encode(self) -> [u8; HELLO_BYTES] {
+    pub fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
@@ -44,7 +44,7 @@ impl Hello {
         bytes
     }
 
-    pub(super) fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, Breach> {
+    pub fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, Breach> {
         let [m0, m1, m2, m3, v0, v1, f0, f1, s0, s1, lane] = bytes;
         let found = [m0, m1, m2, m3];
         if found != MAGIC {
@@ -75,7 +75,7 @@ pub(super) fn with_length(frame: &[u8]) -> Bytes {
 }
 
 /// The length of the frame behind a prefix.
-pub(super) fn length(prefix: [u8; PREFIX_BYTES], lane: Lane) -> Result<usize, Breach> {
+pub fn length(prefix: [u8; PREFIX_BYTES], lane: Lane) -> Result<usize, Breach> {
     let bytes = u32::from_le_bytes(prefix) as usize;
     let max = frame_bytes_max(lane);
     if bytes > max { Err(Breach::FrameTooLong { lane, bytes, max }) } else { Ok(bytes) }

@@ -20,6 +20,8 @@ mod data_center;
 mod error;
 mod event;
 mod frames;
+#[cfg(test)]
+mod hostile_peers;
 mod listener;
 mod meter;
 mod pump;
@@ -34,3 +36,9 @@ pub use event::{Event, Incoming};
 pub use meter::{LaneTraffic, LinkTraffic, Meter};
 pub use socket::Network;
 pub use transport::{CONTROL_IN_HAND_MAX, DcTransport, Wan};
+
+/// What a stream is made of, for those who try to break it.
+#[doc(hidden)]
+pub mod hostile {
+    pub use super::frames::{Hello as Opening, length as frame_bytes};
+}

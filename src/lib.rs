@@ -82,6 +82,7 @@
 //! # }
 //! ```
 
+pub mod checkpoint;
 pub mod cli;
 pub mod codec;
 pub mod config;

@@ -19,9 +19,7 @@ use gaia::ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
 use gaia::ml::{Application, Evaluation, Metric, Task, Work};
 use gaia::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia::telemetry::{Observer, Progress};
-use gaia::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk,
-};
+use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk};
 use real_data::real_data;
 
 #[test]

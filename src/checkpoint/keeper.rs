@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{Checkpoint, CheckpointError, Checkpoints, Resumed};
 use crate::types::Clock;
@@ -61,7 +61,9 @@ impl Keeper {
 
     /// Writes a checkpoint, and says where it is.
     pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
-        self.checkpoints.write(checkpoint)
+        let path = self.checkpoints.write(checkpoint)?;
+        info!(clock = checkpoint.facts.clock, path = %path.display(), "checkpoint written");
+        Ok(path)
     }
 
     /// Writes a checkpoint; where the disk fails, the run goes on with those it has.

@@ -32,9 +32,8 @@ pub(super) fn model_file(model: &Model) -> Vec<u8> {
 /// All tensors of one kind, each as one row of numbers.
 pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
-    let written = tensors.map(|(name, tensor)| {
-        (name.clone(), vec![tensor.values.len()], bytes(&tensor.values))
-    });
+    let written = tensors
+        .map(|(name, tensor)| (name.clone(), vec![tensor.values.len()], bytes(&tensor.values)));
     file(written.collect())
 }
 

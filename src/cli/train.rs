@@ -1,5 +1,7 @@
 //! `gaia train`: one run from start to report.
 
+use std::path::Path;
+
 use super::training::{carry_out, carry_out_kept};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::checkpoint::{Checkpoints, Keeper, Resumed};
@@ -22,14 +24,18 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     }
     let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
+    let from = match resume {
+        Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
+        Resume::Auto | Resume::Never => None,
+    };
     let out = run.output.out.as_deref();
     let directory = match (resume, out) {
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
     };
     let ending = if simulated {
-        let checkpoints = checkpoints(&plan, application.as_ref(), &directory);
-        let resumed = resumed(resume, &checkpoints)?;
+        let checkpoints = checkpoints(&plan, application.as_ref(), &directory.checkpoints());
+        let resumed = if *resume == Resume::Auto { checkpoints.newest()? } else { from };
         terminal.note(&application.describe());
         if let Some(Resumed { path, facts, .. }) = &resumed {
             terminal.note(&format!("goes on from {} (clock {})", path.display(), facts.clock));
@@ -58,23 +64,11 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     }
 }
 
-/// The checkpoints of a run, in its directory.
-fn checkpoints(
-    plan: &Plan,
-    application: &dyn Application,
-    directory: &RunDirectory,
-) -> Checkpoints {
+/// The checkpoints of a run, under a path.
+fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Checkpoints {
     // Files may change under the same path: what is told of them is part of what a run is.
     let identity = Seed(plan.fingerprint()).child(&application.describe()).0;
-    Checkpoints::new(&directory.checkpoints(), identity, plan.seed, plan.checkpoint.keep)
-}
-
-fn resumed(resume: &Resume, checkpoints: &Checkpoints) -> Result<Option<Resumed>, Failure> {
-    Ok(match resume {
-        Resume::Never => None,
-        Resume::Auto => checkpoints.newest()?,
-        Resume::From(path) => Some(checkpoints.read(path)?),
-    })
+    Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }
 
 fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {

@@ -173,9 +173,8 @@ impl Coordinator {
     pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
         let workers = self.config.workers.clone();
-        let known = |found: &BTreeMap<WorkerId, Clock>| {
-            found.keys().all(|worker| workers.contains(worker))
-        };
+        let known =
+            |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
         walk.record("phase", &mut self.phase)?;
         walk.record_that("finished", &mut self.finished, |found, made| {
             found.keys().eq(made.keys())

@@ -38,7 +38,10 @@ pub struct Outcome {
 pub enum Ending {
     Finished(Box<Outcome>),
     /// It was told to stop, and goes on from this checkpoint where it is resumed.
-    Interrupted { clock: Clock, checkpoint: PathBuf },
+    Interrupted {
+        clock: Clock,
+        checkpoint: PathBuf,
+    },
 }
 
 /// Why a run failed.
@@ -50,7 +53,9 @@ pub enum RunError {
     Stalled { at: String, waiting: String },
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    #[error("the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved")]
+    #[error(
+        "the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved"
+    )]
     NoCheckpoints { driver: &'static str },
     #[error(transparent)]
     Transport(emulated::TransportError),

@@ -85,9 +85,10 @@ impl RowsRead {
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         let parameters = layout.parameters();
         self.values.len() <= parameters
-            && self.probes.iter().all(|probe| {
-                probe.away.len() == parameters && probe.home.len() == parameters
-            })
+            && self
+                .probes
+                .iter()
+                .all(|probe| probe.away.len() == parameters && probe.home.len() == parameters)
     }
 
     /// Bytes on the LAN.

@@ -295,9 +295,8 @@ mod tests {
 
     impl Machine {
         fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-            let sum = |sum: &mut Vec<f32>, walk: &mut Walk<'_>| {
-                walk.tensor("sum", Content::Changes, sum)
-            };
+            let sum =
+                |sum: &mut Vec<f32>, walk: &mut Walk<'_>| walk.tensor("sum", Content::Changes, sum);
             walk.record_that("clock", &mut self.clock, |clock, _| *clock < 10)?;
             walk.tensor("values", Content::Values, &mut self.values)?;
             walk.entries("sums", &mut self.sums, |key| (*key < 10).then(|| vec![0.0]), sum)?;
@@ -315,7 +314,8 @@ mod tests {
         let mut again = machine(3);
         again.sums.insert(5, vec![8.0]);
         restored(&mut again, state.clone()).unwrap();
-        let bits = |machine: &Machine| machine.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let bits =
+            |machine: &Machine| machine.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&again), bits(&running()));
         assert_eq!((again.clock, &again.sums, &again.last), (7, &running().sums, &running().last));
         assert_eq!(State::of(|walk| again.state(walk)).records, state.records);

@@ -7,10 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gaia::checkpoint::{Checkpoint, Checkpoints, Disk, Facts, Filesystem};
-use gaia::types::{Content, Model, ModelLayout, State, TableLayout, Tensor};
+use gaia::types::{Content, Model, ModelLayout, Seed, State, TableLayout, Tensor};
 use tempfile::tempdir;
-
-use gaia::types::Seed;
 
 /// What becomes of the step at which the disk fails.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +108,8 @@ fn a_disk_that_fails_at_any_step_leaves_an_older_checkpoint_whole() {
                 checkpoints(&path, keep).write(&checkpoint(20)).unwrap();
                 let steps_left = Rc::new(Cell::new(step));
                 let disk = Failing { steps_left: steps_left.clone(), how };
-                let written = Checkpoints::on(Box::new(disk), &path, 1, Seed(1), keep)
-                    .write(&checkpoint(30));
+                let written =
+                    Checkpoints::on(Box::new(disk), &path, 1, Seed(1), keep).write(&checkpoint(30));
                 let newest = checkpoints(&path, keep).newest().unwrap().unwrap();
                 let clock = newest.facts.clock;
                 assert!(clock == 20 || clock == 30, "{how:?} at step {step}: {clock}");

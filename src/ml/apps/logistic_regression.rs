@@ -14,7 +14,10 @@ use crate::ml::config::{DataConfig, RateDecay, Split, above_zero, count, fits, w
 use crate::ml::examples::{Parts, SparseExamples};
 use crate::ml::kernels::vector::softplus;
 use crate::ml::{Application, ConfigError, Direction, Evaluation, Metric, Task, Work};
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout, TableRows, Walk};
+use crate::types::{
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
+    TableRows, Walk,
+};
 
 /// Settings of `kind = "logistic-regression"`.
 ///

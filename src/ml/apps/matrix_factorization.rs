@@ -21,7 +21,10 @@ use crate::ml::examples::{Parts, Ratings};
 use crate::ml::kernels::factorization::{Rating, descend, predict};
 use crate::ml::kernels::vector::square_norm;
 use crate::ml::{Application, ConfigError, Direction, Evaluation, Metric, Task, Work};
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout, TableRows, Walk};
+use crate::types::{
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
+    TableRows, Walk,
+};
 
 /// Settings of `kind = "matrix-factorization"`.
 ///

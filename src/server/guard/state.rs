@@ -12,9 +12,12 @@ impl Guard {
         parameters: usize,
     ) -> Result<(), StateError> {
         walk.record("next", &mut self.next)?;
-        walk.entries("leaving", &mut self.leaving, |_| Some(Job::none()), |job, walk| {
-            job.state(walk, parameters)
-        })?;
+        walk.entries(
+            "leaving",
+            &mut self.leaving,
+            |_| Some(Job::none()),
+            |job, walk| job.state(walk, parameters),
+        )?;
         let fresh = |_: &DcId| {
             let values = vec![0.0; parameters];
             Some(Traveller { clock: Clock::ZERO, values, whole: false })

@@ -18,8 +18,7 @@ impl Mirrors {
             coast.state(&mut walk.at("coast"))?;
         }
         let (dc, data_centers) = (self.id.dc, self.data_centers);
-        let fresh =
-            || Some(Drain::new(DrainMethod::Mean, dc, data_centers, layout.parameters()));
+        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, data_centers, layout.parameters()));
         walk.option("drain", &mut self.drain, fresh, Drain::state)?;
         walk.record_that("wishes", &mut self.wishes, |found, made| {
             found.is_some() == made.is_some()

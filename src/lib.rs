@@ -83,6 +83,7 @@
 //! ```
 
 pub mod certificates;
+pub mod checkpoint;
 pub mod cli;
 pub mod codec;
 pub mod config;

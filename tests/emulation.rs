@@ -19,7 +19,7 @@ use gaia::ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
 use gaia::ml::{Application, Evaluation, Metric, Task, Work};
 use gaia::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia::telemetry::{Observer, Progress};
-use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness};
+use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk};
 use real_data::real_data;
 
 #[test]
@@ -318,5 +318,9 @@ impl Task for SpoiltTask {
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
         self.sound.probe(model, examples)
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        self.sound.state(walk)
     }
 }

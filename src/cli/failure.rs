@@ -3,8 +3,10 @@
 use std::error::Error;
 
 use crate::certificates::CertificateError;
+use crate::checkpoint::CheckpointError;
 use crate::config::{ConfigError, RunFile};
 use crate::data::DataError;
+use crate::driver::RunError;
 use crate::evaluation::EvaluationError;
 use crate::report::ReportError;
 
@@ -26,6 +28,12 @@ pub enum Failure {
     /// The paper's evaluation did not come to its end.
     #[error(transparent)]
     Evaluation(EvaluationError),
+    /// A checkpoint is not to be believed.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A driver is to go on from a checkpoint that cannot.
+    #[error("--resume: {0}")]
+    NoCheckpoints(RunError),
     /// The files were right and the run failed.
     #[error(transparent)]
     Run(Box<dyn Error + Send + Sync>),
@@ -61,11 +69,16 @@ impl Failure {
     /// 2 where what the user wrote is wrong, 1 where the run failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Data(_) => 2,
+            Self::Config(_) | Self::Data(_) | Self::NoCheckpoints(_) => 2,
             Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
             Self::Certificates(error) if error.is_bad_input() => 2,
-            Self::Evaluation(_) | Self::Report(_) | Self::Certificates(_) | Self::Run(_) => 1,
+            Self::Checkpoint(error) if error.is_bad_input() => 2,
+            Self::Certificates(_)
+            | Self::Checkpoint(_)
+            | Self::Evaluation(_)
+            | Self::Report(_)
+            | Self::Run(_) => 1,
         }
     }
 }

@@ -9,6 +9,7 @@ mod compare;
 mod failure;
 mod paper;
 mod report;
+mod signals;
 mod terminal;
 mod train;
 mod training;
@@ -17,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -40,7 +41,7 @@ struct Cli {
 enum Verb {
     /// Train the model that a run file describes, and write a report of how it went
     #[command(after_help = TRAIN_HELP)]
-    Train(RunFlags),
+    Train(TrainFlags),
     /// Run the same training with several remote models over several WANs, and set them side by side
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareFlags),
@@ -75,6 +76,30 @@ pub struct RunFlags {
     pub driver: Option<String>,
     #[command(flatten)]
     pub output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainFlags {
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// Go on from a checkpoint: the newest whole one in --out, or the one in this directory
+    #[arg(
+        long,
+        value_name = "auto|never|DIR",
+        default_value = "never",
+        requires_if("auto", "out"),
+        value_parser = OsStringValueParser::new().map(Resume::from)
+    )]
+    pub resume: Resume,
+}
+
+/// Whether a run goes on from a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// From the newest whole one in the run's directory; from the start where there is none.
+    Auto,
+    Never,
+    From(PathBuf),
 }
 
 #[derive(Debug, Args)]
@@ -157,7 +182,7 @@ pub struct OutputFlags {
 
 /// Runs the program: parses `arguments`, does what the verb says and returns the exit code.
 ///
-/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong.
+/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted, and a checkpoint was written.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -175,20 +200,32 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let done = match &cli.verb {
         Verb::Train(flags) => train::train(flags, &terminal),
-        Verb::Compare(flags) => compare::compare(flags, &terminal),
-        Verb::Paper(flags) => paper::paper(flags, &terminal),
-        Verb::Check(flags) => check::check(flags, &terminal),
-        Verb::Certs(verb) => certs::certs(verb, &terminal),
-        Verb::Report(flags) => report::report(flags, &terminal),
+        Verb::Certs(verb) => certs::certs(verb, &terminal).map(|()| Done::Whole),
+        Verb::Compare(flags) => compare::compare(flags, &terminal).map(|()| Done::Whole),
+        Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
+        Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
+        Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Done::Whole) => ExitCode::SUCCESS,
+        Ok(Done::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(failure) => {
             terminal.fail(&failure);
             ExitCode::from(failure.exit_code())
         }
     }
 }
+
+/// How far a verb got that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Whole,
+    /// A run was told to stop, and can be resumed.
+    Interrupted,
+}
+
+/// `EX_TEMPFAIL` of sysexits.h: nothing is wrong, try again. Shells keep what is above 128 for kills.
+const INTERRUPTED: u8 = 75;
 
 /// Writes what `GAIA_LOG` asks for to standard error: warnings where it is not set.
 fn log_to_stderr(terminal: &Terminal) -> Result<(), String> {
@@ -210,11 +247,22 @@ const LOG: &str = "GAIA_LOG";
 impl Verb {
     fn output(&self) -> &OutputFlags {
         match self {
-            Self::Train(flags) | Self::Check(flags) => &flags.output,
+            Self::Train(flags) => &flags.run.output,
+            Self::Check(flags) => &flags.output,
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
+        }
+    }
+}
+
+impl From<OsString> for Resume {
+    fn from(text: OsString) -> Self {
+        match text.to_str() {
+            Some("auto") => Self::Auto,
+            Some("never") => Self::Never,
+            _ => Self::From(text.into()),
         }
     }
 }
@@ -246,6 +294,7 @@ Exit codes:
   0  done
   1  the run failed
   2  bad usage, or a file that is wrong: the message names its line, the key and what was expected
+  75 gaia train was interrupted, has written a checkpoint, and can be resumed
 
 Environment:
   GAIA_LOG  what is logged to standard error, such as gaia=debug [default: warn]
@@ -256,12 +305,20 @@ Examples:
   gaia train config/run/quickstart.toml
   gaia train config/run/quickstart.toml --driver simulated --seed 7 --out runs/seven
   gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
+  gaia train config/run/quickstart.toml --set checkpoint.every=10 --out runs/long --resume auto
 
 A path in a file starts at that file; a path in --set starts at the working directory. \
 A --set that chooses another `model` or `kind` drops the settings of the one in the file.
 
 The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html.";
+convergence.svg and report.html.
+
+Checkpoints: [checkpoint] every = CLOCKS writes one into checkpoints/clock-NNNN of the run directory that often; on \
+SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and a second signal ends it at once. \
+--resume auto --out DIR goes on from the newest whole one in DIR, and starts afresh where there is none; what comes out \
+is the same to the bit as of a run that was not stopped. The default is never: a directory with files of another run is \
+refused, and what comes out depends on nothing that lies there. model.safetensors in a checkpoint holds the model's \
+tables. The emulated driver keeps no checkpoints, and a signal ends it at once.";
 
 const COMPARE_HELP: &str = "\
 Examples:

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Failure, OutputFlags};
+use crate::checkpoint::Keeper;
 use crate::config::Plan;
-use crate::driver::{self, Outcome};
+use crate::driver::{self, Ending, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
 
@@ -19,13 +20,60 @@ pub(super) fn carry_out(
 ) -> Result<Outcome, Failure> {
     let run_toml = plan.to_toml();
     directory.write("run.toml", &run_toml)?;
-    let live = Live::new(LiveMode::detect(output.quiet), live_plan(plan, application.as_ref()));
-    let mut recorder = Recorder::new(directory.progress_log()?, live);
+    let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
     let outcome = driver::run(plan, application, &mut recorder);
+    finish(directory, &run_toml, recorder, outcome)
+}
+
+/// As [`carry_out`], with checkpoints. Where the run goes on from one, `progress.jsonl` is written anew from what that
+/// holds.
+pub(super) fn carry_out_kept(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    directory: &RunDirectory,
+    output: &OutputFlags,
+    keeper: &mut Keeper,
+) -> Result<Ending, Failure> {
+    let run_toml = plan.to_toml();
+    directory.write("run.toml", &run_toml)?;
+    let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
+    match driver::run_kept(plan, application, &mut recorder, keeper) {
+        Ok(Ending::Finished(outcome)) => {
+            let outcome = finish(directory, &run_toml, recorder, Ok(*outcome))?;
+            Ok(Ending::Finished(Box::new(outcome)))
+        }
+        Ok(interrupted @ Ending::Interrupted { .. }) => {
+            recorder.finish()?;
+            Ok(interrupted)
+        }
+        Err(error) => {
+            recorder.finish()?;
+            Err(Failure::run(error))
+        }
+    }
+}
+
+fn recorder(
+    plan: &Plan,
+    application: &dyn Application,
+    directory: &RunDirectory,
+    output: &OutputFlags,
+) -> Result<Recorder, Failure> {
+    let live = Live::new(LiveMode::detect(output.quiet), live_plan(plan, application));
+    Ok(Recorder::new(directory.progress_log()?, live))
+}
+
+/// Ends the view of a run that is over, and writes its files where it came to its end.
+fn finish(
+    directory: &RunDirectory,
+    run_toml: &str,
+    recorder: Recorder,
+    outcome: Result<Outcome, RunError>,
+) -> Result<Outcome, Failure> {
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights } = &outcome;
-    write_run(directory, &run_toml, progress, summary, highlights)?;
+    write_run(directory, run_toml, progress, summary, highlights)?;
     Ok(outcome)
 }
 

@@ -24,6 +24,6 @@ mod wan;
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};
 pub use overrides::Override;
-pub use plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+pub use plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 pub use run_file::{RunFile, load_topology, topology_from_text};
 pub use shipped::topologies;

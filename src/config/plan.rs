@@ -25,6 +25,7 @@ pub struct Plan {
     pub drain: DrainConfig,
     pub stop: StopRules,
     pub cost: CostConfig,
+    pub checkpoint: CheckpointConfig,
 }
 
 /// What runs the protocol.
@@ -60,7 +61,24 @@ pub struct CostConfig {
     pub usd_per_machine_hour: f64,
 }
 
+/// When the state of a run is written down, and how much of that is kept. It changes nothing of what comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointConfig {
+    /// Clocks between checkpoints, at least 1; `None` for none but where the run is interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
+    /// The newest so many are kept, at least 1.
+    pub keep: usize,
+}
+
 impl Plan {
+    /// A hash of all that decides what comes out of a run.
+    pub fn fingerprint(&self) -> u64 {
+        let alike = Self { checkpoint: CheckpointConfig::default(), ..self.clone() };
+        Seed(0).child(&alike.to_toml()).0
+    }
+
     /// The same run with all machines in one data center: what it is compared with ("times LAN").
     ///
     /// Where data centers were slowed down, the slowest sets the pace of the whole.
@@ -100,6 +118,12 @@ impl DriverKind {
 impl Default for EvaluateConfig {
     fn default() -> Self {
         Self { every: 1 }
+    }
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: None, keep: 3 }
     }
 }
 

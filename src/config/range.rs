@@ -148,4 +148,5 @@ pub(super) const STALENESS_MAX: u64 = 1 << 20;
 pub(super) const STEPS_MAX: u64 = 10_000;
 pub(super) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
 pub(super) const GUARD_EXAMPLES_MAX: usize = 1 << 24;
+pub(super) const CHECKPOINTS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;

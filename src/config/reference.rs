@@ -12,7 +12,9 @@ use super::run_file::{RunKeys, SyncKeys};
 use super::synchronisation::LocalSspKeys;
 use super::topology_file::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys};
 use super::wan::WanKeys;
-use super::{ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile};
+use super::{
+    CheckpointConfig, ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile,
+};
 use crate::coordinator::{ChangeRule, StopRules};
 use crate::ml::apps::{
     ConvolutionalNetworkConfig, CorpusConfig, ImageGenerator, ImageSource,
@@ -188,6 +190,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("drain", keys::<DrainConfig>()),
         ("compute", keys::<ComputeKeys>()),
         ("cost", keys::<CostConfig>()),
+        ("checkpoint", keys::<CheckpointConfig>()),
         ("topology", keys::<TopologyKeys>()),
         ("topology.defaults", keys::<DefaultKeys>()),
         ("topology.data_center", keys::<DataCenterKeys>()),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
-use super::plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::sync::{
@@ -28,6 +28,7 @@ struct Resolved<'p> {
     drain: DrainConfig,
     compute: ResolvedCompute<'p>,
     cost: CostConfig,
+    checkpoint: CheckpointConfig,
     topology: ResolvedTopology<'p>,
 }
 
@@ -110,6 +111,7 @@ impl Plan {
             drain: self.drain,
             compute: ResolvedCompute::new(&self.compute, &self.topology),
             cost: self.cost,
+            checkpoint: self.checkpoint,
             topology: (&self.topology).into(),
         };
         let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");

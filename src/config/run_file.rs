@@ -9,7 +9,7 @@ use super::compute::ComputeKeys;
 use super::document::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Value};
 use super::error::{ConfigError, Fault, Place};
 use super::overrides::Override;
-use super::plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 use super::range::{self, Checks};
 use super::{shipped, synchronisation, topology_file};
 use crate::coordinator::StopRules;
@@ -53,6 +53,8 @@ pub(super) struct RunKeys {
     stop: StopRules,
     #[serde(default)]
     cost: CostConfig,
+    #[serde(default)]
+    checkpoint: CheckpointConfig,
 }
 
 #[derive(Debug, Deserialize)]
@@ -339,6 +341,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         return Err(checks.found("drain.method", "residuals".into(), expected.into()));
     }
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
+    checkpoint(&checks, driver, keys.checkpoint)?;
     Ok(Plan {
         name: keys.name,
         seed: Seed(keys.seed),
@@ -352,6 +355,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         drain: keys.drain,
         stop: keys.stop,
         cost: keys.cost,
+        checkpoint: keys.checkpoint,
     })
 }
 
@@ -403,6 +407,24 @@ fn stop(checks: &Checks<'_>, stop: &StopRules) -> Result<(), Problem> {
         return Err(checks.found("stop", "empty".into(), expected));
     }
     Ok(())
+}
+
+fn checkpoint(
+    checks: &Checks<'_>,
+    driver: DriverKind,
+    checkpoint: CheckpointConfig,
+) -> Result<(), Problem> {
+    if let Some(every) = checkpoint.every {
+        checks.clocks("checkpoint.every", every, 1)?;
+        if driver != DriverKind::Simulated {
+            let expected = format!(
+                "no such key: the {} driver keeps no checkpoints, `simulated` does",
+                driver.name()
+            );
+            return Err(checks.wrong("checkpoint.every", every, expected));
+        }
+    }
+    checks.count("checkpoint.keep", checkpoint.keep, range::CHECKPOINTS_MAX)
 }
 
 fn default_seed() -> u64 {

@@ -7,9 +7,11 @@ mod stop;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
-use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
+use crate::types::{Clock, DcId, Instant, ServerId, Staleness, StateError, Walk, WorkerId};
 
 /// What a coordinator is told when it is made.
 #[derive(Clone, Debug)]
@@ -57,7 +59,7 @@ pub struct Coordinator {
     outputs: VecDeque<CoordinatorOutput>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     Idle,
     Training,
@@ -165,6 +167,24 @@ impl Coordinator {
     pub fn clock_of(&self, dc: DcId) -> Clock {
         let servers = self.finished.iter().filter(|(server, _)| server.dc == dc);
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
+    }
+
+    /// Walks over what changes as time goes on, once all outputs are polled.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
+        let workers = self.config.workers.clone();
+        let known =
+            |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
+        walk.record("phase", &mut self.phase)?;
+        walk.record_that("finished", &mut self.finished, |found, made| {
+            found.keys().eq(made.keys())
+        })?;
+        walk.record_that("copies", &mut self.copies, |found, made| found.keys().eq(made.keys()))?;
+        walk.record("next_evaluation", &mut self.next_evaluation)?;
+        walk.record("history", &mut self.history)?;
+        walk.record("reason", &mut self.reason)?;
+        walk.record_that("stopped", &mut self.stopped, |found, _| known(found))?;
+        walk.record("drained", &mut self.drained)
     }
 
     /// Where all must end at one clock and have not, has the others go on to the furthest; says whether any must.

@@ -34,7 +34,7 @@ pub struct ChangeRule {
 }
 
 /// Which rule ended a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
     Objective,
     Converged,

@@ -9,7 +9,7 @@ use crate::ml::Application;
 use crate::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use crate::sync::RemoteSync;
 use crate::topology::Topology;
-use crate::types::{DcId, ServerId, ShardId, ShardLayout, WorkerId};
+use crate::types::{DcId, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
 use crate::worker::Worker;
 
 /// Every node of a run, in one process.
@@ -89,6 +89,19 @@ impl Cluster {
 
     pub(crate) fn worker_index(&self, id: WorkerId) -> usize {
         self.first_workers[id.dc.index()] + usize::from(id.index)
+    }
+
+    /// Walks over what changes of every node as time goes on, once all outputs are polled.
+    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        for server in &mut self.servers {
+            let id = server.id();
+            server.state(&mut walk.at(id))?;
+        }
+        for worker in &mut self.workers {
+            let id = worker.id();
+            worker.state(&mut walk.at(id))?;
+        }
+        self.coordinator.state(&mut walk.at("coordinator"))
     }
 
     /// The servers of one data center, by shard.

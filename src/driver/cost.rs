@@ -6,7 +6,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::config::{ComputeConfig, ComputeRate};
 use crate::ml::Work;
-use crate::types::{DcId, Random, Seed, WorkerId};
+use crate::types::{DcId, Random, Seed, StateError, Walk, WorkerId};
 
 /// Charges the iterations of every worker.
 #[derive(Debug)]
@@ -33,6 +33,11 @@ impl CostModel {
             * self.slowdown(worker.dc)
             * self.jitter(number);
         Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record_that("chance", &mut self.chance, |found, made| found.len() == made.len())
     }
 
     fn slowdown(&self, dc: DcId) -> f64 {

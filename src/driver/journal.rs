@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::cluster::Cluster;
 use super::judge::Verdict;
 use crate::config::Plan;
@@ -13,8 +15,8 @@ use crate::telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Progress,
     Summary,
 };
-use crate::topology::WanLink;
-use crate::types::{Clock, DcId, Instant};
+use crate::topology::{Topology, WanLink};
+use crate::types::{Clock, DcId, Instant, StateError, Walk};
 
 /// What one directed link has carried, as the driver's network counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,15 +36,18 @@ pub(crate) struct Journal {
     plan: Plan,
     progress: Vec<Progress>,
     /// Time that reads of a data center were held back, by cause and by who was waited for.
-    held: BTreeMap<(DcId, &'static str, Option<DcId>), Duration>,
+    held: BTreeMap<HeldBy, Duration>,
     clock_lag_max: u64,
     target: Option<Target>,
     stopped: Option<(Instant, StopReason)>,
     pub(crate) lan_bytes: u64,
 }
 
+/// A data center whose reads were held back, by which cause, and who was waited for.
+type HeldBy = (DcId, &'static str, Option<DcId>);
+
 /// Where the target was first met.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Target {
     time_s: f64,
     clock: u64,
@@ -186,6 +191,38 @@ impl Journal {
             links,
             wall_s: wall.as_secs_f64(),
         }
+    }
+
+    /// Walks over what has been noted.
+    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let data_centers = self.plan.topology.data_centers.len();
+        walk.record_that("progress", &mut self.progress, |found, _| {
+            found.iter().all(|progress| progress.data_centers.len() == data_centers)
+        })?;
+        let named = |((dc, cause, from), time): (&HeldBy, &Duration)| {
+            (*dc, (*cause).to_owned(), *from, *time)
+        };
+        let mut held: Vec<(DcId, String, Option<DcId>, Duration)> =
+            self.held.iter().map(named).collect();
+        walk.record("held", &mut held)?;
+        let mut known = BTreeMap::new();
+        for (dc, cause, from, time) in held {
+            let cause = WaitReason::NAMES.into_iter().find(|name| **name == *cause);
+            known.insert((dc, cause.ok_or_else(|| walk.unfit("held"))?, from), time);
+        }
+        self.held = known;
+        walk.record("clock_lag_max", &mut self.clock_lag_max)?;
+        walk.record("target", &mut self.target)?;
+        walk.record("stopped", &mut self.stopped)
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.plan.topology
+    }
+
+    /// Every evaluation so far.
+    pub(crate) fn progress(&self) -> &[Progress] {
+        &self.progress
     }
 
     pub(crate) fn into_progress(self) -> Vec<Progress> {

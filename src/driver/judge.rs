@@ -52,8 +52,17 @@ pub(crate) fn highlights(
     shards: usize,
     application: &Arc<dyn Application>,
 ) -> Vec<String> {
+    application.highlights(&first_copy(servers, shards, application))
+}
+
+/// The first data center's copy, whole.
+pub(crate) fn first_copy(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Model {
     let copy = servers[..shards].iter().map(|server| (server.layout(), server.copy()));
-    application.highlights(&assemble(copy, application))
+    assemble(copy, application)
 }
 
 /// The whole model from a copy's shards.

@@ -11,15 +11,18 @@ mod journal;
 mod judge;
 mod simulated;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing::{info, warn};
 
+use crate::checkpoint::{CheckpointError, Keeper};
 use crate::config::{DriverKind, Plan};
 use crate::ml::Application;
 use crate::server::PeerError;
 use crate::sync::RemoteSync;
 use crate::telemetry::{BrakeRecord, Observer, Progress, Summary};
+use crate::types::Clock;
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
@@ -30,6 +33,17 @@ pub struct Outcome {
     pub highlights: Vec<String>,
 }
 
+/// How a run that may be interrupted ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    Finished(Box<Outcome>),
+    /// It was told to stop, and goes on from this checkpoint where it is resumed.
+    Interrupted {
+        clock: Clock,
+        checkpoint: PathBuf,
+    },
+}
+
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -37,6 +51,12 @@ pub enum RunError {
     Peer { at: String, error: PeerError },
     #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
     Stalled { at: String, waiting: String },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(
+        "the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved"
+    )]
+    NoCheckpoints { driver: &'static str },
     #[error(transparent)]
     Transport(emulated::TransportError),
     #[error("no threads for the run: {0}")]
@@ -61,6 +81,34 @@ pub fn run(
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
+    match carry_out(plan, application, observer, None)? {
+        Ending::Finished(outcome) => Ok(*outcome),
+        Ending::Interrupted { .. } => unreachable!("only a keeper interrupts"),
+    }
+}
+
+/// Runs a plan in virtual time with checkpoints: on from the one that the keeper has, if any, to the end or until the
+/// keeper says stop. What comes out is the same to the bit as of a run that was not stopped, but for the time that it
+/// took on this machine.
+///
+/// # Errors
+/// As [`run`], and where the plan's driver keeps no checkpoints, the one to go on from does not fit the plan, or the
+/// last one could not be written.
+pub fn run_kept(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+    keeper: &mut Keeper,
+) -> Result<Ending, RunError> {
+    carry_out(plan, application, observer, Some(keeper))
+}
+
+fn carry_out(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+    keeper: Option<&mut Keeper>,
+) -> Result<Ending, RunError> {
     if application.deltas_are_counts()
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())
     {
@@ -69,17 +117,28 @@ pub fn run(
     let driver = plan.driver.name();
     let (remote, wan) = (plan.remote.name(), &plan.topology.name);
     info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");
-    let outcome = match plan.driver {
-        DriverKind::Simulated => simulated::run(plan, application, observer),
-        DriverKind::Emulated => emulated::run(plan, application, observer),
+    let ending = match plan.driver {
+        DriverKind::Simulated => simulated::run(plan, application, observer, keeper),
+        DriverKind::Emulated if keeper.is_some() => Err(RunError::NoCheckpoints { driver }),
+        DriverKind::Emulated => emulated::run(plan, application, observer)
+            .map(|outcome| Ending::Finished(Box::new(outcome))),
     }?;
-    let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } =
-        &outcome.summary;
+    match &ending {
+        Ending::Finished(outcome) => tell(plan, &outcome.summary),
+        Ending::Interrupted { clock, checkpoint } => {
+            info!(clock = clock.0, checkpoint = %checkpoint.display(), "run was interrupted");
+        }
+    }
+    Ok(ending)
+}
+
+/// Logs how a run has ended.
+fn tell(plan: &Plan, summary: &Summary) {
+    let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } = summary;
     info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
     if *brakes != BrakeRecord::default() {
         let BrakeRecord { announcements_expired, mirrors_lost } = brakes;
         let run = &plan.name;
         warn!(run, announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
     }
-    Ok(outcome)
 }

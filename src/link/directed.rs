@@ -10,8 +10,9 @@
 use std::time::Duration;
 
 use rand_core::Rng;
+use serde::{Deserialize, Serialize};
 
-use crate::types::{Bandwidth, Bytes, Instant, Random, Seed};
+use crate::types::{Bandwidth, Bytes, Instant, Random, Seed, StateError, Walk};
 
 /// What a directed link is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +58,7 @@ pub enum DropReason {
 }
 
 /// What has crossed a link, and what has not. `carried` includes `lost`; `overflowed` never entered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
     pub carried: Carried,
     pub lost: Dropped,
@@ -65,7 +66,7 @@ pub struct LinkStats {
 }
 
 /// What entered a link, and how long the bottleneck worked on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     pub bytes: u64,
     pub packets: u64,
@@ -73,7 +74,7 @@ pub struct Carried {
 }
 
 /// What was dropped for one reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     pub bytes: u64,
     pub packets: u64,
@@ -148,6 +149,13 @@ impl Link {
     /// Counts packets that chance took.
     pub(super) fn count_lost(&mut self, packets: u64, bytes: u64) {
         self.stats.lost.add(packets, bytes);
+    }
+
+    /// Walks over what changes as time goes on, but for a bandwidth that was changed.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("idle_at", &mut self.idle_at)?;
+        walk.record("chance", &mut self.chance.random)?;
+        walk.record("stats", &mut self.stats)
     }
 
     pub fn config(&self) -> &LinkConfig {

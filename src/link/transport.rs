@@ -22,8 +22,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Link, LinkConfig, LinkStats};
-use crate::types::{Bandwidth, Bytes, Instant, Seed};
+use crate::types::{Bandwidth, Bytes, Instant, Seed, StateError, Walk};
 
 /// The two lanes of one directed link between data centers, with QUIC between them and the wire.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ pub struct FrameFate {
     pub busy: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct LaneState {
     idle_at: Instant,
     arrived_at: Instant,
@@ -103,6 +105,13 @@ impl Transport {
     pub fn acknowledge(&mut self, now: Instant, packets: u64) {
         let acknowledgements = packets.div_ceil(PACKETS_PER_ACKNOWLEDGEMENT);
         self.link.carry(now, acknowledgements, acknowledgements * ACKNOWLEDGEMENT_BYTES);
+    }
+
+    /// Walks over what changes as time goes on.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        self.link.state(walk)?;
+        walk.record("control", &mut self.control)?;
+        walk.record("data", &mut self.data)
     }
 
     fn transmit(&mut self, now: Instant, starts: Instant, train: Train) -> FrameFate {

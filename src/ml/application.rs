@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed};
+use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
 
 /// One machine-learning application over data that is already split among workers.
 ///
@@ -66,6 +66,11 @@ pub trait Task: Send {
     /// whatever the copy, so that two copies can be told apart. What the objective adds for regularisation is left out.
     /// 0 for a worker without examples.
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work);
+
+    /// Walks over whatever iterations leave behind for later ones; where a clock and a seed say it all, there is
+    /// nothing to walk over. A task that was made anew and given this goes on as the one that it was taken from, to
+    /// the bit. Called between iterations, and after [`Task::rows`] as well as before.
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError>;
 }
 
 /// What one iteration cost, for the cost model.

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, ShardLayout};
 
 /// From a worker to a parameter server of its data center.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WorkerMessage {
     /// The iteration that starts at `clock` wants these rows.
     Read { clock: Clock, rows: ShardRows },
@@ -17,10 +19,11 @@ pub enum WorkerMessage {
 }
 
 /// From a parameter server to a worker of its data center.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RowsRead {
     pub clock: Clock,
     /// The values of the rows asked for, in the order asked.
+    #[serde(with = "crate::types::packed")]
     pub values: Vec<f32>,
     /// How long the read was held back, and why, in the order it happened.
     pub held: Vec<(WaitReason, Duration)>,
@@ -29,20 +32,22 @@ pub struct RowsRead {
 }
 
 /// One shard of another data center's copy, to be measured on a worker's own examples beside the copy at home.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeRequest {
     /// Whose copy it is.
     pub of: DcId,
     /// The clock that it was taken at.
     pub clock: Clock,
     /// The shard's values in that copy.
+    #[serde(with = "crate::types::packed")]
     pub away: Vec<f32>,
     /// The shard's values at home.
+    #[serde(with = "crate::types::packed")]
     pub home: Vec<f32>,
 }
 
 /// What a worker found of another data center's copy: mean losses over the same examples of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
     pub of: DcId,
     pub clock: Clock,
@@ -55,6 +60,14 @@ pub struct Probed {
 }
 
 impl WorkerMessage {
+    /// Whether this is about rows of the shard.
+    pub fn fits(&self, layout: &ShardLayout) -> bool {
+        match self {
+            Self::Read { rows, .. } => rows.fits(layout),
+            Self::Update { deltas, .. } => deltas.fits(layout),
+        }
+    }
+
     /// Bytes on the LAN.
     pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {
         match self {
@@ -67,6 +80,17 @@ impl WorkerMessage {
 }
 
 impl RowsRead {
+    /// Whether this can be an answer of the shard's server: no more values than the shard has, and probes of all of
+    /// them.
+    pub fn fits(&self, layout: &ShardLayout) -> bool {
+        let parameters = layout.parameters();
+        self.values.len() <= parameters
+            && self
+                .probes
+                .iter()
+                .all(|probe| probe.away.len() == parameters && probe.home.len() == parameters)
+    }
+
     /// Bytes on the LAN.
     pub fn lan_bytes(&self) -> u64 {
         let probed = self.probes.iter().map(|probe| probe.away.len() + probe.home.len());

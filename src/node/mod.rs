@@ -12,11 +12,12 @@ pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::types::DcId;
 
 /// One of the two orders of frames towards a peer. Control overtakes data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Lane {
     Control,
     Data,

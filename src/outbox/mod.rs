@@ -15,7 +15,7 @@ use crate::codec::{fills_holes, quantise};
 use crate::significance::{Scratch, Take};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::Clock;
+use crate::types::{Clock, StateError, Walk};
 
 /// Updates cut from an outbox for one frame.
 #[derive(Clone, Debug, Default)]
@@ -150,6 +150,14 @@ impl Outbox {
         match self {
             Self::Sweep(sweep) => sweep.close(),
             Self::Ranked(ranked) => ranked.close(),
+        }
+    }
+
+    /// Walks over what changes as time goes on.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        match self {
+            Self::Sweep(sweep) => sweep.state(walk),
+            Self::Ranked(ranked) => ranked.state(walk),
         }
     }
 

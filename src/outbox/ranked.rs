@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::Batch;
 use crate::significance::{Parameters, Scratch, Selection, TableCriteria, Take, select};
 use crate::sync::ValueFormat;
-use crate::types::Clock;
+use crate::types::{Clock, Content, StateError, Walk};
 
 /// The ranking of one link's residuals.
 #[derive(Clone, Debug)]
@@ -127,6 +127,21 @@ impl Ranked {
     /// Everything ranked that is still at home.
     pub fn waiting(&self) -> usize {
         self.ranking.indexes.len() - self.taken + self.owed.len()
+    }
+
+    /// Walks over what changes as time goes on.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let parameters = self.shared.len();
+        let within = |index: &u32| (*index as usize) < parameters;
+        walk.tensor("shared", Content::Changes, &mut self.shared)?;
+        let ranking = &mut self.ranking;
+        walk.record_that("ranking", &mut ranking.indexes, |found, _| found.iter().all(within))?;
+        let ranked = ranking.indexes.len();
+        walk.record_that("hard", &mut ranking.hard, |found, _| *found <= ranked)?;
+        walk.record_that("taken", &mut self.taken, |found, _| *found <= ranked)?;
+        walk.record_that("owed", &mut self.owed, |found, _| found.iter().all(within))?;
+        walk.record_that("announced", &mut self.announced, |found, _| found.iter().all(within))?;
+        walk.record("ranked", &mut self.ranked)
     }
 
     /// What the link has carried, per parameter.

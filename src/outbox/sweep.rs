@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::Batch;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::Clock;
+use crate::types::{Clock, Content, StateError, Walk};
 
 /// The marked parameters of one link, and the point the sweep has reached.
 #[derive(Clone, Debug)]
@@ -110,6 +110,17 @@ impl Sweep {
     /// Marked parameters that are still at home.
     pub fn waiting(&self) -> usize {
         self.marked.len()
+    }
+
+    /// Walks over what changes as time goes on.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let parameters = self.shared.len();
+        walk.tensor("shared", Content::Changes, &mut self.shared)?;
+        self.marked.state(walk, "marked", parameters)?;
+        self.announced.state(walk, "announced", parameters)?;
+        walk.record_that("cursor", &mut self.cursor, |found, _| *found <= parameters)?;
+        walk.record("passed", &mut self.passed)?;
+        walk.record("rounds", &mut self.rounds)
     }
 
     /// What the link has carried, per parameter.

@@ -50,6 +50,18 @@ impl RunDirectory {
         }
     }
 
+    /// Opens the directory of a run that goes on, or makes it. It must be new or empty, hold checkpoints, or be what a
+    /// run left that has not come to its end.
+    pub fn reopen(path: &Path) -> Result<Self, ReportError> {
+        let directory = Self { path: path.to_owned() };
+        let unfinished = path.join(RUN_TOML).is_file() && !directory.is_run();
+        if unfinished || directory.checkpoints().is_dir() {
+            Ok(directory)
+        } else {
+            Self::create_at(path)
+        }
+    }
+
     /// Makes a directory for one run of a comparison, inside this one.
     pub fn create_child(&self, name: &str) -> Result<Self, ReportError> {
         Self::create_at(&self.path.join(file_name(name)))
@@ -91,6 +103,11 @@ impl RunDirectory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the run's checkpoints are, if it has any.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
     }
 
     /// Where `report.html`, or `compare.html` for a comparison, or `paper.html`, is or will be.
@@ -279,6 +296,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 pub(super) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
+const CHECKPOINTS: &str = "checkpoints";
 pub(super) const SUMMARY: &str = "summary.json";
 pub(super) const PICTURE: &str = "convergence.svg";
 pub(super) const HIGHLIGHTS: &str = "highlights.txt";

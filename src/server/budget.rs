@@ -7,10 +7,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::Instant;
 
 /// The tokens of one link, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Budget {
     tokens: f64,
     filled: Instant,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::drain::for_each;
 use crate::codec::Changes;
-use crate::types::DcId;
+use crate::types::{Content, DcId, StateError, Walk};
 
 /// The steps that mirrors' gradients have come to, per parameter: `u = m·u' + g`, clock by clock of this data center.
 ///
@@ -61,6 +61,11 @@ impl Coast {
             *step *= momentum;
             *value += *step;
         }
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("step", Content::Optimizer, &mut self.step)
     }
 
     /// For how many clocks a gradient from a mirror has had its momentum at home; 0 where that is not masked.

@@ -4,6 +4,8 @@
 //! sent was applied, each server sends its copy of every block to the block's home; the home takes the mean
 //! (or adds every residual addressed to it) in the order of data centers and sends the result to all.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub(super) struct Drain {
 }
 
 /// How far the home block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// Mirrors may still send updates.
     Waiting,
@@ -67,7 +69,7 @@ struct Mirror {
 }
 
 /// How much of a block a mirror has sent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Incoming {
     values: usize,
     complete: bool,
@@ -87,7 +89,7 @@ struct Outgoing {
 }
 
 /// What a drain frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Content {
     /// A copy, or residuals, of the receiver's home block.
     Copy,

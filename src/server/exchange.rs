@@ -6,10 +6,13 @@
 //! per peer (a reduce-scatter and an all-gather), in frames that are dense or sparse, whichever is smaller.
 //! All data centers add the same totals in the same order, so their `global` values are equal to the bit.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::ServerConfig;
 use super::drain::{block, check_span, for_each};
@@ -57,7 +60,7 @@ struct Link {
 }
 
 /// A block of one clock on its way to a peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Job {
     kind: BulkKind,
     clock: Clock,

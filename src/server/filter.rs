@@ -1,5 +1,6 @@
 //! The significance filter of one server: what its residuals are measured against, clock by clock.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::rate::RateEstimate;
 use crate::significance::{TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
-use crate::types::{Clock, Instant, Tightness};
+use crate::types::{Clock, Instant, ShardLayout, StateError, Tightness, Walk};
 
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -39,30 +40,54 @@ impl Filter {
         let factor = self.schedule.threshold_factor(self.config.decay, clock);
         let threshold =
             self.tightness.of_threshold(self.config.threshold * factor) * f64::from(scale);
-        let layout = store.layout();
-        let tables = layout.model().table_ids();
-        self.criteria = tables
-            .map(|table| {
-                let range = layout.table_range(table);
-                let floor = match (self.config.function, self.config.floor) {
-                    (Function::Progress, _) => rms(&progress[range.clone()]),
-                    (Function::Absolute, _) | (_, Floor::Zero) => 0.0,
-                    (_, Floor::TableRms) => rms(&store.values()[range.clone()]),
-                };
-                TableCriteria {
-                    range,
-                    width: layout.width_of(table),
-                    function: self.config.function,
-                    floor,
-                    threshold: threshold as f32,
-                }
-            })
-            .collect();
+        self.criteria = self.criteria_of(store.layout(), |range| {
+            let floor = match (self.config.function, self.config.floor) {
+                (Function::Progress, _) => rms(&progress[range]),
+                (Function::Absolute, _) | (_, Floor::Zero) => 0.0,
+                (_, Floor::TableRms) => rms(&store.values()[range]),
+            };
+            (floor, threshold as f32)
+        });
     }
 
     /// What each table's residuals are held against; none before the first clock.
     pub(super) fn criteria(&self) -> &[TableCriteria] {
         &self.criteria
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        walk.record("tightness", &mut self.tightness)?;
+        let criteria = self.criteria.iter();
+        let mut bars: Vec<(f32, f32)> = criteria.map(|one| (one.floor, one.threshold)).collect();
+        let tables = layout.model().tables().len();
+        walk.record_that("criteria", &mut bars, |found, _| [0, tables].contains(&found.len()))?;
+        let mut bars = bars.into_iter();
+        self.criteria = if bars.len() == 0 {
+            Vec::new()
+        } else {
+            self.criteria_of(layout, |_| bars.next().unwrap_or_default())
+        };
+        Ok(())
+    }
+
+    /// Criteria of every table, with the floor and the threshold that `bars` gives for its range.
+    fn criteria_of(
+        &self,
+        layout: &ShardLayout,
+        mut bars: impl FnMut(Range<usize>) -> (f32, f32),
+    ) -> Vec<TableCriteria> {
+        let tables = layout.model().table_ids().map(|table| {
+            let range = layout.table_range(table);
+            let (floor, threshold) = bars(range.clone());
+            let (width, function) = (layout.width_of(table), self.config.function);
+            TableCriteria { range, width, function, floor, threshold }
+        });
+        tables.collect()
     }
 
     /// What is taken at `now`: what the link's share pays for, or where only the hard threshold counts, that.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::error::PeerError;
-use crate::types::{DcId, ServerId};
+use crate::types::{DcId, ServerId, StateError, Walk};
 use crate::wire::{ControlMessage, Hello, encode_control};
 
 /// What this server says of itself, and to whom it has yet to say it.
@@ -41,6 +41,11 @@ impl Greeting {
             encode_control(&ControlMessage::Hello(self.own), &mut frame);
             frame.into()
         })
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record_that("greeting", &mut self.due, |found, made| found.is_subset(made))
     }
 
     /// Whether a mirror's hello agrees with ours in all but where it comes from.

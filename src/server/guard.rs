@@ -5,10 +5,13 @@
 //! same worker: when and where follow from the clock alone. A copy is taken and measured as workers are about to read
 //! it, so what is found is what they train on.
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::drain::for_each;
 use super::parts::{Job, Part};
@@ -47,7 +50,7 @@ pub(super) struct Guard {
 }
 
 /// What a server's guard has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardStats {
     /// Bytes of copies that this server sent.
     pub bytes: u64,

@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use super::error::PeerError;
 use super::parts::Job;
+use super::state::Watermark;
 use super::stats::LinkStats;
-use crate::types::{Clock, DcId, ServerId};
+use crate::types::{Clock, DcId, ServerId, StateError, Walk};
 use crate::wire::{BulkHeader, BulkKind};
 
 /// The link to one peer, both ways.
@@ -85,6 +86,24 @@ impl JobLink {
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
         Ok(())
+    }
+
+    /// Walks over what changes as time goes on; the shard has so many `parameters`.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        walk.record("sequence", &mut self.sequence)?;
+        walk.record("received", &mut self.received)?;
+        walk.record_that("parts", &mut self.parts, |found, made| found.len() == made.len())?;
+        walk.record("ended", &mut self.ended)?;
+        walk.record("stats", &mut self.stats)?;
+        walk.queue("jobs", &mut self.jobs, Job::none, |job, walk| job.state(walk, parameters))
+    }
+
+    pub(super) fn watermark(&self, peer: DcId) -> Watermark {
+        Watermark { peer, sent: self.sequence, received: self.received }
     }
 
     /// Notes a frame that was in turn.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::ShardRows;
 use crate::sync::{Gate, LocalSync, WaitReason};
-use crate::types::{Clock, DcId, Instant, WorkerId};
+use crate::types::{Clock, DcId, Instant, ShardLayout, StateError, Walk, WorkerId};
 
 /// Workers' clocks and held reads of one server.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub(super) struct Admitted {
     pub(super) held: Vec<(WaitReason, Duration)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct HeldRead {
     worker: WorkerId,
     clock: Clock,
@@ -111,6 +113,21 @@ impl LocalServer {
     pub(super) fn waits_since(&self, matches: impl Fn(WaitReason) -> bool) -> Option<Instant> {
         let waits = self.held.iter().filter_map(|read| read.waiting);
         waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        let (dc, workers) = (self.dc, self.clocks.len());
+        let fits = |read: &HeldRead| {
+            let worker = read.worker;
+            worker.dc == dc && usize::from(worker.index) < workers && read.rows.fits(layout)
+        };
+        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == workers)?;
+        walk.record_that("held", &mut self.held, |found, _| found.iter().all(fits))
     }
 
     fn slowest(&self) -> (WorkerId, Clock) {

@@ -17,6 +17,8 @@
 //! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
 //! round's result is the mean of where they would have gone ([`super::turnout`]).
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

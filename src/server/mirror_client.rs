@@ -4,6 +4,8 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;

@@ -1,8 +1,12 @@
 //! The face in from mirrors: applies what they send, keeps their clocks, and holds back the reads that ASP's
 //! two brakes stop (Hsieh et al., NSDI 2017).
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::drain::for_each;
 use super::error::PeerError;
@@ -46,7 +50,7 @@ struct Mirror {
 }
 
 /// What an announced parameter waits for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Awaited {
     /// The first update that may bring it.
     sequence: u64,

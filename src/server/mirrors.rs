@@ -1,5 +1,7 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;

@@ -26,6 +26,7 @@ mod rate;
 mod remote;
 mod rounds;
 mod sources;
+mod state;
 mod stats;
 mod sums;
 mod turnout;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::codec::Buffers;
 use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
@@ -49,6 +51,7 @@ use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control};
 pub use drain::DrainMethod;
 pub use error::PeerError;
 pub use guard::GuardStats;
+pub use state::Watermark;
 pub use stats::{BrakeStats, LinkStats};
 
 use greeting::Greeting;
@@ -154,7 +157,7 @@ pub struct Server {
     buffers: Buffers,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Draining {
     No,
     /// Asked for, once the workers are at these clocks.

@@ -2,6 +2,7 @@
 
 use super::parts::Part;
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
+use crate::types::{Content, StateError, Walk};
 
 /// The outer optimiser of one home block.
 ///
@@ -47,6 +48,12 @@ impl OuterStep {
             }
         }
         Part::take(&mut self.lost, start, self.format)
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("velocity", Content::Optimizer, &mut self.velocity)?;
+        walk.tensor("lost", Content::Changes, &mut self.lost)
     }
 
     /// What rounding has kept.

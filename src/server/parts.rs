@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Tightness};
+use crate::types::{Clock, Content, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// Changes to neighbouring parameters, as they arrive.
 ///
 /// They are rounded as one sequence, once, and frames are cut between blocks that share a scale: so all receivers
 /// get the same bits, however much room each link has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Part {
     indexes: Vec<u32>,
     values: Vec<f32>,
@@ -76,6 +76,35 @@ impl Part {
 impl Job {
     pub(super) fn new(kind: BulkKind, clock: Clock, part: Arc<Part>) -> Self {
         Self { kind, clock, tightness: Tightness::NONE, part, cursor: 0 }
+    }
+
+    /// A job to put state into.
+    pub(super) fn none() -> Self {
+        let part = Part { indexes: Vec::new(), values: Vec::new(), format: ValueFormat::F32 };
+        Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
+    }
+
+    /// Walks over all of it; the shard has so many `parameters`.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        walk.record("kind", &mut self.kind)?;
+        walk.record("clock", &mut self.clock)?;
+        walk.record("tightness", &mut self.tightness)?;
+        let Part { mut indexes, mut values, mut format } = (*self.part).clone();
+        walk.record_that("indexes", &mut indexes, |found, _| {
+            found.is_sorted_by(|a, b| a < b)
+                && found.last().is_none_or(|last| (*last as usize) < parameters)
+        })?;
+        walk.numbers("values", Content::Changes, &mut values, |found| found == indexes.len())?;
+        walk.record("format", &mut format)?;
+        walk.record_that("cursor", &mut self.cursor, |found, _| *found <= indexes.len())?;
+        if walk.restores() {
+            self.part = Arc::new(Part { indexes, values, format });
+        }
+        Ok(())
     }
 
     /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.

@@ -7,7 +7,7 @@ use super::rate::RateEstimate;
 use super::stats::LinkStats;
 use crate::outbox::Outbox;
 use crate::store::Touched;
-use crate::types::Clock;
+use crate::types::{Clock, StateError, Walk};
 use crate::wire::ControlMessage;
 
 /// One mirror, and the link to it.
@@ -51,6 +51,23 @@ impl Peer {
         }
     }
 
+    /// Walks over what changes as time goes on; the shard has so many `parameters`.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        walk.record("control", &mut self.control)?;
+        walk.record("sequence", &mut self.sequence)?;
+        walk.record("announcements", &mut self.announcements)?;
+        walk.record("rate", &mut self.rate)?;
+        walk.record("stats", &mut self.stats)?;
+        match &mut self.route {
+            Some(route) => route.state(walk, parameters),
+            None => Ok(()),
+        }
+    }
+
     /// Queues a report, in place of one that nothing has been queued behind: a link that carries nothing must
     /// not gather one for every clock.
     pub(super) fn report(&mut self, clock: Clock) {
@@ -70,5 +87,15 @@ impl Route {
         forwarded: Option<Touched>,
     ) -> Self {
         Self { clique, outbox, budget, forwarded, ranked: Clock::ZERO, reported: Clock::ZERO }
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>, parameters: usize) -> Result<(), StateError> {
+        self.outbox.state(&mut walk.at("outbox"))?;
+        walk.record("budget", &mut self.budget)?;
+        if let Some(forwarded) = &mut self.forwarded {
+            forwarded.state(walk, "forwarded", parameters)?;
+        }
+        walk.record("ranked", &mut self.ranked)?;
+        walk.record("reported", &mut self.reported)
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::Bandwidth;
 
 /// A moving average of a link's rate, over the data that kept it busy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct RateEstimate {
     bytes_per_second: f64,
 }

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::codec::Changes;
+use crate::types::{Content, StateError, Walk};
 
 /// The sums of changes, per parameter.
 #[derive(Debug)]
@@ -73,6 +74,19 @@ impl Sources {
         self.cliques.iter_mut().for_each(|source| add(source, last));
         std::mem::swap(step, last);
         step.fill(0.0);
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("local", Content::Changes, &mut self.local)?;
+        for (clique, source) in self.cliques.iter_mut().enumerate() {
+            walk.tensor(&format!("clique.{clique}"), Content::Changes, source)?;
+        }
+        if let Some(Gradients { step, last, .. }) = &mut self.gradients {
+            walk.tensor("step", Content::Optimizer, step)?;
+            walk.tensor("last_step", Content::Optimizer, last)?;
+        }
+        Ok(())
     }
 
     /// What the links to a clique share from.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{DcId, Tightness};
+use crate::types::{Content, DcId, StateError, Tightness, Walk};
 
 /// What changed in one clock.
 #[derive(Debug)]
@@ -48,6 +48,12 @@ impl Changed {
             part.touched.insert(place - range.start);
         }
         part
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("values", Content::Changes, &mut self.values)?;
+        self.touched.state(walk, "touched", self.values.len())
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -104,6 +110,17 @@ impl Sum {
 
     pub(super) fn tightness(&self) -> Tightness {
         self.tightness
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let (size, data_centers) = (self.total.values.len(), self.complete.len());
+        self.total.state(&mut walk.at("total"))?;
+        let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
+        walk.entries("early", &mut self.early, fresh, Changed::state)?;
+        walk.record_that("complete", &mut self.complete, |found, _| found.len() == data_centers)?;
+        walk.record_that("next", &mut self.next, |found, _| *found <= data_centers)?;
+        walk.record("tightness", &mut self.tightness)
     }
 
     pub(super) fn total(self) -> Changed {

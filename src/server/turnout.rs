@@ -13,7 +13,7 @@ use super::parts::Part;
 use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};
-use crate::types::DcId;
+use crate::types::{Content, DcId, StateError, Walk};
 
 /// Who has ever changed the parameters of one home block.
 #[derive(Debug)]
@@ -52,6 +52,16 @@ impl Turnout {
         });
     }
 
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let parameters = self.workers.len();
+        walk.tensor("workers", Content::Optimizer, &mut self.workers)?;
+        for (dc, (_, changed)) in self.changed.iter_mut().enumerate() {
+            changed.state(walk, &format!("changed.{dc}"), parameters)?;
+        }
+        walk.record("grown", &mut self.grown)
+    }
+
     /// The count of the block that begins at `start`, where it is time to say it after so many rounds.
     pub(super) fn news(&mut self, rounds: u64, start: usize) -> Option<Part> {
         let due = self.grown && rounds.is_power_of_two();
@@ -80,6 +90,11 @@ impl Factors {
         for ((value, change), factor) in values.iter_mut().zip(change).zip(&self.factors[place]) {
             *value += (factor - 1.0) * change;
         }
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("factors", Content::Optimizer, &mut self.factors)
     }
 
     /// Takes a home's count; parameters without any keep their factor.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{
     Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
 };
@@ -14,11 +16,11 @@ pub struct ShardStore {
 }
 
 /// The rows of one shard that one iteration reads. Row numbers are those of the whole table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardRows(RowSet);
 
 /// The changes to rows of one shard. Row numbers are those of the whole table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardDeltas(Deltas);
 
 impl ShardStore {
@@ -108,6 +110,15 @@ impl ShardRows {
         self.0.tables.iter().enumerate().map(|(index, rows)| (TableId(index as u16), rows))
     }
 
+    /// Whether these are rows that the shard has.
+    pub fn fits(&self, layout: &ShardLayout) -> bool {
+        self.0.tables.len() == layout.model().tables().len()
+            && self.tables().all(|(table, rows)| match rows {
+                TableRows::All => true,
+                TableRows::Listed(listed) => has_rows(layout, table, listed),
+            })
+    }
+
     /// Rows asked for.
     pub fn rows(&self, layout: &ShardLayout) -> usize {
         self.tables().map(|(table, rows)| rows.len(layout.rows_of(table))).sum()
@@ -166,6 +177,15 @@ impl ShardDeltas {
         self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
     }
 
+    /// Whether these change rows that the shard has, each as wide as it is.
+    pub fn fits(&self, layout: &ShardLayout) -> bool {
+        self.0.tables.len() == layout.model().tables().len()
+            && self.tables().all(|(table, changes)| {
+                changes.values.len() == changes.rows.len() * layout.width_of(table)
+                    && has_rows(layout, table, &changes.rows)
+            })
+    }
+
     /// Bytes the deltas take on the LAN: a header, 4 bytes a row and 4 a parameter; rows of a table that
     /// changed as a whole are not listed.
     pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {
@@ -179,6 +199,14 @@ impl ShardDeltas {
             .sum();
         LAN_HEADER_BYTES + bytes as u64
     }
+}
+
+/// Whether rows ascend and are all the shard's.
+fn has_rows(layout: &ShardLayout, table: TableId, rows: &[u32]) -> bool {
+    let within = |row: &u32| {
+        (*row as usize) < layout.model().table(table).rows && layout.owns(*row as usize)
+    };
+    rows.is_sorted_by(|a, b| a < b) && rows.iter().all(within)
 }
 
 fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::types::{StateError, Walk};
+
 /// Which parameters of a shard something has happened to: one bit each.
 #[derive(Clone, Debug)]
 pub struct Touched {
@@ -63,6 +65,22 @@ impl Touched {
 
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Walks over the set, which is over `parameters` parameters, as one record.
+    pub fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        name: &str,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        walk.record_that(name, &mut self.words, |found, made| {
+            let past = parameters % 64;
+            let beyond = |last: &u64| past > 0 && last >> past != 0;
+            found.len() == made.len() && !found.last().is_some_and(beyond)
+        })?;
+        self.count = self.words.iter().map(|word| word.count_ones() as usize).sum();
+        Ok(())
     }
 
     /// The members in a range, ascending.

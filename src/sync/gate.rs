@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{DcId, WorkerId};
 
 /// Whether a read may go, and if not, what it waits for.
@@ -12,7 +14,7 @@ pub enum Gate {
 }
 
 /// What a read that was held back waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WaitReason {
     /// A worker of the same data center is too many clocks behind.
     LocalWorker { worker: WorkerId },
@@ -25,6 +27,9 @@ pub enum WaitReason {
 }
 
 impl WaitReason {
+    /// Every cause's name.
+    pub const NAMES: [&str; 4] = ["local", "bandwidth", "mirror_clock", "barrier"];
+
     /// The cause's name in reports and metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,8 +7,10 @@ mod ids;
 mod instant;
 mod layout;
 pub mod limits;
+pub(crate) mod packed;
 mod rows;
 mod seed;
+mod state;
 mod tightness;
 mod units;
 
@@ -18,5 +20,6 @@ pub use instant::Instant;
 pub use layout::{ModelLayout, ShardLayout, TableLayout};
 pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
 pub use seed::{Random, Seed};
+pub use state::{Content, State, StateError, Tensor, Walk};
 pub use tightness::Tightness;
 pub use units::{Bandwidth, Bytes, Time, UnitError, UsdPerGb};

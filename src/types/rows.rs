@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{ModelLayout, TableId};
 
 /// A copy of the model, or of the part of it that was read: every table's rows in one flat vector.
@@ -12,13 +14,13 @@ pub struct Model {
 }
 
 /// The rows that one iteration reads, per table in the layout's order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowSet {
     pub tables: Vec<TableRows>,
 }
 
 /// The rows of one table that one iteration reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TableRows {
     All,
     /// Strictly ascending row numbers; empty for none.
@@ -26,17 +28,18 @@ pub enum TableRows {
 }
 
 /// Additive changes to rows, per table in the layout's order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deltas {
     pub tables: Vec<TableDeltas>,
 }
 
 /// Additive changes to rows of one table.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableDeltas {
     /// Strictly ascending row numbers.
     pub rows: Vec<u32>,
     /// The change of each row in turn: `rows.len() × width` values.
+    #[serde(with = "super::packed")]
     pub values: Vec<f32>,
 }
 
@@ -102,6 +105,17 @@ impl Deltas {
     /// No change to any table.
     pub fn none(layout: &ModelLayout) -> Self {
         Self { tables: vec![TableDeltas::default(); layout.tables().len()] }
+    }
+
+    /// Whether these change rows that the model has, each as wide as it is.
+    pub fn fits(&self, layout: &ModelLayout) -> bool {
+        let tables = self.tables.iter().zip(layout.tables());
+        self.tables.len() == layout.tables().len()
+            && tables.clone().all(|(deltas, table)| {
+                deltas.rows.is_sorted_by(|a, b| a < b)
+                    && deltas.rows.last().is_none_or(|last| (*last as usize) < table.rows)
+                    && deltas.values.len() == deltas.rows.len() * table.width
+            })
     }
 
     /// A zero change to every row of every table, to be added into.

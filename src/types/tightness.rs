@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What a guard has asked for: each step quarters thresholds, local steps and how far clocks may be apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(try_from = "u8")]
 pub struct Tightness(u8);
 
 impl Tightness {
@@ -45,6 +50,15 @@ impl Tightness {
     /// What is left of a number of clocks, at least 1.
     pub fn of_clocks(self, clocks: u64) -> u64 {
         (clocks >> (2 * self.0)).max(1)
+    }
+}
+
+impl TryFrom<u8> for Tightness {
+    type Error = String;
+
+    fn try_from(steps: u8) -> Result<Self, String> {
+        let beyond = || format!("{steps} steps where {} are most", Self::MOST);
+        Self::new(steps).ok_or_else(beyond)
     }
 }
 

@@ -14,6 +14,8 @@
 //! | 40 | 4 | changes in the frame |
 //! | 44 | 4 | bytes of indexes; the values take the rest |
 
+use serde::{Deserialize, Serialize};
+
 use super::FrameError;
 use super::envelope::{self, ENVELOPE_BYTES, Family};
 use crate::codec::{self, Buffers, Changes, ValueFormat};
@@ -40,7 +42,7 @@ pub struct BulkHeader {
 }
 
 /// What the changes of a bulk frame are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BulkKind {
     /// What one data center changed, for a mirror to add.
     Update,

@@ -9,11 +9,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ml::{Task, Work};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::{GuardConfig, WaitReason};
-use crate::types::{Clock, Deltas, Model, ModelLayout, ShardId, ShardLayout, WorkerId};
+use crate::types::{
+    Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, StateError, Walk, WorkerId,
+};
 
 use prober::Prober;
 
@@ -47,6 +51,7 @@ pub enum WorkerOutput {
     },
 }
 
+#[derive(Serialize, Deserialize)]
 enum State {
     Idle,
     Reading(Reading),
@@ -60,6 +65,7 @@ enum State {
 }
 
 /// A read that not every server has answered.
+#[derive(Serialize, Deserialize)]
 struct Reading {
     requests: Vec<ShardRows>,
     replied: Vec<bool>,
@@ -184,6 +190,24 @@ impl Worker {
         std::mem::take(&mut self.held)
     }
 
+    /// Walks over what changes as time goes on, once all outputs are polled.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
+        self.task.state(&mut walk.at("task"))?;
+        walk.record("clock", &mut self.clock)?;
+        walk.record_that("state", &mut self.state, |found, _| found.fits(&self.layouts))?;
+        walk.record("last", &mut self.last)?;
+        walk.record("held", &mut self.held)?;
+        if self.state.has_read() {
+            walk.tensor("model", Content::Values, &mut self.model.values)?;
+        }
+        let model = self.model.layout();
+        match &mut self.prober {
+            Some(prober) => prober.state(&mut walk.at("prober"), model, &self.layouts),
+            None => Ok(()),
+        }
+    }
+
     fn compute_once_read(&mut self) {
         let State::Reading(reading) = &mut self.state else { return };
         if reading.replied.iter().all(|replied| *replied) {
@@ -213,6 +237,35 @@ impl Worker {
         }
         let replied = vec![false; requests.len()];
         self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
+    }
+}
+
+impl State {
+    fn reading(&self) -> Option<&Reading> {
+        match self {
+            Self::Reading(reading) | Self::Stopped { reading: Some(reading) } => Some(reading),
+            _ => None,
+        }
+    }
+
+    /// Whether some rows are here and others are not.
+    fn has_read(&self) -> bool {
+        self.reading().is_some_and(|reading| reading.replied.contains(&true))
+    }
+
+    /// Whether this is about rows that the shards have.
+    fn fits(&self, layouts: &[ShardLayout]) -> bool {
+        let reads = self.reading().is_none_or(|reading| {
+            let rows = reading.requests.iter().zip(layouts);
+            reading.requests.len() == layouts.len()
+                && reading.replied.len() == layouts.len()
+                && rows.clone().all(|(rows, layout)| rows.fits(layout))
+        });
+        let computes = match self {
+            Self::Computing { deltas: Some(deltas) } => deltas.fits(layouts[0].model()),
+            _ => true,
+        };
+        reads && computes
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::ml::{Task, Work};
 use crate::node::{ProbeRequest, Probed};
 use crate::sync::GuardConfig;
-use crate::types::{Clock, DcId, Model, ModelLayout, ShardId, ShardLayout};
+use crate::types::{
+    Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayout, StateError, Walk,
+};
 
 #[derive(Debug)]
 pub(super) struct Prober {
@@ -80,6 +82,27 @@ impl Prober {
             self.measured.push(Probed { of, clock, away, home, untrained });
         }
         work
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        model: &Arc<ModelLayout>,
+        layouts: &[ShardLayout],
+    ) -> Result<(), StateError> {
+        let fresh = |_: &DcId| {
+            let none = Model::zeros(model.clone());
+            Some(Pair { clock: Clock::ZERO, home: none.clone(), away: none, missing: Vec::new() })
+        };
+        let shards = layouts.len();
+        walk.entries("pairs", &mut self.pairs, fresh, |pair, walk| {
+            walk.record("clock", &mut pair.clock)?;
+            walk.tensor("away", Content::Values, &mut pair.away.values)?;
+            walk.tensor("home", Content::Values, &mut pair.home.values)?;
+            walk.record_that("missing", &mut pair.missing, |found, _| found.len() <= shards)
+        })?;
+        walk.record("measured", &mut self.measured)
     }
 
     pub(super) fn take_measured(&mut self) -> Vec<Probed> {

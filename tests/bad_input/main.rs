@@ -495,6 +495,21 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
             "[cost]\nusd_per_machine_hour = «-1\n[stop]",
             &["`cost.usd_per_machine_hour` is `-1`", "US dollars from 0"],
         ),
+        run(
+            "[stop]",
+            "[checkpoint]\nevery = «0\n[stop]",
+            &["`checkpoint.every` is `0`", "whole number of clocks from 1"],
+        ),
+        run(
+            "[stop]",
+            "[checkpoint]\nkeep = «0\n[stop]",
+            &["`checkpoint.keep` is `0`", "from 1 to 10000"],
+        ),
+        run(
+            "[stop]",
+            "[checkpoint]\n«evry = 5\n[stop]",
+            &["unknown key `checkpoint.evry`", "mean `every`?"],
+        ),
         run("clocks = 10", "clocks = «0", &["`stop.clocks` is `0`", "from 1 to"]),
         run("clocks = 10", "seconds = «0.0", &["`stop.seconds` is `0.0`", "seconds above 0"]),
         run(
@@ -648,7 +663,7 @@ fn a_wrong_flag() {
     for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
         std::fs::write(folder.path().join(file), good).unwrap();
     }
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&["check", "none.toml"], &["cannot read `none.toml`", "No such file"]),
         (&["check", "."], &["cannot read", "directory"]),
         (&["chekc", "run.toml"], &["unrecognized subcommand 'chekc'", "'check'"]),
@@ -657,6 +672,19 @@ fn a_wrong_flag() {
         (&["check", "run.toml", "--seed", "x"], &["invalid value 'x'", "--seed"]),
         (&["check", "run.toml", "--seed", "9223372036854775808"], &["--seed", "not in"]),
         (&["check", "run.toml", "--driver", "real"], &["'real'", "simulated, emulated"]),
+        (&["train", "run.toml", "--resume", "auto"], &["--out <DIR>"]),
+        (
+            &["train", "run.toml", "--resume", "none"],
+            &["none/manifest.json cannot be read", "No such file"],
+        ),
+        (
+            &["train", "run.toml", "--driver", "emulated", "--resume", "none"],
+            &["--resume", "the emulated driver keeps no checkpoints"],
+        ),
+        (
+            &["train", "run.toml", "--driver", "emulated", "--set", "checkpoint.every=9"],
+            &["`checkpoint.every` is `9`", "the emulated driver keeps no checkpoints"],
+        ),
         (&["check", "run.toml", "--set", "seed"], &["--set seed", "a key and its value"]),
         (&["check", "run.toml", "--set", ".=1"], &["--set .=1", "a key and its value"]),
         (

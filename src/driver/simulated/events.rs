@@ -3,7 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::types::Instant;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Instant, StateError, Walk};
 
 /// Events by time; at the same time, in the order they were scheduled.
 pub(super) struct Events<E> {
@@ -11,6 +14,7 @@ pub(super) struct Events<E> {
     scheduled: u64,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Scheduled<E> {
     at: Instant,
     order: u64,
@@ -29,6 +33,22 @@ impl<E> Events<E> {
 
     pub(super) fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
+    }
+}
+
+impl<E: Serialize + DeserializeOwned> Events<E> {
+    /// Walks over all that is to happen, as one record; `fits` says whether an event can be one of this run.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        fits: impl Fn(&E) -> bool,
+    ) -> Result<(), StateError> {
+        let mut scheduled = std::mem::take(&mut self.heap).into_sorted_vec();
+        walk.record_that("events", &mut scheduled, |found, _| {
+            found.iter().all(|scheduled| fits(&scheduled.event))
+        })?;
+        self.heap = scheduled.into();
+        walk.record("scheduled", &mut self.scheduled)
     }
 }
 

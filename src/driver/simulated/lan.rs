@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::topology::Topology;
-use crate::types::{Bandwidth, DcId, Instant, NodeId};
+use crate::types::{Bandwidth, DcId, Instant, NodeId, StateError, Walk};
 
 /// When each node's card is free, and what has crossed.
 pub(super) struct Lan {
@@ -53,6 +53,13 @@ impl Lan {
         self.receiving.insert(to, received);
         self.bytes += bytes;
         received + delay
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("sending", &mut self.sending)?;
+        walk.record("receiving", &mut self.receiving)?;
+        walk.record("bytes", &mut self.bytes)
     }
 
     pub(super) fn bytes(&self) -> u64 {

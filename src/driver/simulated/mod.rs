@@ -5,12 +5,14 @@
 
 mod events;
 mod lan;
+mod state;
 mod wan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use self::events::Events;
 use self::lan::Lan;
@@ -19,7 +21,8 @@ use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::journal::Journal;
 use super::judge::{highlights, judge};
-use super::{Outcome, RunError};
+use super::{Ending, Outcome, RunError};
+use crate::checkpoint::{Due, Keeper};
 use crate::config::Plan;
 use crate::coordinator::CoordinatorOutput;
 use crate::ml::Application;
@@ -30,6 +33,7 @@ use crate::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
 use crate::worker::WorkerOutput;
 
 /// What is to happen at some time.
+#[derive(Serialize, Deserialize)]
 enum Event {
     ToServer {
         server: ServerId,
@@ -62,23 +66,39 @@ enum Event {
     CoordinatorTimeout,
 }
 
-/// Runs a plan in virtual time.
+/// Runs a plan in virtual time, on from a checkpoint where the keeper has one.
 pub(super) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
-) -> Result<Outcome, RunError> {
+    mut keeper: Option<&mut Keeper>,
+) -> Result<Ending, RunError> {
     let started = std::time::Instant::now();
     let mut simulation = Simulation::new(plan, application, observer);
-    simulation.start();
+    match keeper.as_mut().and_then(|keeper| keeper.take_resumed()) {
+        Some(checkpoint) => simulation.resume(checkpoint)?,
+        None => simulation.start(),
+    }
+    let mut clock = simulation.clock();
     while !simulation.finished {
         let Some((at, event)) = simulation.events.pop() else {
             return Err(simulation.stalled());
         };
         simulation.now = at;
         simulation.handle(event)?;
+        let Some(keeper) = &mut keeper else { continue };
+        let before = std::mem::replace(&mut clock, simulation.clock());
+        match keeper.due(before, clock) {
+            _ if simulation.finished => {}
+            Due::Nothing => {}
+            Due::Checkpoint => keeper.keep_if_possible(&simulation.checkpoint(clock)),
+            Due::Stop => {
+                let checkpoint = keeper.keep(&simulation.checkpoint(clock))?;
+                return Ok(Ending::Interrupted { clock, checkpoint });
+            }
+        }
     }
-    Ok(simulation.outcome(started.elapsed()))
+    Ok(Ending::Finished(Box::new(simulation.outcome(started.elapsed()))))
 }
 
 struct Simulation<'a> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::driver::journal::{Carriage, Carriages};
 use crate::link::{FrameFate, LinkConfig, Transport};
 use crate::topology::Topology;
-use crate::types::{DcId, Instant, Seed, ShardId};
+use crate::types::{DcId, Instant, Seed, ShardId, StateError, Walk};
 
 /// All directed links.
 pub(super) struct Wan {
@@ -137,6 +137,20 @@ impl Wan {
                 }
             })
             .collect()
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let shards = self.shards;
+        for (pair, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            let walk = &mut walk.at(pair);
+            link.transport.state(walk)?;
+            walk.record("waiting", &mut link.waiting)?;
+            walk.record_that("turn", &mut link.turn, |found, _| *found < shards)?;
+            walk.record_that("leaving", &mut link.leaving, |found, _| found.0.index() < shards)?;
+        }
+        Ok(())
     }
 
     fn link(&self, from: DcId, to: DcId) -> &DirectedLink {

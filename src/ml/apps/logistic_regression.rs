@@ -15,7 +15,8 @@ use crate::ml::examples::{Parts, SparseExamples};
 use crate::ml::kernels::vector::softplus;
 use crate::ml::{Application, ConfigError, Direction, Evaluation, Metric, Task, Work};
 use crate::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
+    TableRows, Walk,
 };
 
 /// Settings of `kind = "logistic-regression"`.
@@ -236,6 +237,10 @@ impl Task for SparseDescent {
         }
         let flops = FLOPS_PER_ENTRY * entries as f64 / 2.0;
         (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+    }
+
+    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
+        Ok(())
     }
 }
 

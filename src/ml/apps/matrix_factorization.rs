@@ -22,7 +22,8 @@ use crate::ml::kernels::factorization::{Rating, descend, predict};
 use crate::ml::kernels::vector::square_norm;
 use crate::ml::{Application, ConfigError, Direction, Evaluation, Metric, Task, Work};
 use crate::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
+    TableRows, Walk,
 };
 
 /// Settings of `kind = "matrix-factorization"`.
@@ -335,6 +336,10 @@ impl Task for Descent {
         let squares: f64 = sample.iter().map(square).sum();
         let flops = FLOPS_PER_FACTOR * (sample.len() * config.rank) as f64 / 2.0;
         (squares / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
+    }
+
+    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
+        Ok(())
     }
 }
 

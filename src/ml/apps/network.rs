@@ -16,7 +16,7 @@ use crate::ml::examples::{DenseExamples, Parts};
 use crate::ml::kernels::vector::axpy;
 use crate::ml::layers::{Activations, Stack};
 use crate::ml::{Application, Direction, Evaluation, Metric, Task, Work};
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed};
+use crate::types::{Clock, Content, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
 
 /// How a network learns.
 #[derive(Clone, Debug)]
@@ -216,6 +216,13 @@ impl Task for GradientDescent {
             flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
         };
         (score.loss / sample.len().max(1) as f64, work)
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        for (table, velocity) in self.velocity.iter_mut().enumerate() {
+            walk.tensor(&format!("velocity.{table}"), Content::Optimizer, velocity)?;
+        }
+        Ok(())
     }
 }
 

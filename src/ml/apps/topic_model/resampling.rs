@@ -7,7 +7,7 @@ use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::ml::apps::visits::Visits;
 use crate::ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
 use crate::ml::{Task, Work};
-use crate::types::{Clock, Deltas, Model, RowSet, Seed, TableDeltas, TableRows};
+use crate::types::{Clock, Deltas, Model, RowSet, Seed, StateError, TableDeltas, TableRows, Walk};
 
 /// A worker's documents and the topics that their tokens have.
 pub(super) struct Resampling {
@@ -149,6 +149,18 @@ impl Task for Resampling {
         let flops =
             (FLOPS_PER_WEIGHT * FOLD_IN_STEPS as f64) * (tokens * config.topics as u64) as f64;
         (loss, Work { examples: tokens, flops })
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let topics = self.shared.config.topics;
+        walk.record_that("topics", &mut self.topics, |found, made| {
+            found.len() == made.len() && found.iter().all(|topic| (*topic as usize) < topics)
+        })?;
+        if walk.restores() {
+            // The batch holds the topics that tokens had.
+            self.prepared = None;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,46 @@
+//! What can be wrong with a checkpoint.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::types::StateError;
+
+/// A checkpoint that could not be written, or is not to be believed. Each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("{} {problem}: {source}", path.display())]
+    Io { path: PathBuf, problem: &'static str, source: io::Error },
+    #[error("{} is {found} bytes long where its manifest says {expected}", path.display())]
+    WrongLength { path: PathBuf, found: u64, expected: u64 },
+    #[error("{} is damaged: its checksum is {found:08x} where its manifest says {expected:08x}", path.display())]
+    WrongChecksum { path: PathBuf, found: u32, expected: u32 },
+    #[error("{} cannot be read: {problem}", path.display())]
+    Unreadable { path: PathBuf, problem: String },
+    #[error("{} is of checkpoint version {found}, this program reads version {expected}", path.display())]
+    OtherVersion { path: PathBuf, found: String, expected: String },
+    #[error("{} is of another run: its plan and data have hash {found}, this run's {expected}", path.display())]
+    OtherPlan { path: PathBuf, found: String, expected: String },
+    #[error("{} does not fit this run: {error}", path.display())]
+    OtherState { path: PathBuf, error: StateError },
+    #[error("{} holds no whole checkpoint: {newest}", path.display())]
+    NoneWhole { path: PathBuf, newest: Box<CheckpointError> },
+}
+
+impl CheckpointError {
+    pub(super) fn io(path: &Path, problem: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, problem, source }
+    }
+
+    pub(super) fn unreadable(path: &Path, problem: impl ToString) -> Self {
+        Self::Unreadable { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    /// Whether what is wrong is what was given, and not the disk.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The manifest: what a checkpoint is of, and what its files must be.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::CheckpointError;
+
+/// How far a run had come, for people and tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Every data center has finished this clock.
+    pub clock: u64,
+    /// Virtual nanoseconds since the run began.
+    pub time_ns: u64,
+    pub clocks: Vec<ClockOf>,
+    pub watermarks: Vec<LinkMark>,
+}
+
+/// The clocks of one data center.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockOf {
+    pub data_center: String,
+    pub clock: u64,
+    /// Of each worker: what it visits next follows from this and its seed.
+    pub workers: Vec<u64>,
+}
+
+/// How far the frames between two mirrors have come, by their sequence numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkMark {
+    pub from: String,
+    pub to: String,
+    pub shard: u16,
+    /// The last that `from` has sent to `to`.
+    pub sent: u64,
+    /// The last of `to` that `from` has applied.
+    pub received: u64,
+}
+
+/// What is written as `manifest.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest {
+    pub(super) version: u32,
+    /// The program's version: what a state holds may change with it.
+    pub(super) program: String,
+    /// A hash of the plan and its data.
+    pub(super) plan: String,
+    /// The root of all chance.
+    pub(super) seed: u64,
+    pub(super) run: Facts,
+    pub(super) files: Vec<FileMark>,
+    /// CRC-32 of this manifest in one line with this field 0.
+    pub(super) crc32: u32,
+}
+
+/// What one file must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileMark {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) crc32: u32,
+}
+
+/// The part of a manifest that every version has.
+#[derive(Deserialize)]
+struct AnyVersion {
+    version: u32,
+    program: String,
+}
+
+impl Manifest {
+    pub(super) fn new(plan: &str, seed: u64, run: Facts, files: Vec<FileMark>) -> Self {
+        let (program, plan) = (PROGRAM.to_owned(), plan.to_owned());
+        let mut manifest = Self { version: VERSION, program, plan, seed, run, files, crc32: 0 };
+        manifest.crc32 = manifest.checksum();
+        manifest
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a manifest is plain data") + "\n"
+    }
+
+    /// Reads a manifest; `path` is for errors.
+    pub(super) fn read(path: &Path, text: &[u8]) -> Result<Self, CheckpointError> {
+        let unreadable = |error| CheckpointError::unreadable(path, error);
+        let any: AnyVersion = serde_json::from_slice(text).map_err(unreadable)?;
+        if any.version != VERSION || any.program != PROGRAM {
+            return Err(CheckpointError::OtherVersion {
+                path: path.to_owned(),
+                found: format!("{} (gaia {})", any.version, any.program),
+                expected: format!("{VERSION} (gaia {PROGRAM})"),
+            });
+        }
+        let manifest: Self = serde_json::from_slice(text).map_err(unreadable)?;
+        let found = manifest.checksum();
+        if found != manifest.crc32 {
+            let (path, expected) = (path.to_owned(), manifest.crc32);
+            return Err(CheckpointError::WrongChecksum { path, found, expected });
+        }
+        Ok(manifest)
+    }
+
+    fn checksum(&self) -> u32 {
+        let bare = Self { crc32: 0, ..self.clone() };
+        crc32fast::hash(&serde_json::to_vec(&bare).expect("a manifest is plain data"))
+    }
+}
+
+impl FileMark {
+    pub(super) fn of(name: &str, bytes: &[u8]) -> Self {
+        Self { name: name.to_owned(), bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
+    }
+}
+
+/// The version of the files' layout.
+const VERSION: u32 = 1;
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,59 @@
+//! Checkpoints: the state of a run on disk, whole or not at all.
+//!
+//! This room decides how a state becomes files, which files are believed, and when a run is to write some. It does not
+//! know what a state means: machines take theirs out and put it back ([`crate::types::Walk`]), a driver says when.
+//! The paper has no checkpoints.
+//!
+//! A checkpoint is a directory `checkpoints/clock-NNNN/`:
+//!
+//! | file | |
+//! |---|---|
+//! | `model.safetensors` | for people: the first data center's copy, each table under its name as rows × width |
+//! | `values.safetensors` | values that servers hold, by server |
+//! | `residuals.safetensors` | sums of changes, made and carried: what links have yet to carry is their difference |
+//! | `optimizer.safetensors` | momentum of tasks and servers, and what homes remember of data centers |
+//! | `state.msgpack` | everything else by name, each record as MessagePack |
+//! | `manifest.json` | version, plan, clocks, watermarks of links; length and CRC-32 of each file, and its own |
+//!
+//! The files are written into a directory of another name and synced one by one, the manifest last; then the directory
+//! is synced and renamed. So under its name a checkpoint is whole, unless the disk has lost some of it: then a length or
+//! a checksum says so. Checksums find accidents, not forgers: a checkpoint is to be trusted like the program that reads it.
+
+mod directory;
+mod disk;
+mod error;
+mod keeper;
+mod manifest;
+mod tensors;
+
+use std::path::PathBuf;
+
+use crate::types::{Model, State};
+
+pub use directory::Checkpoints;
+pub use disk::{Disk, Filesystem};
+pub use error::CheckpointError;
+pub use keeper::{Due, Keeper};
+pub use manifest::{ClockOf, Facts, LinkMark};
+
+/// What a driver saves.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    pub facts: Facts,
+    /// The first data center's copy.
+    pub model: Model,
+    pub state: State,
+}
+
+/// What a driver goes on from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumed {
+    /// Where it was read, for errors.
+    pub path: PathBuf,
+    pub facts: Facts,
+    pub state: State,
+}
+
+const MANIFEST: &str = "manifest.json";
+const MODEL: &str = "model.safetensors";
+const RECORDS: &str = "state.msgpack";

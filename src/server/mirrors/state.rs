@@ -1,0 +1,34 @@
+//! What changes of the faces towards mirrors as time goes on.
+
+use super::Mirrors;
+use crate::server::drain::{Drain, DrainMethod};
+use crate::server::state::Watermark;
+use crate::types::{ShardLayout, StateError, Walk};
+
+impl Mirrors {
+    /// Walks over what changes as time goes on.
+    pub(in crate::server) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        self.client.state(&mut walk.at("client"), layout)?;
+        self.server.state(&mut walk.at("server"), layout)?;
+        if let Some(coast) = &mut self.coast {
+            coast.state(&mut walk.at("coast"))?;
+        }
+        let (dc, data_centers) = (self.id.dc, self.data_centers);
+        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, data_centers, layout.parameters()));
+        walk.option("drain", &mut self.drain, fresh, Drain::state)?;
+        walk.record_that("wishes", &mut self.wishes, |found, made| {
+            found.is_some() == made.is_some()
+        })
+    }
+
+    pub(in crate::server) fn watermarks(&self) -> Vec<Watermark> {
+        let links = self.client.sequences();
+        links
+            .map(|(peer, sent)| Watermark { peer, sent, received: self.server.applied(peer) })
+            .collect()
+    }
+}

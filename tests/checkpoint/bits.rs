@@ -1,0 +1,171 @@
+//! To the bit: every application with every remote model, stopped at many clocks.
+
+use gaia::driver::Ending;
+use tempfile::tempdir;
+
+use super::training::Training;
+
+const APPS: [(&str, &str); 6] = [
+    (
+        "matrix factorisation",
+        "[app]\nkind = \"matrix-factorization\"\nrank = 3\nclocks_per_pass = 4\n\
+         data.synthetic = { users = 40, items = 30, ratings = 900, rank = 2, noise = 0.3 }",
+    ),
+    (
+        "logistic regression",
+        "[app]\nkind = \"logistic-regression\"\nbatch = 16\ndata.synthetic.examples = 600",
+    ),
+    (
+        "softmax regression with momentum",
+        "[app]\nkind = \"softmax-regression\"\nbatch = 8\nmomentum = 0.8\n\
+         data.synthetic = { classes = 3, features = 12, examples = 400, separation = 3.5 }",
+    ),
+    (
+        "perceptron",
+        "[app]\nkind = \"perceptron\"\nhidden = [6]\nbatch = 8\nmomentum = 0.5\n\
+         data.synthetic = { classes = 3, features = 6, hidden = 4, examples = 400, label_noise = 0.0 }",
+    ),
+    (
+        "convolutional network",
+        "[app]\nkind = \"convolutional-network\"\nfilters = [2]\nhidden = []\nbatch = 4\nmomentum = 0.5\n\
+         data.synthetic = { classes = 2, examples = 120, side = 8 }",
+    ),
+    (
+        "topic model",
+        "[app]\nkind = \"topic-model\"\ntopics = 4\nclocks_per_pass = 3\n\
+         data.synthetic = { documents = 60, vocabulary = 40, topics = 4, length = 20 }",
+    ),
+];
+
+const REMOTES: [&str; 7] = [
+    "{model = 'bsp'}",
+    "{model = 'ssp', staleness = 2}",
+    "{model = 'tap'}",
+    "{model = 'asp'}",
+    "{model = 'asp', policy = 'paper', selective_barrier = 'on', mirror_clock = 'on'}",
+    "{model = 'asp', overlay = 'groups', momentum = 'masked'}",
+    "{model = 'local-steps', steps = 2, fragments = 2, combine = 'sum', outer = 'plain', outer_learning_rate = 1.0}",
+];
+
+/// Settings that only some of the applications have something to keep for.
+const SETTINGS: [&str; 8] = [
+    "{model = 'bsp', values = 'bf16'}",
+    "{model = 'asp', goal = 'cost', selective_barrier = 'on', function = 'absolute', values = 'int8'}",
+    "{model = 'asp', momentum = 'on', overlay = 'tree', function = 'progress'}",
+    "{model = 'asp', momentum = 'off', mirror_clock = 'off', floor = 'zero'}",
+    "{model = 'asp', guard = {every = 2, bound = 0.0001, examples = 8}}",
+    "{model = 'local-steps', steps = 3, overlap = 2, values = 'int4', combine = 'mean', outer = 'nesterov'}",
+    "{model = 'local-steps', steps = 4, fragments = 1, guard = {every = 2, bound = 0.0001, examples = 8}}",
+    "{model = 'tap', values = 'bf16'}",
+];
+
+/// A run that goes on from its checkpoint of every so many clocks ends the same each time.
+#[track_caller]
+fn check(app: &str, settings: &[&str], stride: usize) {
+    let training = Training::new(app, settings);
+    let directory = tempdir().unwrap();
+    let whole = training.run();
+    assert!(whole.lines.len() >= 3, "{settings:?}: {:?}", whole.lines);
+    let kept = training.run_with_checkpoints(directory.path());
+    assert!(kept == whole, "{settings:?}: keeping checkpoints changes the run");
+    let checkpoints = training.checkpoints(directory.path());
+    let clocks = checkpoints.clocks().unwrap();
+    assert!(clocks.len() >= 9, "{settings:?}: {clocks:?}");
+    for clock in clocks.into_iter().step_by(stride) {
+        let from = checkpoints.read(&directory.path().join(format!("clock-{clock:04}"))).unwrap();
+        let rest = training
+            .resume(directory.path(), from)
+            .unwrap_or_else(|error| panic!("{settings:?}, clock {clock}: {error}"));
+        assert!(
+            rest == whole,
+            "{settings:?} at clock {clock} goes on elsewhere:\n{:#?}\n{:#?}",
+            rest.end,
+            whole.end
+        );
+    }
+}
+
+fn check_app(number: usize) {
+    let (_, app) = APPS[number];
+    for remote in REMOTES {
+        check(app, &[&format!("sync.remote={remote}")], 3);
+    }
+}
+
+#[test]
+fn matrix_factorisation_goes_on_to_the_bit() {
+    check_app(0);
+}
+
+#[test]
+fn logistic_regression_goes_on_to_the_bit() {
+    check_app(1);
+}
+
+#[test]
+fn softmax_regression_goes_on_to_the_bit() {
+    check_app(2);
+}
+
+#[test]
+fn a_perceptron_goes_on_to_the_bit() {
+    check_app(3);
+}
+
+#[test]
+fn a_convolutional_network_goes_on_to_the_bit() {
+    check_app(4);
+}
+
+#[test]
+fn a_topic_model_goes_on_to_the_bit() {
+    check_app(5);
+}
+
+#[test]
+fn settings_of_models_go_on_to_the_bit() {
+    for remote in SETTINGS {
+        check(APPS[2].1, &[&format!("sync.remote={remote}")], 1);
+    }
+}
+
+#[test]
+fn local_ssp_stragglers_and_other_drains_go_on_to_the_bit() {
+    for settings in [
+        ["sync.local={model = 'ssp', staleness = 2}", "compute.slowdown.west=3.0"],
+        ["drain.method='residuals'", "topology.defaults.colocated=true"],
+        ["stop={seconds = 4.0}", "compute.slowdown.east=2.0"],
+    ] {
+        check(APPS[0].1, &settings, 2);
+        check(
+            APPS[0].1,
+            &[settings[0], settings[1], "sync.remote={model = 'ssp', staleness = 1}"],
+            2,
+        );
+    }
+}
+
+/// Stopped at every clock, the run is the work of as many processes as it has clocks.
+#[test]
+fn a_run_that_is_interrupted_again_and_again_comes_to_the_same_end() {
+    let training = Training::new(APPS[3].1, &["sync.remote={model = 'asp', momentum = 'masked'}"]);
+    let directory = tempdir().unwrap();
+    let mut stops = 0;
+    let mut from = None;
+    let end = loop {
+        match training.one_clock(directory.path(), from) {
+            Ending::Finished(outcome) => break outcome,
+            Ending::Interrupted { clock, checkpoint } => {
+                stops += 1;
+                assert_eq!(clock.0, stops);
+                from = Some(training.checkpoints(directory.path()).read(&checkpoint).unwrap());
+            }
+        }
+    };
+    assert!(stops >= 9, "{stops}");
+    let whole = training.run();
+    let mut summary = end.summary;
+    summary.wall_s = 0.0;
+    assert_eq!(serde_json::to_string_pretty(&summary).unwrap(), whole.end["summary"]);
+    assert_eq!(end.progress.len(), whole.lines.len());
+}

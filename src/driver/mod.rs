@@ -9,6 +9,7 @@ mod cost;
 pub mod emulated;
 mod journal;
 mod judge;
+mod quic;
 mod simulated;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub enum RunError {
     #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
     Stalled { at: String, waiting: String },
     #[error(transparent)]
-    Transport(emulated::TransportError),
+    Transport(quic::TransportError),
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
     #[error("{part} panicked: {message}")]

@@ -13,10 +13,9 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, un
 use tokio::sync::oneshot;
 use tokio::time::{Instant as Moment, sleep_until};
 
-use super::event::Event;
-use super::transport::DcTransport;
 use crate::driver::RunError;
 use crate::driver::cost::CostModel;
+use crate::driver::quic::{DcTransport, Event};
 use crate::link::quantum;
 use crate::ml::Work;
 use crate::node::{Lane, ServerInput};

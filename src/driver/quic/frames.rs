@@ -14,10 +14,10 @@ use crate::wire::PROTOCOL_VERSION;
 
 /// What stands at the start of a stream: whose frames it carries, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
-    pub(super) from: DcId,
-    pub(super) shard: ShardId,
-    pub(super) lane: Lane,
+pub(in crate::driver) struct Hello {
+    pub(in crate::driver) from: DcId,
+    pub(in crate::driver) shard: ShardId,
+    pub(in crate::driver) lane: Lane,
 }
 
 /// Why a stream gave no more.
@@ -31,7 +31,7 @@ pub(super) enum StreamEnd {
 }
 
 impl Hello {
-    pub(super) fn encode(self) -> [u8; HELLO_BYTES] {
+    pub(in crate::driver) fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
@@ -120,7 +120,7 @@ fn end(error: &ReadExactError) -> StreamEnd {
     }
 }
 
-pub(super) const HELLO_BYTES: usize = 11;
+const HELLO_BYTES: usize = 11;
 const MAGIC: [u8; 4] = *b"GAIA";
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;

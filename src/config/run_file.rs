@@ -322,6 +322,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let driver = driver(&checks, &keys.driver)?;
     let app = app(root)?;
     let topology = topology_file::read(sources, root)?;
+    let deployment = topology_file::deployment(root, &topology)?;
     let local = synchronisation::local(root)?;
     let mut remote = synchronisation::remote(root)?;
     if app.deltas_are_counts() {
@@ -352,6 +353,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         drain: keys.drain,
         stop: keys.stop,
         cost: keys.cost,
+        deployment,
     })
 }
 
@@ -359,10 +361,7 @@ fn driver(checks: &Checks<'_>, name: &str) -> Result<DriverKind, Problem> {
     match name {
         "simulated" => Ok(DriverKind::Simulated),
         "emulated" => Ok(DriverKind::Emulated),
-        "real" => {
-            let expected = "`simulated` or `emulated`: there is no real driver in this version";
-            Err(checks.wrong("driver", name, expected))
-        }
+        "real" => Ok(DriverKind::Real),
         _ => {
             let mut problem = Problem::unknown_name(name, &DriverKind::NAMES);
             problem.span = checks.root.at("driver").map(|node| node.span);

@@ -11,6 +11,7 @@ mod journal;
 mod judge;
 mod quic;
 mod simulated;
+mod tally;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::drain::for_each;
 use super::parts::{Job, Part};
@@ -47,7 +48,7 @@ pub(super) struct Guard {
 }
 
 /// What a server's guard has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardStats {
     /// Bytes of copies that this server sent.
     pub bytes: u64,

@@ -1,7 +1,9 @@
 //! What a server counts. The driver exports it.
 
+use serde::{Deserialize, Serialize};
+
 /// What one server sent to one mirror.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
     pub data_bytes: u64,
     /// Of those, what a hub forwarded for others: each frame's bytes, in proportion to its updates.
@@ -19,7 +21,7 @@ pub struct LinkStats {
 }
 
 /// What one server's brakes had to give up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrakeStats {
     /// Announced parameters whose deadline passed before they came.
     pub announcements_expired: u64,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::types::{
-    Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
+    Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableLayout, TableRows,
 };
 
 /// The values of one shard, in the order of its [`ShardLayout`].
@@ -104,6 +104,19 @@ impl ShardRows {
         Self(RowSet { tables })
     }
 
+    /// A request that came from outside: `None` where it does not name strictly ascending rows of this shard, for
+    /// each of its tables.
+    pub fn checked(rows: RowSet, layout: &ShardLayout) -> Option<Self> {
+        let tables = layout.model().tables();
+        let listed = |rows: &TableRows, table: &TableLayout| match rows {
+            TableRows::All => true,
+            TableRows::Listed(listed) => are_rows_of(listed, layout, table.rows),
+        };
+        let fits = rows.tables.len() == tables.len()
+            && rows.tables.iter().zip(tables).all(|(rows, table)| listed(rows, table));
+        fits.then_some(Self(rows))
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableRows)> {
         self.0.tables.iter().enumerate().map(|(index, rows)| (TableId(index as u16), rows))
     }
@@ -162,6 +175,18 @@ impl ShardDeltas {
         layouts.iter().map(|layout| Self(part(&deltas, layout))).collect()
     }
 
+    /// Deltas that came from outside: `None` where they do not change strictly ascending rows of this shard, each as
+    /// wide as its table.
+    pub fn checked(deltas: Deltas, layout: &ShardLayout) -> Option<Self> {
+        let tables = layout.model().tables();
+        let fits = deltas.tables.len() == tables.len()
+            && deltas.tables.iter().zip(tables).all(|(deltas, table)| {
+                are_rows_of(&deltas.rows, layout, table.rows)
+                    && deltas.values.len() == deltas.rows.len() * table.width
+            });
+        fits.then_some(Self(deltas))
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableDeltas)> {
         self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
     }
@@ -179,6 +204,11 @@ impl ShardDeltas {
             .sum();
         LAN_HEADER_BYTES + bytes as u64
     }
+}
+
+fn are_rows_of(rows: &[u32], layout: &ShardLayout, most: usize) -> bool {
+    rows.windows(2).all(|pair| pair[0] < pair[1])
+        && rows.iter().all(|row| (*row as usize) < most && layout.owns(*row as usize))
 }
 
 fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
@@ -204,7 +234,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::types::TableLayout;
 
     fn layouts(shards: usize) -> (Model, Vec<ShardLayout>) {
         let model = Arc::new(ModelLayout::new(vec![

@@ -23,6 +23,7 @@ use crate::driver::cluster::Cluster;
 use crate::driver::cost::CostModel;
 use crate::driver::journal::{Carriage, Carriages, Journal};
 use crate::driver::judge::{Verdict, highlights, judge, judge_values};
+use crate::driver::tally::Tally;
 use crate::driver::{Outcome, RunError};
 use crate::ml::Application;
 use crate::telemetry::Observer;
@@ -118,7 +119,8 @@ async fn conduct(
     let verdict = judge(&cluster.servers, cluster.shards, application);
     let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
-    let summary = journal.summary(&cluster, application.as_ref(), &verdict, &carried, wall);
+    let tallies = Tally::all(&cluster.servers, topology);
+    let summary = journal.summary(&tallies, application.as_ref(), &verdict, &carried, wall);
     Ok(Outcome { summary, progress: journal.into_progress(), highlights })
 }
 

@@ -353,7 +353,8 @@ impl<'a> Simulation<'a> {
         let carriages = self.wan.carriages();
         let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
         let application = self.application.as_ref();
-        let summary = self.journal.summary(&self.cluster, application, &verdict, &carriages, wall);
+        let tallies = Tally::all(&self.cluster.servers, &self.plan.topology);
+        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
         Outcome { summary, progress: self.journal.into_progress(), highlights }
     }
 }

@@ -29,7 +29,7 @@
 //! Four layers, each of which may name those before it: [types]; mechanisms ([codec], [sync], [significance], [store],
 //! [outbox], [wire], [topology], [link], [ml]); the state machines ([node], [server], [worker], [coordinator]), which do
 //! no I/O and own no clock; and the rooms that know sockets, files and the time ([telemetry], [config], [data],
-//! [driver], [report], [cli]).
+//! [certificates], [driver], [report], [cli]).
 //!
 //! # Example
 //!
@@ -82,6 +82,7 @@
 //! # }
 //! ```
 
+pub mod certificates;
 pub mod cli;
 pub mod codec;
 pub mod config;

@@ -41,10 +41,14 @@ const LAYERS: [&[Room]; 4] = [
         room("telemetry", &[]),
         room("config", &[]),
         room("data", &[]),
-        room("driver", &["config", "telemetry"]),
+        room("certificates", &[]),
+        room("driver", &["certificates", "config", "telemetry"]),
         room("report", &["telemetry"]),
         room("evaluation", &["config", "data", "driver", "report", "telemetry"]),
-        room("cli", &["config", "data", "driver", "evaluation", "report", "telemetry"]),
+        room(
+            "cli",
+            &["certificates", "config", "data", "driver", "evaluation", "report", "telemetry"],
+        ),
     ],
 ];
 

@@ -1,0 +1,117 @@
+//! What one node shows to its peers and checks them by: its folder of certificates.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use super::files::Bundle;
+use super::tls::provider;
+use super::trust::Trust;
+use super::{CertificateError, Identity, Validity, identity_of};
+
+/// A node's certificate and key, the authorities it trusts, and what these have revoked.
+///
+/// Read once: whoever changes a folder while a node runs loads it again.
+#[derive(Clone)]
+pub struct Credentials {
+    identity: Identity,
+    certified: CertifiedKey,
+    key: Arc<PrivateKeyDer<'static>>,
+    authorities: Vec<CertificateDer<'static>>,
+    removed: Vec<CertificateRevocationListDer<'static>>,
+    trust: Arc<Trust>,
+}
+
+impl Credentials {
+    /// `chain` begins with the node's own certificate; `removed` has a list of each authority.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        authorities: Vec<CertificateDer<'static>>,
+        removed: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<Self, CertificateError> {
+        let identity = identity_of(&chain).map_err(|refusal| {
+            CertificateError::unfit(refusal.to_string(), "the certificate of a node")
+        })?;
+        let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider());
+        let certified = certified.map_err(|error| {
+            let found = format!("a key that does not fit the certificate ({error})");
+            CertificateError::unfit(found, "the key of the certificate beside it")
+        })?;
+        let trust = Arc::new(Trust::new(&authorities, &removed)?);
+        Ok(Self { identity, certified, key: Arc::new(key), authorities, removed, trust })
+    }
+
+    /// Reads a node's folder, as [`Credentials::save`] writes it.
+    pub fn load(folder: &Path) -> Result<Self, CertificateError> {
+        let path = folder.join(NODE);
+        let node = Bundle::read(&path, "a key and a certificate, as gaia certs writes them")?;
+        let mut keys = node.keys.into_iter();
+        let (Some(key), None) = (keys.next(), keys.next()) else {
+            return Err(CertificateError::unfit("not one private key", "one").at(&path));
+        };
+        let trust = "the authorities of the run and what they have revoked";
+        let trust = Bundle::read(&folder.join(TRUST), trust)?;
+        Self::new(node.certificates, key, trust.certificates, trust.removed)
+            .map_err(|error| error.at(folder))
+    }
+
+    /// Writes a node's folder: `node.pem`, its key and chain, for the owner alone, and `trust.pem`, the authorities and
+    /// what they have revoked. What must fit together is one file, so that it fits at every moment.
+    pub fn save(&self, folder: &Path) -> Result<(), CertificateError> {
+        save_trust(folder, &self.authorities, &self.removed)?;
+        let keys = vec![self.key.clone_key()];
+        let certificates = self.chain().to_vec();
+        Bundle { keys, certificates, ..Bundle::default() }.write(&folder.join(NODE))
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The node's own certificate, and those that lead from it to the authorities.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.certified.cert
+    }
+
+    pub fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.authorities
+    }
+
+    /// From when to when the node's certificate holds.
+    pub fn validity(&self) -> Result<Validity, CertificateError> {
+        let first = self.chain().first();
+        Validity::of(first.expect("a chain was checked to have a first certificate"))
+    }
+
+    pub(super) fn trust(&self) -> Arc<Trust> {
+        self.trust.clone()
+    }
+
+    pub(super) fn shown(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from(self.certified.clone()))
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Credentials").field(&self.identity.to_string()).finish()
+    }
+}
+
+/// Writes what a node checks its peers by, which is the same for all nodes of a run.
+pub(super) fn save_trust(
+    folder: &Path,
+    authorities: &[CertificateDer<'static>],
+    removed: &[CertificateRevocationListDer<'static>],
+) -> Result<(), CertificateError> {
+    let (certificates, removed) = (authorities.to_vec(), removed.to_vec());
+    Bundle { certificates, removed, ..Bundle::default() }.write(&folder.join(TRUST))
+}
+
+/// The file of a node's key and certificate.
+pub(super) const NODE: &str = "node.pem";
+const TRUST: &str = "trust.pem";

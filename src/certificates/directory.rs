@@ -1,0 +1,244 @@
+//! The certificates of a run on the machine of whoever runs it: the authority, and one folder for each node that can
+//! be copied to its host as it is.
+//!
+//! ```text
+//! authority/                 stays here
+//!   current.pem              the key and certificate that sign
+//!   previous.pem             those being replaced, while they are
+//!   issued.json              what has been signed, and what of it is revoked
+//! nodes/oregon/server-0/     goes to the host of that server
+//!   node.pem                 its key and certificate
+//!   trust.pem                the authorities, and what they have revoked: the same for all nodes
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use super::credentials::{NODE, save_trust};
+use super::{Authority, CertificateError, Credentials, Identity, Validity, fingerprint};
+
+/// A directory of certificates. What changes it leaves it whole at every moment.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    authority: Authority,
+}
+
+/// One certificate as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Whose it is; an authority's where there is none.
+    pub identity: Option<Identity>,
+    /// Nothing where the node's folder is gone.
+    pub certificate: Option<Details>,
+    pub state: State,
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
+    pub validity: Validity,
+    /// SHA-256, in hexadecimal digits.
+    pub fingerprint: String,
+}
+
+/// How a certificate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Valid,
+    /// Less than a third of its time is left.
+    ExpiresSoon,
+    Expired,
+    NotYetValid,
+    Removed,
+    /// Its folder is not here.
+    Absent,
+}
+
+impl Directory {
+    /// Makes a directory, which must be new or empty, with a new authority.
+    pub fn create(path: &Path, run: &str, now: UnixTime) -> Result<Self, CertificateError> {
+        let occupied = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(CertificateError::io(path, "cannot be opened")(error)),
+        };
+        if occupied {
+            return Err(CertificateError::Exists { path: path.into() });
+        }
+        let authority = Authority::create(run, now)?;
+        authority.save(path)?;
+        Ok(Self { path: path.into(), authority })
+    }
+
+    pub fn open(path: &Path) -> Result<Self, CertificateError> {
+        Ok(Self { path: path.into(), authority: Authority::load(path)? })
+    }
+
+    /// Gives nodes new certificates, and writes their folders.
+    pub fn issue(
+        &mut self,
+        nodes: &[Identity],
+        now: UnixTime,
+        lasting: Duration,
+    ) -> Result<(), CertificateError> {
+        let validity = Validity::starting(now, lasting);
+        let mut issued = Vec::new();
+        for node in nodes {
+            issued.push(self.authority.issue(node, validity)?);
+        }
+        self.authority.save(&self.path)?;
+        issued
+            .iter()
+            .try_for_each(|credentials| credentials.save(&self.folder(credentials.identity())))
+    }
+
+    /// Revokes what nodes have, and tells the folders of the others.
+    pub fn remove(&mut self, node: &Identity, now: UnixTime) -> Result<(), CertificateError> {
+        self.authority.remove(node, now)?;
+        self.authority.save(&self.path)?;
+        self.tell_nodes()
+    }
+
+    /// Puts a new authority in the place of the one there is, and gives every node a certificate of it.
+    ///
+    /// Until [`Directory::end_overlap`] both are believed, so that hosts can be given their folders one by one.
+    pub fn replace_authority(
+        &mut self,
+        now: UnixTime,
+        lasting: Duration,
+    ) -> Result<(), CertificateError> {
+        self.authority.replace(now)?;
+        self.authority.save(&self.path)?;
+        self.tell_nodes()?;
+        self.issue(&self.members(), now, lasting)
+    }
+
+    /// Stops believing the authority that was replaced, once every node here has a certificate of the newer one.
+    pub fn end_overlap(&mut self) -> Result<(), CertificateError> {
+        self.authority.end_overlap()?;
+        for node in self.members() {
+            let folder = self.folder(&node);
+            let bridged =
+                !folder.join(NODE).exists() || Credentials::load(&folder)?.chain().len() > 1;
+            if !bridged {
+                return Err(CertificateError::Wrong {
+                    path: folder,
+                    found: "a certificate of the older authority".into(),
+                    expected: "one of the newer, as gaia certs rotate writes it".into(),
+                });
+            }
+        }
+        self.authority.save(&self.path)?;
+        self.tell_nodes()
+    }
+
+    pub fn run(&self) -> &str {
+        self.authority.run()
+    }
+
+    /// The nodes that may take part, sorted.
+    pub fn members(&self) -> Vec<Identity> {
+        let nodes = self.authority.nodes().into_iter();
+        nodes.filter(|node| !self.authority.is_removed(node)).collect()
+    }
+
+    /// Where a node's folder is.
+    pub fn folder(&self, node: &Identity) -> PathBuf {
+        self.path.join(NODES).join(node.folder())
+    }
+
+    /// The authorities and every node that ever had a certificate, and how these stand.
+    pub fn list(&self, now: UnixTime) -> Result<Vec<Listed>, CertificateError> {
+        let mut all = Vec::new();
+        for certificate in self.authority.certificates() {
+            all.push(Listed::new(None, Details::of(&certificate)?, now));
+        }
+        for node in self.authority.nodes() {
+            all.push(self.listed(node, now)?);
+        }
+        Ok(all)
+    }
+
+    fn listed(&self, node: Identity, now: UnixTime) -> Result<Listed, CertificateError> {
+        let folder = self.folder(&node);
+        let removed = self.authority.is_removed(&node);
+        if !folder.join(NODE).exists() {
+            let state = if removed { State::Removed } else { State::Absent };
+            return Ok(Listed { identity: Some(node), certificate: None, state });
+        }
+        let mut listed = Credentials::load(&folder)?.listed(now)?;
+        if listed.identity.as_ref() != Some(&node) {
+            let found = listed.identity.map(|other| other.to_string()).unwrap_or_default();
+            let expected = node.to_string();
+            return Err(CertificateError::Wrong { path: folder, found, expected });
+        }
+        if removed {
+            listed.state = State::Removed;
+        }
+        Ok(listed)
+    }
+
+    /// Writes to the folder of every node whom it is to believe.
+    fn tell_nodes(&self) -> Result<(), CertificateError> {
+        let (authorities, removed) = (self.authority.certificates(), self.authority.removed()?);
+        for folder in self.members().iter().map(|node| self.folder(node)) {
+            if folder.join(NODE).exists() {
+                save_trust(&folder, &authorities, &removed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Listed {
+    fn new(identity: Option<Identity>, details: Details, now: UnixTime) -> Self {
+        let state = details.validity.state(now);
+        Self { identity, certificate: Some(details), state }
+    }
+}
+
+impl Credentials {
+    /// The node's certificate as a list shows it.
+    pub fn listed(&self, now: UnixTime) -> Result<Listed, CertificateError> {
+        let first = self.chain().first().expect("a chain has a first certificate");
+        Ok(Listed::new(Some(self.identity().clone()), Details::of(first)?, now))
+    }
+}
+
+impl Details {
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, CertificateError> {
+        let validity = Validity::of(certificate)?;
+        Ok(Self { validity, fingerprint: fingerprint(certificate) })
+    }
+}
+
+impl Validity {
+    fn state(self, now: UnixTime) -> State {
+        let (from, to, now) = (self.not_before.as_secs(), self.not_after.as_secs(), now.as_secs());
+        match () {
+            () if now > to => State::Expired,
+            () if now < from => State::NotYetValid,
+            () if to - now < to.saturating_sub(from) / 3 => State::ExpiresSoon,
+            () => State::Valid,
+        }
+    }
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::ExpiresSoon => "expires soon",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not yet valid",
+            Self::Removed => "removed",
+            Self::Absent => "folder is gone",
+        }
+    }
+}
+
+const NODES: &str = "nodes";

@@ -1,0 +1,61 @@
+//! TLS 1.3 between nodes, both of which prove who they are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::server::NoServerSessionStorage;
+use rustls::{ClientConfig, ServerConfig, version};
+
+use super::trust::Judge;
+use super::{Credentials, Identity};
+
+/// TLS for a node that accepts: the peer must prove that it is one of `allowed`.
+///
+/// Sessions are never resumed and nothing is sent early (0-RTT): either would let in a peer whose certificate has
+/// been revoked since, and early data could be replayed.
+pub fn accepting(
+    credentials: &Credentials,
+    allowed: impl IntoIterator<Item = Identity>,
+) -> ServerConfig {
+    let verifier = Arc::new(judge(credentials, allowed.into_iter().collect()));
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("ring has the ciphers of TLS 1.3")
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(credentials.shown());
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    config
+}
+
+/// TLS for a node that connects: the peer must prove that it is `expected`.
+///
+/// The name that TLS asks for ([`SERVER_NAME`]) is not sent and not checked.
+pub fn connecting(credentials: &Credentials, expected: &Identity) -> ClientConfig {
+    let verifier = Arc::new(judge(credentials, BTreeSet::from([expected.clone()])));
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("ring has the ciphers of TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_cert_resolver(credentials.shown());
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    config.enable_early_data = false;
+    config
+}
+
+fn judge(credentials: &Credentials, expected: BTreeSet<Identity>) -> Judge {
+    Judge::new(credentials.trust(), &credentials.identity().run, expected, provider())
+}
+
+/// Chosen here and not by the process, whose default another library could have set.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// What to give where TLS asks a node that connects for the name of its peer.
+pub const SERVER_NAME: &str = "gaia";

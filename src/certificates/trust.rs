@@ -1,0 +1,305 @@
+//! Whom a node believes: a chain that its authorities have signed, that holds, that is not revoked, and that names
+//! a node it expects.
+//!
+//! Everything is decided inside the handshake, by webpki and then by name, so that no byte of a stranger's payload
+//! is ever read. The name that TLS would check says nothing here: only the identity in the certificate counts.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, ServerName, TrustAnchor, UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use webpki::{
+    CertRevocationList, EndEntityCert, KeyUsage, OwnedCertRevocationList, RevocationOptionsBuilder,
+    UnknownStatusPolicy, anchor_from_trusted_cert,
+};
+
+use super::identity::shown;
+use super::{CertificateError, Identity, Refusal, fingerprint};
+
+/// The authorities of a run and what they have revoked.
+pub(super) struct Trust {
+    anchors: Vec<TrustAnchor<'static>>,
+    removed: Vec<CertRevocationList<'static>>,
+    /// The authorities, for errors.
+    named: String,
+}
+
+/// Decides about the peers of one node in one place.
+#[derive(Debug)]
+pub(super) struct Judge {
+    trust: Arc<Trust>,
+    run: String,
+    expected: BTreeSet<Identity>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Trust {
+    /// `removed` has a list of each authority, empty or not: without it a node that left would be let in again.
+    pub(super) fn new(
+        authorities: &[CertificateDer<'static>],
+        removed: &[CertificateRevocationListDer<'static>],
+    ) -> Result<Self, CertificateError> {
+        let broken = |expected: &'static str| {
+            move |error: webpki::Error| {
+                CertificateError::unfit(format!("bytes that are wrong ({error})"), expected)
+            }
+        };
+        let mut anchors = Vec::new();
+        for der in authorities {
+            let anchor = anchor_from_trusted_cert(der).map_err(broken("an authority"))?;
+            anchors.push(anchor.to_owned());
+        }
+        if anchors.is_empty() {
+            return Err(CertificateError::unfit("no authority", "the authority of the run"));
+        }
+        let mut lists = Vec::new();
+        for der in removed {
+            let list = OwnedCertRevocationList::from_der(der);
+            lists.push(list.map_err(broken("a list of what is revoked"))?.into());
+        }
+        let listed = |anchor: &TrustAnchor<'_>| {
+            let by = |list: &CertRevocationList<'_>| list.issuer() == anchor.subject.as_ref();
+            lists.iter().any(by)
+        };
+        if !anchors.iter().all(listed) {
+            let expected = "a list of what is revoked, from each authority";
+            return Err(CertificateError::unfit("an authority without one", expected));
+        }
+        let named: Vec<String> = authorities.iter().map(short_fingerprint).collect();
+        let named = format!("authority {}", named.join(" or "));
+        Ok(Self { anchors, removed: lists, named })
+    }
+
+    /// What a chain proves: who its owner is, if it may do `usage` at `now`.
+    fn prove(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        usage: KeyUsage,
+        provider: &CryptoProvider,
+    ) -> Result<Identity, Refusal> {
+        let certificate = read(end_entity)?;
+        let claimed = claimed(&certificate)?;
+        let lists: Vec<&CertRevocationList<'_>> = self.removed.iter().collect();
+        // An authority that is new, and vouched for by one that is known here, has no list here yet.
+        let revocation = RevocationOptionsBuilder::new(&lists)
+            .expect("each authority has a list, and there is an authority")
+            .with_status_policy(UnknownStatusPolicy::Allow)
+            .build();
+        let algorithms = provider.signature_verification_algorithms.all;
+        let proven = certificate.verify_for_usage(
+            algorithms,
+            &self.anchors,
+            intermediates,
+            now,
+            usage,
+            Some(revocation),
+            None,
+        );
+        match proven {
+            Ok(_) => Ok(claimed),
+            Err(error) => Err(self.refusal(claimed, &certificate, error)),
+        }
+    }
+
+    fn refusal(
+        &self,
+        claimed: Identity,
+        certificate: &EndEntityCert<'_>,
+        error: webpki::Error,
+    ) -> Refusal {
+        use webpki::Error;
+        let expected = self.named.clone();
+        match error {
+            Error::CertExpired { time, not_after } => {
+                Refusal::Expired { claimed, not_after, now: time }
+            }
+            Error::CertNotValidYet { time, not_before } => {
+                Refusal::NotYetValid { claimed, not_before, now: time }
+            }
+            Error::CertRevoked => Refusal::Removed { claimed },
+            Error::UnknownIssuer | Error::CaUsedAsEndEntity
+                if certificate.issuer() == certificate.subject() =>
+            {
+                Refusal::SelfSigned { claimed, expected }
+            }
+            Error::UnknownIssuer | Error::InvalidSignatureForPublicKey => {
+                Refusal::UnknownAuthority { claimed, expected }
+            }
+            other => Refusal::Broken { claimed, reason: other.to_string() },
+        }
+    }
+}
+
+impl Judge {
+    pub(super) fn new(
+        trust: Arc<Trust>,
+        run: &str,
+        expected: BTreeSet<Identity>,
+        provider: Arc<CryptoProvider>,
+    ) -> Self {
+        Self { trust, run: run.into(), expected, provider }
+    }
+
+    fn judge(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        usage: KeyUsage,
+    ) -> Result<(), Refusal> {
+        let found = self.trust.prove(end_entity, intermediates, now, usage, &self.provider)?;
+        if found.run != self.run {
+            return Err(Refusal::OtherRun { found, expected: self.run.clone() });
+        }
+        if self.expected.contains(&found) {
+            return Ok(());
+        }
+        Err(self.mistaken(found))
+    }
+
+    /// The first part of an identity that none of the expected ones has.
+    fn mistaken(&self, found: Identity) -> Refusal {
+        let of = |near: &[&Identity], part: fn(&Identity) -> String| -> Vec<String> {
+            let all: BTreeSet<String> = near.iter().map(|node| part(node)).collect();
+            all.into_iter().collect()
+        };
+        let all: Vec<&Identity> = self.expected.iter().collect();
+        let near: Vec<&Identity> = all.iter().copied().filter(|node| node.dc == found.dc).collect();
+        if near.is_empty() {
+            return Refusal::WrongDataCenter { found, expected: of(&all, |node| node.dc.clone()) };
+        }
+        let nearer: Vec<&Identity> =
+            near.iter().copied().filter(|node| node.role == found.role).collect();
+        if nearer.is_empty() {
+            return Refusal::WrongRole { found, expected: of(&near, |node| node.role.to_string()) };
+        }
+        Refusal::WrongIndex { found, expected: of(&nearer, |node| node.index.to_string()) }
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.judge(end_entity, intermediates, now, KeyUsage::server_auth())?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for Judge {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.judge(end_entity, intermediates, now, KeyUsage::client_auth())?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        ServerCertVerifier::verify_tls12_signature(self, message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        ServerCertVerifier::verify_tls13_signature(self, message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Trust").field(&self.named).finish()
+    }
+}
+
+/// Who a peer is, from the certificates that a finished handshake gives.
+///
+/// The handshake has proven them; this reads and decides nothing.
+pub fn identity_of(certificates: &[CertificateDer<'_>]) -> Result<Identity, Refusal> {
+    let first = certificates.first().ok_or(Refusal::NoCertificate)?;
+    claimed(&read(first)?)
+}
+
+fn read<'a>(der: &'a CertificateDer<'a>) -> Result<EndEntityCert<'a>, Refusal> {
+    EndEntityCert::try_from(der).map_err(|error| Refusal::Unreadable { reason: error.to_string() })
+}
+
+/// The one identity in a certificate. Two would leave open which of them is meant.
+fn claimed(certificate: &EndEntityCert<'_>) -> Result<Identity, Refusal> {
+    let names: Vec<&str> = certificate.valid_uri_names().collect();
+    let found = match names.as_slice() {
+        [] => "nobody".into(),
+        [one] => match one.parse() {
+            Ok(identity) => return Ok(identity),
+            Err(_) => format!("`{}`", shown(one)),
+        },
+        several => format!("{} names", several.len()),
+    };
+    Err(Refusal::NoIdentity { found })
+}
+
+fn short_fingerprint(certificate: &CertificateDer<'_>) -> String {
+    fingerprint(certificate).chars().take(SHORT_FINGERPRINT_CHARS).collect()
+}
+
+const SHORT_FINGERPRINT_CHARS: usize = 16;

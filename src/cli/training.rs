@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Failure, OutputFlags};
 use crate::config::Plan;
-use crate::driver::{self, Outcome};
+use crate::driver::{self, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
+use crate::telemetry::Observer;
 
 /// Runs a plan, shows how it goes, and writes its files.
 ///
@@ -17,11 +18,24 @@ pub(super) fn carry_out(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Outcome, Failure> {
+    carry_out_with(plan, application, directory, output, |observer| {
+        driver::run(plan, application, observer)
+    })
+}
+
+/// The same, with something else that runs the plan.
+pub(super) fn carry_out_with(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    directory: &RunDirectory,
+    output: &OutputFlags,
+    run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
+) -> Result<Outcome, Failure> {
     let run_toml = plan.to_toml();
     directory.write("run.toml", &run_toml)?;
     let live = Live::new(LiveMode::detect(output.quiet), live_plan(plan, application.as_ref()));
     let mut recorder = Recorder::new(directory.progress_log()?, live);
-    let outcome = driver::run(plan, application, &mut recorder);
+    let outcome = run(&mut recorder);
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights } = &outcome;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::judge::Verdict;
 use super::tally::Tally;
 use crate::config::Plan;
@@ -18,7 +20,7 @@ use crate::topology::WanLink;
 use crate::types::{Clock, DcId, Instant};
 
 /// What one directed link has carried, as the driver's network counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carriage {
     pub(crate) bytes: u64,
     pub(crate) control_bytes: u64,

@@ -53,6 +53,14 @@ pub(crate) fn highlights(
     application: &Arc<dyn Application>,
 ) -> Vec<String> {
     let copy = servers[..shards].iter().map(|server| (server.layout(), server.copy()));
+    highlights_of(copy, application)
+}
+
+/// What the application says of a copy, given by shard.
+pub(crate) fn highlights_of<'a>(
+    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
+    application: &Arc<dyn Application>,
+) -> Vec<String> {
     application.highlights(&assemble(copy, application))
 }
 

@@ -1,4 +1,4 @@
-//! What runs the protocol: simulated or emulated, the same machines in both.
+//! What runs the protocol: simulated, emulated or real, the same machines in all.
 //!
 //! The only rooms that know sockets, threads and the time. A driver moves messages and frames between nodes,
 //! wakes them when they asked to be, and decides nothing about training.
@@ -10,9 +10,11 @@ pub mod emulated;
 mod journal;
 mod judge;
 mod quic;
+pub mod real;
 mod simulated;
 mod tally;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use tracing::{info, warn};
@@ -41,6 +43,8 @@ pub enum RunError {
     Stalled { at: String, waiting: String },
     #[error(transparent)]
     Transport(quic::TransportError),
+    #[error(transparent)]
+    Real(#[from] real::RealError),
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
     #[error("{part} panicked: {message}")]
@@ -74,6 +78,7 @@ pub fn run(
     let outcome = match plan.driver {
         DriverKind::Simulated => simulated::run(plan, application, observer),
         DriverKind::Emulated => emulated::run(plan, application, observer),
+        DriverKind::Real => real::run(plan, application, observer),
     }?;
     let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } =
         &outcome.summary;
@@ -84,4 +89,10 @@ pub fn run(
         warn!(run, announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
     }
     Ok(outcome)
+}
+
+/// What a panic said.
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
 }

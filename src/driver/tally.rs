@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::server::{BrakeStats, GuardStats, LinkStats, Server};
-use crate::topology::Topology;
 use crate::types::{DcId, ServerId};
 
 /// The counters of one server at the end of a run.
@@ -21,9 +20,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn of(server: &Server, topology: &Topology) -> Self {
+    /// The counters of a server of a run over so many data centers.
+    pub(crate) fn of(server: &Server, data_centers: usize) -> Self {
         let id = server.id();
-        let mirrors = topology.dc_ids().filter(|dc| *dc != id.dc);
+        let mirrors = (0..data_centers as u16).map(DcId).filter(|dc| *dc != id.dc);
         Self {
             server: id,
             links: mirrors.map(|to| (to, server.link_stats(to))).collect(),
@@ -34,7 +34,7 @@ impl Tally {
     }
 
     /// The counters of every server of a run.
-    pub(crate) fn all(servers: &[Server], topology: &Topology) -> Vec<Self> {
-        servers.iter().map(|server| Self::of(server, topology)).collect()
+    pub(crate) fn all(servers: &[Server], data_centers: usize) -> Vec<Self> {
+        servers.iter().map(|server| Self::of(server, data_centers)).collect()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{DcId, WorkerId};
 
 /// Whether a read may go, and if not, what it waits for.
@@ -12,7 +14,7 @@ pub enum Gate {
 }
 
 /// What a read that was held back waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WaitReason {
     /// A worker of the same data center is too many clocks behind.
     LocalWorker { worker: WorkerId },

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
 
-use super::data_center::{Command, DataCenter, Remains, Report, ServerReport, message_of};
+use super::data_center::{Command, DataCenter, Remains, Report, ServerReport};
 use super::transport::Wan;
 use crate::config::{ComputeModel, Plan};
 use crate::coordinator::CoordinatorOutput;
@@ -24,7 +24,7 @@ use crate::driver::cost::CostModel;
 use crate::driver::journal::{Carriage, Carriages, Journal};
 use crate::driver::judge::{Verdict, highlights, judge, judge_values};
 use crate::driver::tally::Tally;
-use crate::driver::{Outcome, RunError};
+use crate::driver::{Outcome, RunError, message_of};
 use crate::ml::Application;
 use crate::telemetry::Observer;
 use crate::types::{Clock, DcId, Instant, ShardLayout};
@@ -119,7 +119,7 @@ async fn conduct(
     let verdict = judge(&cluster.servers, cluster.shards, application);
     let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
-    let tallies = Tally::all(&cluster.servers, topology);
+    let tallies = Tally::all(&cluster.servers, topology.data_centers.len());
     let summary = journal.summary(&tallies, application.as_ref(), &verdict, &carried, wall);
     Ok(Outcome { summary, progress: journal.into_progress(), highlights })
 }

@@ -127,6 +127,13 @@ impl Flight {
         state.wake = Some((state.sent + bytes, waker.clone()));
     }
 
+    /// Counts a packet that was sent, unless it is a mere acknowledgement.
+    pub(super) fn on_sent_packet(&self, bytes: u64) {
+        if bytes > ACKNOWLEDGEMENT_BYTES_MAX {
+            self.on_sent(bytes);
+        }
+    }
+
     fn on_sent(&self, bytes: u64) {
         let waker = {
             let mut state = self.state();
@@ -140,17 +147,17 @@ impl Flight {
         }
     }
 
-    fn on_acknowledged(&self, sent: Instant, bytes: u64) {
+    pub(super) fn on_acknowledged(&self, sent: Instant, bytes: u64) {
         self.state().gaps.on_acknowledged(sent, bytes);
     }
 
-    fn on_lost(&self, now: Instant, sent: Instant, bytes: u64) {
+    pub(super) fn on_lost(&self, now: Instant, sent: Instant, bytes: u64) {
         let mut state = self.state();
         state.in_flight = state.in_flight.saturating_sub(bytes);
         state.gaps.lost.push_back((sent, now));
     }
 
-    fn correct(&self, in_flight: u64) {
+    pub(super) fn correct(&self, in_flight: u64) {
         self.state().in_flight = in_flight;
     }
 
@@ -199,9 +206,7 @@ impl Provisioned {
 
 impl Controller for Provisioned {
     fn on_sent(&mut self, _: Instant, bytes: u64, _: u64) {
-        if bytes > ACKNOWLEDGEMENT_BYTES_MAX {
-            self.flight.on_sent(bytes);
-        }
+        self.flight.on_sent_packet(bytes);
     }
 
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {

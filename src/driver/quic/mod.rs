@@ -17,6 +17,7 @@ mod frames;
 mod lanes;
 mod listener;
 mod pump;
+mod tracked;
 
 pub use counters::LaneTraffic;
 pub use error::{Breach, TransportError};
@@ -28,6 +29,7 @@ pub(super) use counters::LaneCounters;
 pub(super) use lanes::Ends;
 pub(super) use listener::{End, Inbox, listen};
 pub(super) use pump::Command;
+pub(super) use tracked::{Chosen, TrackedFactory};
 
 #[cfg(test)]
 pub(super) use frames::Hello;

@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::journal::Journal;
 use super::judge::{highlights, judge};
+use super::tally::Tally;
 use super::{Outcome, RunError};
 use crate::config::Plan;
 use crate::coordinator::CoordinatorOutput;
@@ -353,7 +354,7 @@ impl<'a> Simulation<'a> {
         let carriages = self.wan.carriages();
         let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
         let application = self.application.as_ref();
-        let tallies = Tally::all(&self.cluster.servers, &self.plan.topology);
+        let tallies = Tally::all(&self.cluster.servers, self.data_centers);
         let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
         Outcome { summary, progress: self.journal.into_progress(), highlights }
     }

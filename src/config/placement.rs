@@ -2,9 +2,9 @@
 //!
 //! Own variables come first: `GAIA_ROLE` (`coordinator`, `server` or `worker`), `GAIA_DC`, `GAIA_INDEX`. Where there is
 //! no role, a rank says it: of torchrun (`RANK`), Slurm (`SLURM_PROCID`) or a Kubernetes JobSet
-//! (`JOB_COMPLETION_INDEX`), the first of these that is set. Rank 0 is the coordinator, then come data center by data center
-//! its servers and its workers; with `GAIA_DC`, ranks count the servers and workers of that data center alone, as where
-//! each has a job of its own. The coordinator's address is `GAIA_COORDINATOR`, or torchrun's `MASTER_ADDR` and
+//! (`JOB_COMPLETION_INDEX`), the first of these that is set. Rank 0 is the coordinator, then come, data center by data
+//! center, its servers and its workers; with `GAIA_DC`, ranks count the servers and workers of that data center alone,
+//! as where each has a job of its own. The coordinator's address is `GAIA_COORDINATOR`, or torchrun's `MASTER_ADDR` and
 //! `MASTER_PORT`.
 
 use std::collections::BTreeMap;

@@ -124,6 +124,7 @@ impl Channel {
                 Err(error) => {
                     // The answer is a frame of this version: a peer of another reads both out of it.
                     let _gone = channel.answer(&refused(&error)).await;
+                    channel.linger().await;
                     return Err(error);
                 }
             };
@@ -136,6 +137,15 @@ impl Channel {
 
     pub(super) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
         self.writer.send(LanKind::Hello, &pack(answer)).await
+    }
+
+    /// Hangs up, and takes what is still on its way: a connection that is dropped with bytes unread is reset, and
+    /// with it what was answered.
+    async fn linger(mut self) {
+        let _gone = self.writer.half.shutdown().await;
+        let mut rest = self.reader.half.take(UNREAD_BYTES_MAX);
+        let read = tokio::io::copy(&mut rest, &mut tokio::io::sink());
+        let _gone = timeout(LINGER_MAX, read).await;
     }
 
     /// Refuses who calls, and hangs up.
@@ -230,3 +240,101 @@ fn refused(error: &ChannelError) -> Answer {
 
 /// How long a peer may take to prove who it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const UNREAD_BYTES_MAX: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::driver::real::message::Purpose;
+    use crate::types::NodeId;
+    use crate::wire::PROTOCOL_VERSION;
+
+    fn hello() -> Hello {
+        Hello {
+            run: "r".into(),
+            node: NodeId::Coordinator,
+            plan: 1,
+            purpose: Purpose::Check,
+            listens: None,
+        }
+    }
+
+    /// A message of another version of the protocol.
+    fn foreign<T: serde::Serialize>(message: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_lan(LanKind::Hello, &pack(message), &mut bytes);
+        bytes[4..6].copy_from_slice(&9_u16.to_le_bytes());
+        bytes
+    }
+
+    async fn listener() -> (TcpListener, Address) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn a_caller_of_another_version_is_told_this_one() {
+        let (listener, address) = listener().await;
+        let calling = async {
+            let mut stream = TcpStream::connect(address.to_string()).await.unwrap();
+            stream.write_all(&foreign(&hello())).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let taking = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            Channel::take(stream, None).await.map(drop).unwrap_err().to_string()
+        };
+        let (answer, error) = tokio::join!(calling, taking);
+        assert!(error.contains("version 9") && error.contains("this node 1"), "{error}");
+        assert_eq!(answer[4..6], PROTOCOL_VERSION.to_le_bytes());
+    }
+
+    #[tokio::test]
+    async fn a_peer_of_another_version_is_named_with_both_versions() {
+        let (listener, address) = listener().await;
+        let answering = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(&foreign(&Answer::Welcome)).await.unwrap();
+            stream
+        };
+        let hello = hello();
+        let (fault, _open) = tokio::join!(Channel::dial(&address, None, &hello), answering);
+        let fault = fault.map(drop).unwrap_err();
+        assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
+        assert!(fault.to_string().contains("version 9"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn faults_say_what_a_person_would_have_to_put_right() {
+        let (listener, address) = listener().await;
+        drop(listener);
+        let fault = Channel::dial(&address, None, &hello()).await.map(drop).unwrap_err();
+        assert_eq!(fault, LinkFault::Port("connection refused".into()));
+        let nowhere = "no-such-host.invalid:1".parse().unwrap();
+        let fault = Channel::dial(&nowhere, None, &hello()).await.map(drop).unwrap_err();
+        assert!(matches!(fault, LinkFault::Name(_)), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_no_frame_end_the_connection_with_their_reason() {
+        let (listener, address) = listener().await;
+        let calling = async {
+            let mut stream = TcpStream::connect(address.to_string()).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+            stream
+        };
+        let taking = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            Channel::take(stream, None).await.map(drop).unwrap_err()
+        };
+        let (stream, error) = tokio::join!(calling, taking);
+        assert!(matches!(error, ChannelError::Frame(_)), "{error}");
+        drop(stream);
+    }
+}

@@ -3,9 +3,10 @@
 //! **Who judges.** The objective of a run is over the data of all data centers, on the worst copy. So either data
 //! or copies must travel, and data never leaves its data center: servers send their copies here, where the model is
 //! judged on what the run file's `[app.data]` names, as in the other drivers. The coordinator must therefore be able to
-//! read that data: made-up data, which it makes again from the seed, or a data set that may lie at one place, for instance one
-//! that is public or a held-out sample. Copies travel beside the protocol and are not counted as WAN traffic: they are
-//! the experimenter's eye. Where data must stay apart, stop by `clocks` or `seconds`, and let the data named here be a sample.
+//! read that data: made-up data, which it makes again from the seed, or a data set that may lie at one place, such as
+//! a public one. Copies travel beside the protocol and are not counted as WAN traffic: they are the experimenter's eye.
+//! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
+//! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
 //!
 //! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
 //! evaluations, fewer copies are judged.
@@ -19,10 +20,11 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
-use super::channel::{Parcel, Reader};
+use super::channel::Parcel;
 use super::door::{Door, Guest};
-use super::error::{ChannelError, RealError};
-use super::message::{Answer, MESSAGE_BYTES_MAX, Order, Report, pack, unpack};
+use super::error::RealError;
+use super::hearing::{Heard, Message, hear};
+use super::message::{Answer, Order, Report, pack};
 use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat};
 use super::{HEARTBEAT, SILENCE_MAX};
 use crate::coordinator::{Coordinator, CoordinatorOutput};
@@ -36,17 +38,6 @@ use crate::ml::Application;
 use crate::telemetry::Observer;
 use crate::types::{Clock, DcId, Instant, NodeId, ServerId, ShardLayout};
 use crate::wire::LanKind;
-
-/// What comes from a node.
-struct Heard {
-    node: NodeId,
-    message: Result<Message, String>,
-}
-
-enum Message {
-    Report(Report),
-    Copy { ticket: u64, values: Vec<f32> },
-}
 
 /// The coordinator with every node on the line.
 pub(super) struct Conductor<'a> {
@@ -477,30 +468,6 @@ async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), Real
                 .map_or_else(|error| error.to_string(), |panic| message_of(&*panic)),
         }),
         None => std::future::pending().await,
-    }
-}
-
-async fn hear(node: NodeId, mut reader: Reader, copy_bytes_max: usize, sender: Sender<Heard>) {
-    let bytes_max = |kind| if kind == LanKind::Copy { copy_bytes_max } else { MESSAGE_BYTES_MAX };
-    loop {
-        let next = reader.next(bytes_max, Some(SILENCE_MAX)).await;
-        let message = next.and_then(|(kind, body)| match kind {
-            LanKind::Report => unpack(&body).map(Message::Report),
-            LanKind::Copy => {
-                let (ticket, values) = body
-                    .split_first_chunk::<8>()
-                    .ok_or_else(|| ChannelError::Other("a copy without its ticket".into()))?;
-                let values =
-                    values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
-                Ok(Message::Copy { ticket: u64::from_le_bytes(*ticket), values: values.collect() })
-            }
-            other => Err(ChannelError::Other(format!("a {other:?} where a report was due"))),
-        });
-        let message = message.map_err(|error| error.to_string());
-        let last = message.is_err();
-        if sender.send(Heard { node, message }).await.is_err() || last {
-            return;
-        }
     }
 }
 

@@ -18,7 +18,7 @@ use quinn::{
     ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
@@ -36,6 +36,14 @@ use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig, quantum};
 use crate::topology::{Address, Topology};
 use crate::types::{DcId, NodeId, ServerId};
 use crate::wire::PROTOCOL_VERSION;
+
+/// A server's endpoint before it has met its mirrors: it answers them, and checks.
+pub(super) struct Meeting {
+    own: ServerId,
+    endpoint: Endpoint,
+    met: UnboundedReceiver<Met>,
+    others: JoinSet<()>,
+}
 
 /// A server's lanes to all its mirrors, and the tasks behind them.
 pub(super) struct Mirrors {
@@ -60,19 +68,25 @@ struct Met {
     factory: Arc<TrackedFactory>,
 }
 
+impl Meeting {
+    pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Self, RealError> {
+        let endpoint = open(seat, own, socket)?;
+        let (sender, met) = unbounded_channel();
+        let mut others = JoinSet::new();
+        others.spawn(accept_lower(seat.clone(), own, endpoint.clone(), sender));
+        Ok(Self { own, endpoint, met, others })
+    }
+}
+
 impl Mirrors {
     /// Meets every mirror, waiting for those that have yet to start; `addresses` are the servers' of the run.
     pub(super) async fn meet(
         seat: &Seat,
-        own: ServerId,
-        socket: UdpSocket,
+        meeting: Meeting,
         addresses: &BTreeMap<ServerId, Address>,
     ) -> Result<Self, RealError> {
         let topology = &seat.site.plan.topology;
-        let endpoint = open(seat, own, socket)?;
-        let (met, mut meeting) = unbounded_channel();
-        let mut others = JoinSet::new();
-        others.spawn(accept_lower(seat.clone(), own, endpoint.clone(), met));
+        let Meeting { own, endpoint, met: mut meeting, mut others } = meeting;
         let mut dials = JoinSet::new();
         for dc in topology.dc_ids().filter(|dc| *dc > own.dc) {
             let id = ServerId { dc, shard: own.shard };

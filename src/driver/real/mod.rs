@@ -6,8 +6,8 @@
 //! in one process hand each other values. It does not know what is in a message beyond its bounds: what arrives is
 //! decoded against the layout of the shard before a node hears of it.
 //!
-//! **How a run comes together.** Each node calls the coordinator and says where it listens; it waits for the coordinator
-//! as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
+//! **How a run comes together.** Each node calls the coordinator and says where it listens; it waits for the
+//! coordinator as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
 //! meet their mirrors and workers their servers, and training begins. So nodes start in any order.
 //!
 //! **How it ends.** The coordinator ends workers, then servers. Every node and the coordinator hear of each
@@ -21,6 +21,7 @@ mod channel;
 mod conductor;
 mod door;
 mod error;
+mod hearing;
 mod line;
 mod links;
 mod local;

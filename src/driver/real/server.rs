@@ -14,7 +14,7 @@ use super::door::{Door, Guest, listen};
 use super::error::{ChannelError, RealError};
 use super::line::Line;
 use super::message::{Answer, Order, Report};
-use super::mirrors::Mirrors;
+use super::mirrors::{Meeting, Mirrors};
 use super::site::Seat;
 use super::{HEARTBEAT, NearWorker};
 use crate::driver::quic::Event;
@@ -55,6 +55,7 @@ struct ServerNode {
     origin: Moment,
     /// Whether this copy equals all others: nobody is waited for any more.
     drained: bool,
+    draining: bool,
     /// Ends with the node.
     _reading: JoinSet<()>,
 }
@@ -69,11 +70,17 @@ pub(super) async fn serve(
     near: Option<NearWorker>,
 ) -> Result<(), RealError> {
     let (tcp, udp) = bind(listens).await?;
-    let mut line = Line::open(&seat, coordinator, Some(tcp.local_addr()?)).await?;
+    let listens = tcp.local_addr()?;
+    // Both are open before anybody is waited for, so that links can be checked.
+    let own = seat.site.plan.topology.dc(id.dc).workers as u16;
+    let callers = (0..own).map(|index| NodeId::Worker(WorkerId { dc: id.dc, index })).collect();
+    let door = Door::open(&seat, tcp, callers);
+    let meeting = Meeting::open(&seat, id, udp)?;
+    let mut line = Line::open(&seat, coordinator, Some(listens)).await?;
     let served = async {
         let addresses = line.begin().await?;
         let mut node = tokio::select! {
-            node = ServerNode::meet(&seat, id, server, (tcp, udp), &addresses, near) => node?,
+            node = ServerNode::meet(&seat, server, (door, meeting), &addresses, near) => node?,
             error = line.end() => return Err(error),
         };
         line.report(&Report::Ready).await;
@@ -88,12 +95,12 @@ pub(super) async fn serve(
 impl ServerNode {
     async fn meet(
         seat: &Seat,
-        id: ServerId,
         server: Server,
-        (tcp, udp): (TcpListener, UdpSocket),
+        (mut door, meeting): (Door, Meeting),
         addresses: &BTreeMap<ServerId, Address>,
         near: Option<NearWorker>,
     ) -> Result<Self, RealError> {
+        let id = server.id();
         let topology = &seat.site.plan.topology;
         let all = (0..topology.dc(id.dc).workers as u16).map(|index| WorkerId { dc: id.dc, index });
         let all: BTreeSet<WorkerId> = all.collect();
@@ -112,9 +119,7 @@ impl ServerNode {
                 }
             });
         }
-        let callers = all.iter().map(|worker| NodeId::Worker(*worker)).collect();
-        let mut door = Door::open(seat, tcp, callers);
-        let mirrors = Mirrors::meet(seat, id, udp, addresses);
+        let mirrors = Mirrors::meet(seat, meeting, addresses);
         let guests = async {
             while workers.len() < all.len() {
                 let Some(guest) = door.guest().await else { break };
@@ -132,7 +137,10 @@ impl ServerNode {
                 reading.spawn(hear(worker, reader, server.layout().clone(), sender.clone()));
             }
         };
-        let (mirrors, ()) = tokio::join!(mirrors, guests);
+        let (mirrors, ()) = tokio::try_join!(mirrors, async {
+            guests.await;
+            Ok(())
+        })?;
         // Late callers and checks are still answered.
         reading.spawn(async move {
             while let Some(guest) = door.guest().await {
@@ -146,12 +154,13 @@ impl ServerNode {
             seat: seat.clone(),
             rooms: peers.map(|to| (to, room(to))).collect(),
             server,
-            mirrors: mirrors?,
+            mirrors,
             workers,
             incoming,
             busy: BTreeMap::new(),
             origin: Moment::now(),
             drained: false,
+            draining: false,
             _reading: reading,
         })
     }
@@ -185,7 +194,10 @@ impl ServerNode {
 
     async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
         match order {
-            Order::Drain { clocks } => self.server.handle_drain(self.now(), clocks),
+            Order::Drain { clocks } if !self.draining => {
+                self.draining = true;
+                self.server.handle_drain(self.now(), clocks);
+            }
             Order::Copy { ticket } => {
                 let copy = self.server.copy();
                 let mut body = Vec::with_capacity(8 + 4 * copy.len());

@@ -136,13 +136,16 @@ impl WorkerNode {
     async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut over = false;
+        let (mut started, mut over) = (false, false);
         loop {
             tokio::select! {
                 biased;
                 order = line.order() => match order? {
                     Order::End => return Ok(()),
-                    Order::Start => self.on_worker(Worker::handle_start),
+                    Order::Start if !started => {
+                        started = true;
+                        self.on_worker(Worker::handle_start);
+                    }
                     Order::Stop { last } => {
                         self.stop = Some(last);
                         over = true;

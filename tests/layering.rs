@@ -63,8 +63,16 @@ const LAYERS: [&[Room]; 4] = [
 ];
 
 /// Parts of one room that must not name each other: `(room, part, other part)`.
-const STRANGERS: [(&str, &str, &str); 2] =
-    [("driver", "simulated", "emulated"), ("driver", "emulated", "simulated")];
+const STRANGERS: [(&str, &str, &str); 8] = [
+    ("driver", "simulated", "emulated"),
+    ("driver", "simulated", "real"),
+    ("driver", "emulated", "simulated"),
+    ("driver", "emulated", "real"),
+    ("driver", "real", "simulated"),
+    ("driver", "real", "emulated"),
+    ("driver", "quic", "emulated"),
+    ("driver", "quic", "real"),
+];
 
 #[test]
 fn rooms_name_only_what_the_table_allows() {

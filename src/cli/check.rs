@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Failure, RunFlags, Terminal};
+use super::{CheckFlags, Failure, Terminal};
 use crate::config::{ComputeModel, ComputeRate, Plan};
 use crate::coordinator::StopRules;
 use crate::data;
+use crate::driver::real::{LinkCheck, check_links};
 use crate::ml::Application;
 use crate::sync::{AspConfig, LocalSync, RemoteSync};
 use crate::topology::Topology;
@@ -31,6 +32,20 @@ struct Findings {
     links: Option<LinkFindings>,
     compute: String,
     stop: String,
+    /// What `--connect` found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Vec<ConnectionFindings>>,
+}
+
+/// One link of this node, as it was tried.
+#[derive(Debug, Serialize)]
+struct ConnectionFindings {
+    from: String,
+    to: String,
+    protocol: &'static str,
+    address: Option<String>,
+    /// What is wrong; nothing where the link works.
+    fault: Option<String>,
 }
 
 /// The WAN in a few figures.
@@ -48,17 +63,40 @@ struct LinkFindings {
 }
 
 /// Checks a run file, its topology and its data, and says what would run.
-pub(super) fn check(flags: &RunFlags, terminal: &Terminal) -> Result<(), Failure> {
-    let file = flags.read()?;
+pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let file = flags.run.read()?;
     let plan = file.plan()?;
     let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
-    let findings = Findings::new(&plan, application.as_ref());
+    let mut findings = Findings::new(&plan, application.as_ref());
+    let mut broken = 0;
+    if flags.connect {
+        let options = flags.place.options(&plan, false)?;
+        let checks = check_links(&plan, &application, &options).map_err(Failure::run)?;
+        broken = checks.iter().filter(|check| check.fault.is_some()).count();
+        findings.connections = Some(checks.iter().map(ConnectionFindings::new).collect());
+    }
     for line in findings.lines() {
         terminal.line(&line);
     }
     terminal.result(&findings);
-    Ok(())
+    match broken {
+        0 => Ok(()),
+        1 => Err(Failure::run("a link does not work")),
+        broken => Err(Failure::run(format!("{broken} links do not work"))),
+    }
+}
+
+impl ConnectionFindings {
+    fn new(check: &LinkCheck) -> Self {
+        Self {
+            from: check.from.clone(),
+            to: check.to.clone(),
+            protocol: check.protocol,
+            address: check.address.as_ref().map(ToString::to_string),
+            fault: check.fault.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 impl Findings {
@@ -82,6 +120,7 @@ impl Findings {
             links: LinkFindings::new(topology, parameters),
             compute: compute(plan),
             stop: stop(&plan.stop),
+            connections: None,
         }
     }
 
@@ -123,6 +162,12 @@ impl Findings {
         }
         lines.push(format!("  compute   {}", self.compute));
         lines.push(format!("  stop      {}", self.stop));
+        for link in self.connections.iter().flatten() {
+            let ConnectionFindings { from, to, protocol, address, fault } = link;
+            let at = address.as_deref().unwrap_or("no address");
+            let found = fault.as_deref().unwrap_or("works");
+            lines.push(format!("  {from} to {to} ({protocol}, {at}): {found}"));
+        }
         lines
     }
 }

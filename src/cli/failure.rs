@@ -19,6 +19,9 @@ pub enum Failure {
     /// A data file is wrong.
     #[error(transparent)]
     Data(DataError),
+    /// A flag or a variable of the environment is wrong.
+    #[error("{0}")]
+    Usage(String),
     /// A run directory is wrong, or could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -45,6 +48,11 @@ impl Failure {
         Self::Run(reason.into())
     }
 
+    /// A flag or a variable that is wrong for the reason given.
+    pub fn usage(reason: impl ToString) -> Self {
+        Self::Usage(reason.to_string())
+    }
+
     /// An evaluation that did not come to its end; a setting that is wrong is shown as in every other verb.
     pub fn evaluation(error: EvaluationError) -> Self {
         match error {
@@ -69,7 +77,7 @@ impl Failure {
     /// 2 where what the user wrote is wrong, 1 where the run failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Data(_) | Self::NoCheckpoints(_) => 2,
+            Self::Config(_) | Self::Data(_) | Self::NoCheckpoints(_) | Self::Usage(_) => 2,
             Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
             Self::Certificates(error) if error.is_bad_input() => 2,

@@ -7,6 +7,7 @@ mod certs;
 mod check;
 mod compare;
 mod failure;
+mod node;
 mod paper;
 mod report;
 mod signals;
@@ -27,6 +28,7 @@ use crate::evaluation::Section;
 
 pub use compare::{LAN, Variant, variants};
 pub use failure::Failure;
+pub use node::{NodeFlags, PlaceFlags};
 pub use terminal::Terminal;
 
 /// Train one model over data that stays in many data centers.
@@ -50,10 +52,13 @@ enum Verb {
     Paper(PaperFlags),
     /// Check a run file and everything it names, and say what would run
     #[command(after_help = CHECK_HELP)]
-    Check(RunFlags),
+    Check(CheckFlags),
     /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
     #[command(subcommand, after_help = certs::CERTS_HELP)]
     Certs(certs::CertsVerb),
+    /// Run one node of a run over many processes: a server, a worker or the coordinator
+    #[command(after_help = NODE_HELP)]
+    Node(NodeFlags),
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
@@ -100,6 +105,18 @@ pub enum Resume {
     Auto,
     Never,
     From(PathBuf),
+}
+
+#[derive(Debug, Args)]
+pub struct CheckFlags {
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// Also try every link that this node will need, and say what is wrong with each: its name, its route, its
+    /// port, a certificate or the version. The nodes at the other ends have to be up
+    #[arg(long)]
+    pub connect: bool,
+    #[command(flatten)]
+    pub place: PlaceFlags,
 }
 
 #[derive(Debug, Args)]
@@ -204,6 +221,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Compare(flags) => compare::compare(flags, &terminal).map(|()| Done::Whole),
         Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
+        Verb::Node(flags) => node::node(flags, &terminal).map(|()| Done::Whole),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
     };
     match done {
@@ -248,7 +266,8 @@ impl Verb {
     fn output(&self) -> &OutputFlags {
         match self {
             Self::Train(flags) => &flags.run.output,
-            Self::Check(flags) => &flags.output,
+            Self::Check(flags) => &flags.run.output,
+            Self::Node(flags) => &flags.run.output,
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
@@ -340,7 +359,29 @@ What each section is, and what is fitted before it, stands in the pages.";
 const CHECK_HELP: &str = "\
 Examples:
   gaia check config/run/quickstart.toml
-  gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss";
+  gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss
+  gaia check run.toml --connect --dc tokyo --server 0 --certs certs
+
+With --connect the exit code is 1 where a link does not work.";
+
+const NODE_HELP: &str = "\
+Examples:
+  gaia node run.toml --coordinator --certs certs --out runs/first
+  gaia node run.toml --dc tokyo --server 0 --certs certs
+  gaia node run.toml --dc tokyo --server 0 --worker 0 --certs certs
+  gaia train run.toml --driver real      (all nodes on this machine)
+
+The topology says where nodes listen: `coordinator_address`, and `server_addresses` in each data center; workers \
+call and are not called. Nodes start in any order and wait for each other. Every node needs the same run file and \
+settings, and a certificate of the run. A node that fails ends the run, and every other node says which it was.
+
+Environment, where no flag says which node this is:
+  GAIA_ROLE            coordinator, server or worker, with GAIA_DC and GAIA_INDEX [default: 0]
+  RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
+                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator, then data center by
+                       data center its servers and workers; with GAIA_DC, those of that data center alone, from 0
+  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; then torchrun's MASTER_ADDR and MASTER_PORT
+  GAIA_CERTS           the certificates";
 
 const REPORT_HELP: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use crate::config::Plan;
 use crate::driver::{self, Ending, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
+use crate::telemetry::Observer;
 
 /// Runs a plan, shows how it goes, and writes its files.
 ///
@@ -18,10 +19,23 @@ pub(super) fn carry_out(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Outcome, Failure> {
+    carry_out_with(plan, application, directory, output, |observer| {
+        driver::run(plan, application, observer)
+    })
+}
+
+/// The same, with something else that runs the plan.
+pub(super) fn carry_out_with(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    directory: &RunDirectory,
+    output: &OutputFlags,
+    run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
+) -> Result<Outcome, Failure> {
     let run_toml = plan.to_toml();
     directory.write("run.toml", &run_toml)?;
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
-    let outcome = driver::run(plan, application, &mut recorder);
+    let outcome = run(&mut recorder);
     finish(directory, &run_toml, recorder, outcome)
 }
 

@@ -60,7 +60,7 @@ impl ComputeConfig {
     fn default_for(driver: DriverKind) -> Self {
         let model = match driver {
             DriverKind::Simulated => ComputeModel::Cost,
-            DriverKind::Emulated => ComputeModel::Measured,
+            DriverKind::Emulated | DriverKind::Real => ComputeModel::Measured,
         };
         Self {
             model,

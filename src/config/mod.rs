@@ -10,6 +10,7 @@ mod document;
 mod error;
 mod matrix;
 mod overrides;
+mod placement;
 mod plan;
 mod range;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod wan;
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};
 pub use overrides::Override;
+pub use placement::{PlacementError, Variables, coordinator_address, placed};
 pub use plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 pub use run_file::{RunFile, load_topology, topology_from_text};
 pub use shipped::topologies;

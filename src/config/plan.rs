@@ -7,7 +7,7 @@ use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
 use crate::sync::{LocalSync, OverlayKind, RemoteSync};
-use crate::topology::{Overlay, Topology};
+use crate::topology::{Deployment, Overlay, Topology};
 use crate::types::Seed;
 
 /// Everything that determines a run.
@@ -26,6 +26,8 @@ pub struct Plan {
     pub stop: StopRules,
     pub cost: CostConfig,
     pub checkpoint: CheckpointConfig,
+    /// Where nodes listen, for the real driver.
+    pub deployment: Deployment,
 }
 
 /// What runs the protocol.
@@ -36,6 +38,8 @@ pub enum DriverKind {
     Simulated,
     /// QUIC and TLS over links shaped inside this process.
     Emulated,
+    /// A process for each node, over UDP and TCP.
+    Real,
 }
 
 /// When the model is evaluated.
@@ -86,7 +90,8 @@ impl Plan {
     pub fn on_lan(&self) -> Self {
         let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
-        Self { topology: self.topology.collapsed(), compute, ..self.clone() }
+        let deployment = Deployment::default();
+        Self { topology: self.topology.collapsed(), compute, deployment, ..self.clone() }
     }
 
     /// Who sends updates to whom: everyone to everyone, unless ASP is told otherwise.
@@ -105,12 +110,13 @@ impl Plan {
 
 impl DriverKind {
     /// Every driver's name, as configuration files and reports write it.
-    pub const NAMES: [&str; 2] = ["simulated", "emulated"];
+    pub const NAMES: [&str; 3] = ["simulated", "emulated", "real"];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
             Self::Emulated => "emulated",
+            Self::Real => "real",
         }
     }
 }

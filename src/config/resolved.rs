@@ -13,7 +13,7 @@ use crate::ml::apps::AppConfig;
 use crate::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
 };
-use crate::topology::Topology;
+use crate::topology::{Deployment, Topology};
 use crate::types::{Bandwidth, DcId, Seed, Time};
 
 #[derive(Serialize)]
@@ -62,6 +62,10 @@ struct ResolvedCompute<'p> {
 struct ResolvedTopology<'p> {
     name: &'p str,
     bandwidth_scale: f64,
+    #[serde(skip_serializing_if = "is_true")]
+    lan_tls: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coordinator_address: Option<String>,
     data_center: Vec<ResolvedDataCenter<'p>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     link: Vec<ResolvedLink<'p>>,
@@ -77,6 +81,8 @@ struct ResolvedDataCenter<'p> {
     lan_bandwidth: String,
     lan_rtt: String,
     colocated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    server_addresses: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +101,8 @@ struct ResolvedLink<'p> {
     price: String,
     loss: f64,
     queue: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dedicated: bool,
 }
 
 impl Plan {
@@ -112,7 +120,7 @@ impl Plan {
             compute: ResolvedCompute::new(&self.compute, &self.topology),
             cost: self.cost,
             checkpoint: self.checkpoint,
-            topology: (&self.topology).into(),
+            topology: ResolvedTopology::new(&self.topology, &self.deployment),
         };
         let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");
         format!("{HEADER}{body}")
@@ -149,19 +157,24 @@ impl<'p> ResolvedCompute<'p> {
     }
 }
 
-impl<'p> From<&'p Topology> for ResolvedTopology<'p> {
-    fn from(topology: &'p Topology) -> Self {
+impl<'p> ResolvedTopology<'p> {
+    fn new(topology: &'p Topology, deployment: &Deployment) -> Self {
         let scale = topology.bandwidth_scale;
         let data_center = topology
-            .data_centers
-            .iter()
-            .map(|dc| ResolvedDataCenter {
+            .dc_ids()
+            .map(|id| (topology.dc(id), deployment.servers.get(id.index())))
+            .map(|(dc, addresses)| ResolvedDataCenter {
                 name: &dc.name,
                 servers: dc.servers,
                 workers: dc.workers,
                 lan_bandwidth: bandwidth(dc.lan_bandwidth),
                 lan_rtt: time(dc.lan_rtt),
                 colocated: dc.colocated,
+                server_addresses: addresses
+                    .into_iter()
+                    .flatten()
+                    .map(ToString::to_string)
+                    .collect(),
             })
             .collect();
         let link = topology
@@ -176,6 +189,7 @@ impl<'p> From<&'p Topology> for ResolvedTopology<'p> {
                 price: link.price.to_string(),
                 loss: link.loss,
                 queue: exact(link.queue, format!("{} B", link.queue.0)),
+                dedicated: deployment.dedicated.contains(&(link.from, link.to)),
             })
             .collect();
         let name_of = |dc: &DcId| topology.dc(*dc).name.as_str();
@@ -187,8 +201,20 @@ impl<'p> From<&'p Topology> for ResolvedTopology<'p> {
                 members: group.members.iter().map(name_of).collect(),
             })
             .collect();
-        Self { name: &topology.name, bandwidth_scale: scale, data_center, link, group }
+        Self {
+            name: &topology.name,
+            bandwidth_scale: scale,
+            lan_tls: deployment.lan_tls,
+            coordinator_address: deployment.coordinator.as_ref().map(ToString::to_string),
+            data_center,
+            link,
+            group,
+        }
     }
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// The bandwidth that is `scaled` once multiplied by `scale`, to the bit.

@@ -324,6 +324,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let driver = driver(&checks, &keys.driver)?;
     let app = app(root)?;
     let topology = topology_file::read(sources, root)?;
+    let deployment = topology_file::deployment(root, &topology)?;
     let local = synchronisation::local(root)?;
     let mut remote = synchronisation::remote(root)?;
     if app.deltas_are_counts() {
@@ -356,6 +357,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         stop: keys.stop,
         cost: keys.cost,
         checkpoint: keys.checkpoint,
+        deployment,
     })
 }
 
@@ -363,10 +365,7 @@ fn driver(checks: &Checks<'_>, name: &str) -> Result<DriverKind, Problem> {
     match name {
         "simulated" => Ok(DriverKind::Simulated),
         "emulated" => Ok(DriverKind::Emulated),
-        "real" => {
-            let expected = "`simulated` or `emulated`: there is no real driver in this version";
-            Err(checks.wrong("driver", name, expected))
-        }
+        "real" => Ok(DriverKind::Real),
         _ => {
             let mut problem = Problem::unknown_name(name, &DriverKind::NAMES);
             problem.span = checks.root.at("driver").map(|node| node.span);

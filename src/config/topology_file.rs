@@ -1,6 +1,7 @@
-//! `[topology]`, or a topology file: data centers and the WAN between them, checked into a [`Topology`].
+//! `[topology]`, or a topology file: data centers and the WAN between them, checked into a [`Topology`] and the
+//! [`Deployment`] of its nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -8,7 +9,7 @@ use super::document::{Node, Problem, Sources};
 use super::error::{Fault, nearest, one_of};
 use super::range::{self, Checks};
 use super::wan::{LinkOverride, Queue, Wan, WanKeys, scaled};
-use crate::topology::{DataCenter, Group, Topology};
+use crate::topology::{ADDRESS, Address, DataCenter, Deployment, Group, Topology};
 use crate::types::limits::{DATA_CENTERS_MAX, NODES_PER_DC_MAX};
 use crate::types::{Bandwidth, DcId, Time, UsdPerGb};
 
@@ -19,6 +20,10 @@ pub(super) struct TopologyKeys {
     name: String,
     #[serde(default = "one")]
     bandwidth_scale: f64,
+    /// Whether nodes of one data center speak TLS.
+    #[serde(default = "yes")]
+    lan_tls: bool,
+    coordinator_address: Option<String>,
     #[serde(default)]
     defaults: DefaultKeys,
     data_center: Vec<DataCenterKeys>,
@@ -50,6 +55,7 @@ pub(super) struct DataCenterKeys {
     lan_bandwidth: Option<Bandwidth>,
     lan_rtt: Option<Time>,
     colocated: Option<bool>,
+    server_addresses: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,6 +78,9 @@ pub(super) struct LinkKeys {
     price: Option<UsdPerGb>,
     loss: Option<f64>,
     queue: Option<Queue>,
+    /// Whether nobody else uses the link.
+    #[serde(default)]
+    dedicated: bool,
 }
 
 /// Reads and checks the table at `topology` of `root`, with the matrices it names.
@@ -100,6 +109,55 @@ pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
     }
     let bandwidth_scale = keys.bandwidth_scale;
     Ok(Topology { name: keys.name, data_centers, links, groups, bandwidth_scale })
+}
+
+/// Reads and checks where the nodes of a topology, which is itself read and checked, listen.
+pub(super) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment, Problem> {
+    let node = root.child("topology").unwrap_or(root);
+    let keys: TopologyKeys =
+        node.read().map_err(|problem: Problem| problem.in_table(root, "topology"))?;
+    let checks = Checks { root };
+    let address = |path: &str, text: &str| {
+        text.parse::<Address>().map_err(|_| checks.wrong(path, text, ADDRESS))
+    };
+    let coordinator = match &keys.coordinator_address {
+        Some(text) => Some(address("topology.coordinator_address", text)?),
+        None => None,
+    };
+    let mut servers: Vec<Vec<Address>> = Vec::new();
+    for (index, dc) in keys.data_center.iter().enumerate() {
+        let path = format!("topology.data_center.{index}.server_addresses");
+        let named = dc.server_addresses.as_deref().unwrap_or_default();
+        let due = topology.data_centers[index].servers;
+        if dc.server_addresses.is_some() && named.len() != due {
+            let expected = format!("one for each server, {due}");
+            return Err(checks.found(&path, format!("{} addresses", named.len()), expected));
+        }
+        let mut own: Vec<Address> = Vec::new();
+        for text in named {
+            let address = address(&path, text)?;
+            let taken = servers.iter().flatten().chain(&own).chain(&coordinator);
+            if taken.into_iter().any(|taken| *taken == address) {
+                return Err(checks.wrong(&path, text, "an address that no other node has"));
+            }
+            own.push(address);
+        }
+        servers.push(own);
+    }
+    let id = |name: &str| topology.dc_ids().find(|dc| topology.dc(*dc).name == name);
+    let mut dedicated = BTreeSet::new();
+    for link in &keys.link {
+        let (Some(from), Some(to)) = (id(&link.from), id(&link.to)) else { continue };
+        let pairs = [(from, to), (to, from)];
+        for pair in &pairs[..1 + usize::from(link.symmetric)] {
+            if link.dedicated {
+                dedicated.insert(*pair);
+            } else {
+                dedicated.remove(pair);
+            }
+        }
+    }
+    Ok(Deployment { lan_tls: keys.lan_tls, coordinator, servers, dedicated })
 }
 
 fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<DataCenter>, Problem> {

@@ -8,9 +8,20 @@ use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::ml::Application;
 use crate::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use crate::sync::RemoteSync;
-use crate::topology::Topology;
-use crate::types::{DcId, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
+use crate::topology::{Overlay, Topology};
+use crate::types::{DcId, Model, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
 use crate::worker::Worker;
+
+/// Makes the nodes of a run: all of them in one process, or one in each.
+pub(crate) struct Blueprint<'p> {
+    plan: &'p Plan,
+    application: Arc<dyn Application>,
+    layouts: Vec<ShardLayout>,
+    initial: Model,
+    schedule: Arc<Schedule>,
+    overlay: Overlay,
+    pub(crate) plan_hash: u64,
+}
 
 /// Every node of a run, in one process.
 pub(crate) struct Cluster {
@@ -23,53 +34,59 @@ pub(crate) struct Cluster {
     first_workers: Vec<usize>,
 }
 
-impl Cluster {
-    pub(crate) fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
+impl<'p> Blueprint<'p> {
+    pub(crate) fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
-        let shards = topology.data_centers[0].servers;
         let layout = application.layout();
-        let layouts = ShardLayout::all(layout, shards);
-        let initial = application.initial_model(plan.seed.child("model"));
-        let schedule = schedule(application);
         let agreed = (&plan.local, &plan.remote, topology, layout.tables(), plan.drain);
-        let plan_hash = plan.seed.child(&format!("{agreed:?}")).0;
-        let overlay = plan.overlay();
-        let way = LongestWay {
-            rtt: overlay.rtt_max(topology).0,
-            hops: overlay.hops(topology).max(1) as u64,
+        Self {
+            plan,
+            application: application.clone(),
+            layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
+            initial: application.initial_model(plan.seed.child("model")),
+            schedule: schedule(application),
+            overlay: plan.overlay(),
+            plan_hash: plan.seed.child(&format!("{agreed:?}")).0,
+        }
+    }
+
+    pub(crate) fn server(&self, id: ServerId) -> Server {
+        let (plan, topology) = (self.plan, &self.plan.topology);
+        let shards = self.layouts.len();
+        let config = ServerConfig {
+            id,
+            workers: topology.dc(id.dc).workers,
+            all_workers: topology.workers_per_dc(),
+            shards,
+            local: plan.local,
+            remote: plan.remote.clone(),
+            layout: self.layouts[id.shard.index()].clone(),
+            links: links_of(topology, id.dc, shards),
+            neighbours: self.overlay.neighbours(id.dc),
+            way: LongestWay {
+                rtt: self.overlay.rtt_max(topology).0,
+                hops: self.overlay.hops(topology).max(1) as u64,
+            },
+            schedule: self.schedule.clone(),
+            drain: plan.drain.method,
+            plan_hash: self.plan_hash,
         };
-        let servers: Vec<Server> = server_ids(topology)
-            .map(|id| {
-                let config = ServerConfig {
-                    id,
-                    workers: topology.dc(id.dc).workers,
-                    all_workers: topology.workers_per_dc(),
-                    shards,
-                    local: plan.local,
-                    remote: plan.remote.clone(),
-                    layout: layouts[id.shard.index()].clone(),
-                    links: links_of(topology, id.dc, shards),
-                    neighbours: overlay.neighbours(id.dc),
-                    way,
-                    schedule: schedule.clone(),
-                    drain: plan.drain.method,
-                    plan_hash,
-                };
-                Server::new(config, &initial)
-            })
-            .collect();
-        let tasks = plan.seed.child("tasks");
-        let workers: Vec<Worker> = worker_ids(topology)
-            .enumerate()
-            .map(|(number, id)| {
-                let task = application.task(number, tasks.nth(number));
-                let guard = plan.remote.guard().map(|guard| (guard, &initial));
-                Worker::new(id, layout.clone(), layouts.clone(), task, guard)
-            })
-            .collect();
-        let coordinator = Coordinator::new(CoordinatorConfig {
-            servers: server_ids(topology).collect(),
-            workers: worker_ids(topology).collect(),
+        Server::new(config, &self.initial)
+    }
+
+    pub(crate) fn worker(&self, id: WorkerId) -> Worker {
+        let plan = self.plan;
+        let number = plan.topology.first_worker(id.dc) + usize::from(id.index);
+        let task = self.application.task(number, plan.seed.child("tasks").nth(number));
+        let guard = plan.remote.guard().map(|guard| (guard, &self.initial));
+        Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
+    }
+
+    pub(crate) fn coordinator(&self) -> Coordinator {
+        let plan = self.plan;
+        Coordinator::new(CoordinatorConfig {
+            servers: server_ids(&plan.topology).collect(),
+            workers: worker_ids(&plan.topology).collect(),
             stop: plan.stop,
             evaluate_every: plan.evaluate.every,
             lockstep: match &plan.remote {
@@ -78,9 +95,26 @@ impl Cluster {
                 }
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },
-        });
-        let first_workers = topology.dc_ids().map(|dc| topology.first_worker(dc)).collect();
-        Self { servers, workers, coordinator, shards, first_workers }
+        })
+    }
+
+    /// The layout of each shard.
+    pub(crate) fn layouts(&self) -> &[ShardLayout] {
+        &self.layouts
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
+        let topology = &plan.topology;
+        let blueprint = Blueprint::new(plan, application);
+        Self {
+            servers: server_ids(topology).map(|id| blueprint.server(id)).collect(),
+            workers: worker_ids(topology).map(|id| blueprint.worker(id)).collect(),
+            coordinator: blueprint.coordinator(),
+            shards: blueprint.layouts.len(),
+            first_workers: topology.dc_ids().map(|dc| topology.first_worker(dc)).collect(),
+        }
     }
 
     pub(crate) fn server_index(&self, id: ServerId) -> usize {
@@ -102,11 +136,6 @@ impl Cluster {
             worker.state(&mut walk.at(id))?;
         }
         self.coordinator.state(&mut walk.at("coordinator"))
-    }
-
-    /// The servers of one data center, by shard.
-    pub(crate) fn servers_of(&self, dc: DcId) -> &[Server] {
-        &self.servers[dc.index() * self.shards..(dc.index() + 1) * self.shards]
     }
 }
 

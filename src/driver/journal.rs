@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::cluster::Cluster;
 use super::judge::Verdict;
+use super::tally::Tally;
 use crate::config::Plan;
 use crate::coordinator::StopReason;
 use crate::ml::Application;
+use crate::server::LinkStats;
 use crate::sync::WaitReason;
 use crate::telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Progress,
@@ -19,7 +20,7 @@ use crate::topology::{Topology, WanLink};
 use crate::types::{Clock, DcId, Instant, StateError, Walk};
 
 /// What one directed link has carried, as the driver's network counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carriage {
     pub(crate) bytes: u64,
     pub(crate) control_bytes: u64,
@@ -135,7 +136,7 @@ impl Journal {
     /// The summary of a run whose copies were judged a last time after the drain.
     pub(crate) fn summary(
         &self,
-        cluster: &Cluster,
+        tallies: &[Tally],
         application: &dyn Application,
         verdict: &Verdict,
         carriages: &Carriages,
@@ -145,9 +146,9 @@ impl Journal {
         let topology = &plan.topology;
         let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
         let worst = verdict.worst();
-        let links = self.links(cluster, carriages, stopped_at);
-        let changes: u64 = link_sum(cluster, topology.links.iter(), |stats| stats.changes);
-        let carried: u64 = link_sum(cluster, topology.links.iter(), |stats| stats.carried);
+        let links = self.links(tallies, carriages, stopped_at);
+        let changes: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.changes);
+        let carried: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.carried);
         Summary {
             name: plan.name.clone(),
             app: plan.app.kind().into(),
@@ -159,8 +160,8 @@ impl Journal {
             wan: topology.name.clone(),
             bandwidth_scale: topology.bandwidth_scale,
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
-            servers: cluster.servers.len(),
-            workers: cluster.workers.len(),
+            servers: topology.servers(),
+            workers: topology.workers(),
             parameters: application.layout().parameters(),
             converged: matches!(reason, StopReason::Objective | StopReason::Converged),
             stopped_by: reason.name().into(),
@@ -175,7 +176,7 @@ impl Journal {
             wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
             machine_cost_usd: stopped_at.as_secs_f64() / SECONDS_PER_HOUR
-                * (cluster.servers.len() + cluster.workers.len()) as f64
+                * (topology.servers() + topology.workers()) as f64
                 * plan.cost.usd_per_machine_hour,
             lan_bytes: self.lan_bytes,
             significant_fraction: if changes == 0 {
@@ -185,8 +186,8 @@ impl Journal {
             },
             blocked_s: self.blocked(|_, _| true),
             clock_lag_max: self.clock_lag_max,
-            brakes: brakes(cluster),
-            guard: guard(cluster),
+            brakes: brakes(tallies),
+            guard: guard(tallies),
             copies_equal: verdict.equal,
             links,
             wall_s: wall.as_secs_f64(),
@@ -229,7 +230,7 @@ impl Journal {
         self.progress
     }
 
-    fn links(&self, cluster: &Cluster, carriages: &Carriages, end: Instant) -> Vec<LinkRecord> {
+    fn links(&self, tallies: &[Tally], carriages: &Carriages, end: Instant) -> Vec<LinkRecord> {
         let topology = &self.plan.topology;
         let elapsed = end.as_secs_f64();
         topology
@@ -238,8 +239,8 @@ impl Journal {
             .zip(carriages)
             .map(|(link, carriage)| {
                 let one = || std::iter::once(link);
-                let changes = link_sum(cluster, one(), |stats| stats.changes);
-                let carried = link_sum(cluster, one(), |stats| stats.carried);
+                let changes = link_sum(tallies, one(), |stats| stats.changes);
+                let carried = link_sum(tallies, one(), |stats| stats.carried);
                 LinkRecord {
                     from: topology.dc(link.from).name.clone(),
                     to: topology.dc(link.to).name.clone(),
@@ -247,9 +248,9 @@ impl Journal {
                     rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
                     bytes: carriage.bytes,
                     control_bytes: carriage.control_bytes,
-                    relayed_bytes: link_sum(cluster, one(), |stats| stats.relayed_bytes),
+                    relayed_bytes: link_sum(tallies, one(), |stats| stats.relayed_bytes),
                     frames: carriage.frames,
-                    updates: link_sum(cluster, one(), |stats| stats.updates),
+                    updates: link_sum(tallies, one(), |stats| stats.updates),
                     held_back_fraction: if changes == 0 {
                         0.0
                     } else {
@@ -289,10 +290,9 @@ impl Target {
     }
 }
 
-fn brakes(cluster: &Cluster) -> BrakeRecord {
+fn brakes(tallies: &[Tally]) -> BrakeRecord {
     let mut brakes = BrakeRecord::default();
-    for server in &cluster.servers {
-        let stats = server.brake_stats();
+    for Tally { brakes: stats, .. } in tallies {
         brakes.announcements_expired += stats.announcements_expired;
         brakes.mirrors_lost += stats.mirrors_lost;
     }
@@ -300,14 +300,14 @@ fn brakes(cluster: &Cluster) -> BrakeRecord {
 }
 
 /// What the guards of all servers found. A copy is measured whole, and every server of the data center hears of it.
-fn guard(cluster: &Cluster) -> Option<GuardRecord> {
+fn guard(tallies: &[Tally]) -> Option<GuardRecord> {
     let mut record = GuardRecord::default();
-    for server in &cluster.servers {
-        let stats = server.guard_stats()?;
+    for tally in tallies {
+        let stats = tally.guard?;
         record.bytes += stats.bytes;
-        record.tightness = record.tightness.max(server.tightness().steps());
+        record.tightness = record.tightness.max(tally.tightness);
         record.loss_max = record.loss_max.max(stats.loss_max);
-        if server.id().shard.index() == 0 {
+        if tally.server.shard.index() == 0 {
             record.probes += stats.probes;
             record.alarms += stats.alarms;
         }
@@ -317,13 +317,14 @@ fn guard(cluster: &Cluster) -> Option<GuardRecord> {
 
 /// Sums a statistic over the servers that use some links.
 fn link_sum<'a>(
-    cluster: &Cluster,
+    tallies: &[Tally],
     links: impl Iterator<Item = &'a WanLink>,
-    of: impl Fn(crate::server::LinkStats) -> u64,
+    of: impl Fn(LinkStats) -> u64,
 ) -> u64 {
     links
         .flat_map(|link| {
-            cluster.servers_of(link.from).iter().map(|server| server.link_stats(link.to))
+            let own = tallies.iter().filter(|tally| tally.server.dc == link.from);
+            own.filter_map(|tally| tally.links.get(&link.to).copied())
         })
         .map(of)
         .sum()

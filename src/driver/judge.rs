@@ -65,6 +65,14 @@ pub(crate) fn first_copy(
     assemble(copy, application)
 }
 
+/// What the application says of a copy, given by shard.
+pub(crate) fn highlights_of<'a>(
+    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
+    application: &Arc<dyn Application>,
+) -> Vec<String> {
+    application.highlights(&assemble(copy, application))
+}
+
 /// The whole model from a copy's shards.
 fn assemble<'a>(
     copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,

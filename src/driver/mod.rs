@@ -1,4 +1,4 @@
-//! What runs the protocol: simulated or emulated, the same machines in both.
+//! What runs the protocol: simulated, emulated or real, the same machines in all.
 //!
 //! The only rooms that know sockets, threads and the time. A driver moves messages and frames between nodes,
 //! wakes them when they asked to be, and decides nothing about training.
@@ -9,8 +9,12 @@ mod cost;
 pub mod emulated;
 mod journal;
 mod judge;
+mod quic;
+pub mod real;
 mod simulated;
+mod tally;
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -58,7 +62,9 @@ pub enum RunError {
     )]
     NoCheckpoints { driver: &'static str },
     #[error(transparent)]
-    Transport(emulated::TransportError),
+    Transport(quic::TransportError),
+    #[error(transparent)]
+    Real(#[from] real::RealError),
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
     #[error("{part} panicked: {message}")]
@@ -117,11 +123,14 @@ fn carry_out(
     let driver = plan.driver.name();
     let (remote, wan) = (plan.remote.name(), &plan.topology.name);
     info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");
+    let whole = |outcome| Ending::Finished(Box::new(outcome));
     let ending = match plan.driver {
         DriverKind::Simulated => simulated::run(plan, application, observer, keeper),
-        DriverKind::Emulated if keeper.is_some() => Err(RunError::NoCheckpoints { driver }),
-        DriverKind::Emulated => emulated::run(plan, application, observer)
-            .map(|outcome| Ending::Finished(Box::new(outcome))),
+        DriverKind::Emulated | DriverKind::Real if keeper.is_some() => {
+            Err(RunError::NoCheckpoints { driver })
+        }
+        DriverKind::Emulated => emulated::run(plan, application, observer).map(whole),
+        DriverKind::Real => real::run(plan, application, observer).map(whole),
     }?;
     match &ending {
         Ending::Finished(outcome) => tell(plan, &outcome.summary),
@@ -141,4 +150,10 @@ fn tell(plan: &Plan, summary: &Summary) {
         let run = &plan.name;
         warn!(run, announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
     }
+}
+
+/// What a panic said.
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -5,8 +5,12 @@
 //! After every call that changes a node, the driver polls outputs until none is left, then asks each peer lane
 //! that has room for a frame, then reads the next timeout.
 
+mod lan;
 mod message;
 
+pub use lan::{
+    LanError, decode_rows_read, decode_worker_message, encode_rows_read, encode_worker_message,
+};
 pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 
 use std::time::Duration;

@@ -106,6 +106,13 @@ impl ShardRows {
         Self(RowSet { tables })
     }
 
+    /// A request that came from outside: `None` where it does not name strictly ascending rows of this shard, for
+    /// each of its tables.
+    pub fn checked(rows: RowSet, layout: &ShardLayout) -> Option<Self> {
+        let rows = Self(rows);
+        rows.fits(layout).then_some(rows)
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableRows)> {
         self.0.tables.iter().enumerate().map(|(index, rows)| (TableId(index as u16), rows))
     }
@@ -173,6 +180,13 @@ impl ShardDeltas {
         layouts.iter().map(|layout| Self(part(&deltas, layout))).collect()
     }
 
+    /// Deltas that came from outside: `None` where they do not change strictly ascending rows of this shard, each as
+    /// wide as its table.
+    pub fn checked(deltas: Deltas, layout: &ShardLayout) -> Option<Self> {
+        let deltas = Self(deltas);
+        deltas.fits(layout).then_some(deltas)
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableDeltas)> {
         self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
     }
@@ -232,7 +246,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::types::TableLayout;
 
     fn layouts(shards: usize) -> (Model, Vec<ShardLayout>) {
         let model = Arc::new(ModelLayout::new(vec![

@@ -4,8 +4,10 @@
 //! itself. It refuses to know files, which are `config/`'s business, and what a link does to bytes, which is
 //! `link/`'s.
 
+mod deployment;
 mod overlay;
 
+pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
 pub use overlay::{Group, Overlay};
 
 use crate::types::{Bandwidth, Bytes, DcId, Time, UsdPerGb};

@@ -17,3 +17,6 @@ pub const BULK_FRAME_BYTES_MAX: usize = 1 << 26;
 
 /// Bytes in one control frame. A longer frame is refused unread.
 pub const CONTROL_FRAME_BYTES_MAX: usize = 1 << 22;
+
+/// Bytes in one LAN frame. Longer messages are cut into several; a longer frame is refused unread.
+pub const LAN_FRAME_BYTES_MAX: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! The sixteen bytes that every frame opens with.
 
 use super::FrameError;
-use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
+use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX, LAN_FRAME_BYTES_MAX};
 
 /// The version of everything in this room. Peers of different versions part at the first frame.
 pub const PROTOCOL_VERSION: u16 = 1;
@@ -9,11 +9,12 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Bytes that [`frame_len`] needs to see, and the fewest a frame has.
 pub const ENVELOPE_BYTES: usize = 16;
 
-/// Which of the two kinds of frame this is.
+/// Which of the three kinds of frame this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Bulk,
     Control,
+    Lan,
 }
 
 /// How long the frame is that begins with `prefix`, or `None` while too little of it has arrived.
@@ -24,8 +25,10 @@ pub fn frame_len(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some((envelope, _)) = prefix.split_first_chunk::<ENVELOPE_BYTES>() else {
         return Ok(None);
     };
-    let family =
-        if envelope[..4] == Family::Control.magic() { Family::Control } else { Family::Bulk };
+    let family = [Family::Control, Family::Lan]
+        .into_iter()
+        .find(|family| envelope[..4] == family.magic())
+        .unwrap_or(Family::Bulk);
     claimed_len(envelope, family).map(Some)
 }
 
@@ -34,6 +37,7 @@ impl Family {
         match self {
             Self::Bulk => *b"GAIB",
             Self::Control => *b"GAIC",
+            Self::Lan => *b"GAIL",
         }
     }
 
@@ -41,6 +45,7 @@ impl Family {
         match self {
             Self::Bulk => BULK_FRAME_BYTES_MAX,
             Self::Control => CONTROL_FRAME_BYTES_MAX,
+            Self::Lan => LAN_FRAME_BYTES_MAX,
         }
     }
 }

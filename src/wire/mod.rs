@@ -1,18 +1,19 @@
-//! Frames between data centers.
+//! Frames between nodes.
 //!
 //! This room decides how a message of the protocol lies on the wire and which bytes are one. It refuses to know
 //! lanes, connections and what a frame makes its receiver do. The paper's mirror clients and mirror servers
 //! speak through it.
 //!
-//! Bulk frames carry changes of parameters; control frames carry everything else. Both open with the same sixteen
-//! bytes, so that a driver finds the end of a frame without knowing which of the two it holds:
+//! Between data centers bulk frames carry changes of parameters and control frames everything else; LAN frames carry
+//! what nodes of one data center and the coordinator say. All open with the same sixteen bytes, so that a driver finds
+//! the end of a frame without knowing what it holds:
 //!
 //! | offset | bytes | |
 //! |---|---|---|
-//! | 0 | 4 | `GAIB` or `GAIC` |
+//! | 0 | 4 | `GAIB`, `GAIC` or `GAIL` |
 //! | 4 | 2 | protocol version |
-//! | 6 | 1 | bulk: kind; control: 0 |
-//! | 7 | 1 | bulk: value format; control: 0 |
+//! | 6 | 1 | bulk and LAN: kind; control: 0 |
+//! | 7 | 1 | bulk: value format; control: 0; LAN: 1 where more follows |
 //! | 8 | 4 | bytes in the whole frame |
 //! | 12 | 4 | CRC-32 of all other bytes of the frame |
 //!
@@ -22,8 +23,10 @@ mod bulk;
 mod control;
 mod envelope;
 mod error;
+mod lan;
 
 pub use bulk::{BULK_HEADER_BYTES, BulkHeader, BulkKind, decode_bulk, encode_bulk, peek_bulk};
 pub use control::{ControlMessage, Hello, decode_control, encode_control};
 pub use envelope::{ENVELOPE_BYTES, PROTOCOL_VERSION, frame_len};
 pub use error::FrameError;
+pub use lan::{Gathering, LanKind, encode_lan};

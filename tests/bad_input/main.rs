@@ -452,7 +452,7 @@ fn local_steps_that_do_not_add_up_what_an_application_counts() {
 #[test]
 fn a_driver_or_cost_model_with_a_wrong_setting() {
     check(&[
-        run("\"simulated\"", "«\"real\"", &["`driver` is `real`", "`simulated` or `emulated`"]),
+        run("\"simulated\"", "«\"reel\"", &["`reel`", "`real`"]),
         run("\"simulated\"", "«\"simulate\"", &["did you mean `simulated`?"]),
         run(
             "flops_per_second = 1e9",
@@ -543,6 +543,21 @@ fn a_topology_file_with_a_wrong_setting() {
             "lan_bandwidth = \"1 Gbit/s\"",
             "lan_bandwidth = «\"1 gbps\"",
             &["`defaults.lan_bandwidth` is `1 gbps`", "\"115 Mbit/s\""],
+        ),
+        wan(
+            "name = \"wan\"\n",
+            "name = \"wan\"\ncoordinator_address = «\"here\"\n",
+            &["`coordinator_address` is `here`", "with a port"],
+        ),
+        wan(
+            "name = \"south\"",
+            "name = \"south\"\n«server_addresses = [\"a:1\", \"b:1\"]",
+            &["`data_center.1.server_addresses` is `2 addresses`", "one for each server, 1"],
+        ),
+        wan(
+            "name = \"south\"",
+            "name = \"south\"\n«server_addresses = [\"::1:80\"]",
+            &["`data_center.1.server_addresses` is `::1:80`", "[fd00::7]:4433"],
         ),
         wan("rtt = \"80 ms\"", "rtt = «80", &["`wan.rtt` is `80`", "\"59.5 ms\""]),
         wan("rtt = \"80 ms\"", "rtt = «\"2 h\"", &["`wan.rtt` is `2 h`", "at most"]),
@@ -671,7 +686,7 @@ fn a_wrong_flag() {
         (&["check", "run.toml", "--quite"], &["unexpected argument '--quite'", "'--quiet'"]),
         (&["check", "run.toml", "--seed", "x"], &["invalid value 'x'", "--seed"]),
         (&["check", "run.toml", "--seed", "9223372036854775808"], &["--seed", "not in"]),
-        (&["check", "run.toml", "--driver", "real"], &["'real'", "simulated, emulated"]),
+        (&["check", "run.toml", "--driver", "reel"], &["'reel'", "simulated, emulated, real"]),
         (&["train", "run.toml", "--resume", "auto"], &["--out <DIR>"]),
         (
             &["train", "run.toml", "--resume", "none"],

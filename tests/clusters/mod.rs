@@ -12,7 +12,7 @@ use gaia::data;
 use gaia::ml::Application;
 use gaia::ml::apps::{AppConfig, SoftmaxRegressionConfig};
 use gaia::sync::{LocalSync, RemoteSync};
-use gaia::topology::{DataCenter, Group, Topology, WanLink};
+use gaia::topology::{DataCenter, Deployment, Group, Topology, WanLink};
 use gaia::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
@@ -38,6 +38,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         evaluate: EvaluateConfig { every: 5 },
         drain: DrainConfig::default(),
         stop: StopRules { clocks: Some(50), ..StopRules::default() },
+        deployment: Deployment::default(),
         cost: Default::default(),
     }
 }

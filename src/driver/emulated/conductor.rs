@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
 
-use super::data_center::{Command, DataCenter, Remains, Report, ServerReport, message_of};
+use super::data_center::{Command, DataCenter, Remains, Report, ServerReport};
 use super::transport::Wan;
 use crate::config::{ComputeModel, Plan};
 use crate::coordinator::CoordinatorOutput;
@@ -23,7 +23,8 @@ use crate::driver::cluster::Cluster;
 use crate::driver::cost::CostModel;
 use crate::driver::journal::{Carriage, Carriages, Journal};
 use crate::driver::judge::{Verdict, highlights, judge, judge_values};
-use crate::driver::{Outcome, RunError};
+use crate::driver::tally::Tally;
+use crate::driver::{Outcome, RunError, message_of};
 use crate::ml::Application;
 use crate::telemetry::Observer;
 use crate::types::{Clock, DcId, Instant, ShardLayout};
@@ -118,7 +119,8 @@ async fn conduct(
     let verdict = judge(&cluster.servers, cluster.shards, application);
     let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
-    let summary = journal.summary(&cluster, application.as_ref(), &verdict, &carried, wall);
+    let tallies = Tally::all(&cluster.servers, topology.data_centers.len());
+    let summary = journal.summary(&tallies, application.as_ref(), &verdict, &carried, wall);
     Ok(Outcome { summary, progress: journal.into_progress(), highlights })
 }
 

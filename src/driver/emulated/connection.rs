@@ -15,11 +15,11 @@ use quinn::{
 use rand_core::Rng;
 use tokio::task::JoinSet;
 
+use super::TransportError;
 use super::certificates::Certificates;
-use super::congestion::{Flight, Provision, ProvisionedFactory};
-use super::socket::{Network, address_of, dc_at, link_config};
-use super::{Breach, TransportError};
+use super::socket::{Network, address_of, dc_at};
 use crate::certificates::{SERVER_NAME, plain_reason};
+use crate::driver::quic::{Flight, Provision, ProvisionedFactory, link_config};
 use crate::link::DATAGRAM_BYTES_MAX;
 use crate::topology::Topology;
 use crate::types::{DcId, Seed};
@@ -216,14 +216,6 @@ fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
 
-/// Closes a connection whose peer broke the protocol.
-pub(super) fn close_for(connection: &Connection, breach: Breach) {
-    connection.close(PROTOCOL_BROKEN, breach.to_string().as_bytes());
-}
-
-/// The code of a connection that is closed because the run is over.
-pub(super) const GOODBYE: VarInt = VarInt::from_u32(0);
-const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
 
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
@@ -234,3 +226,118 @@ const IDLE_TIMEOUT_MS: u32 = 10_000;
 
 /// What two timers of one millisecond add to a round trip.
 const TIMER_SLACK: Duration = Duration::from_millis(4);
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{channel, unbounded_channel};
+
+    use super::*;
+    use crate::driver::quic::frames::Hello;
+    use crate::driver::quic::{Breach, End, Event, GOODBYE, Inbox, listen};
+    use crate::node::Lane;
+    use crate::topology::{DataCenter, WanLink};
+    use crate::types::{Bandwidth, Bytes, ShardId, Time, UsdPerGb};
+
+    fn pair() -> Topology {
+        let link = |from, to| WanLink {
+            from: DcId(from),
+            to: DcId(to),
+            bandwidth: Bandwidth::from_mbit(10.0),
+            rtt: Time::default(),
+            price: UsdPerGb::default(),
+            loss: 0.0,
+            queue: Bytes(100_000),
+        };
+        let dc = |name: &str| DataCenter {
+            name: name.into(),
+            servers: 1,
+            workers: 1,
+            lan_bandwidth: Bandwidth::from_mbit(1_000.0),
+            lan_rtt: Time::default(),
+            colocated: false,
+        };
+        Topology {
+            name: "pair".into(),
+            data_centers: vec![dc("honest"), dc("broken")],
+            links: vec![link(0, 1), link(1, 0)],
+            groups: Vec::new(),
+            bandwidth_scale: 1.0,
+        }
+    }
+
+    async fn join() -> (Connection, Connection) {
+        let topology = pair();
+        let network = Network::new(&topology, Seed(1));
+        let certificates = Certificates::for_data_centers(&topology).unwrap();
+        let joining = Joining::new(&topology, 1, &network, &certificates, Seed(1)).unwrap();
+        let mut joined = Arc::new(joining).join_all().await.unwrap();
+        (joined.remove(0).connection, joined.remove(0).connection)
+    }
+
+    fn end() -> End {
+        End { peer: DcId(1), shards: 0..1, at_name: "honest".into(), peer_name: "broken".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_has_left_only_once_the_last_of_its_frames_is_in_the_inbox() {
+        let (connection, leaver) = join().await;
+        let (notices, mut events) = unbounded_channel();
+        let (data, mut frames) = channel(1);
+        let inbox = Inbox { notices, control: channel(1).0, data };
+        let listening = tokio::spawn(listen(end(), connection, inbox));
+        let mut stream = leaver.open_uni().await.unwrap();
+        let hello = Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data };
+        let bytes = [&hello.encode()[..], &[1, 0, 0, 0, 7], &[1, 0, 0, 0, 8], &[0; 4]].concat();
+        stream.write_all(&bytes).await.unwrap();
+        stream.finish().unwrap();
+        stream.stopped().await.unwrap();
+        leaver.close(GOODBYE, b"");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(events.try_recv().is_err(), "two frames still wait for the inbox");
+        for expected in [&[7][..], &[8], &[]] {
+            assert_eq!(frames.recv().await.unwrap().frame, expected);
+        }
+        assert_eq!(events.recv().await, Some(Event::Left { peer: DcId(1) }));
+        listening.await.unwrap();
+    }
+
+    /// What the honest end makes of a stream that the broken end sends, and what the broken end is told.
+    async fn check(stream_bytes: &[u8], expect: Breach) {
+        let (honest, broken) = join().await;
+        let (notices, mut events) = unbounded_channel();
+        let inbox = Inbox { notices, control: channel(1).0, data: channel(1).0 };
+        let listening = tokio::spawn(listen(end(), honest, inbox));
+        let mut stream = broken.open_uni().await.unwrap();
+        stream.write_all(stream_bytes).await.unwrap();
+        stream.finish().unwrap();
+        let error = TransportError::PeerBrokeProtocol {
+            at: "honest".into(),
+            peer: "broken".into(),
+            breach: expect,
+        };
+        assert_eq!(events.recv().await, Some(Event::Lost { peer: DcId(1), error }));
+        listening.await.unwrap();
+        let ConnectionError::ApplicationClosed(close) = broken.closed().await else {
+            panic!("the broken end is not told why");
+        };
+        assert_eq!(close.error_code, VarInt::from_u32(1));
+        assert_eq!(close.reason, expect.to_string().as_bytes());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_breaks_the_protocol_ends_the_connection_with_its_reason() {
+        let hello = |from, shard, lane| Hello { from: DcId(from), shard: ShardId(shard), lane };
+        let control = hello(1, 0, Lane::Control).encode();
+        check(b"GET / HTTP/1.1", Breach::NotGaia { found: *b"GET " }).await;
+        check(&control[..5], Breach::Truncated).await;
+        let liar = hello(0, 0, Lane::Data).encode();
+        check(&liar, Breach::Origin { found: DcId(0), expected: DcId(1) }).await;
+        let stray = hello(1, 7, Lane::Data).encode();
+        check(&stray, Breach::Shard { found: ShardId(7), shards: 1 }).await;
+        let endless = [&control[..], &[0xff; 4]].concat();
+        let (bytes, max) = (u32::MAX as usize, crate::types::limits::CONTROL_FRAME_BYTES_MAX);
+        check(&endless, Breach::FrameTooLong { lane: Lane::Control, bytes, max }).await;
+        let short = [&control[..], &[9, 0, 0, 0, 1, 2]].concat();
+        check(&short, Breach::Truncated).await;
+    }
+}

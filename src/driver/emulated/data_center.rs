@@ -3,7 +3,6 @@
 //! Inside a data center nodes share memory, so their messages are handed over as values. Iterations run on a
 //! pool of threads; everything else happens here, in the order in which it is told.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +12,9 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, un
 use tokio::sync::oneshot;
 use tokio::time::{Instant as Moment, sleep_until};
 
-use super::event::Event;
-use super::transport::DcTransport;
-use crate::driver::RunError;
 use crate::driver::cost::CostModel;
+use crate::driver::quic::{DcTransport, Event};
+use crate::driver::{RunError, message_of};
 use crate::link::quantum;
 use crate::ml::Work;
 use crate::node::{Lane, ServerInput};
@@ -359,12 +357,6 @@ impl DataCenter {
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
-}
-
-/// What a panic said.
-pub(super) fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
 }
 
 /// How long a data center sleeps when nothing is due.

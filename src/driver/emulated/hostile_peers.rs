@@ -8,10 +8,10 @@ use quinn::{Connection, SendStream};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 
 use super::connection::Joining;
-use super::event::{Event, Incoming};
-use super::frames::{Hello, with_length};
-use super::listener::{DATA_INBOX_FRAMES_MAX, End, Inbox, listen};
-use super::{Breach, Certificates, Network, TransportError};
+use super::{Certificates, Network};
+use crate::driver::quic::frames::{Hello, with_length};
+use crate::driver::quic::listener::DATA_INBOX_FRAMES_MAX;
+use crate::driver::quic::{Breach, End, Event, Inbox, Incoming, TransportError, listen};
 use crate::node::Lane;
 use crate::topology::{DataCenter, Topology, WanLink};
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
@@ -130,7 +130,7 @@ async fn attacked_end_goes_on_serving() {
     for end in joined {
         if end.at == ATTACKED {
             let (at_name, peer_name) = ("dc-0".into(), format!("dc-{}", end.peer.0));
-            let listener = End { peer: end.peer, shards: 1, at_name, peer_name };
+            let listener = End { peer: end.peer, shards: 0..1, at_name, peer_name };
             tokio::spawn(listen(listener, end.connection, inbox.clone()));
         } else if end.peer == ATTACKED && end.at == HONEST {
             tokio::spawn(async move {

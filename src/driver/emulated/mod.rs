@@ -14,31 +14,26 @@
 
 mod certificates;
 mod conductor;
-mod congestion;
 mod connection;
 mod data_center;
-mod error;
-mod event;
-mod frames;
 #[cfg(test)]
 mod hostile_peers;
-mod listener;
 mod meter;
-mod pump;
 mod socket;
 mod transport;
 
 pub(super) use conductor::run;
 
+pub use super::quic::{
+    Breach, CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, LaneTraffic, TransportError,
+};
 pub use certificates::Certificates;
-pub use error::{Breach, TransportError};
-pub use event::{Event, Incoming};
-pub use meter::{LaneTraffic, LinkTraffic, Meter};
+pub use meter::{LinkTraffic, Meter};
 pub use socket::Network;
-pub use transport::{CONTROL_IN_HAND_MAX, DcTransport, Wan};
+pub use transport::Wan;
 
 /// What a stream is made of, for those who try to break it.
 #[doc(hidden)]
 pub mod hostile {
-    pub use super::frames::{Hello as Opening, length as frame_bytes};
+    pub use crate::driver::quic::frames::{Hello as Opening, length as frame_bytes};
 }

@@ -12,15 +12,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use tokio::time::Sleep;
 
-use crate::link::{Fate, IP_UDP_HEADER_BYTES, Link, LinkConfig, LinkStats};
+use crate::driver::quic::link_config;
+use crate::link::{Fate, IP_UDP_HEADER_BYTES, Link, LinkStats};
 use crate::topology::Topology;
-use crate::types::{Bandwidth, Bytes, DcId, Instant, Seed};
+use crate::types::{Bandwidth, DcId, Instant, Seed};
 
 /// Every directed link of a topology, and what is under way on it.
 pub struct Network {
@@ -245,22 +245,6 @@ struct AlwaysWritable;
 impl UdpPoller for AlwaysWritable {
     fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The model of a directed link of a topology. A data center's link to itself, which nothing uses, is instant.
-pub(super) fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
-    if from == to {
-        let bandwidth = topology.dc(from).lan_bandwidth;
-        let queue = Bytes(u64::MAX);
-        return LinkConfig { bandwidth, delay: Duration::ZERO, queue, loss: 0.0 };
-    }
-    let link = topology.link(from, to);
-    LinkConfig {
-        bandwidth: link.bandwidth,
-        delay: link.rtt.0 / 2,
-        queue: link.queue,
-        loss: link.loss,
     }
 }
 

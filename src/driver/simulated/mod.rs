@@ -21,6 +21,7 @@ use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::journal::Journal;
 use super::judge::{highlights, judge};
+use super::tally::Tally;
 use super::{Ending, Outcome, RunError};
 use crate::checkpoint::{Due, Keeper};
 use crate::config::Plan;
@@ -373,7 +374,8 @@ impl<'a> Simulation<'a> {
         let carriages = self.wan.carriages();
         let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
         let application = self.application.as_ref();
-        let summary = self.journal.summary(&self.cluster, application, &verdict, &carriages, wall);
+        let tallies = Tally::all(&self.cluster.servers, self.data_centers);
+        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
         Outcome { summary, progress: self.journal.into_progress(), highlights }
     }
 }

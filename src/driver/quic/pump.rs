@@ -30,15 +30,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::congestion::Flight;
+use super::counters::LaneCounters;
 use super::event::Event;
 use super::frames::with_length;
-use super::meter::Meter;
+
 use crate::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
 use crate::node::Lane;
 use crate::types::{Bandwidth, Bytes as Size, DcId, ShardId};
 
 /// What the pump is told.
-pub(super) enum Command {
+pub(in crate::driver) enum Command {
     Send {
         shard: ShardId,
         lane: Lane,
@@ -51,8 +52,9 @@ pub(super) enum Command {
 /// Where a pump sends, and how fast it may believe that to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
-    pub(super) from: DcId,
     pub(super) to: DcId,
+    /// The number of the first lane's shard.
+    pub(super) first_shard: u16,
     /// The most of the link that frames can have.
     pub(super) payload_rate: Bandwidth,
     pub(super) quantum: Size,
@@ -60,7 +62,7 @@ pub(super) struct Route {
     pub(super) patience: Duration,
 }
 
-pub(super) struct Pump {
+pub(in crate::driver) struct Pump {
     route: Route,
     connection: Connection,
     flight: Arc<Flight>,
@@ -77,7 +79,7 @@ pub(super) struct Pump {
     /// News of room in data lanes, by when it is due.
     rooms: VecDeque<(Instant, Event)>,
     room_timer: Pin<Box<Sleep>>,
-    meter: Meter,
+    counters: Arc<LaneCounters>,
 }
 
 /// One lane of one shard.
@@ -156,7 +158,7 @@ impl Pump {
         (control, data): (Vec<Outgoing>, Vec<Outgoing>),
         commands: UnboundedReceiver<Command>,
         notices: UnboundedSender<Event>,
-        meter: Meter,
+        counters: Arc<LaneCounters>,
     ) -> Self {
         Self {
             route,
@@ -172,13 +174,13 @@ impl Pump {
             notices,
             rooms: VecDeque::new(),
             room_timer: Box::pin(sleep_until(Instant::now())),
-            meter,
+            counters,
         }
     }
 
     /// Runs until told to finish and everything is acknowledged, or the connection is lost.
     /// Returns whether all that was in hand has arrived.
-    pub(super) async fn run(mut self) -> bool {
+    pub(in crate::driver) async fn run(mut self) -> bool {
         if std::future::poll_fn(|cx| self.poll(cx)).await.is_err() {
             return false;
         }
@@ -214,10 +216,14 @@ impl Pump {
     fn take_commands(&mut self, cx: &mut Context<'_>) {
         while !self.finishing {
             match Pin::new(&mut self.commands).poll_recv(cx) {
-                Poll::Ready(Some(Command::Send { shard, lane, frame })) => match lane {
-                    Lane::Control => self.control[shard.index()].push(&frame),
-                    Lane::Data => self.data[shard.index()].push(&frame),
-                },
+                Poll::Ready(Some(Command::Send { shard, lane, frame })) => {
+                    let place = usize::from(shard.0 - self.route.first_shard);
+                    let lanes = match lane {
+                        Lane::Control => &mut self.control,
+                        Lane::Data => &mut self.data,
+                    };
+                    lanes[place].push(&frame);
+                }
                 Poll::Ready(Some(Command::Finish) | None) => self.finishing = true,
                 Poll::Pending => return,
             }
@@ -276,17 +282,17 @@ impl Pump {
         }
     }
 
-    fn on_written(&mut self, shard: usize, lane: Lane, written: &Written) {
+    fn on_written(&mut self, place: usize, lane: Lane, written: &Written) {
         self.pace.on_written(written.bytes);
         let Some(InHand { frame_bytes: Some(bytes), handed, .. }) = written.whole else { return };
-        let Route { from, to, payload_rate, .. } = self.route;
+        let Route { to, first_shard, payload_rate, .. } = self.route;
         let lanes = match lane {
             Lane::Control => &mut self.control,
             Lane::Data => &mut self.data,
         };
-        let busy = lanes[shard].drain(handed, bytes, payload_rate, Instant::now());
-        self.meter.count(from, to, lane, bytes);
-        let shard = ShardId(shard as u16);
+        let busy = lanes[place].drain(handed, bytes, payload_rate, Instant::now());
+        self.counters.count(lane, bytes);
+        let shard = ShardId(first_shard + place as u16);
         let due = match lane {
             Lane::Control => Instant::now(),
             Lane::Data => self.pace.crossed_at.max(Instant::now() + ROOM_LEAD) - ROOM_LEAD,

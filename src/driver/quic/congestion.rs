@@ -29,18 +29,18 @@ use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
 
 /// What is known beforehand about one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Provision {
+pub(in crate::driver) struct Provision {
     /// Bytes in flight at most.
-    pub(super) window: u64,
+    pub(in crate::driver) window: u64,
     /// There and back, with empty queues.
-    pub(super) round_trip: Duration,
+    pub(in crate::driver) round_trip: Duration,
     /// The share of a window that may be lost to chance.
     loss_tolerated: f64,
 }
 
 /// What a connection has in flight, shared by its controller, which knows, and its pump, which asks.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
+pub(in crate::driver) struct Flight {
     state: Mutex<FlightState>,
 }
 
@@ -81,14 +81,14 @@ struct Round {
 
 /// Builds the controller of one direction of a connection.
 #[derive(Debug)]
-pub(super) struct ProvisionedFactory {
-    pub(super) provision: Provision,
-    pub(super) flight: Arc<Flight>,
+pub(in crate::driver) struct ProvisionedFactory {
+    pub(in crate::driver) provision: Provision,
+    pub(in crate::driver) flight: Arc<Flight>,
 }
 
 impl Provision {
     /// The window for `link` where acknowledgements come back over `back`.
-    pub(super) fn new(link: &LinkConfig, back: &LinkConfig) -> Self {
+    pub(in crate::driver) fn new(link: &LinkConfig, back: &LinkConfig) -> Self {
         let round_trip = link.delay + back.delay;
         let packet = DATAGRAM_BYTES_MAX + IP_UDP_HEADER_BYTES;
         let slower = link.serialisation(packet).max(back.serialisation(packet));
@@ -104,7 +104,7 @@ impl Provision {
 
     /// The receiver's window for one stream: room for the two round trips that pass between the loss of a packet
     /// and the credit for what follows it, and no more than keeps a stream under quinn's 1024 gaps.
-    pub(super) fn stream_window(&self) -> u64 {
+    pub(in crate::driver) fn stream_window(&self) -> u64 {
         (self.window * 5 / 2).min(STREAM_WINDOW_BYTES_MAX)
     }
 
@@ -116,15 +116,22 @@ impl Provision {
 impl Flight {
     /// Bytes that QUIC has sent and must keep: in flight, or acknowledged beyond a gap. At most a few packets
     /// too many or too few.
-    pub(super) fn held(&self) -> u64 {
+    pub(in crate::driver) fn held(&self) -> u64 {
         let state = self.state();
         state.in_flight + state.gaps.bytes
     }
 
     /// Wakes the task once, when `bytes` more have been sent.
-    pub(super) fn wake_when_sent(&self, bytes: u64, waker: &Waker) {
+    pub(in crate::driver) fn wake_when_sent(&self, bytes: u64, waker: &Waker) {
         let mut state = self.state();
         state.wake = Some((state.sent + bytes, waker.clone()));
+    }
+
+    /// Counts a packet that was sent, unless it is a mere acknowledgement.
+    pub(super) fn on_sent_packet(&self, bytes: u64) {
+        if bytes > ACKNOWLEDGEMENT_BYTES_MAX {
+            self.on_sent(bytes);
+        }
     }
 
     fn on_sent(&self, bytes: u64) {
@@ -140,17 +147,17 @@ impl Flight {
         }
     }
 
-    fn on_acknowledged(&self, sent: Instant, bytes: u64) {
+    pub(super) fn on_acknowledged(&self, sent: Instant, bytes: u64) {
         self.state().gaps.on_acknowledged(sent, bytes);
     }
 
-    fn on_lost(&self, now: Instant, sent: Instant, bytes: u64) {
+    pub(super) fn on_lost(&self, now: Instant, sent: Instant, bytes: u64) {
         let mut state = self.state();
         state.in_flight = state.in_flight.saturating_sub(bytes);
         state.gaps.lost.push_back((sent, now));
     }
 
-    fn correct(&self, in_flight: u64) {
+    pub(super) fn correct(&self, in_flight: u64) {
         self.state().in_flight = in_flight;
     }
 
@@ -199,9 +206,7 @@ impl Provisioned {
 
 impl Controller for Provisioned {
     fn on_sent(&mut self, _: Instant, bytes: u64, _: u64) {
-        if bytes > ACKNOWLEDGEMENT_BYTES_MAX {
-            self.flight.on_sent(bytes);
-        }
+        self.flight.on_sent_packet(bytes);
     }
 
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {

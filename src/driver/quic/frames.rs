@@ -66,7 +66,7 @@ impl Hello {
 }
 
 /// A frame as it lies on the stream. Its length is within the lane's limit.
-pub(super) fn with_length(frame: &[u8]) -> Bytes {
+pub(in crate::driver) fn with_length(frame: &[u8]) -> Bytes {
     let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + frame.len());
     bytes.extend_from_slice(&length.to_le_bytes());
@@ -120,7 +120,7 @@ fn end(error: &ReadExactError) -> StreamEnd {
     }
 }
 
-pub(super) const HELLO_BYTES: usize = 11;
+const HELLO_BYTES: usize = 11;
 const MAGIC: [u8; 4] = *b"GAIA";
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;

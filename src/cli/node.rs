@@ -1,0 +1,158 @@
+//! `gaia node`: one process of a run over many.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::training::carry_out_with;
+use super::{Failure, RunFlags, Terminal};
+use crate::config::{Plan, Variables, coordinator_address, placed};
+use crate::data;
+use crate::driver::real::{NodeOptions, node as run_node};
+use crate::report::{Paint, RunDirectory, highlights_block, run_block};
+use crate::telemetry::{Observer, Progress};
+use crate::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
+
+#[derive(Debug, Args)]
+pub struct NodeFlags {
+    #[command(flatten)]
+    pub run: RunFlags,
+    #[command(flatten)]
+    pub place: PlaceFlags,
+    /// End when standard input does: for a parent that starts nodes
+    #[arg(long)]
+    pub ends_with_stdin: bool,
+}
+
+/// Which nodes a process is, and how others reach it. What is left out comes from the environment.
+#[derive(Debug, Default, Args)]
+pub struct PlaceFlags {
+    /// The data center of the server and the worker
+    #[arg(long, value_name = "NAME")]
+    pub dc: Option<String>,
+    /// Run this server of the data center
+    #[arg(long, value_name = "N", requires = "dc")]
+    pub server: Option<u16>,
+    /// Run this worker of the data center; beside a server, both share the process
+    #[arg(long, value_name = "N", requires = "dc")]
+    pub worker: Option<u16>,
+    /// Run the coordinator, which writes the run directory
+    #[arg(long, conflicts_with_all = ["dc", "server", "worker"])]
+    pub coordinator: bool,
+    /// The certificates of the run, as gaia certs writes them, or the folder of this node alone
+    /// [default: GAIA_CERTS, or certs]
+    #[arg(long, value_name = "DIR")]
+    pub certs: Option<PathBuf>,
+    /// Listen here and not at the topology's address; port 0 is any free one
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<SocketAddr>,
+}
+
+/// Runs the nodes of this process until the run is over.
+pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let file = flags.run.read()?;
+    let mut plan = file.plan()?;
+    plan.driver = crate::config::DriverKind::Real;
+    let options = flags.place.options(&plan, flags.ends_with_stdin)?;
+    let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
+        .map_err(|error| Failure::data(error, &file))?;
+    if !options.nodes.contains(&NodeId::Coordinator) {
+        run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
+        return Ok(());
+    }
+    let output = &flags.run.output;
+    let directory = RunDirectory::create(output.out.as_deref(), &plan.name)?;
+    terminal.note(&application.describe());
+    let outcome = carry_out_with(&plan, &application, &directory, output, |observer| {
+        let outcome = run_node(&plan, &application, &options, observer)?;
+        Ok(outcome.expect("the coordinator has an outcome"))
+    })?;
+    let paint = Paint::for_stdout();
+    let block = run_block(&outcome.summary, Some(&directory.page()), paint)
+        + &highlights_block(&outcome.highlights, paint);
+    terminal.line(block.trim_end());
+    terminal.result(&outcome.summary);
+    Ok(())
+}
+
+impl PlaceFlags {
+    /// Whether anything says which node this is.
+    pub(super) fn options(
+        &self,
+        plan: &Plan,
+        ends_with_stdin: bool,
+    ) -> Result<NodeOptions, Failure> {
+        let variables: Variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let mut nodes = self.nodes(plan)?;
+        if nodes.is_empty() {
+            nodes.extend(placed(&variables, &plan.topology).map_err(Failure::usage)?);
+        }
+        if nodes.is_empty() {
+            return Err(Failure::usage(NO_PLACE));
+        }
+        let certificates = self.certs.clone().or_else(|| variables.get(CERTS).map(PathBuf::from));
+        Ok(NodeOptions {
+            nodes,
+            certificates: certificates.unwrap_or_else(|| "certs".into()),
+            listen: self.listen,
+            coordinator: coordinator_address(&variables).map_err(Failure::usage)?,
+            ends_with_stdin,
+        })
+    }
+
+    fn nodes(&self, plan: &Plan) -> Result<Vec<NodeId>, Failure> {
+        if self.coordinator {
+            return Ok(vec![NodeId::Coordinator]);
+        }
+        let Some(name) = &self.dc else { return Ok(Vec::new()) };
+        let topology = &plan.topology;
+        let Some(dc) = topology.dc_ids().find(|dc| topology.dc(*dc).name == *name) else {
+            let names: Vec<&str> =
+                topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(Failure::usage(format!("--dc is `{name}`; expected one of {names}")));
+        };
+        let mut nodes = Vec::new();
+        nodes.extend(self.server.map(|number| server(dc, number)));
+        nodes.extend(self.worker.map(|number| worker(dc, number)));
+        let own = topology.dc(dc);
+        let within = |flag: &str, number: Option<u16>, count: usize| match number {
+            Some(number) if usize::from(number) >= count => {
+                let most = count - 1;
+                let said = format!("{flag} is `{number}`; {name} has 0 to {most}");
+                Err(Failure::usage(said))
+            }
+            _ => Ok(()),
+        };
+        within("--server", self.server, own.servers)?;
+        within("--worker", self.worker, own.workers)?;
+        if nodes.is_empty() {
+            return Err(Failure::usage(
+                "--dc names a data center; say also --server N, --worker N",
+            ));
+        }
+        Ok(nodes)
+    }
+}
+
+fn server(dc: DcId, number: u16) -> NodeId {
+    NodeId::Server(ServerId { dc, shard: ShardId(number) })
+}
+
+fn worker(dc: DcId, index: u16) -> NodeId {
+    NodeId::Worker(WorkerId { dc, index })
+}
+
+/// Nodes that are not the coordinator hear nothing of how the run goes.
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
+const CERTS: &str = "GAIA_CERTS";
+const NO_PLACE: &str = "which node is this? Say --dc NAME --server N, --dc NAME --worker N or --coordinator, or set \
+                        GAIA_ROLE";

@@ -1,0 +1,139 @@
+//! What nodes and their coordinator say to each other, as MessagePack in LAN frames.
+
+use std::net::SocketAddr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::ChannelError;
+use crate::driver::journal::Carriage;
+use crate::driver::tally::Tally;
+use crate::sync::WaitReason;
+use crate::types::{Clock, DcId, NodeId, ServerId};
+
+/// The first message on a connection: who calls, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) run: String,
+    pub(super) node: NodeId,
+    /// A hash of everything that all nodes must have resolved alike.
+    pub(super) plan: u64,
+    pub(super) purpose: Purpose,
+    /// Where the node itself listens, if it does.
+    pub(super) listens: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    /// To take part in the run.
+    Join,
+    /// To see whether it could.
+    Check,
+}
+
+/// What is answered to a hello.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Welcome,
+    Refused { reason: String },
+}
+
+/// What the coordinator tells a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// All nodes are here; this is where servers listen.
+    Begin {
+        servers: Vec<(ServerId, String)>,
+    },
+    /// To workers: begin the first iteration.
+    Start,
+    Stop {
+        last: Clock,
+    },
+    Drain {
+        clocks: Vec<Clock>,
+    },
+    /// To servers: send the copy of the shard, under this ticket.
+    Copy {
+        ticket: u64,
+    },
+    /// To servers: say what was counted.
+    Tally,
+    /// The run is over.
+    End,
+    /// The run has failed.
+    Abort {
+        reason: String,
+    },
+    /// The coordinator is there.
+    Alive,
+}
+
+/// What a node tells the coordinator of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Report {
+    /// Every node that this one talks to has been met.
+    Ready,
+    ClockFinished(Clock),
+    CopyReady(Clock),
+    Drained,
+    Held(Vec<(WaitReason, std::time::Duration)>),
+    Stopped(Clock),
+    /// The node is there, and what it has sent so far.
+    Alive {
+        links: Vec<(DcId, Carriage)>,
+        lan_bytes: u64,
+    },
+    Tally(Box<Tally>),
+    Failed {
+        reason: String,
+    },
+}
+
+pub(super) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
+    rmp_serde::to_vec(message).expect("a vector takes every message")
+}
+
+pub(super) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, ChannelError> {
+    rmp_serde::from_slice(body).map_err(|error| ChannelError::Other(error.to_string()))
+}
+
+/// The most bytes of a hello or its answer.
+pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
+
+/// The most bytes of an order or a report: addresses of a thousand data centers with as many servers are far fewer.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(body in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = unpack::<Hello>(&body);
+            let _ = unpack::<Answer>(&body);
+            let _ = unpack::<Order>(&body);
+            let _ = unpack::<Report>(&body);
+        }
+    }
+
+    #[test]
+    fn messages_read_back_as_said() {
+        let order = Order::Drain { clocks: vec![Clock(3), Clock(4)] };
+        assert_eq!(unpack::<Order>(&pack(&order)).unwrap(), order);
+        let link = (DcId(1), Carriage { bytes: 7, ..Carriage::default() });
+        let report = Report::Alive { links: vec![link], lan_bytes: 9 };
+        assert_eq!(unpack::<Report>(&pack(&report)).unwrap(), report);
+        let hello = Hello {
+            run: "r".into(),
+            node: NodeId::Coordinator,
+            plan: 1,
+            purpose: Purpose::Check,
+            listens: Some(([127, 0, 0, 1], 80).into()),
+        };
+        assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);
+    }
+}

@@ -1,0 +1,238 @@
+//! The cluster as processes: one for each node, on as many machines as there are.
+//!
+//! This room decides how nodes find each other and how their messages travel: between data centers QUIC over UDP, one
+//! connection for each pair of mirrors; inside a data center, and to the coordinator, TCP. Every connection is mutual
+//! TLS 1.3 with certificates of the run, but for the LAN where the topology says otherwise. A worker and a server
+//! in one process hand each other values. It does not know what is in a message beyond its bounds: what arrives is
+//! decoded against the layout of the shard before a node hears of it.
+//!
+//! **How a run comes together.** Each node calls the coordinator and says where it listens; it waits for the
+//! coordinator as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
+//! meet their mirrors and workers their servers, and training begins. So nodes start in any order.
+//!
+//! **How it ends.** The coordinator ends workers, then servers. Every node and the coordinator hear of each
+//! other each second; who is silent for ten is lost. A node that is lost or fails ends the run, and every
+//! node says which one it was: nothing is taken up again.
+//!
+//! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
+//! workers train on their own share of it. No example crosses a connection.
+
+mod channel;
+mod conductor;
+mod door;
+mod error;
+mod hearing;
+mod line;
+mod links;
+mod local;
+mod message;
+mod mirrors;
+mod server;
+mod site;
+mod worker;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Instant as Moment;
+
+use self::channel::resolve;
+use self::conductor::{Conductor, nodes};
+use self::door::{Door, listen};
+use self::server::{MESSAGES_PER_WORKER, serve};
+use self::site::Site;
+use self::worker::work;
+use super::cluster::Blueprint;
+use super::cost::CostModel;
+use super::{Outcome, RunError};
+use crate::config::{ComputeModel, Plan};
+use crate::ml::Application;
+use crate::node::{RowsRead, WorkerMessage};
+use crate::telemetry::Observer;
+use crate::topology::Address;
+use crate::types::{NodeId, ServerId, ShardId, WorkerId};
+
+pub use error::{LinkFault, RealError};
+pub use links::{LinkCheck, check_links};
+pub(super) use local::run;
+
+/// What one process is in a run, and what it needs to take part.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The nodes in this process: the coordinator alone, or a server, a worker or one of each of a data center.
+    pub nodes: Vec<NodeId>,
+    /// Where `gaia certs` keeps a folder for each node, or such a folder.
+    pub certificates: PathBuf,
+    /// Where to listen instead of at the topology's address; port 0 is any free one.
+    pub listen: Option<SocketAddr>,
+    /// Where the coordinator listens, instead of at the topology's address.
+    pub coordinator: Option<Address>,
+    /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
+    pub ends_with_stdin: bool,
+}
+
+/// The server's end of what a worker in its process says and hears.
+struct NearWorker {
+    worker: WorkerId,
+    says: Receiver<WorkerMessage>,
+    hears: Sender<RowsRead>,
+}
+
+/// The worker's end of it.
+struct NearServer {
+    shard: ShardId,
+    says: Sender<WorkerMessage>,
+    hears: Receiver<RowsRead>,
+}
+
+/// Runs the nodes of one process until the run is over. The coordinator returns its outcome.
+///
+/// # Errors
+/// Where a node cannot take part, is lost or fails.
+pub fn node(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+    observer: &mut dyn Observer,
+) -> Result<Option<Outcome>, RunError> {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = take_part(plan, application, options, observer) => ended,
+            () = parent_gone(options.ends_with_stdin) => {
+                let reason = "who started this node is gone".into();
+                Err(RealError::Ended { reason })
+            }
+        }
+    });
+    // An iteration at work is not waited for.
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+async fn take_part(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+    observer: &mut dyn Observer,
+) -> Result<Option<Outcome>, RealError> {
+    let blueprint = Blueprint::new(plan, application);
+    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
+    if options.nodes.contains(&NodeId::Coordinator) {
+        let seat = site.seat(NodeId::Coordinator)?;
+        let at = match (options.listen, named) {
+            (Some(at), _) => at,
+            (None, Some(named)) => local(named).await?,
+            (None, None) => return Err(no_address(&site, NodeId::Coordinator)),
+        };
+        let listener = listen(at).await?;
+        let door = Door::open(&seat, listener, nodes(&seat).collect());
+        let wall = Moment::now();
+        let conductor = Conductor::gather(&seat, &blueprint, application, observer, door).await?;
+        return conductor.conduct(wall).await.map(Some);
+    }
+    let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;
+    let servers = options.nodes.iter().find_map(|node| match node {
+        NodeId::Server(id) => Some(*id),
+        _ => None,
+    });
+    let workers = options.nodes.iter().find_map(|node| match node {
+        NodeId::Worker(id) => Some(*id),
+        _ => None,
+    });
+    let (near_worker, near_server) = match (servers, workers) {
+        (Some(server), Some(worker)) if server.dc == worker.dc => {
+            let (near_worker, near_server) = near(server, worker);
+            (Some(near_worker), Some(near_server))
+        }
+        _ => (None, None),
+    };
+    let serving = async {
+        let Some(id) = servers else { return Ok(()) };
+        let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
+            (Some(at), _) => at,
+            (None, Some(named)) => local(named).await?,
+            (None, None) => return Err(no_address(&site, NodeId::Server(id))),
+        };
+        let seat = site.seat(NodeId::Server(id))?;
+        serve(seat, id, blueprint.server(id), coordinator, at, near_worker).await
+    };
+    let working = async {
+        let Some(id) = workers else { return Ok(()) };
+        let seat = site.seat(NodeId::Worker(id))?;
+        let cost = (plan.compute.model == ComputeModel::Cost)
+            .then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed));
+        let layouts = blueprint.layouts().to_vec();
+        work(seat, blueprint.worker(id), layouts, coordinator, cost, near_server).await
+    };
+    tokio::try_join!(serving, working)?;
+    Ok(None)
+}
+
+/// A way between a server and a worker that share a process.
+fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
+    let (to_server, from_worker) = channel(MESSAGES_PER_WORKER);
+    let (to_worker, from_server) = channel(MESSAGES_PER_WORKER);
+    let near_worker = NearWorker { worker, says: from_worker, hears: to_worker };
+    let near_server = NearServer { shard: server.shard, says: to_server, hears: from_server };
+    (near_worker, near_server)
+}
+
+/// The first address of this machine that a name stands for.
+async fn local(named: &Address) -> Result<SocketAddr, RealError> {
+    let found = resolve(named).await.map_err(|fault| RealError::Listen {
+        address: named.to_string(),
+        reason: fault.to_string(),
+    })?;
+    found.into_iter().next().ok_or_else(|| RealError::Listen {
+        address: named.to_string(),
+        reason: "the name has no address".into(),
+    })
+}
+
+fn no_address(site: &Site, node: NodeId) -> RealError {
+    let (key, instead) = match node {
+        NodeId::Coordinator => ("`coordinator_address`", "GAIA_COORDINATOR"),
+        _ => ("`server_addresses`", "--listen"),
+    };
+    RealError::NoAddress { node: site.name(node), key, instead }
+}
+
+/// Waits for the end of standard input, where that is the end of this node; otherwise for ever.
+async fn parent_gone(watched: bool) {
+    if !watched {
+        return std::future::pending().await;
+    }
+    let (gone, parent) = tokio::sync::oneshot::channel();
+    // A read of standard input cannot be called off; a thread of its own ends with the process.
+    std::thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while matches!(std::io::stdin().read(&mut bytes), Ok(read) if read > 0) {}
+        // A node that has ended needs no end.
+        let _ended = gone.send(());
+    });
+    let _gone = parent.await;
+}
+
+fn runtime() -> Result<Runtime, RunError> {
+    Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("gaia-network")
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)
+}
+
+const NETWORK_THREADS: usize = 2;
+
+/// How often nodes and the coordinator hear of each other at least.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Who has not been heard for this long is lost. A transfer that goes on counts as life, however slow it is.
+const SILENCE_MAX: Duration = Duration::from_secs(10);

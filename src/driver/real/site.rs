@@ -1,0 +1,190 @@
+//! What every node of a run knows: the plan, who is who, and how to prove it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use super::channel::Channel;
+use super::error::{LinkFault, RealError};
+use super::message::{Hello, Purpose};
+use crate::certificates::{Credentials, Identity, connecting, identity_of};
+use crate::config::Plan;
+use crate::topology::Address;
+use crate::types::NodeId;
+
+/// A run as one process sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) plan: Arc<Plan>,
+    pub(super) plan_hash: u64,
+    /// Where `gaia certs` keeps a folder for each node.
+    certificates: PathBuf,
+}
+
+/// One node's place in it.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) site: Site,
+    pub(super) node: NodeId,
+    pub(super) credentials: Credentials,
+}
+
+impl Site {
+    pub(super) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
+        Self { plan: Arc::new(plan.clone()), plan_hash, certificates: certificates.to_owned() }
+    }
+
+    /// Takes the seat of a node: finds its certificate, in its folder of the directory or in the directory itself.
+    pub(super) fn seat(&self, node: NodeId) -> Result<Seat, RealError> {
+        let expected = self.identity(node);
+        let own = self.certificates.join("nodes").join(expected.folder());
+        let folder = if own.is_dir() { own } else { self.certificates.clone() };
+        let credentials = Credentials::load(&folder)?;
+        if *credentials.identity() != expected {
+            let (found, expected) = (credentials.identity().to_string(), expected.to_string());
+            return Err(RealError::NotThisNode { found, expected });
+        }
+        Ok(Seat { site: self.clone(), node, credentials })
+    }
+
+    /// What a node's certificate says. The coordinator's names the first data center of the topology.
+    pub(super) fn identity(&self, node: NodeId) -> Identity {
+        let (run, topology) = (&self.plan.name, &self.plan.topology);
+        match node {
+            NodeId::Coordinator => Identity::coordinator(run, &topology.data_centers[0].name),
+            NodeId::Server(id) => Identity::server(run, &topology.dc(id.dc).name, id.shard.0),
+            NodeId::Worker(id) => Identity::worker(run, &topology.dc(id.dc).name, id.index),
+        }
+    }
+
+    /// A node as people call it.
+    pub(super) fn name(&self, node: NodeId) -> String {
+        let topology = &self.plan.topology;
+        match node {
+            NodeId::Coordinator => "the coordinator".into(),
+            NodeId::Server(id) => format!("server {} of {}", id.shard.0, topology.dc(id.dc).name),
+            NodeId::Worker(id) => format!("worker {} of {}", id.index, topology.dc(id.dc).name),
+        }
+    }
+
+    /// Whether two nodes speak TLS: between data centers always.
+    pub(super) fn speaks_tls(&self, one: NodeId, other: NodeId) -> bool {
+        let inside = matches!((one, other), (NodeId::Server(server), NodeId::Worker(worker))
+            | (NodeId::Worker(worker), NodeId::Server(server)) if server.dc == worker.dc);
+        self.plan.deployment.lan_tls || !inside
+    }
+}
+
+impl Seat {
+    pub(super) fn name(&self) -> String {
+        self.site.name(self.node)
+    }
+
+    pub(super) fn hello(&self, purpose: Purpose) -> Hello {
+        Hello {
+            run: self.site.plan.name.clone(),
+            node: self.node,
+            plan: self.site.plan_hash,
+            purpose,
+            listens: None,
+        }
+    }
+
+    /// Tries once to join another node over TCP.
+    pub(super) async fn dial(
+        &self,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, LinkFault> {
+        let expected = self.site.identity(to);
+        let tls = self.site.speaks_tls(self.node, to);
+        let tls = tls.then(|| connecting(&self.credentials, &expected));
+        Channel::dial(address, tls, hello).await
+    }
+
+    /// Joins another node over TCP, waiting for it while it may still be about to start.
+    pub(super) async fn join(
+        &self,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, RealError> {
+        let mut patience = Patience::new(self.site.name(to), address.to_string());
+        loop {
+            match self.dial(to, address, hello).await {
+                Ok(channel) => return Ok(channel),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// Whether a caller is who it says, and of this run.
+    pub(super) fn believe(
+        &self,
+        hello: &Hello,
+        chain: Option<&[rustls::pki_types::CertificateDer<'static>]>,
+    ) -> Result<(), String> {
+        let site = &self.site;
+        if let Some(chain) = chain {
+            let proven = identity_of(chain).map_err(|refusal| refusal.to_string())?;
+            let claimed = site.identity(hello.node);
+            if proven != claimed {
+                return Err(format!("the certificate is for {proven}, the hello for {claimed}"));
+            }
+        }
+        let own = &site.plan.name;
+        if hello.run != *own {
+            return Err(format!("run `{}`, this node takes part in `{own}`", hello.run));
+        }
+        if hello.plan != site.plan_hash {
+            let (theirs, ours) = (hello.plan, site.plan_hash);
+            return Err(format!(
+                "another plan ({theirs:016x}) than this node's ({ours:016x}): start all nodes with the same run file, \
+                 topology and settings"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Waits between attempts, and says after some seconds what for.
+pub(super) struct Patience {
+    node: String,
+    address: String,
+    pause: Duration,
+    complain_at: Instant,
+}
+
+impl Patience {
+    pub(super) fn new(node: String, address: String) -> Self {
+        let complain_at = Instant::now() + COMPLAIN_AFTER;
+        Self { node, address, pause: PAUSE_MIN, complain_at }
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// Where waiting does not help.
+    pub(super) async fn wait(&mut self, fault: LinkFault) -> Result<(), RealError> {
+        let (node, address) = (self.node.clone(), self.address.clone());
+        if !fault.may_pass() {
+            return Err(RealError::Unreachable { node, address, fault });
+        }
+        if Instant::now() >= self.complain_at {
+            warn!("waiting for {node} at {address}: {fault}");
+            self.complain_at = Instant::now() + COMPLAIN_EVERY;
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+}
+
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(super) const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
+pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(10);

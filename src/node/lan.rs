@@ -1,0 +1,401 @@
+//! How workers' and servers' messages lie in the body of a LAN frame.
+//!
+//! Whole numbers and floats are little endian. A reader is told the layout of the shard, and what it returns fits
+//! it: rows that the shard owns, values for each of them, never more than the shard has. It allocates nothing that the
+//! bytes at hand do not hold.
+
+use std::time::Duration;
+
+use super::{ProbeRequest, Probed, RowsRead, WorkerMessage};
+use crate::store::{ShardDeltas, ShardRows};
+use crate::sync::WaitReason;
+use crate::types::{Clock, DcId, Deltas, RowSet, ShardLayout, TableDeltas, TableRows, WorkerId};
+
+/// Why the body of a LAN frame is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LanError {
+    #[error("peer sent a message that ends within {what}")]
+    PeerSentShortMessage { what: &'static str },
+    #[error("peer sent {bytes} bytes after the end of a message")]
+    PeerSentLongMessage { bytes: usize },
+    #[error("peer sent {what} {found}, the known are 0 to {most}")]
+    PeerSentUnknown { what: &'static str, found: u8, most: u8 },
+    #[error("peer sent {what} that do not fit the shard")]
+    PeerSentForeign { what: &'static str },
+    #[error("peer sent {what} {found} where {expected} was due")]
+    PeerSentOutOfTurn { what: &'static str, found: u64, expected: u64 },
+}
+
+/// Encodes what a worker says to a server; `layout` is the server's.
+pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.lan_bytes(layout) as usize);
+    match message {
+        WorkerMessage::Read { clock, rows } => {
+            out.push(READ);
+            out.extend_from_slice(&clock.0.to_le_bytes());
+            for (_, rows) in rows.tables() {
+                match rows {
+                    TableRows::All => out.push(ALL),
+                    TableRows::Listed(listed) => {
+                        out.push(LISTED);
+                        put_rows(listed, &mut out);
+                    }
+                }
+            }
+        }
+        WorkerMessage::Update { clock, deltas, probed } => {
+            out.push(UPDATE);
+            out.extend_from_slice(&clock.0.to_le_bytes());
+            for (table, deltas) in deltas.tables() {
+                if deltas.rows.len() == layout.rows_of(table) {
+                    out.push(ALL);
+                } else {
+                    out.push(LISTED);
+                    put_rows(&deltas.rows, &mut out);
+                }
+                put_values(&deltas.values, &mut out);
+            }
+            out.extend_from_slice(&(probed.len() as u32).to_le_bytes());
+            for Probed { of, clock, away, home, untrained } in probed {
+                out.extend_from_slice(&of.0.to_le_bytes());
+                out.extend_from_slice(&clock.0.to_le_bytes());
+                for loss in [away, home, untrained] {
+                    out.extend_from_slice(&loss.to_le_bytes());
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Reads what a worker says to the server that owns `layout`.
+///
+/// # Errors
+/// Where the bytes are no such message, or one that does not fit the shard.
+pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<WorkerMessage, LanError> {
+    let mut reader = Reader(body);
+    let kind = reader.byte("its kind")?;
+    if kind > UPDATE {
+        return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: UPDATE });
+    }
+    let clock = reader.clock()?;
+    let tables = layout.model().table_ids();
+    let message = if kind == READ {
+        let mut rows = RowSet { tables: Vec::new() };
+        for _ in tables {
+            rows.tables.push(match reader.form()? {
+                ALL => TableRows::All,
+                _ => TableRows::Listed(reader.rows()?.into()),
+            });
+        }
+        let foreign = LanError::PeerSentForeign { what: "rows to read" };
+        WorkerMessage::Read { clock, rows: ShardRows::checked(rows, layout).ok_or(foreign)? }
+    } else {
+        let mut deltas = Deltas { tables: Vec::new() };
+        for table in tables {
+            let rows: Vec<u32> = match reader.form()? {
+                ALL => {
+                    let all = 0..layout.rows_of(table);
+                    all.map(|local| layout.model_row(local) as u32).collect()
+                }
+                _ => reader.rows()?,
+            };
+            let values = reader.values(rows.len() * layout.width_of(table))?;
+            deltas.tables.push(TableDeltas { rows, values });
+        }
+        let mut probed = Vec::new();
+        for _ in 0..reader.count()? {
+            let of = DcId(u16::from_le_bytes(reader.array("a measurement")?));
+            let clock = reader.clock()?;
+            let mut loss = || reader.array("a loss").map(f64::from_le_bytes);
+            let (away, home, untrained) = (loss()?, loss()?, loss()?);
+            probed.push(Probed { of, clock, away, home, untrained });
+        }
+        let foreign = LanError::PeerSentForeign { what: "deltas" };
+        let deltas = ShardDeltas::checked(deltas, layout).ok_or(foreign)?;
+        WorkerMessage::Update { clock, deltas, probed }
+    };
+    reader.end()?;
+    Ok(message)
+}
+
+/// Encodes what a server says to a worker.
+pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.lan_bytes() as usize);
+    out.extend_from_slice(&message.clock.0.to_le_bytes());
+    out.extend_from_slice(&(message.values.len() as u32).to_le_bytes());
+    put_values(&message.values, &mut out);
+    out.extend_from_slice(&(message.held.len() as u32).to_le_bytes());
+    for (reason, time) in &message.held {
+        let (kind, from, number) = match *reason {
+            WaitReason::LocalWorker { worker } => (0, worker.dc, u32::from(worker.index)),
+            WaitReason::Updates { from } => (1, from, 0),
+            WaitReason::MirrorClock { from } => (2, from, 0),
+            WaitReason::Announced { from, row } => (3, from, row),
+        };
+        out.push(kind);
+        out.extend_from_slice(&from.0.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        out.extend_from_slice(&nanos.to_le_bytes());
+    }
+    out.extend_from_slice(&(message.probes.len() as u32).to_le_bytes());
+    for probe in &message.probes {
+        out.extend_from_slice(&probe.of.0.to_le_bytes());
+        out.extend_from_slice(&probe.clock.0.to_le_bytes());
+        put_values(&probe.away, &mut out);
+        put_values(&probe.home, &mut out);
+    }
+    out
+}
+
+/// Reads what the server that owns `layout` answers to a read of `asked` parameters at `clock`.
+///
+/// # Errors
+/// Where the bytes are no such answer.
+pub fn decode_rows_read(
+    body: &[u8],
+    layout: &ShardLayout,
+    clock: Clock,
+    asked: usize,
+) -> Result<RowsRead, LanError> {
+    let mut reader = Reader(body);
+    let found = reader.clock()?;
+    if found != clock {
+        let what = "rows of clock";
+        let (found, expected) = (found.0, clock.0);
+        return Err(LanError::PeerSentOutOfTurn { what, found, expected });
+    }
+    let count = reader.count()?;
+    if count != asked {
+        return Err(LanError::PeerSentForeign { what: "values" });
+    }
+    let values = reader.values(count)?;
+    let mut held = Vec::new();
+    for _ in 0..reader.count()? {
+        let kind = reader.byte("a reason")?;
+        let from = DcId(u16::from_le_bytes(reader.array("a reason")?));
+        let number = u32::from_le_bytes(reader.array("a reason")?);
+        let reason = match kind {
+            0 => {
+                let foreign = LanError::PeerSentForeign { what: "workers" };
+                let index = u16::try_from(number).map_err(|_| foreign)?;
+                WaitReason::LocalWorker { worker: WorkerId { dc: from, index } }
+            }
+            1 => WaitReason::Updates { from },
+            2 => WaitReason::MirrorClock { from },
+            3 => WaitReason::Announced { from, row: number },
+            found => return Err(LanError::PeerSentUnknown { what: "reason", found, most: 3 }),
+        };
+        let nanos = u64::from_le_bytes(reader.array("a time")?);
+        held.push((reason, Duration::from_nanos(nanos)));
+    }
+    let mut probes = Vec::new();
+    for _ in 0..reader.count()? {
+        let of = DcId(u16::from_le_bytes(reader.array("a copy")?));
+        let clock = reader.clock()?;
+        let away = reader.values(layout.parameters())?;
+        let home = reader.values(layout.parameters())?;
+        probes.push(ProbeRequest { of, clock, away, home });
+    }
+    reader.end()?;
+    Ok(RowsRead { clock, values, held, probes })
+}
+
+fn put_rows(rows: &[u32], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+    rows.iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
+}
+
+fn put_values(values: &[f32], out: &mut Vec<u8>) {
+    values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+}
+
+/// What has not been read of a body.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize, what: &'static str) -> Result<&'a [u8], LanError> {
+        let (head, rest) =
+            self.0.split_at_checked(bytes).ok_or(LanError::PeerSentShortMessage { what })?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const BYTES: usize>(&mut self, what: &'static str) -> Result<[u8; BYTES], LanError> {
+        let mut array = [0; BYTES];
+        array.copy_from_slice(self.take(BYTES, what)?);
+        Ok(array)
+    }
+
+    fn byte(&mut self, what: &'static str) -> Result<u8, LanError> {
+        self.array::<1>(what).map(|[byte]| byte)
+    }
+
+    fn clock(&mut self) -> Result<Clock, LanError> {
+        self.array("a clock").map(|bytes| Clock(u64::from_le_bytes(bytes)))
+    }
+
+    fn count(&mut self) -> Result<usize, LanError> {
+        self.array("a count").map(|bytes| u32::from_le_bytes(bytes) as usize)
+    }
+
+    fn form(&mut self) -> Result<u8, LanError> {
+        match self.byte("the form of rows")? {
+            found @ (ALL | LISTED) => Ok(found),
+            found => Err(LanError::PeerSentUnknown { what: "form of rows", found, most: LISTED }),
+        }
+    }
+
+    fn rows(&mut self) -> Result<Vec<u32>, LanError> {
+        let count = self.count()?;
+        let rows = self.take(4 * count, "rows")?.as_chunks::<4>().0;
+        Ok(rows.iter().map(|row| u32::from_le_bytes(*row)).collect())
+    }
+
+    fn values(&mut self, count: usize) -> Result<Vec<f32>, LanError> {
+        let values = self.take(4 * count, "values")?.as_chunks::<4>().0;
+        Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())
+    }
+
+    fn end(&self) -> Result<(), LanError> {
+        match self.0.len() {
+            0 => Ok(()),
+            bytes => Err(LanError::PeerSentLongMessage { bytes }),
+        }
+    }
+}
+
+const READ: u8 = 0;
+const UPDATE: u8 = 1;
+const ALL: u8 = 0;
+const LISTED: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::types::{ModelLayout, ShardId, TableLayout};
+
+    fn layout(shards: usize) -> ShardLayout {
+        let table = |name: &str, rows, width| TableLayout { name: name.into(), rows, width };
+        let model = Arc::new(ModelLayout::new(vec![table("a", 9, 2), table("b", 4, 1)]));
+        ShardLayout::new(model, ShardId(0), shards)
+    }
+
+    fn deltas(rows: [&[u32]; 2], layout: &ShardLayout) -> ShardDeltas {
+        let table = |rows: &[u32], width: usize| TableDeltas {
+            rows: rows.to_vec(),
+            values: (0..rows.len() * width).map(|value| value as f32 - 1.5).collect(),
+        };
+        let deltas = Deltas { tables: vec![table(rows[0], 2), table(rows[1], 1)] };
+        ShardDeltas::checked(deltas, layout).unwrap()
+    }
+
+    #[test]
+    fn what_a_worker_says_reads_back_as_said() {
+        let layout = layout(2);
+        let rows = RowSet { tables: vec![TableRows::All, TableRows::listed(vec![0, 2])] };
+        let rows = ShardRows::checked(rows, &layout).unwrap();
+        let read = WorkerMessage::Read { clock: Clock(7), rows };
+        let probed =
+            Probed { of: DcId(1), clock: Clock(3), away: 0.5, home: f64::NAN, untrained: 2.0 };
+        let update = WorkerMessage::Update {
+            clock: Clock(8),
+            deltas: deltas([&[0, 2, 4, 6, 8], &[2]], &layout),
+            probed: vec![probed],
+        };
+        for message in [read, update] {
+            let body = encode_worker_message(&message, &layout);
+            let again = decode_worker_message(&body, &layout).unwrap();
+            assert_eq!(format!("{again:?}"), format!("{message:?}"));
+            for length in 0..body.len() {
+                assert!(decode_worker_message(&body[..length], &layout).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_answers_reads_back_as_said() {
+        let layout = layout(1);
+        let message = RowsRead {
+            clock: Clock(4),
+            values: vec![1.0, -2.0, f32::INFINITY],
+            held: vec![
+                (WaitReason::Updates { from: DcId(2) }, Duration::from_millis(3)),
+                (WaitReason::Announced { from: DcId(1), row: 9 }, Duration::from_nanos(1)),
+                (
+                    WaitReason::LocalWorker { worker: WorkerId { dc: DcId(0), index: 5 } },
+                    Duration::ZERO,
+                ),
+                (WaitReason::MirrorClock { from: DcId(0) }, Duration::from_secs(2)),
+            ],
+            probes: vec![ProbeRequest {
+                of: DcId(1),
+                clock: Clock(2),
+                away: vec![0.5; layout.parameters()],
+                home: vec![1.5; layout.parameters()],
+            }],
+        };
+        let body = encode_rows_read(&message);
+        let again = decode_rows_read(&body, &layout, Clock(4), 3).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{message:?}"));
+        let late = decode_rows_read(&body, &layout, Clock(5), 3);
+        assert!(matches!(late, Err(LanError::PeerSentOutOfTurn { .. })));
+        let short = decode_rows_read(&body, &layout, Clock(4), 2);
+        assert!(matches!(short, Err(LanError::PeerSentForeign { .. })));
+    }
+
+    #[test]
+    fn rows_that_the_shard_does_not_own_are_refused() {
+        let whole = layout(1);
+        let message = WorkerMessage::Update {
+            clock: Clock(0),
+            deltas: deltas([&[1], &[]], &whole),
+            probed: Vec::new(),
+        };
+        let body = encode_worker_message(&message, &whole);
+        let foreign = Err(LanError::PeerSentForeign { what: "deltas" });
+        let read = decode_worker_message(&body, &layout(2));
+        assert_eq!(read.map(|message| format!("{message:?}")), foreign);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            body in vec(any::<u8>(), 0..200),
+            form in 0_u8..3,
+            shards in 1_usize..3,
+        ) {
+            let layout = layout(shards);
+            let mut tagged = vec![form];
+            tagged.extend(&body);
+            let _ = decode_worker_message(&tagged, &layout);
+            let _ = decode_worker_message(&body, &layout);
+            let clock = body.first_chunk().map_or(Clock(0), |bytes| Clock(u64::from_le_bytes(*bytes)));
+            let _ = decode_rows_read(&body, &layout, clock, 2);
+        }
+
+        #[test]
+        fn a_damaged_message_is_an_error_or_fits_the_shard(at in 0_usize..60, byte: u8) {
+            let layout = layout(2);
+            let message = WorkerMessage::Update {
+                clock: Clock(8),
+                deltas: deltas([&[0, 4], &[0, 2]], &layout),
+                probed: Vec::new(),
+            };
+            let mut body = encode_worker_message(&message, &layout);
+            let at = at % body.len();
+            body[at] = byte;
+            if let Ok(WorkerMessage::Update { deltas, .. }) = decode_worker_message(&body, &layout) {
+                let tables = deltas.tables().map(|(_, deltas)| deltas.clone()).collect();
+                let again = ShardDeltas::checked(Deltas { tables }, &layout);
+                prop_assert!(again.is_some());
+            }
+        }
+    }
+}

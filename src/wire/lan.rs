@@ -1,0 +1,173 @@
+//! LAN frames: messages of nodes that are no mirrors, cut into frames that a peer can bound.
+//!
+//! What nodes of one data center, and nodes and their coordinator, say to each other is longer than a frame should be:
+//! a read of a whole shard is as long as the shard. A message is therefore sent as one or more frames, of which all but
+//! the last say that more follow, and its receiver, who knows how long it may be, gathers it again with [`Gathering`].
+//! The frames open with the same sixteen bytes as all others; the kind of the message stands where bulk frames have
+//! theirs, and 1 in the place of the value format says that more follows.
+
+use super::FrameError;
+use super::envelope::{self, ENVELOPE_BYTES, Family};
+
+/// What a message is, and so who decodes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LanKind {
+    /// The first message on a connection, in both directions.
+    Hello,
+    /// From a worker to a server of its data center.
+    WorkerMessage,
+    /// From a server to a worker of its data center.
+    RowsRead,
+    /// From the coordinator to a node.
+    Order,
+    /// From a node to the coordinator.
+    Report,
+    /// A server's copy of its shard, to the coordinator.
+    Copy,
+}
+
+impl LanKind {
+    const ALL: [Self; 6] =
+        [Self::Hello, Self::WorkerMessage, Self::RowsRead, Self::Order, Self::Report, Self::Copy];
+}
+
+/// Appends the frames of one message.
+pub fn encode_lan(kind: LanKind, body: &[u8], out: &mut Vec<u8>) {
+    let mut rest = body;
+    loop {
+        let (part, after) = rest.split_at(rest.len().min(PART_BYTES_MAX));
+        let more = u8::from(!after.is_empty());
+        let start = envelope::open(Family::Lan, kind as u8, more, out);
+        out.extend_from_slice(part);
+        envelope::seal(Family::Lan, start, out);
+        if after.is_empty() {
+            return;
+        }
+        rest = after;
+    }
+}
+
+/// Gathers the messages of one connection from their frames.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    /// The message at hand, and what has come of it.
+    open: Option<(LanKind, Vec<u8>)>,
+}
+
+impl Gathering {
+    /// Takes a whole frame; returns the message that it completes. `bytes_max` is the most that a message of a kind may
+    /// have, so that a peer cannot make this node keep more.
+    ///
+    /// # Errors
+    /// Where the frame is damaged, of another version or out of turn, or the message is too long. The connection cannot
+    /// go on.
+    pub fn push(
+        &mut self,
+        frame: &[u8],
+        bytes_max: impl Fn(LanKind) -> usize,
+    ) -> Result<Option<(LanKind, Vec<u8>)>, FrameError> {
+        let (number, more, part) = envelope::check(Family::Lan, frame)?;
+        let most = LanKind::ALL.len() as u8 - 1;
+        let unknown = FrameError::PeerSentUnknownKind { found: number, most };
+        let kind = *LanKind::ALL.get(usize::from(number)).ok_or(unknown)?;
+        if more > 1 {
+            return Err(FrameError::PeerUsedReservedBytes);
+        }
+        let (open, mut body) = self.open.take().unwrap_or_else(|| (kind, Vec::new()));
+        if open != kind {
+            let error = format!("a {kind:?} frame within a {open:?} message");
+            return Err(FrameError::PeerSentBadMessage(error));
+        }
+        let (bytes, most) = (body.len() + part.len(), bytes_max(kind));
+        if bytes > most {
+            return Err(FrameError::PeerSentOutOfBounds {
+                what: "a message of bytes",
+                found: bytes as u64,
+                most: most as u64,
+            });
+        }
+        body.extend_from_slice(part);
+        if more == 1 {
+            self.open = Some((kind, body));
+            return Ok(None);
+        }
+        Ok(Some((kind, body)))
+    }
+}
+
+/// Short enough that a slow link finishes one every few seconds, which its receiver takes for life.
+const PART_BYTES_MAX: usize = (256 << 10) - ENVELOPE_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::frame_len;
+    use super::*;
+
+    fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
+        let mut frames = Vec::new();
+        while let Some(length) = frame_len(bytes).unwrap() {
+            let (frame, rest) = bytes.split_at(length);
+            frames.push(frame);
+            bytes = rest;
+        }
+        assert!(bytes.is_empty());
+        frames
+    }
+
+    #[test]
+    fn a_long_message_is_gathered_from_its_frames() {
+        for length in [0, 1, PART_BYTES_MAX, PART_BYTES_MAX + 1, 3 * PART_BYTES_MAX] {
+            let body: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+            let mut out = Vec::new();
+            encode_lan(LanKind::Copy, &body, &mut out);
+            let mut gathering = Gathering::default();
+            let mut whole = None;
+            for frame in frames(&out) {
+                assert_eq!(whole, None);
+                whole = gathering.push(frame, |_| length).unwrap();
+            }
+            assert_eq!(whole, Some((LanKind::Copy, body)));
+        }
+    }
+
+    #[test]
+    fn a_message_beyond_its_bound_is_refused_at_the_frame_that_breaks_it() {
+        let mut out = Vec::new();
+        encode_lan(LanKind::Report, &vec![7; 2 * PART_BYTES_MAX], &mut out);
+        let frames = frames(&out);
+        let mut gathering = Gathering::default();
+        assert_eq!(gathering.push(frames[0], |_| PART_BYTES_MAX), Ok(None));
+        assert!(matches!(
+            gathering.push(frames[1], |_| PART_BYTES_MAX),
+            Err(FrameError::PeerSentOutOfBounds { .. })
+        ));
+    }
+
+    #[test]
+    fn a_message_within_another_is_refused() {
+        let (mut long, mut short) = (Vec::new(), Vec::new());
+        encode_lan(LanKind::Copy, &vec![7; 2 * PART_BYTES_MAX], &mut long);
+        encode_lan(LanKind::Report, &[1], &mut short);
+        let mut gathering = Gathering::default();
+        assert_eq!(gathering.push(frames(&long)[0], |_| usize::MAX), Ok(None));
+        let error = gathering.push(&short, |_| usize::MAX);
+        assert!(matches!(error, Err(FrameError::PeerSentBadMessage(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_frame_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = Gathering::default().push(&bytes, |_| 1 << 10);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed(bit in 0_usize..(8 * 24)) {
+            let mut out = Vec::new();
+            encode_lan(LanKind::Order, &[5; 8], &mut out);
+            out[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Gathering::default().push(&out, |_| 1 << 10).is_err());
+        }
+    }
+}

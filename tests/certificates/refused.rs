@@ -8,8 +8,10 @@ use rcgen::{
     SanType,
 };
 use rustls::HandshakeKind;
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ServerSessionMemoryCache;
 use rustls::sign::CertifiedKey;
 
 use super::handshake::{Refused, Shown, accept, connect, connect_to_nobody, meet, meet_again};
@@ -87,9 +89,18 @@ fn every_meeting_is_a_whole_handshake() {
     let mut authority = authority();
     let oregon = issue(&mut authority, &server("oregon"));
     let tokyo = issue(&mut authority, &server("tokyo"));
-    assert_eq!(meet_again(&oregon, &tokyo), (HandshakeKind::Full, 0));
-    assert!(!connecting(&oregon, &server("tokyo")).enable_early_data);
-    assert_eq!(accepting(&tokyo, [server("oregon")]).max_early_data_size, 0);
+    let connects = || connecting(&oregon, &server("tokyo"));
+    let accepts = || accepting(&tokyo, [server("oregon")]);
+    let mut eager = connects();
+    eager.resumption = Resumption::in_memory_sessions(8);
+    let mut generous = accepts();
+    generous.send_tls13_tickets = 2;
+    generous.session_storage = ServerSessionMemoryCache::new(8);
+    assert_eq!(meet_again(eager.clone(), generous.clone()), HandshakeKind::Resumed);
+    assert_eq!(meet_again(connects(), generous), HandshakeKind::Full);
+    assert_eq!(meet_again(eager, accepts()), HandshakeKind::Full);
+    assert!(!connects().enable_early_data);
+    assert_eq!(accepts().max_early_data_size, 0);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::allocations::peak_of;
 use super::fuzz::{Mutations, TARGETS, Target};
 
 /// Mutations of each target's corpus; some seconds for all targets, most of them for the pages of reports.
-const MUTATIONS: usize = 500;
+const MUTATIONS: usize = 1000;
 
 /// What one input may make any reader hold. The largest shard that a target decodes for has 2²⁰ parameters, which are
 /// 4 MiB as values and as much as indexes, and growing vectors hold up to three times what is in them.

@@ -39,6 +39,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         drain: DrainConfig::default(),
         stop: StopRules { clocks: Some(50), ..StopRules::default() },
         cost: Default::default(),
+        checkpoint: Default::default(),
     }
 }
 

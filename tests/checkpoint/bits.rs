@@ -181,12 +181,12 @@ fn state_of_another_clock_leads_elsewhere() {
     let (earlier, good) = (read("clock-0002"), read("clock-0004"));
     let of_tensors = [
         "dc0/server0.values",
-        "dc0/server0.remote.client.sources.local",
+        "dc0/server0.remote.client.sources.clique.0",
         "dc0/server0.remote.client.dc1.outbox.shared",
         "dc0/server0.remote.coast.step",
         "dc0/worker0.task.velocity.0",
     ];
-    let of_records = ["cost.chance", "wan.1.chance", "wan.1.idle_at", "journal.held"];
+    let of_records = ["cost.chance", "journal.held"];
     for name in of_tensors.into_iter().chain(of_records) {
         let mut mixed = good.clone();
         let state = &mut mixed.state;

@@ -23,7 +23,7 @@ pub enum CheckpointError {
     #[error("{} does not fit this run: {error}", path.display())]
     OtherState { path: PathBuf, error: StateError },
     #[error("{} holds no whole checkpoint: {newest}", path.display())]
-    NoneWhole { path: PathBuf, newest: Box<CheckpointError> },
+    NoneWhole { path: PathBuf, newest: Box<Self> },
 }
 
 impl CheckpointError {

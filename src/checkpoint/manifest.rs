@@ -121,3 +121,35 @@ impl FileMark {
 /// The version of the files' layout.
 const VERSION: u32 = 1;
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_refused_or_harmless() {
+        let dc = |clock| ClockOf { data_center: "north".into(), clock, workers: vec![clock, 9] };
+        let (from, to) = ("north".to_owned(), "south".to_owned());
+        let mark = LinkMark { from, to, shard: 1, sent: 300, received: 299 };
+        let run = Facts {
+            clock: 8,
+            time_ns: 1_234_567,
+            clocks: vec![dc(8), dc(10)],
+            watermarks: vec![mark],
+        };
+        let files = vec![FileMark::of("state.msgpack", b"some bytes"), FileMark::of("empty", b"")];
+        let manifest = Manifest::new("00ff", 7, run, files);
+        let good = manifest.to_json().into_bytes();
+        let read = |text: &[u8]| Manifest::read(Path::new("manifest.json"), text);
+        assert_eq!(read(&good).unwrap(), manifest);
+        for bit in 0..good.len() * 8 {
+            let mut flipped = good.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // Of a space may become a line's end.
+            if let Ok(read) = read(&flipped) {
+                assert!(good[bit / 8].is_ascii_whitespace(), "bit {bit}");
+                assert_eq!(read, manifest);
+            }
+        }
+    }
+}

@@ -45,7 +45,7 @@ impl Greeting {
 
     /// Walks over what changes as time goes on.
     pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record_that("greeting", &mut self.due, |found, made| found.is_subset(made))
+        walk.record_that("greeting", &mut self.due, BTreeSet::is_subset)
     }
 
     /// Whether a mirror's hello agrees with ours in all but where it comes from.

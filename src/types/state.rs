@@ -224,10 +224,11 @@ impl Walk<'_> {
         if self.restores() {
             parts.clear();
         }
+        let unfit = self.unfit(name);
         let mut inner = self.at(name);
         for (number, key) in keys.into_iter().enumerate() {
             if inner.restores() {
-                let part = fresh(&key).ok_or_else(|| inner.unfit(""))?;
+                let part = fresh(&key).ok_or_else(|| unfit.clone())?;
                 parts.insert(key.clone(), part);
             }
             let part = parts.get_mut(&key).expect("a key that was listed or inserted");

@@ -169,3 +169,34 @@ fn a_run_that_is_interrupted_again_and_again_comes_to_the_same_end() {
     assert_eq!(serde_json::to_string_pretty(&summary).unwrap(), whole.end["summary"]);
     assert_eq!(end.progress.len(), whole.lines.len());
 }
+
+/// What makes the tests above worth something: with any of these as they were at another clock, the rest is another.
+#[test]
+fn state_of_another_clock_leads_elsewhere() {
+    let training = Training::new(APPS[2].1, &["sync.remote={model = 'asp'}"]);
+    let directory = tempdir().unwrap();
+    let whole = training.run_with_checkpoints(directory.path());
+    let checkpoints = training.checkpoints(directory.path());
+    let read = |clock: &str| checkpoints.read(&directory.path().join(clock)).unwrap();
+    let (earlier, good) = (read("clock-0002"), read("clock-0004"));
+    let of_tensors = [
+        "dc0/server0.values",
+        "dc0/server0.remote.client.sources.clique.0",
+        "dc0/server0.remote.client.dc1.outbox.shared",
+        "dc0/server0.remote.coast.step",
+        "dc0/worker0.task.velocity.0",
+    ];
+    let of_records = ["cost.chance", "journal.held"];
+    for name in of_tensors.into_iter().chain(of_records) {
+        let mut mixed = good.clone();
+        let state = &mut mixed.state;
+        if let Some(tensor) = state.tensors.get_mut(name) {
+            *tensor = earlier.state.tensors[name].clone();
+        } else {
+            *state.records.get_mut(name).unwrap() = earlier.state.records[name].clone();
+        }
+        assert!(mixed != good, "{name} has not changed");
+        assert!(training.resume(directory.path(), mixed).unwrap() != whole, "{name}");
+    }
+    assert!(training.resume(directory.path(), good).unwrap() == whole);
+}

@@ -40,6 +40,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         stop: StopRules { clocks: Some(50), ..StopRules::default() },
         deployment: Deployment::default(),
         cost: Default::default(),
+        checkpoint: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gaia::certificates::{Authority, Identity, Validity};
 use gaia::driver::emulated::{
     Certificates, DcTransport, Event, Incoming, LinkTraffic, TransportError, Wan,
 };
@@ -14,6 +15,7 @@ use gaia::link::{LinkConfig, Transport, quantum};
 use gaia::node::Lane;
 use gaia::topology::{DataCenter, Topology, WanLink};
 use gaia::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
+use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 
 const SHARD: ShardId = ShardId(0);
@@ -413,8 +415,7 @@ async fn exchange(
     received
 }
 
-/// Sydney's certificate in the hands of one of two others. Oregon connects and checks tokyo in the handshake;
-/// tokyo accepts and checks oregon after it.
+/// Sydney's certificate in the hands of one of two others: of oregon, which connects, and of tokyo, which accepts.
 #[tokio::test(start_paused = true)]
 async fn a_certificate_of_another_data_center_is_refused() {
     let three = topology(&["oregon", "tokyo", "sydney"], 50.0, 60, 0.0);
@@ -426,7 +427,7 @@ async fn a_certificate_of_another_data_center_is_refused() {
         let error = started.err().expect("an impostor is refused");
         assert!(matches!(error, TransportError::WrongCertificate { .. }), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");
-        assert!(error.to_string().contains("sydney.dc2.gaia"), "{error}");
+        assert!(error.to_string().contains("gaia://test/sydney/server/0"), "{error}");
     }
 }
 
@@ -440,6 +441,47 @@ async fn a_certificate_of_another_run_is_refused() {
     let error = started.err().expect("a stranger is refused");
     println!("{error}");
     assert!(error.to_string().contains("oregon") && error.to_string().contains("tokyo"), "{error}");
+}
+
+/// Each kind in the hands of the end that connects and of the end that accepts. Whose error comes first is the error.
+#[tokio::test(start_paused = true)]
+async fn every_wrong_certificate_is_refused_whoever_connects() {
+    let two = topology(&["oregon", "tokyo"], 50.0, 60, 0.0);
+    let days = |days: i64| {
+        let seconds = UnixTime::now().as_secs().checked_add_signed(days * 86_400).unwrap();
+        UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+    };
+    let from_to = |from, to| Validity { not_before: days(from), not_after: days(to) };
+    let mut authority = Authority::create("test", days(-365)).unwrap();
+    let mut namesake = Authority::create("test", days(-365)).unwrap();
+    let mut other = Authority::create("other", days(-365)).unwrap();
+    for (impostor, dc) in ["oregon", "tokyo"].into_iter().enumerate() {
+        let server = Identity::server("test", dc, 0);
+        let removed = authority.issue(&server, from_to(-1, 1)).unwrap();
+        authority.remove(&server, UnixTime::now()).unwrap();
+        let worker = Identity::worker("test", dc, 0);
+        let elsewhere = Identity::server("other", dc, 0);
+        let cases = [
+            (authority.issue(&server, from_to(-9, -2)).unwrap(), "expired at"),
+            (authority.issue(&server, from_to(2, 9)).unwrap(), "holds from"),
+            (authority.issue(&worker, from_to(-1, 1)).unwrap(), "expected a server"),
+            (removed, "has been revoked"),
+            (namesake.issue(&server, from_to(-1, 1)).unwrap(), "is signed by a stranger"),
+            (other.issue(&elsewhere, from_to(-1, 1)).unwrap(), "is signed by a stranger"),
+        ];
+        let honest = ["oregon", "tokyo"]
+            .map(|dc| authority.issue(&Identity::server("test", dc, 0), from_to(-1, 1)).unwrap());
+        for (wrong, says) in cases {
+            let mut identities = honest.to_vec();
+            identities[impostor] = wrong;
+            let certificates = Certificates { identities };
+            let started = Wan::start_with(&two, 1, Seed(1), &certificates).await;
+            let error = started.err().expect("an impostor is refused");
+            assert!(matches!(error, TransportError::WrongCertificate { .. }), "{error}");
+            assert!(error.to_string().contains(says), "should say {says:?}: {error}");
+            assert!(!error.to_string().contains("OtherError"), "{error}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,8 +33,12 @@ impl Credentials {
         authorities: Vec<CertificateDer<'static>>,
         removed: Vec<CertificateRevocationListDer<'static>>,
     ) -> Result<Self, CertificateError> {
+        if chain.is_empty() {
+            return Err(CertificateError::unfit("no certificate", "the certificate of a node"));
+        }
         let identity = identity_of(&chain).map_err(|refusal| {
-            CertificateError::unfit(refusal.to_string(), "the certificate of a node")
+            let found = format!("one that no peer would believe ({refusal})");
+            CertificateError::unfit(found, "the certificate of a node")
         })?;
         let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider());
         let certified = certified.map_err(|error| {
@@ -57,6 +61,11 @@ impl Credentials {
         let trust = Bundle::read(&folder.join(TRUST), trust)?;
         Self::new(node.certificates, key, trust.certificates, trust.removed)
             .map_err(|error| error.at(folder))
+    }
+
+    /// Whether a folder is that of a node.
+    pub fn is_folder(folder: &Path) -> bool {
+        folder.join(NODE).is_file()
     }
 
     /// Writes a node's folder: `node.pem`, its key and chain, for the owner alone, and `trust.pem`, the authorities and

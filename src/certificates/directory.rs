@@ -96,7 +96,20 @@ impl Directory {
             .try_for_each(|credentials| credentials.save(&self.folder(credentials.identity())))
     }
 
-    /// Revokes what nodes have, and tells the folders of the others.
+    /// Gives a node that takes part a new certificate.
+    pub fn renew(
+        &mut self,
+        node: &Identity,
+        now: UnixTime,
+        lasting: Duration,
+    ) -> Result<(), CertificateError> {
+        if !self.members().contains(node) {
+            return Err(CertificateError::UnknownNode { identity: node.clone() });
+        }
+        self.issue(std::slice::from_ref(node), now, lasting)
+    }
+
+    /// Revokes what a node has, and tells the folders of the others.
     pub fn remove(&mut self, node: &Identity, now: UnixTime) -> Result<(), CertificateError> {
         self.authority.remove(node, now)?;
         self.authority.save(&self.path)?;

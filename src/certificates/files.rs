@@ -65,7 +65,9 @@ impl Bundle {
 
 pub(super) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateError> {
     fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CertificateError::Missing { path: path.into(), expected },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            CertificateError::Missing { path: path.into(), expected }
+        }
         _ => CertificateError::io(path, "cannot be read")(error),
     })
 }

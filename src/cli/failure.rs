@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use crate::certificates::CertificateError;
 use crate::config::{ConfigError, RunFile};
 use crate::data::DataError;
 use crate::evaluation::EvaluationError;
@@ -22,6 +23,9 @@ pub enum Failure {
     /// A run directory is wrong, or could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Certificates are wrong, or could not be made or written.
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
     /// The paper's evaluation did not come to its end.
     #[error(transparent)]
     Evaluation(EvaluationError),
@@ -68,7 +72,8 @@ impl Failure {
             Self::Config(_) | Self::Data(_) | Self::Usage(_) => 2,
             Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
-            Self::Evaluation(_) | Self::Report(_) | Self::Run(_) => 1,
+            Self::Certificates(error) if error.is_bad_input() => 2,
+            Self::Evaluation(_) | Self::Report(_) | Self::Certificates(_) | Self::Run(_) => 1,
         }
     }
 }

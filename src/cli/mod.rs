@@ -3,6 +3,7 @@
 //! This room turns arguments into calls of the other rooms and their answers into lines of text and an exit code.
 //! Each verb is one function in a file of its own. Nothing here knows how a run is carried out.
 
+mod certs;
 mod check;
 mod compare;
 mod failure;
@@ -54,6 +55,9 @@ enum Verb {
     /// Run one node of a run over many processes: a server, a worker or the coordinator
     #[command(after_help = NODE_HELP)]
     Node(NodeFlags),
+    /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
+    #[command(subcommand, after_help = certs::CERTS_HELP)]
+    Certs(certs::CertsVerb),
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
@@ -192,6 +196,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Paper(flags) => paper::paper(flags, &terminal),
         Verb::Check(flags) => check::check(flags, &terminal),
         Verb::Node(flags) => node::node(flags, &terminal),
+        Verb::Certs(verb) => certs::certs(verb, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal),
     };
     match done {
@@ -228,6 +233,7 @@ impl Verb {
             Self::Node(flags) => &flags.run.output,
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
+            Self::Certs(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
         }
     }

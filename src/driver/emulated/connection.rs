@@ -3,6 +3,7 @@
 //! Both ends prove which data center they are before a frame crosses. Windows, timers and packet sizes come
 //! from the topology, each direction's from its own link.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,9 @@ use rand_core::Rng;
 use tokio::task::JoinSet;
 
 use super::TransportError;
-use super::certificates::{Certificates, check_peer, host_name};
+use super::certificates::Certificates;
 use super::socket::{Network, address_of, dc_at};
+use crate::certificates::{SERVER_NAME, plain_reason};
 use crate::driver::quic::{Flight, Provision, ProvisionedFactory, link_config};
 use crate::link::DATAGRAM_BYTES_MAX;
 use crate::topology::Topology;
@@ -35,8 +37,10 @@ pub(super) struct Joining {
     topology: Topology,
     shards: usize,
     endpoints: Vec<Endpoint>,
-    accepting: Vec<Arc<QuicServerConfig>>,
-    connecting: Vec<Arc<QuicClientConfig>>,
+    /// By who accepts and who connects.
+    accepting: BTreeMap<(DcId, DcId), Arc<QuicServerConfig>>,
+    /// By who connects and who accepts.
+    connecting: BTreeMap<(DcId, DcId), Arc<QuicClientConfig>>,
 }
 
 impl Joining {
@@ -51,12 +55,12 @@ impl Joining {
             topology: topology.clone(),
             shards,
             endpoints: Vec::new(),
-            accepting: Vec::new(),
-            connecting: Vec::new(),
+            accepting: BTreeMap::new(),
+            connecting: BTreeMap::new(),
         };
         for dc in topology.dc_ids() {
-            let accepting = Arc::new(certificates.accepting(topology, dc)?);
-            let server = ServerConfig::with_crypto(accepting.clone());
+            let nobody = Arc::new(certificates.accepting(topology, dc, None)?);
+            let server = ServerConfig::with_crypto(nobody);
             let endpoint = Endpoint::new_with_abstract_socket(
                 endpoint_config(seed.nth(dc.index())),
                 Some(server),
@@ -69,8 +73,12 @@ impl Joining {
                 to: name(),
                 reason: error.to_string(),
             })?);
-            joining.accepting.push(accepting);
-            joining.connecting.push(Arc::new(certificates.connecting(topology, dc)?));
+            for peer in topology.dc_ids().filter(|peer| dc < *peer) {
+                let accepting = Arc::new(certificates.accepting(topology, peer, Some(dc))?);
+                joining.accepting.insert((peer, dc), accepting);
+                let connecting = Arc::new(certificates.connecting(topology, dc, peer)?);
+                joining.connecting.insert((dc, peer), connecting);
+            }
         }
         Ok(joining)
     }
@@ -99,11 +107,10 @@ impl Joining {
 
     async fn connect(&self, at: DcId, peer: DcId) -> Result<Joined, TransportError> {
         let flight = Arc::<Flight>::default();
-        let mut config = ClientConfig::new(self.connecting[at.index()].clone());
+        let mut config = ClientConfig::new(self.connecting[&(at, peer)].clone());
         config.transport_config(self.transport_config(at, peer, &flight));
-        let name = host_name(&self.topology, peer);
         let connecting = self.endpoints[at.index()]
-            .connect_with(config, address_of(peer), &name)
+            .connect_with(config, address_of(peer), SERVER_NAME)
             .map_err(|error| self.unreachable(at, peer, error.to_string()))?;
         let connection = connecting.await.map_err(|error| self.failed(at, peer, &error))?;
         Ok(Joined { at, peer, connection, flight })
@@ -118,7 +125,9 @@ impl Joining {
             let peer = dc_at(incoming.remote_address());
             let peer = peer.expect("only data centers have sockets on this network");
             let flight = Arc::<Flight>::default();
-            let mut config = ServerConfig::with_crypto(self.accepting[at.index()].clone());
+            let accepting = self.accepting.get(&(at, peer));
+            let accepting = accepting.expect("data centers connect to those with higher numbers");
+            let mut config = ServerConfig::with_crypto(accepting.clone());
             config.transport_config(self.transport_config(at, peer, &flight));
             config.migration(false);
             let joining = self.clone();
@@ -127,11 +136,6 @@ impl Joining {
                 let connecting = connecting.map_err(|error| joining.failed(at, peer, &error))?;
                 let connection =
                     connecting.await.map_err(|error| joining.failed(at, peer, &error))?;
-                let checked = check_peer(connection.peer_identity(), &joining.topology, at, peer);
-                if let Err(error) = checked {
-                    connection.close(WRONG_CERTIFICATE, error.to_string().as_bytes());
-                    return Err(error);
-                }
                 Ok(Joined { at, peer, connection, flight })
             });
         }
@@ -175,7 +179,16 @@ impl Joining {
                 TransportError::WrongCertificate {
                     at: self.name(at),
                     peer: self.name(peer),
-                    reason: tls.reason.clone(),
+                    reason: plain_reason(&tls.reason).to_owned(),
+                }
+            }
+            ConnectionError::ConnectionClosed(close)
+                if TLS_ALERTS.contains(&u64::from(close.error_code)) =>
+            {
+                TransportError::WrongCertificate {
+                    at: self.name(peer),
+                    peer: self.name(at),
+                    reason: plain_reason(&String::from_utf8_lossy(&close.reason)).to_owned(),
                 }
             }
             other => self.unreachable(at, peer, other.to_string()),
@@ -202,8 +215,6 @@ fn endpoint_config(seed: Seed) -> EndpointConfig {
 fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
-
-const WRONG_CERTIFICATE: VarInt = VarInt::from_u32(2);
 
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;

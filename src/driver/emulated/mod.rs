@@ -25,7 +25,7 @@ pub(super) use conductor::run;
 pub use super::quic::{
     Breach, CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, LaneTraffic, TransportError,
 };
-pub use certificates::{Certificates, Identity};
+pub use certificates::Certificates;
 pub use meter::{LinkTraffic, Meter};
 pub use socket::Network;
 pub use transport::Wan;

@@ -1,4 +1,5 @@
 //! Runs over real processes on this machine: `gaia train --driver real`, `gaia node`, `gaia check --connect`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -53,12 +53,12 @@ enum Verb {
     /// Check a run file and everything it names, and say what would run
     #[command(after_help = CHECK_HELP)]
     Check(CheckFlags),
-    /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
-    #[command(subcommand, after_help = certs::CERTS_HELP)]
-    Certs(certs::CertsVerb),
     /// Run one node of a run over many processes: a server, a worker or the coordinator
     #[command(after_help = NODE_HELP)]
     Node(NodeFlags),
+    /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
+    #[command(subcommand, after_help = certs::CERTS_HELP)]
+    Certs(certs::CertsVerb),
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),

@@ -216,7 +216,6 @@ fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
 
-
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 

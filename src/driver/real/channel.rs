@@ -144,7 +144,8 @@ impl Channel {
     async fn linger(mut self) {
         let _gone = self.writer.half.shutdown().await;
         let mut rest = self.reader.half.take(UNREAD_BYTES_MAX);
-        let read = tokio::io::copy(&mut rest, &mut tokio::io::sink());
+        let mut nowhere = tokio::io::sink();
+        let read = tokio::io::copy(&mut rest, &mut nowhere);
         let _gone = timeout(LINGER_MAX, read).await;
     }
 

@@ -150,7 +150,7 @@ fn start(
     let names = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
     let names: Vec<String> = names.into_iter().flatten().map(|node| site.name(node)).collect();
     let name = names.join(" with ");
-    let dc = server.map(|server| server.dc).or(worker.map(|worker| worker.dc));
+    let dc = server.map(|server| server.dc).or_else(|| worker.map(|worker| worker.dc));
     let dc = dc.expect("a process has a node");
     let started = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);

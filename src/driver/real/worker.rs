@@ -35,6 +35,9 @@ enum ToServer {
     Near(Sender<WorkerMessage>),
 }
 
+/// A worker whose iteration has run, and the work done or the message of its panic.
+type Ran = (Box<Worker>, Result<Work, String>);
+
 /// A worker that has met its servers.
 struct WorkerNode {
     seat: Seat,
@@ -46,7 +49,7 @@ struct WorkerNode {
     /// What each server has been asked and has not answered: a clock and so many parameters.
     asked: Vec<Option<(Clock, usize)>>,
     incoming: Receiver<(ShardId, FromServer)>,
-    running: Option<JoinHandle<(Box<Worker>, Result<Work, String>)>>,
+    running: Option<JoinHandle<Ran>>,
     began: Moment,
     /// What iterations cost, where the run file says so; otherwise they cost what they take.
     cost: Option<CostModel>,
@@ -196,7 +199,7 @@ impl WorkerNode {
         Ok(())
     }
 
-    fn on_ran(&mut self, ran: (Box<Worker>, Result<Work, String>)) -> Result<(), RealError> {
+    fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
         let (mut worker, work) = ran;
         self.running = None;
         let part = self.seat.name();
@@ -275,9 +278,7 @@ impl WorkerNode {
 }
 
 /// Waits for the iteration at work; for ever where there is none.
-async fn ran(
-    running: &mut Option<JoinHandle<(Box<Worker>, Result<Work, String>)>>,
-) -> (Box<Worker>, Result<Work, String>) {
+async fn ran(running: &mut Option<JoinHandle<Ran>>) -> Ran {
     match running {
         Some(running) => running.await.expect("an iteration's panic is caught within it"),
         None => std::future::pending().await,

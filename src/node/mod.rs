@@ -7,6 +7,7 @@
 
 mod message;
 
+pub use crate::types::Lane;
 pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 
 use std::time::Duration;
@@ -14,13 +15,6 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::types::DcId;
-
-/// One of the two orders of frames towards a peer. Control overtakes data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
-    Control,
-    Data,
-}
 
 /// What can happen to a parameter server, apart from messages of its own data center.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ const LAYERS: [&[Room]; 4] = [
         room("store", &[]),
         room("outbox", &["codec", "significance", "store", "sync"]),
         room("wire", &["codec"]),
+        room("session", &["wire"]),
         room("topology", &[]),
         room("link", &[]),
         room("ml", &[]),

@@ -133,7 +133,7 @@ fn check(header: &[u8; HEADER_BYTES]) -> Result<(Header, usize), SessionError> {
     let from = incarnation(from).ok_or(SessionError::PeerHasNoIncarnation)?;
     let (kind, frame_bytes_max) = match header[6] {
         HELLO => {
-            let began = incarnation(number).ok_or(wrong_number("hello", number))?;
+            let began = incarnation(number).ok_or_else(|| wrong_number("hello", number))?;
             (Kind::Hello { began }, 0)
         }
         CONTROL => (frame_of(Lane::Control, number)?, CONTROL_FRAME_BYTES_MAX),

@@ -252,10 +252,9 @@ impl Session {
         self.incoming[lane.index()].passed()
     }
 
-    /// Bytes of all frames that wait to be acknowledged or for one before them, headers included.
-    pub fn held_bytes(&self) -> usize {
-        let kept = self.outgoing.iter().map(Outgoing::kept_bytes);
-        kept.chain(self.incoming.iter().map(Incoming::early_bytes)).sum()
+    /// Bytes of the frames of a lane that wait to be acknowledged or for one before them, headers included.
+    pub fn held_bytes(&self, lane: Lane) -> usize {
+        self.outgoing[lane.index()].kept_bytes() + self.incoming[lane.index()].early_bytes()
     }
 
     /// Whether the other end has said hello on this connection.

@@ -13,18 +13,18 @@ use crate::types::{DcId, ServerId, ShardId, ShardLayout, WorkerId};
 use crate::worker::Worker;
 
 /// Every node of a run, in one process.
-pub(crate) struct Cluster {
+pub struct Cluster {
     /// By data center, then shard.
-    pub(crate) servers: Vec<Server>,
+    pub servers: Vec<Server>,
     /// By data center, then index.
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) coordinator: Coordinator,
-    pub(crate) shards: usize,
+    pub workers: Vec<Worker>,
+    pub coordinator: Coordinator,
+    pub shards: usize,
     first_workers: Vec<usize>,
 }
 
 impl Cluster {
-    pub(crate) fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
+    pub fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
         let shards = topology.data_centers[0].servers;
         let layout = application.layout();
@@ -50,6 +50,7 @@ impl Cluster {
                     layout: layouts[id.shard.index()].clone(),
                     links: links_of(topology, id.dc, shards),
                     neighbours: overlay.neighbours(id.dc),
+                    first_hops: overlay.first_hops(id.dc),
                     way,
                     schedule: schedule.clone(),
                     drain: plan.drain.method,
@@ -83,27 +84,27 @@ impl Cluster {
         Self { servers, workers, coordinator, shards, first_workers }
     }
 
-    pub(crate) fn server_index(&self, id: ServerId) -> usize {
+    pub fn server_index(&self, id: ServerId) -> usize {
         id.dc.index() * self.shards + id.shard.index()
     }
 
-    pub(crate) fn worker_index(&self, id: WorkerId) -> usize {
+    pub fn worker_index(&self, id: WorkerId) -> usize {
         self.first_workers[id.dc.index()] + usize::from(id.index)
     }
 
     /// The servers of one data center, by shard.
-    pub(crate) fn servers_of(&self, dc: DcId) -> &[Server] {
+    pub fn servers_of(&self, dc: DcId) -> &[Server] {
         &self.servers[dc.index() * self.shards..(dc.index() + 1) * self.shards]
     }
 }
 
-pub(crate) fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
+pub fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
     topology.dc_ids().flat_map(|dc| {
         (0..topology.dc(dc).servers as u16).map(move |shard| ServerId { dc, shard: ShardId(shard) })
     })
 }
 
-pub(crate) fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
+pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
     topology
         .dc_ids()
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))

@@ -6,7 +6,7 @@
 
 mod overlay;
 
-pub use overlay::{Group, Overlay};
+pub use overlay::{Group, Overlay, first_hops};
 
 use crate::types::{Bandwidth, Bytes, DcId, Time, UsdPerGb};
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use crate::types::Instant;
 
 /// Events by time; at the same time, in the order they were scheduled.
-pub(super) struct Events<E> {
+pub struct Events<E> {
     heap: BinaryHeap<Scheduled<E>>,
     scheduled: u64,
 }
@@ -18,16 +18,16 @@ struct Scheduled<E> {
 }
 
 impl<E> Events<E> {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { heap: BinaryHeap::new(), scheduled: 0 }
     }
 
-    pub(super) fn push(&mut self, at: Instant, event: E) {
+    pub fn push(&mut self, at: Instant, event: E) {
         self.scheduled += 1;
         self.heap.push(Scheduled { at, order: self.scheduled, event });
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Instant, E)> {
+    pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
     }
 }

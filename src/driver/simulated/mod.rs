@@ -3,9 +3,9 @@
 //! Frames are encoded and decoded as on a real wire; what a link does to them is asked of `link/`. Computation is
 //! real arithmetic charged by the run file's cost model. Ties in time are broken by the order of scheduling.
 
-mod events;
-mod lan;
-mod wan;
+pub mod events;
+pub mod lan;
+pub mod wan;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,6 +8,7 @@ mod compute;
 mod deserialize;
 mod document;
 mod error;
+mod keys;
 mod matrix;
 mod overrides;
 mod plan;
@@ -23,6 +24,7 @@ mod wan;
 
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};
+pub use keys::KeyFile;
 pub use overrides::Override;
 pub use plan::{CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
 pub use run_file::{RunFile, load_topology, topology_from_text};

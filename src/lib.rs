@@ -29,7 +29,7 @@
 //! Four layers, each of which may name those before it: [types]; mechanisms ([codec], [sync], [significance], [store],
 //! [outbox], [wire], [session], [topology], [link], [ml]); the state machines ([node], [server], [worker],
 //! [coordinator]), which do no I/O and own no clock; and the rooms that know sockets, files and the time
-//! ([telemetry], [config], [data], [driver], [report], [cli]).
+//! ([telemetry], [config], [data], [driver], [faults], [report], [cli]).
 //!
 //! # Example
 //!
@@ -89,6 +89,7 @@ pub mod coordinator;
 pub mod data;
 pub mod driver;
 pub mod evaluation;
+pub mod faults;
 pub mod link;
 pub mod ml;
 pub mod node;

@@ -43,9 +43,10 @@ const LAYERS: [&[Room]; 4] = [
         room("config", &[]),
         room("data", &[]),
         room("driver", &["config", "telemetry"]),
+        room("faults", &["config", "driver"]),
         room("report", &["telemetry"]),
         room("evaluation", &["config", "data", "driver", "report", "telemetry"]),
-        room("cli", &["config", "data", "driver", "evaluation", "report", "telemetry"]),
+        room("cli", &["config", "data", "driver", "evaluation", "faults", "report", "telemetry"]),
     ],
 ];
 

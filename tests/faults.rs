@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assert_cmd::Command;
 use gaia::config::Place;
 use gaia::faults::{Bug, Campaign, Counts, FaultKind, Scenario, run, shrink};
 use gaia::sync::RemoteSync;
@@ -183,4 +184,43 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     check(format!("{straggler}peer = 1\n"), 6, "fault.0.peer", "alone");
     check(format!("{straggler}factor = 101.0\n"), 6, "fault.0.factor", "from 1 to 100");
     assert!(Scenario::from_text("right.toml", &format!("{fault}peer = 1\n"), None).is_ok());
+}
+
+/// The program with some arguments: its exit code, what it wrote and what it complained of.
+fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gaia"));
+    let output = program.arg("simulate").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_program_tells_what_it_found_and_repeats_it() {
+    let (code, told, _) = simulate(&["--seed", "5", "--seeds", "20"]);
+    assert_eq!(code, Some(0));
+    assert!(told.starts_with("20 schedules") && told.contains("structural faults"), "{told}");
+    let json = || simulate(&["--seed", "5", "--seeds", "20", "--json"]);
+    assert_eq!(json(), json());
+    let report: serde_json::Value = serde_json::from_str(&json().1).unwrap();
+    assert_eq!((&report["schedules"], &report["failures"]), (&20.into(), &serde_json::json!([])));
+    assert!(report["faults"]["structural"]["resets"].is_u64());
+}
+
+#[test]
+fn the_program_takes_a_scenario_file_and_shows_what_is_wrong_with_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cut.toml");
+    let name = file.to_str().unwrap();
+    let fault =
+        "[[fault]]\nkind = \"partition\"\nat = \"100 ms\"\nlasts = \"1 s\"\ndc = 0\npeer = 1\n";
+    std::fs::write(&file, format!("clocks = 8\n{fault}")).unwrap();
+    let (code, told, _) = simulate(&["--scenario", name, "--seeds", "3"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("3 partitions"), "{told}");
+    std::fs::write(&file, format!("clocks = 8\nclock = 9\n{fault}")).unwrap();
+    let (code, _, complaint) = simulate(&["--scenario", name]);
+    assert_eq!(code, Some(2), "{complaint}");
+    assert!(complaint.contains("cut.toml:2:1") && complaint.contains("clock"), "{complaint}");
+    assert_eq!(simulate(&["--scenario", "no-such-file.toml"]).0, Some(2));
+    assert_eq!(simulate(&["--seeds", "0"]).0, Some(2));
 }

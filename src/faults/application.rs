@@ -81,7 +81,7 @@ impl Task for Counter {
             return RowSet::all(&self.layout);
         }
         let chance = &mut self.chance;
-        self.rows = all.filter(|_| chance.next_u64() % 2 == 0).collect();
+        self.rows = all.filter(|_| chance.next_u64().is_multiple_of(2)).collect();
         RowSet { tables: vec![TableRows::listed(self.rows.clone())] }
     }
 
@@ -89,7 +89,7 @@ impl Task for Counter {
         let mut deltas = Deltas::none(&self.layout);
         let width = self.layout.tables()[0].width;
         for row in &self.rows {
-            if self.chance.next_u64() % 2 == 0 {
+            if self.chance.next_u64().is_multiple_of(2) {
                 deltas.tables[0].rows.push(*row);
                 let chance = &mut self.chance;
                 let values = (0..width).map(|_| (chance.next_u64() % 7) as f32 - 3.0);

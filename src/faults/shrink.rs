@@ -43,7 +43,9 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     with(&|shorter| shorter.faults.truncate(count / 2));
     with(&|shorter| shorter.faults = shorter.faults.split_off(count / 2));
     for place in 0..count {
-        with(&|shorter| drop(shorter.faults.remove(place)));
+        with(&|shorter| {
+            shorter.faults.remove(place);
+        });
     }
     with(&|shorter| shorter.packets = super::Packets::default());
     with(&|shorter| shorter.packets.loss = 0.0);

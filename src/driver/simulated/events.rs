@@ -17,9 +17,16 @@ struct Scheduled<E> {
     event: E,
 }
 
-impl<E> Events<E> {
-    pub fn new() -> Self {
+impl<E> Default for Events<E> {
+    fn default() -> Self {
         Self { heap: BinaryHeap::new(), scheduled: 0 }
+    }
+}
+
+impl<E> Events<E> {
+    /// Nothing is to happen.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     pub fn push(&mut self, at: Instant, event: E) {

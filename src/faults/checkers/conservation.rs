@@ -162,22 +162,21 @@ impl Conservation {
 
     /// What all agreed on in the end.
     fn check_end(&self, view: &View<'_>) -> Result<(), Broken> {
-        let (expected, tolerance): (fn(&Self, ServerId, &View<'_>) -> Vec<f64>, f64) =
-            match &view.plan.remote {
-                RemoteSync::Tap(_) | RemoteSync::Asp(_) => match view.plan.drain.method {
-                    DrainMethod::Mean => (Self::mean, ROUNDING),
-                    DrainMethod::Residuals => (Self::total, ROUNDING),
-                },
-                RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
-                RemoteSync::Ssp(config) => (Self::total, tolerance(config.values)),
-                // The mean of what no round has taken is less than its sum, and outer steps are what they are.
-                RemoteSync::LocalSteps(config)
-                    if config.adds_up() && view.plan.drain.method == DrainMethod::Residuals =>
-                {
-                    (Self::total, tolerance(config.values))
-                }
-                RemoteSync::LocalSteps(_) => return Ok(()),
-            };
+        let (expected, tolerance): (Expected, f64) = match &view.plan.remote {
+            RemoteSync::Tap(_) | RemoteSync::Asp(_) => match view.plan.drain.method {
+                DrainMethod::Mean => (Self::mean, ROUNDING),
+                DrainMethod::Residuals => (Self::total, ROUNDING),
+            },
+            RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
+            RemoteSync::Ssp(config) => (Self::total, tolerance(config.values)),
+            // The mean of what no round has taken is less than its sum, and outer steps are what they are.
+            RemoteSync::LocalSteps(config)
+                if config.adds_up() && view.plan.drain.method == DrainMethod::Residuals =>
+            {
+                (Self::total, tolerance(config.values))
+            }
+            RemoteSync::LocalSteps(_) => return Ok(()),
+        };
         for server in &view.cluster.servers {
             let expected = expected(self, server.id(), view);
             for (place, (value, expected)) in server.values().iter().zip(expected).enumerate() {
@@ -215,6 +214,9 @@ impl Conservation {
         total
     }
 }
+
+/// What a server must hold in the end.
+type Expected = fn(&Conservation, ServerId, &View<'_>) -> Vec<f64>;
 
 fn layout_of<'a>(view: &View<'a>, server: ServerId) -> &'a ShardLayout {
     view.cluster.servers[view.cluster.server_index(server)].layout()

@@ -208,7 +208,9 @@ impl Schedule {
 
     fn handle(&mut self, event: Event) -> Done {
         match event {
-            Event::ToServer { server, from, message } => self.to_server(server, from, message)?,
+            Event::ToServer { server, from, message } => {
+                self.handle_worker(server, from, message)?;
+            }
             Event::ToWorker { worker, from, message } => {
                 let index = self.cluster.worker_index(worker);
                 self.cluster.workers[index].handle_rows(from.shard, message);
@@ -264,7 +266,7 @@ impl Schedule {
         Ok(())
     }
 
-    fn to_server(&mut self, server: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
+    fn handle_worker(&mut self, server: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
         let index = self.cluster.server_index(server);
         match message {
             WorkerMessage::Read { clock, rows } => {

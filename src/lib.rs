@@ -27,9 +27,9 @@
 //! # Where things are
 //!
 //! Four layers, each of which may name those before it: [types]; mechanisms ([codec], [sync], [significance], [store],
-//! [outbox], [wire], [topology], [link], [ml]); the state machines ([node], [server], [worker], [coordinator]), which do
-//! no I/O and own no clock; and the rooms that know sockets, files and the time ([telemetry], [config], [data],
-//! [certificates], [driver], [report], [cli]).
+//! [outbox], [wire], [session], [topology], [link], [ml]); the state machines ([node], [server], [worker],
+//! [coordinator]), which do no I/O and own no clock; and the rooms that know sockets, files and the time
+//! ([telemetry], [config], [data], [certificates], [checkpoint], [driver], [faults], [report], [cli]).
 //!
 //! # Example
 //!
@@ -91,12 +91,14 @@ pub mod coordinator;
 pub mod data;
 pub mod driver;
 pub mod evaluation;
+pub mod faults;
 pub mod link;
 pub mod ml;
 pub mod node;
 pub mod outbox;
 pub mod report;
 pub mod server;
+pub mod session;
 pub mod significance;
 pub mod store;
 pub mod sync;

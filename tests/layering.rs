@@ -27,6 +27,7 @@ const LAYERS: [&[Room]; 4] = [
         room("store", &[]),
         room("outbox", &["codec", "significance", "store", "sync"]),
         room("wire", &["codec"]),
+        room("session", &["wire"]),
         room("topology", &[]),
         room("link", &[]),
         room("ml", &[]),
@@ -44,6 +45,7 @@ const LAYERS: [&[Room]; 4] = [
         room("certificates", &[]),
         room("checkpoint", &[]),
         room("driver", &["certificates", "checkpoint", "config", "telemetry"]),
+        room("faults", &["config", "driver"]),
         room("report", &["telemetry"]),
         room("evaluation", &["config", "data", "driver", "report", "telemetry"]),
         room(
@@ -55,6 +57,7 @@ const LAYERS: [&[Room]; 4] = [
                 "data",
                 "driver",
                 "evaluation",
+                "faults",
                 "report",
                 "telemetry",
             ],

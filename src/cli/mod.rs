@@ -11,6 +11,7 @@ mod node;
 mod paper;
 mod report;
 mod signals;
+mod simulate;
 mod terminal;
 mod train;
 mod training;
@@ -29,6 +30,7 @@ use crate::evaluation::Section;
 pub use compare::{LAN, Variant, variants};
 pub use failure::Failure;
 pub use node::{NodeFlags, PlaceFlags};
+pub use simulate::SimulateFlags;
 pub use terminal::Terminal;
 
 /// Train one model over data that stays in many data centers.
@@ -62,6 +64,9 @@ enum Verb {
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
+    /// Look for trouble: run the true protocol under drawn faults and check every promise
+    #[command(after_help = SIMULATE_HELP)]
+    Simulate(SimulateFlags),
 }
 
 /// What every verb that reads a run file takes.
@@ -223,6 +228,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
         Verb::Node(flags) => node::node(flags, &terminal).map(|()| Done::Whole),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
+        Verb::Simulate(flags) => simulate::simulate(flags, &terminal).map(|()| Done::Whole),
     };
     match done {
         Ok(Done::Whole) => ExitCode::SUCCESS,
@@ -272,6 +278,7 @@ impl Verb {
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
+            Self::Simulate(flags) => &flags.output,
         }
     }
 }
@@ -387,3 +394,42 @@ const REPORT_HELP: &str = "\
 Examples:
   gaia report runs/quickstart-20250101-120000
   gaia report runs/bsp runs/asp --out runs/both";
+
+const SIMULATE_HELP: &str = "\
+Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. First the faults \
+happen, and no promise may be broken; then they stop, and everything must come to its end and fall quiet. Structural \
+faults (partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks \
+a promise is printed with all it drew, the command that repeats it, and the shortest schedule found that still fails; \
+--out writes that one as DIR/seed-N.toml.
+
+Examples:
+  gaia simulate --seeds 1000
+  gaia simulate --seed 7 --json
+  gaia simulate --scenario cut.toml --seeds 100
+
+A scenario file fixes what it names; seeds draw the rest. All its keys, each of which may be left out:
+  seed = 7
+  data_centers = 3                  # 2 to 8
+  servers = 1                       # of each data center, 1 to 4
+  workers = 2                       # of each data center, 1 to 4
+  rows = 20                         # of the model, 1 to 10000
+  clocks = 10                       # 1 to 10000
+  remote = \"asp\"                    # bsp, ssp, tap, asp, local-steps; its settings are drawn
+  [packets]                         # the chance of each message, 0 to 0.5
+  loss = 0.01
+  repetition = 0.0
+  reordering = 0.05
+  damage = 0.0
+  delay = 0.1
+  [[fault]]
+  kind = \"partition\"               # one-way-partition, reset, straggler, slow-link
+  at = \"500 ms\"                    # at most 30 minutes, as `lasts`
+  lasts = \"1 s\"                    # not for a reset
+  dc = 0
+  peer = 1                          # not for a straggler
+  # factor = 4.0                    # 1 to 100, for stragglers and slow links
+
+Exit codes:
+  0  every promise was kept
+  1  a promise was broken
+  2  bad usage, or a scenario file that is wrong";

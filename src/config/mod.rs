@@ -8,6 +8,7 @@ mod compute;
 mod deserialize;
 mod document;
 mod error;
+mod keys;
 mod matrix;
 mod overrides;
 mod placement;
@@ -24,6 +25,7 @@ mod wan;
 
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};
+pub use keys::KeyFile;
 pub use overrides::Override;
 pub use placement::{PlacementError, Variables, coordinator_address, placed};
 pub use plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};

@@ -24,13 +24,13 @@ pub(crate) struct Blueprint<'p> {
 }
 
 /// Every node of a run, in one process.
-pub(crate) struct Cluster {
+pub struct Cluster {
     /// By data center, then shard.
-    pub(crate) servers: Vec<Server>,
+    pub servers: Vec<Server>,
     /// By data center, then index.
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) coordinator: Coordinator,
-    pub(crate) shards: usize,
+    pub workers: Vec<Worker>,
+    pub coordinator: Coordinator,
+    pub shards: usize,
     first_workers: Vec<usize>,
 }
 
@@ -63,6 +63,7 @@ impl<'p> Blueprint<'p> {
             layout: self.layouts[id.shard.index()].clone(),
             links: links_of(topology, id.dc, shards),
             neighbours: self.overlay.neighbours(id.dc),
+            first_hops: self.overlay.first_hops(id.dc),
             way: LongestWay {
                 rtt: self.overlay.rtt_max(topology).0,
                 hops: self.overlay.hops(topology).max(1) as u64,
@@ -105,7 +106,7 @@ impl<'p> Blueprint<'p> {
 }
 
 impl Cluster {
-    pub(crate) fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
+    pub fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
         let blueprint = Blueprint::new(plan, application);
         Self {
@@ -117,11 +118,11 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn server_index(&self, id: ServerId) -> usize {
+    pub fn server_index(&self, id: ServerId) -> usize {
         id.dc.index() * self.shards + id.shard.index()
     }
 
-    pub(crate) fn worker_index(&self, id: WorkerId) -> usize {
+    pub fn worker_index(&self, id: WorkerId) -> usize {
         self.first_workers[id.dc.index()] + usize::from(id.index)
     }
 
@@ -137,15 +138,20 @@ impl Cluster {
         }
         self.coordinator.state(&mut walk.at("coordinator"))
     }
+
+    /// The servers of one data center, by shard.
+    pub fn servers_of(&self, dc: DcId) -> &[Server] {
+        &self.servers[dc.index() * self.shards..(dc.index() + 1) * self.shards]
+    }
 }
 
-pub(crate) fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
+pub fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
     topology.dc_ids().flat_map(|dc| {
         (0..topology.dc(dc).servers as u16).map(move |shard| ServerId { dc, shard: ShardId(shard) })
     })
 }
 
-pub(crate) fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
+pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
     topology
         .dc_ids()
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))

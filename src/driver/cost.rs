@@ -10,21 +10,21 @@ use crate::types::{DcId, Random, Seed, StateError, Walk, WorkerId};
 
 /// Charges the iterations of every worker.
 #[derive(Debug)]
-pub(crate) struct CostModel {
+pub struct CostModel {
     config: ComputeConfig,
     /// One generator per worker, so that one worker's clocks do not depend on another's.
     chance: Vec<Random>,
 }
 
 impl CostModel {
-    pub(crate) fn new(config: &ComputeConfig, workers: usize, seed: Seed) -> Self {
+    pub fn new(config: &ComputeConfig, workers: usize, seed: Seed) -> Self {
         let jitter = seed.child("jitter");
         let chance = (0..workers).map(|worker| jitter.nth(worker).random()).collect();
         Self { config: config.clone(), chance }
     }
 
     /// How long an iteration of the `number`-th worker of the run takes.
-    pub(crate) fn time(&mut self, worker: WorkerId, number: usize, work: Work) -> Duration {
+    pub fn time(&mut self, worker: WorkerId, number: usize, work: Work) -> Duration {
         let seconds = match self.config.rate {
             ComputeRate::ExamplesPerSecond(rate) => work.examples as f64 / rate,
             ComputeRate::FlopsPerSecond(rate) => work.flops / rate,

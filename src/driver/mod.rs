@@ -4,14 +4,14 @@
 //! wakes them when they asked to be, and decides nothing about training.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-mod cluster;
-mod cost;
+pub mod cluster;
+pub mod cost;
 pub mod emulated;
 mod journal;
 mod judge;
 mod quic;
 pub mod real;
-mod simulated;
+pub mod simulated;
 mod tally;
 
 use std::any::Any;

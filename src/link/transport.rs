@@ -101,6 +101,12 @@ impl Transport {
         self.control.follow(sent)
     }
 
+    /// Changes the bandwidth from `now` on. What is queued stays queued; fates that have been told stand.
+    pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Bandwidth) {
+        self.link.set_bandwidth(now, bandwidth);
+        self.quantum = quantum(bandwidth);
+    }
+
     /// Charges this link with acknowledging `packets` that came the other way.
     pub fn acknowledge(&mut self, now: Instant, packets: u64) {
         let acknowledgements = packets.div_ceil(PACKETS_PER_ACKNOWLEDGEMENT);

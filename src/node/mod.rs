@@ -8,6 +8,7 @@
 mod lan;
 mod message;
 
+pub use crate::types::Lane;
 pub use lan::{
     LanError, decode_rows_read, decode_worker_message, encode_rows_read, encode_worker_message,
 };
@@ -19,13 +20,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::types::DcId;
-
-/// One of the two orders of frames towards a peer. Control overtakes data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Lane {
-    Control,
-    Data,
-}
 
 /// What can happen to a parameter server, apart from messages of its own data center.
 #[derive(Clone, Debug)]

@@ -32,6 +32,7 @@ pub(super) struct Mirrors {
     server: MirrorServer,
     /// Those that this data center sends to, clique by clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
+    first_hops: BTreeMap<DcId, DcId>,
     /// Where mirrors share gradients.
     coast: Option<Coast>,
     bound: Bound,
@@ -109,6 +110,7 @@ impl Mirrors {
             client,
             server: MirrorServer::new(mirrors, &config.layout, barrier, mirror_clock),
             neighbours,
+            first_hops: config.first_hops.clone(),
             coast: None,
             bound,
             drain: None,
@@ -351,8 +353,10 @@ impl Mirrors {
     fn advance_drain(&mut self, store: &mut ShardStore) {
         let Some(drain) = &mut self.drain else { return };
         if !drain.is_started() && self.server.all_ended() {
-            let client = &self.client;
-            drain.start(store.values(), |to, range| client.residual(to, range));
+            // What a mirror lacks of this data center is what the first link on the way there has not carried: what the
+            // links behind it have not is told by those that they start from.
+            let (client, hops) = (&self.client, &self.first_hops);
+            drain.start(store.values(), |to, range| client.residual(hops[&to], range));
         }
         if drain.is_started() {
             drain.conclude(store.values_mut());

@@ -8,7 +8,7 @@ mod deployment;
 mod overlay;
 
 pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
-pub use overlay::{Group, Overlay};
+pub use overlay::{Group, Overlay, first_hops};
 
 use crate::types::{Bandwidth, Bytes, DcId, Time, UsdPerGb};
 

@@ -5,6 +5,9 @@
 //! nothing circles and nothing comes twice. The paper's mesh is one clique; its data-center groups with hubs
 //! (Hsieh et al., NSDI 2017) are one clique a group and one of the hubs; a tree has a clique for each edge.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use super::Topology;
 use crate::types::{DcId, Time};
 
@@ -105,6 +108,11 @@ impl Overlay {
         own.map(|clique| clique.iter().copied().filter(|dc| *dc != of).collect()).collect()
     }
 
+    /// For each other data center: the neighbour that what goes there passes first, itself where it is one.
+    pub fn first_hops(&self, from: DcId) -> BTreeMap<DcId, DcId> {
+        first_hops(&self.cliques, from)
+    }
+
     /// Whether a data center forwards what others send.
     pub fn is_hub(&self, dc: DcId) -> bool {
         self.cliques.iter().filter(|clique| clique.contains(&dc)).count() > 1
@@ -142,6 +150,26 @@ impl Overlay {
         }
         longest
     }
+}
+
+/// As [`Overlay::first_hops`], over cliques joined like a tree.
+pub fn first_hops(cliques: &[Vec<DcId>], from: DcId) -> BTreeMap<DcId, DcId> {
+    let neighbours = |of: DcId| {
+        let own = cliques.iter().filter(move |clique| clique.contains(&of));
+        own.flatten().copied().filter(move |dc| *dc != of)
+    };
+    let mut hops: BTreeMap<DcId, DcId> = neighbours(from).map(|dc| (dc, dc)).collect();
+    let mut open: Vec<DcId> = hops.keys().copied().collect();
+    while let Some(at) = open.pop() {
+        let first = hops[&at];
+        for next in neighbours(at).filter(|next| *next != from) {
+            if let Entry::Vacant(vacant) = hops.entry(next) {
+                vacant.insert(first);
+                open.push(next);
+            }
+        }
+    }
+    hops
 }
 
 /// What counts about one directed link.

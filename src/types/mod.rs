@@ -5,6 +5,7 @@
 mod clock;
 mod ids;
 mod instant;
+mod lane;
 mod layout;
 pub mod limits;
 pub(crate) mod packed;
@@ -17,6 +18,7 @@ mod units;
 pub use clock::{Clock, Staleness};
 pub use ids::{DcId, NodeId, ServerId, ShardId, TableId, WorkerId};
 pub use instant::Instant;
+pub use lane::Lane;
 pub use layout::{ModelLayout, ShardLayout, TableLayout};
 pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
 pub use seed::{Random, Seed};

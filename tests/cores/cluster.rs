@@ -16,6 +16,7 @@ use gaia::server::{
 };
 use gaia::store::{ShardDeltas, ShardRows};
 use gaia::sync::{LocalSync, RemoteSync};
+use gaia::topology::first_hops;
 use gaia::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
     ShardLayout, TableLayout, TableRows, WorkerId,
@@ -91,13 +92,16 @@ impl Setup {
 
     /// The neighbours of a data center, clique by clique.
     pub fn neighbours(&self, of: DcId) -> Vec<Vec<DcId>> {
-        let others = |clique: &Vec<u16>| -> Vec<DcId> {
-            clique.iter().map(|dc| DcId(*dc)).filter(|dc| *dc != of).collect()
-        };
+        let cliques = self.all_cliques();
+        let own = cliques.iter().filter(|clique| clique.contains(&of) || self.cliques.is_empty());
+        own.map(|clique| clique.iter().copied().filter(|dc| *dc != of).collect()).collect()
+    }
+
+    fn all_cliques(&self) -> Vec<Vec<DcId>> {
         if self.cliques.is_empty() {
-            return vec![others(&(0..self.data_centers as u16).collect())];
+            return vec![self.dcs().collect()];
         }
-        self.cliques.iter().filter(|clique| clique.contains(&of.0)).map(others).collect()
+        self.cliques.iter().map(|clique| clique.iter().map(|dc| DcId(*dc)).collect()).collect()
     }
 
     pub fn layout(&self) -> ShardLayout {
@@ -120,6 +124,7 @@ impl Setup {
             layout,
             links: self.dcs().filter(|to| *to != dc).map(|to| (to, facts)).collect(),
             neighbours: self.neighbours(dc),
+            first_hops: first_hops(&self.all_cliques(), dc),
             way: LongestWay { rtt: facts.rtt, hops: self.cliques.len().max(1) as u64 },
             schedule: Arc::new(Schedule {
                 learning_rate_factor: Box::new(|_| 1.0),

@@ -2,13 +2,13 @@
 
 use gaia::codec::Buffers;
 use gaia::node::Lane;
-use gaia::server::PeerError;
+use gaia::server::{DrainMethod, PeerError};
 use gaia::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat};
 use gaia::types::{DcId, Staleness};
 use gaia::wire::decode_bulk;
 
-use crate::asp;
 use crate::cluster::{Cluster, ROOM, Setup};
+use crate::{POLICIES, asp};
 
 /// `0 - 1 - 2`, with 1 the hub between them, over links that carry whatever is above the threshold.
 fn chain(config: AspConfig) -> Setup {
@@ -32,6 +32,32 @@ fn an_update_reaches_every_copy_once_through_the_hub() {
     }
     assert!(!cluster.send(0, 2, Lane::Data, ROOM), "there is no way past the hub");
     cluster.drain();
+}
+
+/// Found by fault schedules: what the links behind a hub had not carried was lost to those before it.
+#[test]
+fn a_drain_delivers_residuals_over_hubs() {
+    for policy in POLICIES {
+        let config = AspConfig { threshold: 100.0, ..asp(policy, ValueFormat::F32) };
+        let chain = chain(config);
+        let mut cluster = Cluster::new(&Setup {
+            drain: DrainMethod::Residuals,
+            data_centers: 4,
+            cliques: vec![vec![0, 1], vec![1, 2], vec![2, 3]],
+            initial: 1.0,
+            ..chain
+        });
+        for (dc, at) in [(0, 0), (1, 2), (2, 4), (3, 6)] {
+            assert!(cluster.step(dc, &[(0, 1.0), (at + 1, f32::from(dc) + 2.0)]));
+        }
+        assert!(cluster.step(3, &[(3, 1000.0)]));
+        cluster.carry(3, 2, Lane::Data);
+        cluster.drain();
+        for dc in cluster.dcs() {
+            let everything = cluster.everything();
+            assert_eq!(cluster.servers[dc.index()].values(), everything, "{policy:?}, {dc}");
+        }
+    }
 }
 
 #[test]

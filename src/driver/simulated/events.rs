@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::{Instant, StateError, Walk};
 
 /// Events by time; at the same time, in the order they were scheduled.
-pub(super) struct Events<E> {
+pub struct Events<E> {
     heap: BinaryHeap<Scheduled<E>>,
     scheduled: u64,
 }
@@ -21,17 +21,24 @@ struct Scheduled<E> {
     event: E,
 }
 
-impl<E> Events<E> {
-    pub(super) fn new() -> Self {
+impl<E> Default for Events<E> {
+    fn default() -> Self {
         Self { heap: BinaryHeap::new(), scheduled: 0 }
     }
+}
 
-    pub(super) fn push(&mut self, at: Instant, event: E) {
+impl<E> Events<E> {
+    /// Nothing is to happen.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, at: Instant, event: E) {
         self.scheduled += 1;
         self.heap.push(Scheduled { at, order: self.scheduled, event });
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Instant, E)> {
+    pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
     }
 }

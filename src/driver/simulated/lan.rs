@@ -8,7 +8,7 @@ use crate::topology::Topology;
 use crate::types::{Bandwidth, DcId, Instant, NodeId, StateError, Walk};
 
 /// When each node's card is free, and what has crossed.
-pub(super) struct Lan {
+pub struct Lan {
     facts: Vec<Facts>,
     sending: BTreeMap<Machine, Instant>,
     receiving: BTreeMap<Machine, Instant>,
@@ -25,7 +25,7 @@ struct Facts {
 type Machine = (DcId, bool, u16);
 
 impl Lan {
-    pub(super) fn new(topology: &Topology) -> Self {
+    pub fn new(topology: &Topology) -> Self {
         let facts = topology.data_centers.iter().map(|dc| Facts {
             bandwidth: dc.lan_bandwidth,
             delay: dc.lan_rtt.0 / 2,
@@ -40,7 +40,7 @@ impl Lan {
     }
 
     /// Sends a message between two nodes of one data center and returns when it is there: at once within a machine.
-    pub(super) fn send(&mut self, now: Instant, from: NodeId, to: NodeId, bytes: u64) -> Instant {
+    pub fn send(&mut self, now: Instant, from: NodeId, to: NodeId, bytes: u64) -> Instant {
         let (from, to) = (self.machine(from), self.machine(to));
         if from == to {
             return now;
@@ -62,7 +62,7 @@ impl Lan {
         walk.record("bytes", &mut self.bytes)
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 

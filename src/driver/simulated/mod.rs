@@ -3,10 +3,10 @@
 //! Frames are encoded and decoded as on a real wire; what a link does to them is asked of `link/`. Computation is
 //! real arithmetic charged by the run file's cost model. Ties in time are broken by the order of scheduling.
 
-mod events;
-mod lan;
+pub mod events;
+pub mod lan;
 mod state;
-mod wan;
+pub mod wan;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::driver::journal::{Carriage, Carriages};
 use crate::link::{FrameFate, LinkConfig, Transport};
 use crate::topology::Topology;
-use crate::types::{DcId, Instant, Seed, ShardId, StateError, Walk};
+use crate::types::{Bandwidth, DcId, Instant, Seed, ShardId, StateError, Walk};
 
 /// All directed links.
-pub(super) struct Wan {
+pub struct Wan {
     data_centers: usize,
     shards: usize,
     /// By sender, then receiver; `None` on the diagonal.
@@ -26,7 +26,7 @@ struct DirectedLink {
 }
 
 impl Wan {
-    pub(super) fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
+    pub fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
         let data_centers = topology.data_centers.len();
         let pairs = topology.dc_ids().flat_map(|from| topology.dc_ids().map(move |to| (from, to)));
         let links = pairs
@@ -52,28 +52,22 @@ impl Wan {
         Self { data_centers, shards, links }
     }
 
-    pub(super) fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards as u16).map(ShardId)
     }
 
     /// The shards in the order in which they may use a link next.
-    pub(super) fn turns(&self, from: DcId, to: DcId) -> impl Iterator<Item = ShardId> + use<> {
+    pub fn turns(&self, from: DcId, to: DcId) -> impl Iterator<Item = ShardId> + use<> {
         let (turn, shards) = (self.link(from, to).turn, self.shards);
         (0..shards).map(move |step| ShardId(((turn + step) % shards) as u16))
     }
 
-    pub(super) fn send_control(
-        &mut self,
-        from: DcId,
-        to: DcId,
-        now: Instant,
-        bytes: usize,
-    ) -> FrameFate {
+    pub fn send_control(&mut self, from: DcId, to: DcId, now: Instant, bytes: usize) -> FrameFate {
         self.link_mut(from, to).transport.send_control(now, bytes as u64)
     }
 
     /// Sends a data frame; a `LinkReady` must be scheduled for when it has left.
-    pub(super) fn send_data(
+    pub fn send_data(
         &mut self,
         from: DcId,
         to: DcId,
@@ -90,32 +84,37 @@ impl Wan {
         sent
     }
 
+    /// Changes a link's bandwidth from `now` on.
+    pub fn set_bandwidth(&mut self, from: DcId, to: DcId, now: Instant, bandwidth: Bandwidth) {
+        self.link_mut(from, to).transport.set_bandwidth(now, bandwidth);
+    }
+
     /// Charges the link back for acknowledging packets that arrived at `at` from `of`.
-    pub(super) fn acknowledge(&mut self, at: DcId, of: DcId, now: Instant, packets: u64) {
+    pub fn acknowledge(&mut self, at: DcId, of: DcId, now: Instant, packets: u64) {
         self.link_mut(at, of).transport.acknowledge(now, packets);
     }
 
-    pub(super) fn is_waiting(&self, from: DcId, to: DcId) -> bool {
+    pub fn is_waiting(&self, from: DcId, to: DcId) -> bool {
         self.link(from, to).waiting
     }
 
-    pub(super) fn wait(&mut self, from: DcId, to: DcId) {
+    pub fn wait(&mut self, from: DcId, to: DcId) {
         self.link_mut(from, to).waiting = true;
     }
 
     /// When the link will have room, where it has none now.
-    pub(super) fn room_at(&self, from: DcId, to: DcId, now: Instant) -> Option<Instant> {
+    pub fn room_at(&self, from: DcId, to: DcId, now: Instant) -> Option<Instant> {
         let transport = &self.link(from, to).transport;
         (!transport.has_room(now)).then(|| transport.room_at())
     }
 
     /// The longest data frame that keeps control prompt.
-    pub(super) fn room(&self, from: DcId, to: DcId) -> usize {
+    pub fn room(&self, from: DcId, to: DcId) -> usize {
         self.link(from, to).transport.quantum().0 as usize
     }
 
     /// Notes that a `LinkReady` has come; returns the data frame that has left since the last.
-    pub(super) fn on_ready(&mut self, from: DcId, to: DcId) -> (ShardId, u64, Duration) {
+    pub fn on_ready(&mut self, from: DcId, to: DcId) -> (ShardId, u64, Duration) {
         let link = self.link_mut(from, to);
         link.waiting = false;
         let left = link.leaving;
@@ -124,7 +123,7 @@ impl Wan {
     }
 
     /// What each link has carried, in the order of the topology's links.
-    pub(super) fn carriages(&self) -> Carriages {
+    pub(in crate::driver) fn carriages(&self) -> Carriages {
         let links = self.links.iter().flatten();
         links
             .map(|link| {

@@ -1,0 +1,67 @@
+//! A file of keys that another room understands: read here, so that what is wrong in it is shown as in every file.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::document::{Home, Node, SourceKind, Sources};
+use super::error::{ConfigError, Fault, Place};
+
+/// A TOML file that has been parsed.
+#[derive(Clone, Debug)]
+pub struct KeyFile {
+    sources: Sources,
+    root: Node,
+}
+
+impl KeyFile {
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is not TOML.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let mut sources = Sources::default();
+        let name = path.to_string_lossy();
+        let home = Home::Directory(PathBuf::new());
+        let source = sources.read(&home, &name, SourceKind::RunFile).map_err(|fault| {
+            ConfigError::new(Place::Flag(name.to_string()), String::new(), fault)
+        })?;
+        Self::parse(sources, source)
+    }
+
+    /// Parses a text; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// Where it is not TOML.
+    pub fn from_text(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let mut sources = Sources::default();
+        let home = Home::Directory(PathBuf::new());
+        let source = sources.add(name.into(), text.into(), home, SourceKind::RunFile);
+        Self::parse(sources, source)
+    }
+
+    fn parse(sources: Sources, source: usize) -> Result<Self, ConfigError> {
+        let root = sources.parse(source).map_err(|problem| sources.error(problem))?;
+        Ok(Self { sources, root })
+    }
+
+    /// The keys, as the type has them.
+    ///
+    /// # Errors
+    /// Where a key is unknown, lacking or of another kind.
+    pub fn keys<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        self.root.read().map_err(|problem| self.sources.error(problem))
+    }
+
+    /// The error that the value under a dotted key is not what was expected.
+    pub fn wrong(
+        &self,
+        key: &str,
+        found: impl Display,
+        expected: impl Into<String>,
+    ) -> ConfigError {
+        let (found, expected) = (found.to_string(), expected.into());
+        self.sources.error(self.root.problem(key, Fault::Wrong { found, expected, help: None }))
+    }
+}

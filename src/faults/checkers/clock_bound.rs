@@ -1,0 +1,73 @@
+//! Nobody reads too far ahead: of its own data center's workers, and of other data centers as the remote model has it,
+//! unless a deadline has passed.
+//!
+//! What counts is where others truly are, not where they say they are.
+
+use super::{Broken, Checker, Seen, View, clock_of};
+use crate::sync::{Brake, RemoteSync};
+use crate::types::{Clock, DcId, ServerId};
+
+#[derive(Debug)]
+pub(super) struct ClockBound;
+
+impl Checker for ClockBound {
+    fn name(&self) -> &'static str {
+        "clock bound"
+    }
+
+    fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
+        let read = message.clock;
+        let local = view.plan.local.staleness().0;
+        let own = clock_of(view, server, server.dc);
+        if read.ahead_of(own) > local {
+            return Err(format!(
+                "{worker} reads at clock {read} while its data center is at {own}, {local} apart at most"
+            ));
+        }
+        let least = least_of_others(view, server, read);
+        let others = others(view, server);
+        match others.into_iter().find(|dc| clock_of(view, server, *dc) < least) {
+            Some(dc) => {
+                let theirs = clock_of(view, server, dc);
+                Err(format!(
+                    "{worker} reads at clock {read} while {dc} is at {theirs}, which must be at {least}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The clock that every other data center must have finished before a read at a clock.
+fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
+    let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
+    match &view.plan.remote {
+        RemoteSync::Bsp(_) => read,
+        RemoteSync::Ssp(ssp) => behind(ssp.staleness.0),
+        RemoteSync::Tap(_) => Clock::ZERO,
+        RemoteSync::Asp(asp) => {
+            let reader = &view.cluster.servers[view.cluster.server_index(server)];
+            match asp.data_center_staleness {
+                Some(staleness)
+                    if asp.mirror_clock != Brake::Off && reader.brake_stats().mirrors_lost == 0 =>
+                {
+                    Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
+                }
+                _ => Clock::ZERO,
+            }
+        }
+        // A fragment's latest round that must be over by now, its fragments being staggered, is at most so long ago.
+        RemoteSync::LocalSteps(config) if config.fragments == 1 => {
+            Clock(behind(config.overlap()).0 / config.steps * config.steps)
+        }
+        RemoteSync::LocalSteps(config) => behind(config.overlap() + config.steps),
+    }
+}
+
+fn others(view: &View<'_>, server: ServerId) -> Vec<DcId> {
+    match view.plan.remote {
+        RemoteSync::Asp(_) => view.overlay.neighbours(server.dc).into_iter().flatten().collect(),
+        _ => view.plan.topology.dc_ids().filter(|dc| *dc != server.dc).collect(),
+    }
+}

@@ -1,0 +1,260 @@
+//! Nothing is lost, nothing doubled. Per link and parameter, what was sent and what is still at home are what there was
+//! to send; a copy is what it began with, what its own workers changed and what mirrors sent; and what the drain agrees on
+//! is made of these.
+
+use std::collections::BTreeMap;
+
+use super::{Broken, Checker, Seen, View};
+use crate::codec::{Buffers, Changes};
+use crate::server::DrainMethod;
+use crate::store::ShardDeltas;
+use crate::sync::{RemoteSync, ValueFormat};
+use crate::types::{DcId, Lane, ServerId, ShardLayout};
+use crate::wire::{BulkKind, decode_bulk};
+
+/// The books.
+#[derive(Debug, Default)]
+pub(super) struct Conservation {
+    copies: BTreeMap<ServerId, Vec<f64>>,
+    /// What all workers of a data center changed.
+    own: BTreeMap<ServerId, Vec<f64>>,
+    /// Per link, in updates.
+    sent: BTreeMap<(ServerId, DcId), Vec<f64>>,
+    delivered: BTreeMap<(ServerId, DcId), Vec<f64>>,
+    initial: BTreeMap<ServerId, Vec<f64>>,
+    /// Servers whose copies the drain has begun to change.
+    draining: BTreeMap<ServerId, bool>,
+    buffers: Buffers,
+}
+
+impl Checker for Conservation {
+    fn name(&self) -> &'static str {
+        "conservation"
+    }
+
+    fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        match seen {
+            Seen::Asked { .. } => {
+                self.open(view);
+                Ok(())
+            }
+            Seen::Updated { server, deltas } => {
+                let layout = layout_of(view, server);
+                for sums in [&mut self.own, &mut self.copies] {
+                    let sums = sums.get_mut(&server).expect("the books are open");
+                    add_deltas(sums, deltas, layout);
+                }
+                self.check_copy(view, server)
+            }
+            Seen::Cut { from, to, lane: Lane::Data, frame } => {
+                if self.add_update(view, frame, (from, to), true) {
+                    return self.check_link(view, from, to);
+                }
+                Ok(())
+            }
+            Seen::Delivered { at, from, lane: Lane::Data, frame } => {
+                self.add_update(view, frame, (at, from), false);
+                Ok(())
+            }
+            Seen::Taken { at } => self.check_copy(view, at),
+            Seen::End => self.check_end(view),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Conservation {
+    /// Begins the books with the first event there is: nothing has changed by then.
+    fn open(&mut self, view: &View<'_>) {
+        if !self.own.is_empty() {
+            return;
+        }
+        for server in &view.cluster.servers {
+            let initial: Vec<f64> = server.values().iter().map(|value| f64::from(*value)).collect();
+            let zeros = vec![0.0; initial.len()];
+            self.own.insert(server.id(), zeros.clone());
+            self.copies.insert(server.id(), initial.clone());
+            self.initial.insert(server.id(), initial);
+            for dc in view.plan.topology.dc_ids().filter(|dc| *dc != server.id().dc) {
+                self.sent.insert((server.id(), dc), zeros.clone());
+                self.delivered.insert((server.id(), dc), zeros.clone());
+            }
+        }
+    }
+
+    /// Books a frame, where it is an update of TAP or ASP; says whether it is.
+    fn add_update(
+        &mut self,
+        view: &View<'_>,
+        frame: &[u8],
+        link: (ServerId, DcId),
+        is_sent: bool,
+    ) -> bool {
+        let parameters = layout_of(view, link.0).parameters();
+        let Ok((header, changes)) = decode_bulk(frame, parameters, &mut self.buffers) else {
+            return false;
+        };
+        match header.kind {
+            BulkKind::Update => {}
+            BulkKind::DrainCopy | BulkKind::DrainResult => {
+                self.draining.insert(link.0, true);
+                return false;
+            }
+            _ => return false,
+        }
+        if is_sent {
+            add_changes(self.sent.get_mut(&link).expect("the books are open"), changes);
+        } else {
+            let delivered = self.delivered.get_mut(&link).expect("the books are open");
+            add_changes(delivered, changes);
+            add_changes(self.copies.get_mut(&link.0).expect("the books are open"), changes);
+        }
+        true
+    }
+
+    /// What a link was to carry is what it has carried and what is at home.
+    fn check_link(&self, view: &View<'_>, from: ServerId, to: DcId) -> Result<(), Broken> {
+        let server = &view.cluster.servers[view.cluster.server_index(from)];
+        let residual = server.residual(to);
+        let source = self.source(view, from, to);
+        let sent = &self.sent[&(from, to)];
+        for (place, source) in source.iter().enumerate() {
+            let booked = sent[place] + f64::from(residual[place]);
+            if differ(*source, booked, ROUNDING) {
+                return Err(format!(
+                    "of parameter {place}, {from} has sent {} to {to} and kept {}, of {source}",
+                    sent[place], residual[place]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a link is to carry: what the data center's workers changed, and on a hub what other cliques sent.
+    fn source(&self, view: &View<'_>, from: ServerId, to: DcId) -> Vec<f64> {
+        let mut source = self.own[&from].clone();
+        for clique in view.overlay.neighbours(from.dc).iter().filter(|clique| !clique.contains(&to))
+        {
+            for dc in clique {
+                let delivered = &self.delivered[&(from, *dc)];
+                source.iter_mut().zip(delivered).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        source
+    }
+
+    fn check_copy(&self, view: &View<'_>, server: ServerId) -> Result<(), Broken> {
+        let shares_updates = matches!(view.plan.remote, RemoteSync::Tap(_) | RemoteSync::Asp(_));
+        if !shares_updates || self.draining.contains_key(&server) {
+            return Ok(());
+        }
+        let values = view.cluster.servers[view.cluster.server_index(server)].values();
+        let wrong = values.iter().zip(&self.copies[&server]).enumerate();
+        let mut wrong =
+            wrong.filter(|(_, (value, book))| differ(f64::from(**value), **book, ROUNDING));
+        match wrong.next() {
+            Some((place, (value, book))) => {
+                Err(format!("parameter {place} is {value} at {server}, where changes make {book}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What all agreed on in the end.
+    fn check_end(&self, view: &View<'_>) -> Result<(), Broken> {
+        let (expected, tolerance): (Expected, f64) = match &view.plan.remote {
+            RemoteSync::Tap(_) | RemoteSync::Asp(_) => match view.plan.drain.method {
+                DrainMethod::Mean => (Self::mean, ROUNDING),
+                DrainMethod::Residuals => (Self::total, ROUNDING),
+            },
+            RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
+            RemoteSync::Ssp(config) => (Self::total, tolerance(config.values)),
+            // The mean of what no round has taken is less than its sum, and outer steps are what they are.
+            RemoteSync::LocalSteps(config)
+                if config.adds_up() && view.plan.drain.method == DrainMethod::Residuals =>
+            {
+                (Self::total, tolerance(config.values))
+            }
+            RemoteSync::LocalSteps(_) => return Ok(()),
+        };
+        for server in &view.cluster.servers {
+            let expected = expected(self, server.id(), view);
+            for (place, (value, expected)) in server.values().iter().zip(expected).enumerate() {
+                if differ(f64::from(*value), expected, tolerance) {
+                    let server = server.id();
+                    return Err(format!(
+                        "parameter {place} is {value} at {server} after the drain, where {expected} was due"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The mean of all copies before the drain.
+    fn mean(&self, server: ServerId, view: &View<'_>) -> Vec<f64> {
+        let copies: Vec<&Vec<f64>> = view
+            .plan
+            .topology
+            .dc_ids()
+            .map(|dc| &self.copies[&ServerId { dc, shard: server.shard }])
+            .collect();
+        (0..copies[0].len())
+            .map(|place| copies.iter().map(|copy| copy[place]).sum::<f64>() / copies.len() as f64)
+            .collect()
+    }
+
+    /// Everything that was ever changed.
+    fn total(&self, server: ServerId, view: &View<'_>) -> Vec<f64> {
+        let mut total = self.initial[&server].clone();
+        for dc in view.plan.topology.dc_ids() {
+            let own = &self.own[&ServerId { dc, shard: server.shard }];
+            total.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
+        }
+        total
+    }
+}
+
+/// What a server must hold in the end.
+type Expected = fn(&Conservation, ServerId, &View<'_>) -> Vec<f64>;
+
+fn layout_of<'a>(view: &View<'a>, server: ServerId) -> &'a ShardLayout {
+    view.cluster.servers[view.cluster.server_index(server)].layout()
+}
+
+fn add_deltas(sums: &mut [f64], deltas: &ShardDeltas, layout: &ShardLayout) {
+    for (table, changes) in deltas.tables() {
+        let width = layout.width_of(table);
+        for (row, values) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
+            let start = layout.row_offset(table, *row as usize);
+            let places = sums[start..start + width].iter_mut();
+            places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+    }
+}
+
+fn add_changes(sums: &mut [f64], changes: Changes<'_>) {
+    match changes {
+        Changes::Dense { start, values } => {
+            let places = sums[start as usize..].iter_mut();
+            places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+        Changes::Sparse { indexes, values } => {
+            for (index, value) in indexes.iter().zip(values) {
+                sums[*index as usize] += f64::from(*value);
+            }
+        }
+    }
+}
+
+fn differ(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() > tolerance * (1.0 + a.abs().max(b.abs()))
+}
+
+/// What an exchange may still keep at the end: one rounding of what changes in a clock.
+fn tolerance(format: ValueFormat) -> f64 {
+    if format == ValueFormat::F32 { ROUNDING } else { 0.05 }
+}
+
+/// Of sums of single precision.
+const ROUNDING: f64 = 1e-4;

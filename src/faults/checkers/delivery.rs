@@ -1,0 +1,47 @@
+//! Each frame once, in order: what one server cuts for a lane is what the other takes from it, byte for byte.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::{Broken, Checker, Seen, View};
+use crate::types::{DcId, Lane, ServerId};
+
+/// The frames on their way.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    under_way: BTreeMap<(ServerId, DcId, Lane), VecDeque<Bytes>>,
+}
+
+impl Checker for Delivery {
+    fn name(&self) -> &'static str {
+        "delivery"
+    }
+
+    fn check(&mut self, _view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        match seen {
+            Seen::Cut { from, to, lane, frame } => {
+                self.under_way.entry((from, to, lane)).or_default().push_back(frame.clone());
+                Ok(())
+            }
+            Seen::Delivered { at, from, lane, frame } => {
+                let sender = ServerId { dc: from, shard: at.shard };
+                let due = self.under_way.get_mut(&(sender, at.dc, lane));
+                let lane = lane.name();
+                match due.and_then(VecDeque::pop_front) {
+                    Some(due) if due == *frame => Ok(()),
+                    Some(_) => Err(format!("{at} takes a {lane} frame of {from} that is not next")),
+                    None => Err(format!("{at} takes a {lane} frame that {from} has not sent")),
+                }
+            }
+            Seen::End => match self.under_way.iter().find(|(_, frames)| !frames.is_empty()) {
+                Some(((from, to, lane), frames)) => {
+                    let (count, lane) = (frames.len(), lane.name());
+                    Err(format!("{count} {lane} frames from {from} to {to} never came"))
+                }
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}

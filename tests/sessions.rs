@@ -332,6 +332,19 @@ fn a_peer_that_leaves_a_gap_open_cannot_fill_the_memory() {
 }
 
 #[test]
+fn a_long_last_frame_may_come_before_all_others() {
+    let (mut a, mut b) = pair();
+    let mut messages = [1, 2, 3].map(|number| sent(&mut a, number)).to_vec();
+    assert!(a.room(Lane::Data) > 0);
+    a.push(Lane::Data, frame(4, 5 * WINDOW));
+    messages.extend(a.poll_transmit(Lane::Data));
+    for message in messages.iter().rev() {
+        assert_eq!(give(&mut b, message), Ok(None));
+    }
+    assert_eq!(frames(&mut b), [1, 2, 3, 4]);
+}
+
+#[test]
 fn malformed_messages_are_refused_by_what_is_wrong_with_them() {
     let (mut a, mut b) = pair();
     let one = sent(&mut a, 1);

@@ -114,6 +114,14 @@ impl Incoming {
         number <= self.passed || self.early.contains_key(&number)
     }
 
+    /// Bytes that would wait with one more frame, but for the latest of them: an honest peer's last frame may go beyond
+    /// what it has room for.
+    pub(super) fn early_bytes_with(&self, number: u64, frame: &Bytes) -> usize {
+        let latest = self.early.last_key_value().filter(|(latest, _)| **latest > number);
+        let latest = latest.map_or(frame, |(_, latest)| latest);
+        self.early_bytes + cost(frame) - cost(latest)
+    }
+
     pub(super) fn insert(&mut self, number: u64, frame: Bytes) {
         self.early_bytes += cost(&frame);
         self.early.insert(number, frame);

@@ -341,7 +341,7 @@ impl Session {
             self.repeated = true;
             return Ok(());
         }
-        let (held, most) = (incoming.early_bytes(), self.config.early_bytes_max);
+        let (held, most) = (incoming.early_bytes_with(number, &frame), self.config.early_bytes_max);
         let most = if lane == Lane::Data { most } else { CONTROL_FRAME_BYTES_MAX };
         if held > most {
             return Err(SessionError::PeerSentTooMuch { lane, number, held, most });

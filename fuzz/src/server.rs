@@ -89,6 +89,7 @@ impl Node {
             remote: remote.clone(),
             layout: layout.clone(),
             links: others.clone().map(|to| (to, facts)).collect(),
+            first_hops: others.clone().map(|to| (to, to)).collect(),
             neighbours: vec![others.collect()],
             way: LongestWay { rtt, hops: 1 },
             schedule: Arc::new(Schedule {

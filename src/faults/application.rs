@@ -9,7 +9,8 @@ use rand_core::Rng;
 
 use crate::ml::{Application, Direction, Evaluation, Metric, Task, Work};
 use crate::types::{
-    Clock, Deltas, Model, ModelLayout, Random, RowSet, Seed, TableLayout, TableRows,
+    Clock, Deltas, Model, ModelLayout, Random, RowSet, Seed, StateError, TableLayout, TableRows,
+    Walk,
 };
 
 #[derive(Debug)]
@@ -101,5 +102,13 @@ impl Task for Counter {
 
     fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
         (0.0, Work::default())
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("chance", &mut self.chance)?;
+        let rows = self.layout.tables()[0].rows;
+        walk.record_that("rows", &mut self.rows, |found, _| {
+            found.iter().all(|row| (*row as usize) < rows)
+        })
     }
 }

@@ -17,7 +17,6 @@ pub use message::{ProbeRequest, Probed, RowsRead, WorkerMessage};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use crate::types::DcId;
 

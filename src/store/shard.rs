@@ -246,6 +246,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::types::TableLayout;
 
     fn layouts(shards: usize) -> (Model, Vec<ShardLayout>) {
         let model = Arc::new(ModelLayout::new(vec![

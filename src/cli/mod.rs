@@ -65,7 +65,7 @@ enum Verb {
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
     /// Look for trouble: run the true protocol under drawn faults and check every promise
-    #[command(after_help = SIMULATE_HELP)]
+    #[command(after_help = SIMULATE_HELP, mut_arg("out", |out| out.help(SIMULATE_OUT)))]
     Simulate(SimulateFlags),
 }
 
@@ -331,7 +331,8 @@ Examples:
   gaia train config/run/quickstart.toml
   gaia train config/run/quickstart.toml --driver simulated --seed 7 --out runs/seven
   gaia train config/run/movielens.toml --set app.data.path=ratings.csv --set sync.remote.model=bsp
-  gaia train config/run/quickstart.toml --set checkpoint.every=10 --out runs/long --resume auto
+  gaia train config/run/quickstart.toml --driver simulated --set checkpoint.every=10 --out runs/long --resume auto
+  gaia train config/run/quickstart.toml --driver real        (a process for each node, on this machine)
 
 A path in a file starts at that file; a path in --set starts at the working directory. \
 A --set that chooses another `model` or `kind` drops the settings of the one in the file.
@@ -344,7 +345,7 @@ SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and 
 --resume auto --out DIR goes on from the newest whole one in DIR, and starts afresh where there is none; what comes out \
 is the same to the bit as of a run that was not stopped. The default is never: a directory with files of another run is \
 refused, and what comes out depends on nothing that lies there. model.safetensors in a checkpoint holds the model's \
-tables. The emulated driver keeps no checkpoints, and a signal ends it at once.";
+tables. The other drivers keep no checkpoints, and a signal ends them at once.";
 
 const COMPARE_HELP: &str = "\
 Examples:
@@ -394,6 +395,8 @@ const REPORT_HELP: &str = "\
 Examples:
   gaia report runs/quickstart-20250101-120000
   gaia report runs/bsp runs/asp --out runs/both";
+
+const SIMULATE_OUT: &str = "Where to write a scenario for each seed that broke a promise, as short as it gets [default: nowhere]";
 
 const SIMULATE_HELP: &str = "\
 Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. First the faults \

@@ -23,6 +23,7 @@ mod docword;
 mod envelope;
 mod files;
 mod idx;
+mod lan;
 mod libsvm;
 mod matrix;
 mod movielens;
@@ -31,6 +32,7 @@ mod run_directory;
 mod run_file;
 mod sealed;
 mod server;
+mod session;
 mod stream;
 mod topology;
 mod vocabulary;
@@ -62,12 +64,14 @@ pub const TARGETS: &[Target] = &[
     docword::TARGET,
     envelope::TARGET,
     idx::TARGET,
+    lan::TARGET,
     libsvm::TARGET,
     matrix::TARGET,
     movielens::TARGET,
     run_directory::TARGET,
     run_file::TARGET,
     server::TARGET,
+    session::TARGET,
     stream::TARGET,
     topology::TARGET,
     vocabulary::TARGET,

@@ -50,12 +50,13 @@ struct Like {
     loss: f64,
     /// In bandwidth-delay products.
     queue: f64,
+    seed: u64,
     dedicated: bool,
 }
 
 impl Default for Like {
     fn default() -> Self {
-        Self { mbit: 50.0, rtt_ms: 200, loss: 0.0, queue: 1.0, dedicated: false }
+        Self { mbit: 50.0, rtt_ms: 200, loss: 0.0, queue: 1.0, seed: 1, dedicated: false }
     }
 }
 
@@ -88,7 +89,7 @@ impl Wire {
             groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
-        let network = Network::new(&topology, Seed(1));
+        let network = Network::new(&topology, Seed(like.seed));
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let endpoints = topology.dc_ids().map(|dc| {
             let nobody = certificates.accepting(&topology, dc, None).unwrap();
@@ -136,6 +137,11 @@ impl Wire {
     }
 
     async fn join(&self) -> Joined {
+        self.try_join().await.expect("the handshake gets through")
+    }
+
+    /// Nothing where loss has taken too much of the handshake.
+    async fn try_join(&self) -> Option<Joined> {
         let factories = [(); 2].map(|()| Arc::<TrackedFactory>::default());
         let connecting = self.connecting(&factories[0]);
         let (one, other) = tokio::join!(connecting, async {
@@ -144,7 +150,7 @@ impl Wire {
         });
         let mut carriers = JoinSet::new();
         let mut transports = Vec::new();
-        let connections = [one.unwrap(), other.unwrap()];
+        let connections = [one.ok()?, other.ok()?];
         for ((at, connection), factory) in
             [OREGON, TOKYO].into_iter().zip(connections).zip(factories)
         {
@@ -171,7 +177,7 @@ impl Wire {
             transports.push(transport);
         }
         let tokyo = transports.pop().unwrap();
-        Joined { oregon: transports.pop().unwrap(), tokyo, _carriers: carriers }
+        Some(Joined { oregon: transports.pop().unwrap(), tokyo, _carriers: carriers })
     }
 
     /// What arrives of a full data lane within a time, as a share of what the link could carry.
@@ -286,8 +292,8 @@ async fn a_transfer_of_minutes_over_a_slow_link_is_life() {
     for (dedicated, loss, bytes, most) in [
         (false, 0.0, 20 << 20, 1.1),
         (true, 0.0, 20 << 20, 1.1),
-        (false, 0.3, 500 << 10, f64::INFINITY),
-        (true, 0.3, 4 << 20, f64::INFINITY),
+        (false, 0.3, 500 << 10, 100.0),
+        (true, 0.3, 4 << 20, 100.0),
     ] {
         let wire = Wire::new(Like { mbit: 1.0, loss, dedicated, ..Like::default() });
         let mut joined = wire.join().await;
@@ -295,11 +301,21 @@ async fn a_transfer_of_minutes_over_a_slow_link_is_life() {
         println!("1 Mbit/s, loss {loss}, dedicated {dedicated}: {bytes} bytes in {took:?}");
         assert!(took > Duration::from_secs(60), "{took:?}");
         let ideal = wire.link().bandwidth.time_for((bytes as f64 / 0.958) as u64);
-        assert!(took < ideal.mul_f64(most.min(1e3)), "{took:?} for {ideal:?}");
-        // With nothing to say, keep-alives must get through.
-        sleep(Duration::from_secs(300)).await;
-        one_frame(&mut joined, 1_000).await;
+        assert!(took < ideal.mul_f64(most), "{took:?} for {ideal:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_with_nothing_to_say_is_alive_though_packets_are_lost() {
+    let mut joined = 0;
+    for seed in 0..8 {
+        let wire = Wire::new(Like { loss: 0.3, seed, ..Like::default() });
+        let Some(mut pair) = wire.try_join().await else { continue };
+        joined += 1;
+        sleep(Duration::from_secs(600)).await;
+        one_frame(&mut pair, 10).await;
+    }
+    assert!(joined >= 4, "most handshakes get through: {joined} of 8");
 }
 
 /// Another connection fills a queue of seconds, behind which keep-alives wait.
@@ -307,12 +323,17 @@ async fn a_transfer_of_minutes_over_a_slow_link_is_life() {
 async fn keep_alives_that_come_seconds_late_are_life() {
     let wire = Wire::new(Like { mbit: 10.0, queue: 10.0, ..Like::default() });
     let mut idle = wire.join().await;
-    wire.network.set_bandwidth(OREGON, TOKYO, Bandwidth::from_mbit(0.8));
     let mut busy = wire.join().await;
+    wire.network.set_bandwidth(OREGON, TOKYO, Bandwidth::from_mbit(0.6));
     let mut slowest = Duration::ZERO;
-    for _ in 0..30 {
-        one_frame(&mut busy, 1 << 20).await;
+    for _ in 0..10 {
+        let whole = tokio::spawn(async move {
+            let took = one_frame(&mut busy, 2 << 20).await;
+            (busy, took)
+        });
+        sleep(Duration::from_secs(15)).await;
         slowest = slowest.max(one_frame(&mut idle, 10).await);
+        busy = whole.await.unwrap().0;
     }
     println!("a frame of ten bytes took {slowest:?} at worst");
     assert!(slowest > Duration::from_secs(2), "the queue holds seconds: {slowest:?}");

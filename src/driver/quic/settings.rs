@@ -124,7 +124,7 @@ fn varint(value: u64) -> VarInt {
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// Several of these fit into that time, so that a few may be lost.
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
+const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 /// quinn-proto closes a connection whose stream has 1024 gaps. Gaps are at least two packets apart, so a
 /// stream of this many bytes cannot have as many.

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use quinn::{ClientConfig, Connecting, Endpoint, ServerConfig, TokioRuntime, TransportConfig};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::connection::endpoint_config;
 use super::socket::address_of;
 use super::{Certificates, Network};
 use crate::certificates::SERVER_NAME;
 use crate::driver::quic::{
-    Carriers, Chosen, DcTransport, End, Ends, Event, TrackedFactory, Windows, link_config,
+    Carriers, Chosen, DcTransport, End, Ends, Event, TrackedFactory, TransportError, Windows,
+    link_config,
 };
 use crate::link::{LinkConfig, quantum};
 use crate::node::Lane;
@@ -182,26 +183,30 @@ impl Wire {
 
     /// What arrives of a full data lane within a time, as a share of what the link could carry.
     async fn share(&self, time: Duration) -> f64 {
+        self.try_share(time).await.unwrap()
+    }
+
+    async fn try_share(&self, time: Duration) -> Result<f64, TransportError> {
         let Joined { mut oregon, mut tokyo, _carriers } = self.join().await;
-        let until = Instant::now() + time;
+        let until = Instant::now() + time + self.link().delay;
         let bytes = quantum(self.link().bandwidth).0 as usize;
-        let sending = tokio::spawn(async move {
-            while Instant::now() < until {
-                while oregon.has_room(TOKYO, SHARD, Lane::Data) {
-                    let frame = vec![0x5a; bytes].into();
-                    oregon.send(TOKYO, SHARD, Lane::Data, frame).unwrap();
-                }
-                let event = timeout_at(until, oregon.event()).await;
-                assert!(!matches!(event, Ok(Event::Lost { .. })), "{event:?}");
-            }
-        });
         let mut received = 0;
-        while let Ok(event) = timeout_at(until + self.link().delay, tokyo.event()).await {
-            let Event::Frame(incoming) = event else { panic!("{event:?}") };
-            received += incoming.frame.len();
+        loop {
+            if oregon.has_room(TOKYO, SHARD, Lane::Data) {
+                oregon.send(TOKYO, SHARD, Lane::Data, vec![0x5a; bytes].into())?;
+            }
+            let event = tokio::select! {
+                event = oregon.event() => event,
+                event = tokyo.event() => event,
+                () = sleep_until(until) => break,
+            };
+            match event {
+                Event::Frame(incoming) => received += incoming.frame.len(),
+                Event::Lost { error, .. } => return Err(error),
+                Event::Room { .. } | Event::Left { .. } => {}
+            }
         }
-        sending.await.unwrap();
-        received as f64 / self.link().bandwidth.bytes_in(time)
+        Ok(received as f64 / self.link().bandwidth.bytes_in(time))
     }
 }
 
@@ -227,8 +232,6 @@ async fn stripes_fill_a_long_fat_link_that_one_stream_cannot() {
     }
 }
 
-/// Where windows are larger than the link, quinn ends connections at the first overshoot: here at 50 Mbit/s with a queue of
-/// four products, and at 300 with one.
 #[tokio::test(start_paused = true)]
 async fn an_overshoot_into_any_queue_leaves_the_connection_whole() {
     for (mbit, queue, loss) in [(50.0, 4.0, 0.0), (300.0, 1.0, 0.0), (300.0, 0.25, 1e-3)] {
@@ -239,6 +242,25 @@ async fn an_overshoot_into_any_queue_leaves_the_connection_whole() {
                 "{mbit} Mbit/s, queue {queue}, loss {loss}, dedicated {dedicated}: {share:.3}"
             );
             assert!(share > 0.05, "{share}");
+        }
+    }
+}
+
+/// What windows larger than a stream may have come to: quinn ends the connection, and the run with it.
+#[tokio::test(start_paused = true)]
+async fn only_a_stream_with_too_large_a_window_dies_where_a_link_turns_slow() {
+    let large = Windows { stream: 64 << 20, data: 64 << 20, stripes: 1 };
+    for windows in [None, Some(large)] {
+        let mut wire = Wire::new(Like { mbit: 100.0, ..Like::default() });
+        wire.windows = windows.unwrap_or(wire.windows);
+        let (share, ()) = tokio::join!(wire.try_share(Duration::from_secs(6)), async {
+            sleep(Duration::from_secs(1)).await;
+            wire.network.set_bandwidth(OREGON, TOKYO, Bandwidth::from_mbit(25.0));
+        });
+        match (windows, share) {
+            (None, Ok(share)) => assert!(share > 0.25, "{share}"),
+            (Some(_), Err(error)) => assert!(error.to_string().contains("too many gaps")),
+            (windows, share) => panic!("{windows:?}: {share:?}"),
         }
     }
 }

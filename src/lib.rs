@@ -96,6 +96,7 @@ pub mod link;
 pub mod ml;
 pub mod node;
 pub mod outbox;
+pub mod recovery;
 pub mod report;
 pub mod server;
 pub mod session;

@@ -37,6 +37,7 @@ const LAYERS: [&[Room]; 4] = [
         room("server", &["node"]),
         room("worker", &["node"]),
         room("coordinator", &[]),
+        room("recovery", &["node", "server", "worker"]),
     ],
     &[
         room("telemetry", &[]),

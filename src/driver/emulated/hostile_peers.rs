@@ -1,17 +1,16 @@
 //! Many peers that break the protocol of streams, each in its own way, and an honest one beside them.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, SendStream};
-use tokio::sync::mpsc::{channel, unbounded_channel};
 
 use super::connection::Joining;
 use super::{Certificates, Network};
 use crate::driver::quic::frames::{Hello, with_length};
-use crate::driver::quic::listener::DATA_INBOX_FRAMES_MAX;
-use crate::driver::quic::{Breach, End, Event, Inbox, Incoming, TransportError, listen};
+use crate::driver::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use crate::node::Lane;
 use crate::topology::{DataCenter, Topology, WanLink};
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
@@ -123,15 +122,14 @@ async fn attacked_end_goes_on_serving() {
     let joining = Joining::new(&topology, 1, &network, &certificates, Seed(1)).unwrap();
     let joined = Arc::new(joining).join_all().await.unwrap();
     let before = resident_bytes();
-    let (notices, mut events) = unbounded_channel();
-    let (data, mut frames) = channel::<Incoming>(DATA_INBOX_FRAMES_MAX);
-    let inbox = Inbox { notices, control: channel(1).0, data };
-    let mut expected = Vec::new();
+    let mut attacked = DcTransport::new(ATTACKED, 0..1);
+    let mut expected = BTreeMap::new();
     for end in joined {
         if end.at == ATTACKED {
-            let (at_name, peer_name) = ("dc-0".into(), format!("dc-{}", end.peer.0));
-            let listener = End { peer: end.peer, shards: 0..1, at_name, peer_name };
-            tokio::spawn(listen(listener, end.connection, inbox.clone()));
+            let ends = end.ends(&topology, 1, Duration::from_secs(2), Arc::default());
+            let Carriers { pump, listener, .. } = attacked.join(ends.open().await.unwrap());
+            tokio::spawn(pump.run());
+            tokio::spawn(listener.run());
         } else if end.peer == ATTACKED && end.at == HONEST {
             tokio::spawn(async move {
                 let stream = be_honest(end.connection).await;
@@ -148,20 +146,21 @@ async fn attacked_end_goes_on_serving() {
     }
     let mut next = 0_u32;
     while next < HONEST_FRAMES {
-        let incoming = frames.recv().await.unwrap();
-        if incoming.from == HONEST {
-            assert_eq!(incoming.frame, next.to_le_bytes().as_slice());
-            next += 1;
+        match attacked.event().await {
+            Event::Frame(incoming) if incoming.from == HONEST => {
+                assert_eq!(incoming.frame, next.to_le_bytes().as_slice());
+                next += 1;
+            }
+            Event::Lost { peer, error } => {
+                let (at, name) = ("dc-0".into(), format!("dc-{}", peer.0));
+                let breach = expected.remove(&peer).expect("who only claims is not closed");
+                assert_eq!(error, TransportError::PeerBrokeProtocol { at, peer: name, breach });
+            }
+            _ => {}
         }
     }
     let grown = resident_bytes().saturating_sub(before);
-    for (peer, breach) in expected {
-        let lost = events.try_recv().expect("every breach is told");
-        let (at, name) = ("dc-0".into(), format!("dc-{}", peer.0));
-        let error = TransportError::PeerBrokeProtocol { at, peer: name, breach };
-        assert_eq!(lost, Event::Lost { peer, error });
-    }
-    assert!(events.try_recv().is_err(), "who only claims is not closed, nor is the honest one");
+    assert!(expected.is_empty(), "every breach is told: {expected:?}");
     assert!(grown < 32 << 20, "the resident set grew by {grown} bytes");
 }
 

@@ -19,6 +19,8 @@ mod data_center;
 #[cfg(test)]
 mod hostile_peers;
 mod meter;
+#[cfg(test)]
+mod reconnecting;
 mod socket;
 mod transport;
 

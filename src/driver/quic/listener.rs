@@ -10,7 +10,7 @@ use quinn::{Connection, ConnectionError, RecvStream};
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::task::JoinSet;
 
-use super::event::{Event, Incoming};
+use super::event::{Event, Generation, Incoming, Of};
 use super::frames::{Hello, StreamEnd, read_frame, read_hello};
 use super::{Breach, GOODBYE, TransportError, close_for};
 use crate::node::Lane;
@@ -18,13 +18,21 @@ use crate::types::DcId;
 
 /// Where what arrives at a data center goes.
 #[derive(Clone, Debug)]
-pub(in crate::driver) struct Inbox {
-    pub(in crate::driver) notices: UnboundedSender<Event>,
-    pub(in crate::driver) control: Sender<Incoming>,
-    pub(in crate::driver) data: Sender<Incoming>,
+pub(super) struct Inbox {
+    pub(super) notices: UnboundedSender<Of<Event>>,
+    pub(super) control: Sender<Of<Incoming>>,
+    pub(super) data: Sender<Of<Incoming>>,
 }
 
-/// What one end of a connection knows of the run.
+/// Reads what a peer sends over one connection.
+pub(in crate::driver) struct Listener {
+    pub(super) end: End,
+    pub(super) generation: Generation,
+    pub(super) connection: Connection,
+    pub(super) inbox: Inbox,
+}
+
+/// What one end of a connection knows of its peer.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct End {
     pub(in crate::driver) peer: DcId,
@@ -34,7 +42,7 @@ pub(in crate::driver) struct End {
 }
 
 impl End {
-    pub(in crate::driver) fn lost(&self, error: &ConnectionError) -> TransportError {
+    pub(super) fn lost(&self, error: &impl ToString) -> TransportError {
         TransportError::ConnectionLost {
             at: self.at_name.clone(),
             peer: self.peer_name.clone(),
@@ -61,48 +69,58 @@ impl End {
     }
 }
 
-/// Reads every stream of a peer until the connection ends, and says why it did.
-pub(in crate::driver) async fn listen(end: End, connection: Connection, inbox: Inbox) {
-    let mut streams = JoinSet::new();
-    let mut breach = None;
-    let reason = loop {
-        tokio::select! {
-            biased;
-            Some(done) = streams.join_next(), if !streams.is_empty() => {
-                if let Ok(Err(found)) = done {
-                    close_for(&connection, found);
-                    breach = Some(found);
+impl Listener {
+    /// Reads every stream until the connection ends, and says why it did.
+    ///
+    /// Of a peer that says goodbye every frame is taken first; with a connection that is lost what nobody has taken is.
+    pub(in crate::driver) async fn run(self) {
+        let mut streams = JoinSet::new();
+        let mut breach = None;
+        let reason = loop {
+            tokio::select! {
+                biased;
+                Some(done) = streams.join_next(), if !streams.is_empty() => {
+                    if let Ok(Err(found)) = done {
+                        close_for(&self.connection, found);
+                        breach = Some(found);
+                    }
                 }
+                accepted = self.connection.accept_uni() => match accepted {
+                    Ok(stream) => {
+                        let (end, inbox) = (self.end.clone(), self.inbox.clone());
+                        streams.spawn(read_lane(end, self.generation, stream, inbox));
+                    }
+                    Err(reason) => break reason,
+                },
             }
-            accepted = connection.accept_uni() => match accepted {
-                Ok(stream) => {
-                    streams.spawn(read_lane(end.clone(), stream, inbox.clone()));
-                }
-                Err(reason) => break reason,
-            },
+        };
+        let peer = self.end.peer;
+        let left = matches!(&reason,
+            ConnectionError::ApplicationClosed(close) if close.error_code == GOODBYE);
+        if left {
+            while streams.join_next().await.is_some() {}
         }
-    };
-    let peer = end.peer;
-    let left = matches!(&reason,
-        ConnectionError::ApplicationClosed(close) if close.error_code == GOODBYE);
-    if left {
-        while streams.join_next().await.is_some() {}
+        let event = match (breach, reason) {
+            (Some(breach), _) => Some(Event::Lost { peer, error: self.end.broke(breach) }),
+            (None, ConnectionError::LocallyClosed) => None,
+            (None, _) if left => Some(Event::Left { peer }),
+            (None, reason) => Some(Event::Lost { peer, error: self.end.lost(&reason) }),
+        };
+        if let Some(event) = event {
+            // An owner that has gone does not care.
+            let _ = self.inbox.notices.send(Of { peer, generation: self.generation, what: event });
+        }
+        streams.shutdown().await;
     }
-    let event = match (breach, reason) {
-        (Some(breach), _) => Some(Event::Lost { peer, error: end.broke(breach) }),
-        (None, ConnectionError::LocallyClosed) => None,
-        (None, _) if left => Some(Event::Left { peer }),
-        (None, reason) => Some(Event::Lost { peer, error: end.lost(&reason) }),
-    };
-    if let Some(event) = event {
-        // An owner that has gone does not care.
-        let _ = inbox.notices.send(event);
-    }
-    while streams.join_next().await.is_some() {}
 }
 
 /// Reads the frames of one stream into the inbox, no faster than they are taken.
-async fn read_lane(end: End, mut stream: RecvStream, inbox: Inbox) -> Result<(), Breach> {
+async fn read_lane(
+    end: End,
+    generation: Generation,
+    mut stream: RecvStream,
+    inbox: Inbox,
+) -> Result<(), Breach> {
     let ended = |stream_end: StreamEnd| match stream_end {
         StreamEnd::Breach(breach) => Err(breach),
         StreamEnd::Finished | StreamEnd::Lost => Ok(()),
@@ -122,7 +140,8 @@ async fn read_lane(end: End, mut stream: RecvStream, inbox: Inbox) -> Result<(),
             Ok(frame) => frame,
             Err(stream_end) => return ended(stream_end),
         };
-        if frames.send(Incoming { from, shard, lane, frame }).await.is_err() {
+        let what = Incoming { from, shard, lane, frame };
+        if frames.send(Of { peer: from, generation, what }).await.is_err() {
             return Ok(());
         }
     }

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::congestion::Flight;
 use super::counters::LaneCounters;
-use super::event::Event;
+use super::event::{Event, Generation, Of};
 use super::frames::with_length;
 
 use crate::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
@@ -39,7 +39,7 @@ use crate::node::Lane;
 use crate::types::{Bandwidth, Bytes as Size, DcId, ShardId};
 
 /// What the pump is told.
-pub(in crate::driver) enum Command {
+pub(super) enum Command {
     Send {
         shard: ShardId,
         lane: Lane,
@@ -53,6 +53,7 @@ pub(in crate::driver) enum Command {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) to: DcId,
+    pub(super) generation: Generation,
     /// The number of the first lane's shard.
     pub(super) first_shard: u16,
     /// The most of the link that frames can have.
@@ -75,7 +76,7 @@ pub(in crate::driver) struct Pump {
     send_window: u64,
     commands: UnboundedReceiver<Command>,
     finishing: bool,
-    notices: UnboundedSender<Event>,
+    notices: UnboundedSender<Of<Event>>,
     /// News of room in data lanes, by when it is due.
     rooms: VecDeque<(Instant, Event)>,
     room_timer: Pin<Box<Sleep>>,
@@ -157,7 +158,7 @@ impl Pump {
         (connection, flight): (Connection, Arc<Flight>),
         (control, data): (Vec<Outgoing>, Vec<Outgoing>),
         commands: UnboundedReceiver<Command>,
-        notices: UnboundedSender<Event>,
+        notices: UnboundedSender<Of<Event>>,
         counters: Arc<LaneCounters>,
     ) -> Self {
         Self {
@@ -181,7 +182,13 @@ impl Pump {
     /// Runs until told to finish and everything is acknowledged, or the connection is lost.
     /// Returns whether all that was in hand has arrived.
     pub(in crate::driver) async fn run(mut self) -> bool {
-        if std::future::poll_fn(|cx| self.poll(cx)).await.is_err() {
+        let connection = self.connection.clone();
+        let handed_over = tokio::select! {
+            biased;
+            done = std::future::poll_fn(|cx| self.poll(cx)) => done.is_ok(),
+            _ = connection.closed() => false,
+        };
+        if !handed_over {
             return false;
         }
         let mut acknowledged = Vec::new();
@@ -314,7 +321,8 @@ impl Pump {
             }
             if let Some((_, room)) = self.rooms.pop_front() {
                 // An owner that has gone does not care.
-                let _ = self.notices.send(room);
+                let Route { to: peer, generation, .. } = self.route;
+                let _ = self.notices.send(Of { peer, generation, what: room });
             }
         }
     }

@@ -29,8 +29,8 @@ use super::site::{Patience, Seat};
 use crate::certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use crate::driver::journal::Carriage;
 use crate::driver::quic::{
-    Chosen, Command, DcTransport, End, Ends, GOODBYE, LaneCounters, Provision, TrackedFactory,
-    link_config, listen,
+    Carriers, Chosen, DcTransport, End, Ends, Finisher, GOODBYE, LaneCounters, Provision,
+    TrackedFactory, link_config,
 };
 use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig, quantum};
 use crate::topology::{Address, Topology};
@@ -57,7 +57,7 @@ pub(super) struct Mirrors {
 
 struct MirrorLink {
     connection: Connection,
-    commands: UnboundedSender<Command>,
+    finisher: Finisher,
     counters: Arc<LaneCounters>,
 }
 
@@ -102,7 +102,7 @@ impl Mirrors {
                 join(&seat, own, id, &endpoint, &address).await
             });
         }
-        let (mut transport, inbox) = DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1);
+        let mut transport = DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1);
         let patience = patience(topology);
         let mut links = BTreeMap::new();
         let mut pumps = JoinSet::new();
@@ -128,17 +128,18 @@ impl Mirrors {
             let counters = Arc::<LaneCounters>::default();
             let ends = Ends {
                 at: own.dc,
+                end,
                 connection: connection.clone(),
                 flight: factory.flight.clone(),
                 bandwidth: out.bandwidth,
                 patience,
                 counters: counters.clone(),
             };
-            let (commands, pump) = ends.open(&end, &inbox).await?;
-            transport.join(peer, commands.clone());
+            let lanes = ends.open().await?;
+            let Carriers { pump, listener, finisher } = transport.join(lanes);
             pumps.spawn(pump.run());
-            others.spawn(listen(end, connection.clone(), inbox.clone()));
-            links.insert(peer, MirrorLink { connection, commands, counters });
+            others.spawn(listener.run());
+            links.insert(peer, MirrorLink { connection, finisher, counters });
         }
         Ok(Self { transport, endpoint, links, pumps, others, patience })
     }
@@ -162,8 +163,7 @@ impl Mirrors {
     /// Sends what is in hand, says goodbye, and ends every task.
     pub(super) async fn close(mut self) {
         for link in self.links.values() {
-            // A pump that has ended has nothing left to finish.
-            let _ended = link.commands.send(Command::Finish);
+            link.finisher.finish();
         }
         while self.pumps.join_next().await.is_some() {}
         self.endpoint.close(GOODBYE, b"the run is over");

@@ -142,6 +142,12 @@ impl RecoverableWorker {
         self.apply(WorkerEntry::Computed);
     }
 
+    /// Whether this can be due from the worker: what is beyond, another process has said, and what it knew is gone.
+    pub fn may_have_said(&self, due: Turn) -> bool {
+        let worker = self.worker.as_ref();
+        worker.is_none_or(|one| due <= Turn { clock: one.clock(), updates: self.kept.started })
+    }
+
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {

@@ -39,7 +39,7 @@ pub use lanes::{CONTROL_IN_HAND_MAX, DcTransport};
 
 pub(super) use congestion::{Flight, Provision, ProvisionedFactory};
 pub(super) use counters::LaneCounters;
-pub(super) use lanes::{Carriers, Ends, Finisher};
+pub(super) use lanes::{Carriers, Ends, Finisher, Lanes};
 pub(super) use listener::End;
 pub(super) use tracked::{Chosen, TrackedFactory};
 

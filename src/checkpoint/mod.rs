@@ -23,6 +23,8 @@ mod directory;
 mod disk;
 mod error;
 mod keeper;
+mod log_directory;
+mod log_disk;
 mod manifest;
 mod tensors;
 
@@ -34,6 +36,8 @@ pub use directory::Checkpoints;
 pub use disk::{Disk, Filesystem};
 pub use error::CheckpointError;
 pub use keeper::{Due, Keeper};
+pub use log_directory::{LogConfig, LogDirectory, Recovered};
+pub use log_disk::{LogDisk, LogFolder};
 pub use manifest::{ClockOf, Facts, LinkMark};
 
 /// What a driver saves.

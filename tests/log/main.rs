@@ -3,4 +3,7 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
+mod directory;
+mod disk;
+mod model;
 mod segments;

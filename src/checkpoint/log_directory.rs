@@ -162,6 +162,11 @@ impl LogDirectory {
         self.appender.next_number()
     }
 
+    /// All records below this number are synced.
+    pub fn synced(&self) -> u64 {
+        self.appender.synced()
+    }
+
     /// The first records of the segments that there are.
     pub fn segments(&self) -> impl Iterator<Item = u64> {
         self.segments.iter().copied()

@@ -7,3 +7,4 @@ mod directory;
 mod disk;
 mod model;
 mod segments;
+mod store;

@@ -28,6 +28,7 @@ const LAYERS: [&[Room]; 4] = [
         room("outbox", &["codec", "significance", "store", "sync"]),
         room("wire", &["codec"]),
         room("session", &["wire"]),
+        room("log", &[]),
         room("topology", &[]),
         room("link", &[]),
         room("ml", &[]),
@@ -37,6 +38,7 @@ const LAYERS: [&[Room]; 4] = [
         room("server", &["node"]),
         room("worker", &["node"]),
         room("coordinator", &[]),
+        room("recovery", &["node", "server", "worker"]),
     ],
     &[
         room("telemetry", &[]),

@@ -26,10 +26,10 @@ fn check(data: &[u8]) {
             let again = encode_worker_message(&message, &layout);
             assert!(decode_worker_message(&again, &layout).is_ok(), "it is understood again");
         }
-    } else if let Ok(message) = decode_rows_read(body, &layout, CLOCK, ASKED) {
-        assert_eq!(message.values.len(), ASKED);
+    } else if let Ok(message) = decode_rows_read(body, &layout) {
+        assert!(message.values.len() <= layout.parameters());
         let again = encode_rows_read(&message);
-        let message = decode_rows_read(&again, &layout, CLOCK, ASKED).expect("understood again");
+        let message = decode_rows_read(&again, &layout).expect("understood again");
         assert_eq!(encode_rows_read(&message), again, "as what it was");
     }
 }

@@ -1,5 +1,7 @@
 //! A run as everybody after this room sees it: complete, resolved and checked.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::ComputeConfig;
@@ -8,7 +10,7 @@ use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
 use crate::sync::{LocalSync, OverlayKind, RemoteSync};
 use crate::topology::{Deployment, Overlay, Topology};
-use crate::types::Seed;
+use crate::types::{Seed, Time};
 
 /// Everything that determines a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,8 @@ pub struct Plan {
     pub stop: StopRules,
     pub cost: CostConfig,
     pub checkpoint: CheckpointConfig,
+    pub log: LogConfig,
+    pub failures: FailuresConfig,
     /// Where nodes listen, for the real driver.
     pub deployment: Deployment,
 }
@@ -76,10 +80,37 @@ pub struct CheckpointConfig {
     pub keep: usize,
 }
 
+/// How nodes write down what has come to them, for the real driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    pub sync: LogSync,
+}
+
+/// When a node waits for its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogSync {
+    /// Before anything leaves: what it has said survives a power cut.
+    #[default]
+    Always,
+    /// Never: it survives the end of the process, not that of the machine.
+    Never,
+}
+
+/// What is borne of lost nodes, for the real driver.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FailuresConfig {
+    /// How long a lost node is waited for before the run ends; at 0 its loss is the end.
+    pub give_up_after: Time,
+}
+
 impl Plan {
     /// A hash of all that decides what comes out of a run.
     pub fn fingerprint(&self) -> u64 {
-        let alike = Self { checkpoint: CheckpointConfig::default(), ..self.clone() };
+        let (log, failures) = (LogConfig::default(), FailuresConfig::default());
+        let alike = Self { checkpoint: CheckpointConfig::default(), log, failures, ..self.clone() };
         Seed(0).child(&alike.to_toml()).0
     }
 
@@ -130,6 +161,12 @@ impl Default for EvaluateConfig {
 impl Default for CheckpointConfig {
     fn default() -> Self {
         Self { every: None, keep: 3 }
+    }
+}
+
+impl Default for FailuresConfig {
+    fn default() -> Self {
+        Self { give_up_after: Time(Duration::from_secs(30 * 60)) }
     }
 }
 

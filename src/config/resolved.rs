@@ -7,7 +7,10 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
-use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig,
+    LogConfig, Plan,
+};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::sync::{
@@ -29,6 +32,8 @@ struct Resolved<'p> {
     compute: ResolvedCompute<'p>,
     cost: CostConfig,
     checkpoint: CheckpointConfig,
+    log: LogConfig,
+    failures: FailuresConfig,
     topology: ResolvedTopology<'p>,
 }
 
@@ -120,6 +125,8 @@ impl Plan {
             compute: ResolvedCompute::new(&self.compute, &self.topology),
             cost: self.cost,
             checkpoint: self.checkpoint,
+            log: self.log,
+            failures: self.failures,
             topology: ResolvedTopology::new(&self.topology, &self.deployment),
         };
         let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");

@@ -9,7 +9,10 @@ use super::compute::ComputeKeys;
 use super::document::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Value};
 use super::error::{ConfigError, Fault, Place};
 use super::overrides::Override;
-use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig,
+    LogConfig, Plan,
+};
 use super::range::{self, Checks};
 use super::{shipped, synchronisation, topology_file};
 use crate::coordinator::StopRules;
@@ -55,6 +58,10 @@ pub(super) struct RunKeys {
     cost: CostConfig,
     #[serde(default)]
     checkpoint: CheckpointConfig,
+    #[serde(default)]
+    log: LogConfig,
+    #[serde(default)]
+    failures: FailuresConfig,
 }
 
 #[derive(Debug, Deserialize)]
@@ -343,6 +350,8 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     checkpoint(&checks, driver, keys.checkpoint)?;
+    let give_up_after = keys.failures.give_up_after;
+    checks.time("failures.give_up_after", give_up_after, range::GIVE_UP_MAX)?;
     Ok(Plan {
         name: keys.name,
         seed: Seed(keys.seed),
@@ -357,6 +366,8 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         stop: keys.stop,
         cost: keys.cost,
         checkpoint: keys.checkpoint,
+        log: keys.log,
+        failures: keys.failures,
         deployment,
     })
 }
@@ -415,9 +426,9 @@ fn checkpoint(
 ) -> Result<(), Problem> {
     if let Some(every) = checkpoint.every {
         checks.clocks("checkpoint.every", every, 1)?;
-        if driver != DriverKind::Simulated {
+        if driver == DriverKind::Emulated {
             let expected = format!(
-                "no such key: the {} driver keeps no checkpoints, `simulated` does",
+                "no such key: the {} driver keeps no checkpoints, `simulated` and `real` do",
                 driver.name()
             );
             return Err(checks.wrong("checkpoint.every", every, expected));

@@ -295,6 +295,21 @@ impl Server {
         Some((at, TimeoutReason::BrakeDeadline))
     }
 
+    /// Whether it has been told to make copies equal.
+    pub fn is_draining(&self) -> bool {
+        self.draining != Draining::No
+    }
+
+    /// Whether its copy equals every other data center's, for good.
+    pub fn is_drained(&self) -> bool {
+        self.draining == Draining::Done
+    }
+
+    /// The clock up to which its copy is ready, as [`ServerOutput::CopyReady`] last said.
+    pub fn copy_ready(&self) -> Clock {
+        self.copy_ready
+    }
+
     pub fn id(&self) -> ServerId {
         self.id
     }

@@ -36,14 +36,14 @@ pub struct LaneState {
     /// The number of the last frame sent.
     pub last: u64,
     /// The frames up to `last` that were not acknowledged.
-    pub kept: Vec<Bytes>,
+    pub kept: VecDeque<Bytes>,
     /// How many frames of the peer were passed on.
     pub received: u64,
 }
 
 impl Outgoing {
     pub(super) fn resume(state: &LaneState) -> Self {
-        let kept: VecDeque<Bytes> = state.kept.iter().cloned().collect();
+        let kept = state.kept.clone();
         let kept_bytes = kept.iter().map(cost).sum();
         Self { last: state.last, kept_bytes, unsent: kept.len(), kept }
     }
@@ -93,6 +93,10 @@ impl Outgoing {
 
     pub(super) fn last(&self) -> u64 {
         self.last
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = &Bytes> {

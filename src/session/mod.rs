@@ -115,6 +115,11 @@ struct Peer {
     began: Incarnation,
 }
 
+/// What a hello told of the other end that must outlive a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Met(Peer);
+
 /// What a hello said of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
@@ -133,9 +138,7 @@ pub enum Meeting {
 impl Session {
     /// A session that begins.
     pub fn new(config: SessionConfig) -> Self {
-        let lanes = [LaneState::default(), LaneState::default()];
-        let state = SessionState { began: config.incarnation, peer: None, lanes };
-        Self::resume(config, &state)
+        Self::resume(config, &SessionState::new(config.incarnation))
     }
 
     /// A session that goes on after a restart.
@@ -247,6 +250,11 @@ impl Session {
         self.outgoing[lane.index()].last()
     }
 
+    /// How many frames of a lane have yet to leave on this connection.
+    pub fn unsent(&self, lane: Lane) -> usize {
+        self.outgoing[lane.index()].unsent()
+    }
+
     /// How many frames of a lane have been passed on.
     pub fn received(&self, lane: Lane) -> u64 {
         self.incoming[lane.index()].passed()
@@ -260,6 +268,11 @@ impl Session {
     /// Whether the other end has said hello on this connection.
     pub fn has_met(&self) -> bool {
         self.met
+    }
+
+    /// Whom the other end was when it last said hello.
+    pub fn met(&self) -> Option<Met> {
+        self.peer.map(Met)
     }
 
     /// What must outlive a restart.
@@ -370,9 +383,56 @@ impl Session {
     }
 }
 
+/// A log tells what became of a session; heard again, it makes the same state.
+impl SessionState {
+    /// One that begins.
+    pub fn new(began: Incarnation) -> Self {
+        Self { began, peer: None, lanes: [LaneState::default(), LaneState::default()] }
+    }
+
+    /// A frame was pushed.
+    pub fn push(&mut self, lane: Lane, frame: Bytes) {
+        let lane = &mut self.lanes[lane.index()];
+        lane.last += 1;
+        lane.kept.push_back(frame);
+    }
+
+    /// The next frame of the other end was passed on.
+    pub fn receive(&mut self, lane: Lane) {
+        self.lanes[lane.index()].received += 1;
+    }
+
+    /// The other end has so many frames of each lane.
+    pub fn acknowledge(&mut self, counts: [u64; 2]) {
+        for (lane, count) in self.lanes.iter_mut().zip(counts) {
+            let acknowledged = lane.last - lane.kept.len() as u64;
+            let more = count.saturating_sub(acknowledged).min(lane.kept.len() as u64);
+            lane.kept.drain(..more as usize);
+        }
+    }
+
+    /// The other end said hello. One with another state than before has lost what it had.
+    pub fn meet(&mut self, Met(peer): Met) {
+        if self.peer.is_some_and(|known| known.began != peer.began) {
+            self.lanes = [LaneState::default(), LaneState::default()];
+        }
+        self.peer = Some(peer);
+    }
+
+    /// Whether counts and frames agree with each other, as those of a session do.
+    pub fn is_sound(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.last >= lane.kept.len() as u64)
+    }
+}
+
 impl Incarnation {
     /// The first.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// The one after this.
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 impl fmt::Display for Incarnation {

@@ -102,6 +102,20 @@ impl Worker {
         self.begin();
     }
 
+    /// Whether this answers what a server was asked and has not answered.
+    pub fn expects(&self, from: ShardId, reply: &RowsRead) -> bool {
+        let shard = from.index();
+        self.state.reading().is_some_and(|reading| {
+            let layout = self.layouts.get(shard);
+            reply.clock == self.clock
+                && layout.is_some_and(|layout| {
+                    reply.values.len() == reading.requests[shard].parameters(layout)
+                        && reply.fits(layout)
+                })
+                && !reading.replied[shard]
+        })
+    }
+
     /// Takes rows from a server.
     pub fn handle_rows(&mut self, from: ShardId, reply: RowsRead) {
         let (State::Reading(reading) | State::Stopped { reading: Some(reading) }) = &mut self.state

@@ -510,6 +510,17 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
             "[checkpoint]\n«evry = 5\n[stop]",
             &["unknown key `checkpoint.evry`", "mean `every`?"],
         ),
+        run("[stop]", "[log]\nsync = «\"often\"\n[stop]", &["`log.sync`", "`often`", "always"]),
+        run(
+            "[stop]",
+            "[failures]\ngive_up_after = «\"31 d\"\n[stop]",
+            &["`failures.give_up_after`", "`31 d`"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\ngive_up_after = «\"721 h\"\n[stop]",
+            &["`failures.give_up_after`", "at most"],
+        ),
         run("clocks = 10", "clocks = «0", &["`stop.clocks` is `0`", "from 1 to"]),
         run("clocks = 10", "seconds = «0.0", &["`stop.seconds` is `0.0`", "seconds above 0"]),
         run(

@@ -22,6 +22,7 @@
     reason = "quinn's congestion controllers are told the time as std's Instant"
 )]
 
+mod callers;
 mod congestion;
 mod counters;
 mod error;
@@ -39,9 +40,10 @@ pub use error::{Breach, TransportError};
 pub use event::{Event, Incoming};
 pub use lanes::{CONTROL_IN_HAND_MAX, DcTransport};
 
+pub(super) use callers::Callers;
 pub(super) use congestion::{Flight, Provision, ProvisionedFactory};
 pub(super) use counters::LaneCounters;
-pub(super) use lanes::{Carriers, Ends, Finisher};
+pub(super) use lanes::{Carriers, Ends, Finisher, Lanes};
 pub(super) use listener::End;
 pub(super) use settings::Windows;
 pub(super) use tracked::{Chosen, TrackedFactory};

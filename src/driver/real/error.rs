@@ -25,6 +25,11 @@ pub enum RealError {
     Lost { node: String, reason: String },
     #[error("{node} failed: {reason}")]
     Failed { node: String, reason: String },
+    /// One of two mirrors has lost its state, and with it what the other counts on.
+    #[error(
+        "{node} and {peer} do not know the same past, so one of them has lost its state: {reason}"
+    )]
+    Forgot { node: String, peer: String, reason: String },
     #[error("the run was ended by the coordinator: {reason}")]
     Ended { reason: String },
     #[error("{from} broke the protocol: {reason}")]

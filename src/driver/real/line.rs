@@ -82,23 +82,6 @@ impl Line {
         }
     }
 
-    /// Waits for the end of the run while nothing else is due, and says that this node is there.
-    pub(super) async fn end(&mut self) -> RealError {
-        let mut beat = tokio::time::interval(HEARTBEAT);
-        loop {
-            tokio::select! {
-                order = self.order() => match order {
-                    Ok(Order::Alive) => {}
-                    Ok(other) => return Self::unexpected(&other),
-                    Err(error) => return error,
-                },
-                _ = beat.tick() => {
-                    self.report(&Report::Alive { links: Vec::new(), lan_bytes: 0 }).await;
-                }
-            }
-        }
-    }
-
     pub(super) async fn report(&self, report: &Report) {
         self.send(LanKind::Report, pack(report)).await;
     }

@@ -30,6 +30,7 @@ mod mirrors;
 mod server;
 mod site;
 mod worker;
+mod workers;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -44,15 +45,17 @@ use tokio::time::Instant as Moment;
 use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
 use self::door::{Door, listen};
-use self::server::{MESSAGES_PER_WORKER, serve};
+use self::server::serve;
 use self::site::Site;
 use self::worker::work;
+use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
 use super::cost::CostModel;
 use super::{Outcome, RunError};
 use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
+use crate::recovery::Turn;
 use crate::telemetry::Observer;
 use crate::topology::Address;
 use crate::types::{NodeId, ServerId, ShardId, WorkerId};
@@ -80,14 +83,21 @@ pub struct NodeOptions {
 struct NearWorker {
     worker: WorkerId,
     says: Receiver<WorkerMessage>,
-    hears: Sender<RowsRead>,
+    hears: Sender<FromNear>,
 }
 
 /// The worker's end of it.
 struct NearServer {
     shard: ShardId,
     says: Sender<WorkerMessage>,
-    hears: Receiver<RowsRead>,
+    hears: Receiver<FromNear>,
+}
+
+/// What a server says to a worker in its process.
+enum FromNear {
+    /// At first, what is due.
+    Joined(Turn),
+    Rows(Arc<RowsRead>),
 }
 
 /// Runs the nodes of one process until the run is over. The coordinator returns its outcome.
@@ -177,8 +187,8 @@ async fn take_part(
 
 /// A way between a server and a worker that share a process.
 fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
-    let (to_server, from_worker) = channel(MESSAGES_PER_WORKER);
-    let (to_worker, from_server) = channel(MESSAGES_PER_WORKER);
+    let (to_server, from_worker) = channel(PARCELS_MAX);
+    let (to_worker, from_server) = channel(PARCELS_MAX);
     let near_worker = NearWorker { worker, says: from_worker, hears: to_worker };
     let near_server = NearServer { shard: server.shard, says: to_server, hears: from_server };
     (near_worker, near_server)

@@ -1,63 +1,70 @@
-//! The process side of a parameter server: it moves the messages of one [`Server`] and tells it the time.
+//! The process side of a parameter server: it moves the messages of one [`RecoverableServer`] and tells it the time.
+//!
+//! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
+//! this makes the server say is let out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinSet;
-use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::channel::{Parcel, Reader};
 use super::door::{Door, Guest, listen};
-use super::error::{ChannelError, RealError};
+use super::error::RealError;
 use super::line::Line;
-use super::message::{Answer, Order, Report};
-use super::mirrors::{Meeting, Mirrors};
-use super::site::Seat;
+use super::message::{Order, Report};
+use super::mirrors::{Addresses, FromMirror, MESSAGES_IN_HAND_MAX, Mirrors, Watch, stall_max};
+use super::site::{Seat, addresses_of};
+use super::workers::Workers;
 use super::{HEARTBEAT, NearWorker};
-use crate::driver::quic::Event;
 use crate::driver::tally::Tally;
 use crate::link::quantum;
-use crate::node::{
-    Lane, RowsRead, ServerInput, WorkerMessage, decode_worker_message, encode_rows_read,
-};
-use crate::server::{Server, ServerOutput};
-use crate::topology::Address;
-use crate::types::{Clock, DcId, Instant, NodeId, ServerId, ShardLayout, WorkerId};
+use crate::node::WorkerMessage;
+use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
+use crate::server::Server;
+use crate::session::{Meeting, SessionError, window};
+use crate::topology::{Address, Topology};
+use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 use crate::wire::LanKind;
 
-/// What comes from a worker.
-pub(super) struct FromWorker {
-    pub(super) worker: WorkerId,
-    pub(super) message: Result<WorkerMessage, String>,
-}
-
-/// The way to a worker.
-enum ToWorker {
-    Far(Sender<Parcel>),
-    /// In this process.
-    Near(Sender<RowsRead>),
-}
-
-/// A server that has met everyone it talks to.
+/// A server at work.
 struct ServerNode {
     seat: Seat,
-    server: Server,
+    server: RecoverableServer,
     mirrors: Mirrors,
-    workers: BTreeMap<WorkerId, ToWorker>,
-    incoming: Receiver<FromWorker>,
-    /// The frame size that keeps control prompt, per mirror.
-    rooms: BTreeMap<DcId, usize>,
-    /// How long frames have kept each link.
-    busy: BTreeMap<DcId, Duration>,
-    origin: Moment,
-    /// Whether this copy equals all others: nobody is waited for any more.
-    drained: bool,
-    draining: bool,
-    /// Ends with the node.
-    _reading: JoinSet<()>,
+    links: BTreeMap<DcId, Link>,
+    workers: Workers,
+    door: Door,
+    beat: Interval,
+    /// The server's time, and when it was that.
+    origin: (Instant, Moment),
+    /// Whether everyone has been met, and the coordinator knows.
+    ready: bool,
+}
+
+/// What there is to know of the way to a mirror.
+struct Link {
+    /// The frame size that keeps control prompt.
+    room: usize,
+    /// How long news of what has come may wait for something to go with.
+    news_wait: Duration,
+    /// When it has waited so long.
+    news_due: Option<Moment>,
+    watch: Watch,
+}
+
+/// What can happen to a server.
+enum Happening {
+    Order(Order),
+    Beat,
+    Worker(WorkerId, WorkerMessage),
+    Guest(Guest),
+    Mirror(FromMirror),
+    Timeout,
+    /// News or a look at a connection is due.
+    Link,
 }
 
 /// Runs one server until the coordinator ends the run.
@@ -73,18 +80,15 @@ pub(super) async fn serve(
     let listens = tcp.local_addr()?;
     // Both are open before anybody is waited for, so that links can be checked.
     let own = seat.site.plan.topology.dc(id.dc).workers as u16;
-    let callers = (0..own).map(|index| NodeId::Worker(WorkerId { dc: id.dc, index })).collect();
-    let door = Door::open(&seat, tcp, callers);
-    let meeting = Meeting::open(&seat, id, udp)?;
+    let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
+    let door = Door::open(&seat, tcp, workers.iter().copied().map(NodeId::Worker).collect());
+    let mirrors = Mirrors::open(&seat, id, udp)?;
     let mut line = Line::open(&seat, coordinator, Some(listens)).await?;
     let served = async {
         let addresses = line.begin().await?;
-        let mut node = tokio::select! {
-            node = ServerNode::meet(&seat, server, (door, meeting), &addresses, near) => node?,
-            error = line.end() => return Err(error),
-        };
-        line.report(&Report::Ready).await;
-        node.run(&mut line).await?;
+        let workers = Workers::new(&seat, server.layout().clone(), workers, near);
+        let mut node = ServerNode::new(&seat, server, door, mirrors, workers);
+        node.run(&mut line, addresses).await?;
         node.mirrors.close().await;
         Ok(())
     };
@@ -93,123 +97,109 @@ pub(super) async fn serve(
 }
 
 impl ServerNode {
-    async fn meet(
-        seat: &Seat,
-        server: Server,
-        (mut door, meeting): (Door, Meeting),
-        addresses: &BTreeMap<ServerId, Address>,
-        near: Option<NearWorker>,
-    ) -> Result<Self, RealError> {
-        let id = server.id();
+    fn new(seat: &Seat, server: Server, door: Door, mirrors: Mirrors, workers: Workers) -> Self {
         let topology = &seat.site.plan.topology;
+        let (id, parameters) = (server.id(), server.layout().parameters());
+        let peers = || topology.dc_ids().filter(move |peer| *peer != id.dc);
         let all = (0..topology.dc(id.dc).workers as u16).map(|index| WorkerId { dc: id.dc, index });
-        let all: BTreeSet<WorkerId> = all.collect();
-        let (sender, incoming) = channel(all.len() * MESSAGES_PER_WORKER);
-        let mut reading = JoinSet::new();
-        let mut workers = BTreeMap::new();
-        if let Some(NearWorker { worker, mut says, hears }) = near {
-            workers.insert(worker, ToWorker::Near(hears));
-            let sender = sender.clone();
-            reading.spawn(async move {
-                while let Some(message) = says.recv().await {
-                    let message = Ok(message);
-                    if sender.send(FromWorker { worker, message }).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        let mirrors = Mirrors::meet(seat, meeting, addresses);
-        let guests = async {
-            while workers.len() < all.len() {
-                let Some(guest) = door.guest().await else { break };
-                let Guest { hello, mut channel, .. } = guest;
-                let NodeId::Worker(worker) = hello.node else { continue };
-                if workers.contains_key(&worker) {
-                    channel.refuse("this worker is connected already".into()).await;
-                    continue;
-                }
-                if channel.answer(&Answer::Welcome).await.is_err() {
-                    continue;
-                }
-                let (reader, parcels, _) = channel.start(MESSAGES_PER_WORKER);
-                workers.insert(worker, ToWorker::Far(parcels));
-                reading.spawn(hear(worker, reader, server.layout().clone(), sender.clone()));
-            }
-        };
-        let (mirrors, ()) = tokio::try_join!(mirrors, async {
-            guests.await;
-            Ok(())
-        })?;
-        // Late callers and checks are still answered.
-        reading.spawn(async move {
-            while let Some(guest) = door.guest().await {
-                guest.channel.refuse("this worker is connected already".into()).await;
-            }
-        });
-        let peers = topology.dc_ids().filter(|peer| *peer != id.dc);
-        let shards = topology.dc(id.dc).servers as f64;
-        let room = |to| quantum(topology.link(id.dc, to).bandwidth.scaled(1.0 / shards)).0 as usize;
-        Ok(Self {
-            seat: seat.clone(),
-            rooms: peers.map(|to| (to, room(to))).collect(),
-            server,
-            mirrors,
-            workers,
-            incoming,
-            busy: BTreeMap::new(),
-            origin: Moment::now(),
-            drained: false,
-            draining: false,
-            _reading: reading,
-        })
-    }
-
-    async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
+        let windows = peers().map(|peer| (peer, window_of(topology, id.dc, peer))).collect();
+        let server = RecoveringServer::new(server, all, windows);
+        let origin = (server.now(), Moment::now());
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            seat: seat.clone(),
+            server: server.begin(false),
+            mirrors,
+            links: peers()
+                .map(|peer| (peer, Link::new(topology, id.dc, peer, parameters)))
+                .collect(),
+            workers,
+            door,
+            beat,
+            origin,
+            ready: false,
+        }
+    }
+
+    async fn run(&mut self, line: &mut Line, addresses: Addresses) -> Result<(), RealError> {
+        self.mirrors.reach(addresses);
+        if let Some(worker) = self.workers.near() {
+            let due = self.server.handle_worker_joined(worker);
+            self.workers.join_near(worker, due);
+        }
         loop {
-            let timeout = self.server.poll_timeout();
-            let wake = timeout.map(|(at, _)| self.origin + Duration::from_nanos(at.as_nanos()));
-            tokio::select! {
-                biased;
-                order = line.order() => match order? {
-                    Order::End => return Ok(()),
-                    order => self.on_order(order, line).await?,
-                },
-                _ = beat.tick() => {
-                    let links = self.mirrors.carriages(&self.busy);
-                    line.report(&Report::Alive { links, lan_bytes: 0 }).await;
-                    continue;
+            let mut happening = self.next(line).await?;
+            for _ in 0..GROUP_MAX {
+                if let Happening::Order(Order::End) = happening {
+                    return Ok(());
                 }
-                Some(from) = self.incoming.recv() => self.on_worker(from)?,
-                event = self.mirrors.transport.event() => self.on_event(event)?,
-                () = sleep_until(wake.unwrap_or(self.origin)), if wake.is_some() => {
-                    self.server.handle_timeout(self.now());
-                }
+                self.handle(happening, line).await?;
+                happening = tokio::select! {
+                    biased;
+                    next = self.next(line) => next?,
+                    () = std::future::ready(()) => break,
+                };
             }
             self.settle(line).await?;
         }
     }
 
+    /// Waits for what happens next. Dropping the future loses nothing.
+    async fn next(&mut self, line: &mut Line) -> Result<Happening, RealError> {
+        let timeout = self.server.poll_timeout().map(|at| self.moment(at));
+        let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
+        let links = links.flatten().min();
+        let now = Moment::now();
+        let happening = tokio::select! {
+            biased;
+            order = line.order() => Happening::Order(order?),
+            _ = self.beat.tick() => Happening::Beat,
+            Some(guest) = self.door.guest() => Happening::Guest(guest),
+            (worker, message) = self.workers.next() => Happening::Worker(worker, message),
+            from = self.mirrors.next() => Happening::Mirror(from?),
+            () = sleep_until(links.unwrap_or(now)), if links.is_some() => Happening::Link,
+            () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Happening::Timeout,
+        };
+        Ok(happening)
+    }
+
+    async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
+        match happening {
+            Happening::Order(order) => self.on_order(order, line).await?,
+            Happening::Beat => {
+                let links = self.mirrors.carriages();
+                line.report(&Report::Alive { links, lan_bytes: 0 }).await;
+            }
+            Happening::Guest(guest) => self.on_guest(guest).await?,
+            Happening::Worker(worker, message) => self.on_worker(worker, message),
+            Happening::Mirror(from) => self.on_mirror(from)?,
+            Happening::Timeout => self.server.handle_timeout(self.now()),
+            Happening::Link => self.look_at_links(),
+        }
+        Ok(())
+    }
+
     async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
         match order {
-            Order::Drain { clocks } if !self.draining => {
-                self.draining = true;
-                self.server.handle_drain(self.now(), clocks);
+            Order::Begin { servers } => {
+                self.mirrors.reach(addresses_of(servers)?);
+                self.say_again(line).await;
             }
+            Order::Drain { clocks } => self.server.handle_drain(self.now(), clocks),
             Order::Copy { ticket } => {
-                let copy = self.server.copy();
+                let copy = self.server.server().copy();
                 let mut body = Vec::with_capacity(8 + 4 * copy.len());
                 body.extend_from_slice(&ticket.to_le_bytes());
                 copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
                 line.send(LanKind::Copy, body).await;
             }
             Order::Tally => {
-                let links = self.mirrors.carriages(&self.busy);
+                let links = self.mirrors.carriages();
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
                 let count = self.seat.site.plan.topology.data_centers.len();
-                line.report(&Report::Tally(Box::new(Tally::of(&self.server, count)))).await;
+                let tally = Tally::of(self.server.server(), count);
+                line.report(&Report::Tally(Box::new(tally))).await;
             }
             // These are the workers' business.
             Order::Start | Order::Stop { .. } | Order::Alive => {}
@@ -218,102 +208,210 @@ impl ServerNode {
         Ok(())
     }
 
-    fn on_worker(&mut self, from: FromWorker) -> Result<(), RealError> {
-        let FromWorker { worker, message } = from;
-        let node = || self.seat.site.name(NodeId::Worker(worker));
-        let message = match message {
-            Ok(message) => message,
-            // The coordinator ends workers first.
-            Err(_) if self.drained => return Ok(()),
-            Err(reason) => return Err(RealError::Lost { node: node(), reason }),
-        };
-        self.server.handle_worker(self.now(), worker, message);
+    /// Tells a coordinator that may not have heard it where this server stands.
+    async fn say_again(&self, line: &Line) {
+        let server = self.server.server();
+        if self.ready {
+            line.report(&Report::Ready).await;
+        }
+        if server.clock() > Clock::ZERO {
+            line.report(&Report::ClockFinished(server.clock())).await;
+        }
+        if server.copy_ready() > Clock::ZERO {
+            line.report(&Report::CopyReady(server.copy_ready())).await;
+        }
+        if server.is_drained() {
+            line.report(&Report::Drained).await;
+        }
+    }
+
+    async fn on_guest(&mut self, guest: Guest) -> Result<(), RealError> {
+        let Guest { hello, channel, .. } = guest;
+        let NodeId::Worker(worker) = hello.node else { return Ok(()) };
+        if self.workers.near() == Some(worker) {
+            channel.refuse("this worker shares the server's process".into()).await;
+            return Ok(());
+        }
+        // What is due is as good as an answer: the worker forgets what came before.
+        self.write()?;
+        let due = self.server.handle_worker_joined(worker);
+        self.workers.join(worker, channel, due);
         Ok(())
     }
 
-    fn on_event(&mut self, event: Event) -> Result<(), RealError> {
-        let input = match event {
-            Event::Frame(incoming) => ServerInput::Frame {
-                from: incoming.from,
-                lane: incoming.lane,
-                frame: incoming.frame,
-            },
-            Event::Room { to, lane: Lane::Data, bytes, busy, .. } => {
-                *self.busy.entry(to).or_default() += busy;
-                ServerInput::Drained { to, bytes, busy }
-            }
-            // A mirror that has left has been told that the run is over, as this node will be.
-            Event::Room { .. } | Event::Left { .. } => return Ok(()),
-            Event::Lost { .. } if self.drained => return Ok(()),
-            Event::Lost { error, .. } => return Err(error.into()),
-        };
-        let at = self.seat.name();
-        let now = self.now();
-        self.server.handle_input(now, input).map_err(|error| RealError::Peer { at, error })
+    fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if self.server.handle_worker(self.now(), worker, message) == Due::Ahead {
+            // On its next connection it hears what is due.
+            self.workers.part(worker);
+        }
     }
 
-    /// Carries out what the server wants done until it wants nothing, then fills the lanes.
-    async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
-        loop {
-            while let Some(output) = self.server.poll_output() {
-                match output {
-                    ServerOutput::ToWorker { worker, message } => {
-                        self.answer(worker, message).await?;
-                    }
-                    ServerOutput::ClockFinished { clock } => {
-                        line.report(&Report::ClockFinished(clock)).await;
-                    }
-                    ServerOutput::CopyReady { clock } => {
-                        line.report(&Report::CopyReady(clock)).await;
-                    }
-                    ServerOutput::Drained => {
-                        self.drained = true;
-                        line.report(&Report::Drained).await;
-                    }
-                }
+    fn on_mirror(&mut self, from: FromMirror) -> Result<(), RealError> {
+        match from {
+            FromMirror::Joined { peer } => {
+                // The hello acknowledges what has come.
+                self.write()?;
+                let hello = self.server.connect(peer);
+                self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
+                self.link(peer).watch.begin();
+                Ok(())
             }
-            if !self.transmit()? {
+            FromMirror::Message { from, message } => self.on_message(from, &message),
+            FromMirror::Drained { to, bytes, busy } => {
+                let now = self.now();
+                let drained = self.server.handle_drained(now, to, bytes, busy);
+                drained.map_err(|error| RealError::Peer { at: self.seat.name(), error })
+            }
+            FromMirror::Room => Ok(()),
+        }
+    }
+
+    fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
+        let now = self.now();
+        match self.server.handle_message(now, from, message) {
+            Ok(Some(Meeting::Anew { lost })) => {
+                let reason = format!("it begins anew, and {lost} frames for it are lost");
+                return Err(self.forgot(from, reason));
+            }
+            // Either end may be the one that has lost what it had.
+            Err(
+                error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
+            ) => return Err(self.forgot(from, error.to_string())),
+            Err(error) => {
+                self.mirrors.part(from, &error.to_string());
                 return Ok(());
             }
+            Ok(_) => {}
         }
-    }
-
-    async fn answer(&self, worker: WorkerId, message: RowsRead) -> Result<(), RealError> {
-        let told = match &self.workers[&worker] {
-            ToWorker::Far(parcels) => {
-                let body = encode_rows_read(&message);
-                parcels.send((LanKind::RowsRead, body)).await.is_ok()
+        loop {
+            let delivered = self.server.deliver(now, from);
+            let at = || self.seat.name();
+            if delivered.map_err(|error| RealError::Peer { at: at(), error })?.is_none() {
+                return Ok(());
             }
-            ToWorker::Near(hears) => hears.send(message).await.is_ok(),
-        };
-        if told {
-            return Ok(());
+            let link = self.link(from);
+            link.news_due.get_or_insert(Moment::now() + link.news_wait);
         }
-        let node = self.seat.site.name(NodeId::Worker(worker));
-        Err(RealError::Lost { node, reason: ChannelError::Closed.to_string() })
     }
 
-    fn transmit(&mut self) -> Result<bool, RealError> {
+    fn forgot(&self, peer: DcId, reason: String) -> RealError {
+        RealError::Forgot { node: self.seat.name(), peer: self.mirrors.name(peer), reason }
+    }
+
+    /// Breaks connections that come to nothing. News that is due goes with the group.
+    fn look_at_links(&mut self) {
+        let now = Moment::now();
+        for (peer, link) in &mut self.links {
+            if link.watch.due() > now {
+                continue;
+            }
+            let stalled = link.watch.is_stalled(self.server.session(*peer));
+            if stalled && self.mirrors.is_joined(*peer) {
+                self.mirrors.part(*peer, "nothing comes of the connection");
+            }
+        }
+    }
+
+    /// Ends a group: cuts frames, writes down what has happened, and lets out what the server has to say.
+    async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
+        self.cut();
+        self.write()?;
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                Output::ToWorker { worker, message } => self.workers.answer(worker, message),
+                Output::ClockFinished { clock } => {
+                    line.report(&Report::ClockFinished(clock)).await;
+                }
+                Output::CopyReady { clock } => line.report(&Report::CopyReady(clock)).await,
+                Output::Drained => line.report(&Report::Drained).await,
+            }
+        }
+        self.transmit()?;
+        if !self.ready && self.mirrors.are_met() && self.workers.are_met() {
+            self.ready = true;
+            line.report(&Report::Ready).await;
+        }
+        Ok(())
+    }
+
+    /// Cuts frames for the lanes that have room and nothing that waits.
+    fn cut(&mut self) {
         let now = self.now();
-        let shard = self.server.id().shard;
-        let mut moved = false;
-        for (to, room) in &self.rooms {
-            for (lane, room) in [(Lane::Control, usize::MAX), (Lane::Data, *room)] {
-                while self.mirrors.transport.has_room(*to, shard, lane) {
-                    let Some(frame) = self.server.poll_transmit(now, *to, lane, room) else {
-                        break;
-                    };
-                    moved = true;
-                    self.mirrors.transport.send(*to, shard, lane, frame)?;
+        for (to, link) in &self.links {
+            for (lane, room, most) in
+                [(Lane::Control, usize::MAX, MESSAGES_IN_HAND_MAX), (Lane::Data, link.room, 1)]
+            {
+                while self.mirrors.has_room(*to, lane)
+                    && self.server.session(*to).unsent(lane) < most
+                    && self.server.cut(now, *to, lane, room).is_some()
+                {}
+            }
+        }
+    }
+
+    /// Writes down what has happened, so that what follows from it may leave.
+    fn write(&mut self) -> Result<(), RealError> {
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> Result<(), RealError> {
+        let now = Moment::now();
+        for (to, link) in &mut self.links {
+            for lane in Lane::ALL {
+                while self.mirrors.has_room(*to, lane) {
+                    let Some(message) = self.server.poll_message(*to, lane) else { break };
+                    self.mirrors.send(*to, lane, message.to_bytes())?;
                 }
             }
+            if link.news_due.is_none_or(|due| due > now) {
+                continue;
+            }
+            link.news_due = None;
+            if self.mirrors.has_room(*to, Lane::Control) {
+                if let Some(message) = self.server.poll_acknowledgement(*to) {
+                    self.mirrors.send(*to, Lane::Control, message.to_bytes())?;
+                }
+            } else if self.mirrors.is_joined(*to) {
+                link.news_due = Some(now + link.news_wait);
+            }
         }
-        Ok(moved)
+        Ok(())
+    }
+
+    fn link(&mut self, peer: DcId) -> &mut Link {
+        self.links.get_mut(&peer).expect("every other data center has a link")
     }
 
     fn now(&self) -> Instant {
-        Instant::ZERO + self.origin.elapsed()
+        self.origin.0 + self.origin.1.elapsed()
     }
+
+    fn moment(&self, at: Instant) -> Moment {
+        self.origin.1 + at.since(self.origin.0)
+    }
+}
+
+impl Link {
+    fn new(topology: &Topology, own: DcId, peer: DcId, parameters: usize) -> Self {
+        let link = topology.link(own, peer);
+        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(own).servers as f64);
+        Self {
+            room: quantum(bandwidth).0 as usize,
+            news_wait: (link.rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
+            news_due: None,
+            watch: Watch::new(stall_max(topology, (own, peer), parameters)),
+        }
+    }
+}
+
+/// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
+fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
+    let ways = [(own, peer), (peer, own)].map(|(from, to)| {
+        let link = topology.link(from, to);
+        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(from).servers as f64);
+        window(bandwidth, link.rtt.0).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
+    });
+    ways[0].max(ways[1])
 }
 
 /// Listens for workers over TCP and for mirrors over UDP, on one port.
@@ -335,85 +433,14 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), RealError
     }
 }
 
-/// Hears a worker over TCP, and checks that what it says is in turn.
-async fn hear(
-    worker: WorkerId,
-    mut reader: Reader,
-    layout: ShardLayout,
-    sender: Sender<FromWorker>,
-) {
-    let bytes_max = |_| worker_message_bytes_max(&layout);
-    let mut due = Due { clock: Clock::ZERO, read: false };
-    loop {
-        let next = reader.next(bytes_max, None).await;
-        let message = next.and_then(|(kind, body)| match kind {
-            LanKind::WorkerMessage => {
-                let message = decode_worker_message(&body, &layout)?;
-                due.check(&message)?;
-                Ok(message)
-            }
-            other => Err(ChannelError::Other(format!("a {other:?} from a worker"))),
-        });
-        let message = message.map_err(|error| error.to_string());
-        let last = message.is_err();
-        if sender.send(FromWorker { worker, message }).await.is_err() || last {
-            return;
-        }
-    }
-}
+/// What is handed in at most before a group is written down.
+const GROUP_MAX: usize = 64;
 
-/// What a worker may say next: it reads at a clock, then it sends what that iteration changed.
-struct Due {
-    clock: Clock,
-    read: bool,
-}
+/// Frames of the usual size that may be under way, however short the link is.
+const FRAMES_IN_WINDOW: usize = 4;
 
-impl Due {
-    fn check(&mut self, message: &WorkerMessage) -> Result<(), ChannelError> {
-        let (clock, reads) = match message {
-            WorkerMessage::Read { clock, .. } => (*clock, true),
-            WorkerMessage::Update { clock, .. } => (*clock, false),
-        };
-        if clock != self.clock || reads == self.read {
-            let due = if self.read { "an update" } else { "a read" };
-            let said = format!("clock {clock} where {due} of clock {} was due", self.clock);
-            return Err(ChannelError::Other(said));
-        }
-        if !reads {
-            self.clock = clock.next();
-        }
-        self.read = reads;
-        Ok(())
-    }
-}
+/// A sender waits for news only once its window is full, which takes a round trip or more.
+const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
+const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The most that a worker says at once: every row with its number, and what it has measured.
-fn worker_message_bytes_max(layout: &ShardLayout) -> usize {
-    4 * (layout.parameters() + layout.rows()) + 16 * layout.model().tables().len() + MEASURED_BYTES
-}
-
-/// A read and an update; the next read comes with the update.
-pub(super) const MESSAGES_PER_WORKER: usize = 4;
 const FREE_PORTS_TRIED: usize = 16;
-
-/// Measurements of a thousand copies.
-const MEASURED_BYTES: usize = 64 << 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::ShardRows;
-    use crate::types::RowSet;
-
-    #[test]
-    fn a_worker_speaks_in_turn() {
-        let layout = std::sync::Arc::new(crate::types::ModelLayout::new(Vec::new()));
-        let layout = ShardLayout::new(layout, crate::types::ShardId(0), 1);
-        let rows = ShardRows::checked(RowSet { tables: Vec::new() }, &layout).unwrap();
-        let read = |clock| WorkerMessage::Read { clock: Clock(clock), rows: rows.clone() };
-        let mut due = Due { clock: Clock::ZERO, read: false };
-        assert!(due.check(&read(1)).is_err());
-        assert!(due.check(&read(0)).is_ok());
-        assert!(due.check(&read(0)).is_err());
-    }
-}

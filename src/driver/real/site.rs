@@ -10,10 +10,11 @@ use tracing::warn;
 use super::channel::Channel;
 use super::error::{LinkFault, RealError};
 use super::message::{Hello, Purpose};
+use super::mirrors::Addresses;
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
 use crate::config::Plan;
 use crate::topology::Address;
-use crate::types::NodeId;
+use crate::types::{NodeId, ServerId};
 
 /// A run as one process sees it.
 #[derive(Clone, Debug)]
@@ -113,11 +114,11 @@ impl Seat {
         address: &Address,
         hello: &Hello,
     ) -> Result<Channel, RealError> {
-        let mut patience = Patience::new(self.site.name(to), address.to_string());
+        let mut patience = Patience::new(self.site.name(to), false);
         loop {
             match self.dial(to, address, hello).await {
                 Ok(channel) => return Ok(channel),
-                Err(fault) => patience.wait(fault).await?,
+                Err(fault) => patience.wait(address, fault).await?,
             }
         }
     }
@@ -151,27 +152,45 @@ impl Seat {
     }
 }
 
-/// Waits between attempts, and says after some seconds what for.
+/// Where servers listen, as the coordinator says it.
+pub(super) fn addresses_of(servers: Vec<(ServerId, String)>) -> Result<Addresses, RealError> {
+    let parsed = servers.into_iter().map(|(server, text)| {
+        let address = text.parse::<Address>().map_err(|error| RealError::Broken {
+            from: "the coordinator".into(),
+            reason: error.to_string(),
+        })?;
+        Ok((server, address))
+    });
+    parsed.collect()
+}
+
+/// Waits between attempts to reach a node, and says after some seconds for whom.
 pub(super) struct Patience {
     node: String,
-    address: String,
+    /// Whether the node was reached before, so that whatever is wrong may pass.
+    endless: bool,
     pause: Duration,
     complain_at: Instant,
 }
 
 impl Patience {
-    pub(super) fn new(node: String, address: String) -> Self {
+    pub(super) fn new(node: String, endless: bool) -> Self {
         let complain_at = Instant::now() + COMPLAIN_AFTER;
-        Self { node, address, pause: PAUSE_MIN, complain_at }
+        Self { node, endless, pause: PAUSE_MIN, complain_at }
     }
 
     /// Waits before the next attempt.
     ///
     /// # Errors
     /// Where waiting does not help.
-    pub(super) async fn wait(&mut self, fault: LinkFault) -> Result<(), RealError> {
-        let (node, address) = (self.node.clone(), self.address.clone());
-        if !fault.may_pass() {
+    pub(super) async fn wait(
+        &mut self,
+        address: &Address,
+        fault: LinkFault,
+    ) -> Result<(), RealError> {
+        let node = &self.node;
+        if !self.endless && !fault.may_pass() {
+            let (node, address) = (node.clone(), address.to_string());
             return Err(RealError::Unreachable { node, address, fault });
         }
         if Instant::now() >= self.complain_at {

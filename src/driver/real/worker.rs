@@ -1,36 +1,49 @@
-//! The process side of a worker: it moves the messages of one [`Worker`] and runs its iterations.
+//! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep, sleep_until};
+use tracing::info;
 
 use super::channel::{Parcel, Reader};
 use super::error::{ChannelError, RealError};
 use super::line::Line;
-use super::message::{Order, Purpose, Report};
-use super::server::MESSAGES_PER_WORKER;
-use super::site::Seat;
-use super::{HEARTBEAT, NearServer};
+use super::message::{Order, Purpose, Report, unpack};
+use super::mirrors::Addresses;
+use super::site::{Patience, Seat, addresses_of};
+use super::workers::PARCELS_MAX;
+use super::{FromNear, HEARTBEAT, NearServer};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
 use crate::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
+use crate::recovery::{RecoverableWorker, RecoveringWorker, Turn};
 use crate::topology::Address;
 use crate::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use crate::wire::LanKind;
-use crate::worker::{Worker, WorkerOutput};
+use crate::worker::Worker;
 
-/// An answer of a server: bytes that say little without the question, or the message itself.
+/// What comes from a server.
 enum FromServer {
-    Far(Result<Vec<u8>, String>),
-    Near(RowsRead),
+    /// There is a connection, in place of any before; this is due over it.
+    Joined {
+        way: Option<Sender<Parcel>>,
+        due: Turn,
+    },
+    Rows(Arc<RowsRead>),
+    /// It cannot be reached at all.
+    Lost(RealError),
 }
 
 /// The way to a server.
 enum ToServer {
-    Far(Sender<Parcel>),
+    /// Nothing where there is no connection.
+    Far(Option<Sender<Parcel>>),
     /// In this process.
     Near(Sender<WorkerMessage>),
 }
@@ -38,27 +51,41 @@ enum ToServer {
 /// A worker whose iteration has run, and the work done or the message of its panic.
 type Ran = (Box<Worker>, Result<Work, String>);
 
-/// A worker that has met its servers.
+/// A worker at work.
 struct WorkerNode {
     seat: Seat,
     id: WorkerId,
-    /// `None` while an iteration runs.
-    worker: Option<Box<Worker>>,
+    worker: RecoverableWorker,
     layouts: Vec<ShardLayout>,
     servers: Vec<ToServer>,
-    /// What each server has been asked and has not answered: a clock and so many parameters.
-    asked: Vec<Option<(Clock, usize)>>,
+    /// Which servers have been met.
+    met: Vec<bool>,
+    /// Whether the coordinator knows that all have.
+    ready: bool,
     incoming: Receiver<(ShardId, FromServer)>,
+    addresses: watch::Sender<Addresses>,
+    beat: Interval,
     running: Option<JoinHandle<Ran>>,
     began: Moment,
     /// What iterations cost, where the run file says so; otherwise they cost what they take.
     cost: Option<CostModel>,
     /// Until when the iteration that has run is charged.
     padded: Option<Moment>,
-    stop: Option<Clock>,
+    /// The clock at which the coordinator knows this worker to have stopped.
+    told_stopped: Option<Clock>,
     lan_bytes: u64,
     /// Ends with the node.
     _reading: JoinSet<()>,
+}
+
+/// What can happen to a worker.
+enum Happening {
+    Order(Order),
+    Beat,
+    Server(ShardId, FromServer),
+    Ran(Ran),
+    /// The time of the iteration that has run is over.
+    Over,
 }
 
 /// Runs one worker until the coordinator ends the run.
@@ -73,62 +100,7 @@ pub(super) async fn work(
     let mut line = Line::open(&seat, coordinator, None).await?;
     let worked = async {
         let addresses = line.begin().await?;
-        let id = worker.id();
-        let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_WORKER);
-        let mut reading = JoinSet::new();
-        let meeting = async {
-            let mut servers = Vec::new();
-            let mut near = near;
-            for shard in (0..layouts.len() as u16).map(ShardId) {
-                if let Some(NearServer { says, mut hears, .. }) =
-                    near.take_if(|near| near.shard == shard)
-                {
-                    let sender = sender.clone();
-                    reading.spawn(async move {
-                        while let Some(rows) = hears.recv().await {
-                            if sender.send((shard, FromServer::Near(rows))).await.is_err() {
-                                return;
-                            }
-                        }
-                    });
-                    servers.push(ToServer::Near(says));
-                    continue;
-                }
-                let server = ServerId { dc: id.dc, shard };
-                let address = addresses.get(&server).ok_or_else(|| RealError::Broken {
-                    from: "the coordinator".into(),
-                    reason: format!("it knows no address of {server}"),
-                })?;
-                let hello = seat.hello(Purpose::Join);
-                let joined = seat.join(NodeId::Server(server), address, &hello).await?;
-                let (reader, parcels, _) = joined.start(MESSAGES_PER_WORKER);
-                let bytes_max = rows_read_bytes_max(&layouts[shard.index()], addresses.len());
-                reading.spawn(hear(shard, reader, bytes_max, sender.clone()));
-                servers.push(ToServer::Far(parcels));
-            }
-            Ok::<_, RealError>(servers)
-        };
-        let servers = tokio::select! {
-            met = meeting => met?,
-            error = line.end() => return Err(error),
-        };
-        line.report(&Report::Ready).await;
-        let mut node = WorkerNode {
-            seat: seat.clone(),
-            id,
-            worker: Some(Box::new(worker)),
-            asked: vec![None; layouts.len()],
-            layouts,
-            servers,
-            incoming,
-            running: None,
-            began: Moment::now(),
-            cost,
-            padded: None,
-            stop: None,
-            lan_bytes: 0,
-            _reading: reading,
-        };
+        let mut node = WorkerNode::new(&seat, worker, layouts, cost, addresses, near);
         node.run(&mut line).await
     };
     let worked = worked.await;
@@ -136,78 +108,156 @@ pub(super) async fn work(
 }
 
 impl WorkerNode {
-    async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
+    fn new(
+        seat: &Seat,
+        worker: Worker,
+        layouts: Vec<ShardLayout>,
+        cost: Option<CostModel>,
+        addresses: Addresses,
+        near: Option<NearServer>,
+    ) -> Self {
+        let id = worker.id();
+        let count = addresses.len();
+        let addresses = watch::Sender::new(addresses);
+        let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
+        let mut reading = JoinSet::new();
+        let mut near = near;
+        let mut servers = Vec::new();
+        for (shard, layout) in (0_u16..).map(ShardId).zip(&layouts) {
+            let sender = sender.clone();
+            if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
+                reading.spawn(hear_near(shard, hears, sender));
+                servers.push(ToServer::Near(says));
+                continue;
+            }
+            let server = Far {
+                seat: seat.clone(),
+                id: ServerId { dc: id.dc, shard },
+                layout: layout.clone(),
+                bytes_max: rows_read_bytes_max(layout, count),
+            };
+            reading.spawn(server.keep(addresses.subscribe(), sender));
+            servers.push(ToServer::Far(None));
+        }
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut started, mut over) = (false, false);
+        Self {
+            seat: seat.clone(),
+            id,
+            worker: RecoveringWorker::new(worker, layouts.len()).begin(false),
+            met: vec![false; layouts.len()],
+            ready: false,
+            layouts,
+            servers,
+            incoming,
+            addresses,
+            beat,
+            running: None,
+            began: Moment::now(),
+            cost,
+            padded: None,
+            told_stopped: None,
+            lan_bytes: 0,
+            _reading: reading,
+        }
+    }
+
+    async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
         loop {
-            tokio::select! {
-                biased;
-                order = line.order() => match order? {
-                    Order::End => return Ok(()),
-                    Order::Start if !started => {
-                        started = true;
-                        self.on_worker(Worker::handle_start);
-                    }
-                    Order::Stop { last } => {
-                        self.stop = Some(last);
-                        over = true;
-                        self.on_worker(|worker| worker.handle_stop(last));
-                    }
-                    Order::Alive => {}
-                    other => return Err(Line::unexpected(&other)),
-                },
-                _ = beat.tick() => {
-                    let lan_bytes = self.lan_bytes;
-                    line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+            let mut happening = self.next(line).await?;
+            for _ in 0..GROUP_MAX {
+                if let Happening::Order(Order::End) = happening {
+                    return Ok(());
                 }
-                Some((shard, from)) = self.incoming.recv() => self.on_server(shard, from, over)?,
-                ran = ran(&mut self.running) => self.on_ran(ran)?,
-                () = due(self.padded) => self.finish_iteration(),
+                self.handle(happening, line).await?;
+                happening = tokio::select! {
+                    biased;
+                    next = self.next(line) => next?,
+                    () = std::future::ready(()) => break,
+                };
             }
             self.settle(line).await?;
         }
     }
 
-    fn on_worker(&mut self, tell: impl FnOnce(&mut Worker)) {
-        // One whose iteration runs hears of a stop when it is back.
-        if let Some(worker) = &mut self.worker {
-            tell(worker);
-        }
+    /// Waits for what happens next. Dropping the future loses nothing.
+    async fn next(&mut self, line: &mut Line) -> Result<Happening, RealError> {
+        let happening = tokio::select! {
+            biased;
+            order = line.order() => Happening::Order(order?),
+            _ = self.beat.tick() => Happening::Beat,
+            Some((shard, from)) = self.incoming.recv() => Happening::Server(shard, from),
+            ran = ran(&mut self.running) => Happening::Ran(ran),
+            () = due(self.padded) => Happening::Over,
+        };
+        Ok(happening)
     }
 
-    fn on_server(&mut self, shard: ShardId, from: FromServer, over: bool) -> Result<(), RealError> {
-        let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
-        let name = || self.seat.site.name(server);
-        let asked = self.asked[shard.index()].take();
-        let message = match from {
-            FromServer::Near(message) => message,
-            // A server that the coordinator has told that the run is over may hang up first.
-            FromServer::Far(Err(_)) if over => return Ok(()),
-            FromServer::Far(Err(reason)) => return Err(RealError::Lost { node: name(), reason }),
-            FromServer::Far(Ok(body)) => {
-                let broken = |reason: String| RealError::Broken { from: name(), reason };
-                let (clock, parameters) =
-                    asked.ok_or_else(|| broken("rows that nobody asked for".into()))?;
-                decode_rows_read(&body, &self.layouts[shard.index()], clock, parameters)
-                    .map_err(|error| broken(error.to_string()))?
+    async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
+        match happening {
+            Happening::Order(order) => self.on_order(order, line).await?,
+            Happening::Beat => {
+                let lan_bytes = self.lan_bytes;
+                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
             }
-        };
-        self.lan_bytes += message.lan_bytes();
-        let worker = self.worker.as_mut().expect("a worker waits while it reads");
-        worker.handle_rows(shard, message);
+            Happening::Server(shard, from) => self.on_server(shard, from)?,
+            Happening::Ran(ran) => self.on_ran(ran)?,
+            Happening::Over => self.finish_iteration(),
+        }
+        Ok(())
+    }
+
+    async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
+        match order {
+            Order::Begin { servers } => {
+                self.addresses.send_replace(addresses_of(servers)?);
+                self.told_stopped = None;
+                if self.ready {
+                    line.report(&Report::Ready).await;
+                }
+            }
+            Order::Start => self.worker.handle_start(),
+            Order::Stop { last } => self.worker.handle_stop(last),
+            Order::Alive => {}
+            other => return Err(Line::unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn on_server(&mut self, shard: ShardId, from: FromServer) -> Result<(), RealError> {
+        match from {
+            FromServer::Lost(error) => return Err(error),
+            FromServer::Rows(rows) => {
+                self.lan_bytes += rows.lan_bytes();
+                // Rows that come again are not asked for.
+                self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
+            }
+            FromServer::Joined { way, due } => {
+                if !self.worker.may_have_said(due) {
+                    let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
+                    let (node, peer) = (self.seat.name(), self.seat.site.name(server));
+                    let reason = format!("{due} is due");
+                    return Err(RealError::Forgot { node, peer, reason });
+                }
+                if let Some(parcels) = way {
+                    self.servers[shard.index()] = ToServer::Far(Some(parcels));
+                }
+                self.met[shard.index()] = true;
+                self.write()?;
+                for message in self.worker.handle_joined(shard, due) {
+                    self.send(shard, message);
+                }
+            }
+        }
         Ok(())
     }
 
     fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
-        let (mut worker, work) = ran;
+        let (worker, work) = ran;
         self.running = None;
         let part = self.seat.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
-        if let Some(last) = self.stop {
-            worker.handle_stop(last);
-        }
-        self.worker = Some(worker);
+        self.worker.handle_ran(worker);
         let topology = &self.seat.site.plan.topology;
         let number = topology.first_worker(self.id.dc) + usize::from(self.id.index);
         let over = self.cost.as_mut().map(|cost| self.began + cost.time(self.id, number, work));
@@ -220,50 +270,60 @@ impl WorkerNode {
 
     fn finish_iteration(&mut self) {
         self.padded = None;
-        let worker = self.worker.as_mut().expect("an iteration that ran gave its worker back");
-        worker.handle_computed();
+        self.worker.handle_computed();
     }
 
+    /// Ends a group: writes down what has happened, and lets out what the worker has to say.
     async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
-        while let Some(output) = self.worker.as_mut().and_then(|worker| worker.poll_output()) {
-            match output {
-                WorkerOutput::ToServer { shard, message } => self.send(shard, message).await?,
-                WorkerOutput::Compute => {
-                    let Some(mut worker) = self.worker.take() else { continue };
-                    let held = worker.take_held();
-                    if !held.is_empty() {
-                        line.report(&Report::Held(held)).await;
-                    }
-                    self.compute(worker);
-                }
-                WorkerOutput::Stopped { clock } => {
-                    let lan_bytes = self.lan_bytes;
-                    line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
-                    line.report(&Report::Stopped(clock)).await;
-                }
+        self.write()?;
+        while let Some((shard, message)) = self.worker.poll_message() {
+            self.send(shard, message);
+        }
+        // While its iteration is charged, a worker that has run is here.
+        if self.padded.is_none()
+            && let Some(mut worker) = self.worker.poll_compute()
+        {
+            let held = worker.take_held();
+            if !held.is_empty() {
+                line.report(&Report::Held(held)).await;
             }
+            self.compute(worker);
+        }
+        let stopped = self.worker.stopped();
+        if stopped != self.told_stopped {
+            self.told_stopped = stopped;
+            if let Some(clock) = stopped {
+                let lan_bytes = self.lan_bytes;
+                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+                line.report(&Report::Stopped(clock)).await;
+            }
+        }
+        if !self.ready && self.met.iter().all(|met| *met) {
+            self.ready = true;
+            line.report(&Report::Ready).await;
         }
         Ok(())
     }
 
-    async fn send(&mut self, shard: ShardId, message: WorkerMessage) -> Result<(), RealError> {
+    /// Writes down what has happened, so that what follows from it may leave.
+    fn write(&mut self) -> Result<(), RealError> {
+        Ok(())
+    }
+
+    /// Sends a message to a server, if it is on the line; one that is not asks for it.
+    fn send(&mut self, shard: ShardId, message: WorkerMessage) {
         let layout = &self.layouts[shard.index()];
         self.lan_bytes += message.lan_bytes(layout);
-        if let WorkerMessage::Read { clock, rows } = &message {
-            self.asked[shard.index()] = Some((*clock, rows.parameters(layout)));
-        }
-        let told = match &self.servers[shard.index()] {
-            ToServer::Far(parcels) => {
+        match &self.servers[shard.index()] {
+            ToServer::Far(Some(parcels)) => {
                 let body = encode_worker_message(&message, layout);
-                parcels.send((LanKind::WorkerMessage, body)).await.is_ok()
+                // One that does not take it is lost, of which its reader tells.
+                let _lost = parcels.try_send((LanKind::WorkerMessage, body));
             }
-            ToServer::Near(says) => says.send(message).await.is_ok(),
-        };
-        if told {
-            return Ok(());
+            ToServer::Far(None) => {}
+            // One that has ended ends this process.
+            ToServer::Near(says) => drop(says.try_send(message)),
         }
-        let node = self.seat.site.name(NodeId::Server(ServerId { dc: self.id.dc, shard }));
-        Err(RealError::Lost { node, reason: ChannelError::Closed.to_string() })
     }
 
     fn compute(&mut self, mut worker: Box<Worker>) {
@@ -292,23 +352,120 @@ async fn due(at: Option<Moment>) {
     }
 }
 
-async fn hear(
+async fn hear_near(
     shard: ShardId,
-    mut reader: Reader,
-    bytes_max: usize,
+    mut hears: Receiver<FromNear>,
     sender: Sender<(ShardId, FromServer)>,
 ) {
-    loop {
-        let next = reader.next(|_| bytes_max, None).await;
-        let body = next.and_then(|(kind, body)| match kind {
-            LanKind::RowsRead => Ok(body),
-            other => Err(ChannelError::Other(format!("a {other:?} from a server"))),
-        });
-        let body = body.map_err(|error| error.to_string());
-        let last = body.is_err();
-        if sender.send((shard, FromServer::Far(body))).await.is_err() || last {
+    while let Some(from) = hears.recv().await {
+        let from = match from {
+            FromNear::Joined(due) => FromServer::Joined { way: None, due },
+            FromNear::Rows(rows) => FromServer::Rows(rows),
+        };
+        if sender.send((shard, from)).await.is_err() {
             return;
         }
+    }
+}
+
+/// A server in another process.
+struct Far {
+    seat: Seat,
+    id: ServerId,
+    layout: ShardLayout,
+    /// The most that it says at once.
+    bytes_max: usize,
+}
+
+impl Far {
+    /// Calls a server, and calls it again whenever it is lost, for as long as somebody listens.
+    async fn keep(
+        self,
+        mut addresses: watch::Receiver<Addresses>,
+        sender: Sender<(ShardId, FromServer)>,
+    ) {
+        let mut again = false;
+        while let Err(error) = self.meet(&mut addresses, &sender, &mut again).await {
+            if sender.send((self.id.shard, FromServer::Lost(error))).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends with an error where the server cannot be reached, and otherwise once nobody listens.
+    async fn meet(
+        &self,
+        addresses: &mut watch::Receiver<Addresses>,
+        sender: &Sender<(ShardId, FromServer)>,
+        again: &mut bool,
+    ) -> Result<(), RealError> {
+        let node = NodeId::Server(self.id);
+        let name = self.seat.site.name(node);
+        let hello = self.seat.hello(Purpose::Join);
+        loop {
+            let mut patience = Patience::new(name.clone(), *again);
+            let (address, joined) = loop {
+                let address = addresses.borrow_and_update().get(&self.id).cloned();
+                let address = address.ok_or_else(|| RealError::Broken {
+                    from: "the coordinator".into(),
+                    reason: format!("it knows no address of {name}"),
+                })?;
+                match self.seat.dial(node, &address, &hello).await {
+                    Ok(channel) => break (address, channel),
+                    Err(fault) => patience.wait(&address, fault).await?,
+                }
+            };
+            *again = true;
+            let (reader, parcels, _) = joined.start(PARCELS_MAX);
+            let error = tokio::select! {
+                error = self.hear(reader, parcels, sender) => error,
+                () = moved(addresses, self.id, &address) => {
+                    ChannelError::Other("it listens elsewhere now".into())
+                }
+            };
+            if sender.is_closed() {
+                return Ok(());
+            }
+            info!("{} does not hear {name} any more: {error}", self.seat.name());
+            sleep(BREATH).await;
+        }
+    }
+
+    async fn hear(
+        &self,
+        mut reader: Reader,
+        parcels: Sender<Parcel>,
+        sender: &Sender<(ShardId, FromServer)>,
+    ) -> ChannelError {
+        let mut way = Some(parcels);
+        loop {
+            let next = reader.next(|_| self.bytes_max, None).await;
+            let from = next.and_then(|(kind, body)| match kind {
+                LanKind::Hello if way.is_some() => {
+                    Ok(FromServer::Joined { way: way.take(), due: unpack(&body)? })
+                }
+                LanKind::RowsRead if way.is_none() => {
+                    Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
+                }
+                other => Err(ChannelError::Other(format!("a {other:?} from a server"))),
+            });
+            let from = match from {
+                Ok(from) => from,
+                Err(error) => return error,
+            };
+            if sender.send((self.id.shard, from)).await.is_err() {
+                return ChannelError::Closed;
+            }
+        }
+    }
+}
+
+/// Waits until a server listens elsewhere.
+async fn moved(addresses: &mut watch::Receiver<Addresses>, server: ServerId, from: &Address) {
+    let elsewhere = |addresses: &Addresses| addresses.get(&server) != Some(from);
+    if addresses.wait_for(elsewhere).await.is_err() {
+        // Nobody is left to say so.
+        std::future::pending().await
     }
 }
 
@@ -317,6 +474,15 @@ async fn hear(
 fn rows_read_bytes_max(layout: &ShardLayout, servers: usize) -> usize {
     4 * layout.parameters() * (1 + 2 * servers) + HELD_BYTES
 }
+
+/// What is handed in at most before a group is written down.
+const GROUP_MAX: usize = 64;
+
+/// A hello and an answer, and the answer once more.
+const MESSAGES_PER_SERVER: usize = 4;
+
+/// Before a server is called again that was lost.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// Reasons for which a read was held back: a few thousand.
 const HELD_BYTES: usize = 64 << 10;

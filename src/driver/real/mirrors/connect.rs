@@ -1,10 +1,4 @@
-//! A server's connections to its mirrors: QUIC over UDP, one connection a mirror.
-//!
-//! Of two mirrors the one of the lower-numbered data center connects. Both prove in the handshake who they are. Windows
-//! are no more than 1.25 bandwidth-delay products of the link, and 2.8 MB a stream, above which quinn may end a
-//! connection that loses packets. A connection sends no faster than its server's share of the link.
-//!
-//! A lost connection ends the run.
+//! How connections to mirrors come about: who calls, who is believed, what QUIC may use.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -18,168 +12,122 @@ use quinn::{
     TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use super::channel::resolve;
-use super::error::{LinkFault, RealError};
-use super::site::{Patience, Seat};
+use super::Addresses;
 use crate::certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
-use crate::driver::journal::Carriage;
 use crate::driver::quic::{
-    Carriers, Chosen, DcTransport, End, Ends, Finisher, GOODBYE, LaneCounters, TrackedFactory,
-    Windows, link_config,
+    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
 };
-use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
+use crate::driver::real::channel::resolve;
+use crate::driver::real::error::{LinkFault, RealError};
+use crate::driver::real::site::{Patience, Seat};
+use crate::link::{DATAGRAM_BYTES_MAX, LinkConfig};
 use crate::topology::{Address, Topology};
 use crate::types::{DcId, NodeId, ServerId};
 use crate::wire::PROTOCOL_VERSION;
 
-/// A server's endpoint before it has met its mirrors: it answers them, and checks.
-pub(super) struct Meeting {
-    own: ServerId,
-    endpoint: Endpoint,
-    met: UnboundedReceiver<Met>,
-    others: JoinSet<()>,
+/// What makes connections to a server's mirrors.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) seat: Seat,
+    pub(super) own: ServerId,
+    pub(super) endpoint: Endpoint,
+    pub(super) counters: BTreeMap<DcId, Arc<LaneCounters>>,
 }
 
-/// A server's lanes to all its mirrors, and the tasks behind them.
-pub(super) struct Mirrors {
-    pub(super) transport: DcTransport,
-    endpoint: Endpoint,
-    links: BTreeMap<DcId, MirrorLink>,
-    pumps: JoinSet<bool>,
-    others: JoinSet<()>,
-    patience: Duration,
+/// A connection to a mirror that has proven itself, with its lanes open.
+pub(super) struct Arrival {
+    pub(super) peer: DcId,
+    pub(super) connection: Connection,
+    pub(super) lanes: Lanes,
 }
 
-struct MirrorLink {
-    connection: Connection,
-    finisher: Finisher,
-    counters: Arc<LaneCounters>,
-}
-
-/// A connection to a mirror that has proven itself.
+/// One whose lanes are not.
 struct Met {
     peer: DcId,
     connection: Connection,
     factory: Arc<TrackedFactory>,
 }
 
-impl Meeting {
-    pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Self, RealError> {
-        let endpoint = open(seat, own, socket)?;
-        let (sender, met) = unbounded_channel();
-        let mut others = JoinSet::new();
-        others.spawn(accept_lower(seat.clone(), own, endpoint.clone(), sender));
-        Ok(Self { own, endpoint, met, others })
-    }
-}
-
-impl Mirrors {
-    /// Meets every mirror, waiting for those that have yet to start; `addresses` are the servers' of the run.
-    pub(super) async fn meet(
-        seat: &Seat,
-        meeting: Meeting,
-        addresses: &BTreeMap<ServerId, Address>,
-    ) -> Result<Self, RealError> {
-        let topology = &seat.site.plan.topology;
-        let Meeting { own, endpoint, met: mut meeting, mut others } = meeting;
-        let mut dials = JoinSet::new();
-        for dc in topology.dc_ids().filter(|dc| *dc > own.dc) {
-            let id = ServerId { dc, shard: own.shard };
-            let (seat, endpoint) = (seat.clone(), endpoint.clone());
-            let address = addresses.get(&id).cloned();
-            dials.spawn(async move {
-                let node = seat.site.name(NodeId::Server(id));
-                let broken = || RealError::Broken {
-                    from: "the coordinator".into(),
-                    reason: format!("it knows no address of {node}"),
-                };
-                let address = address.ok_or_else(broken)?;
-                join(&seat, own, id, &endpoint, &address).await
-            });
+impl Connector {
+    /// Calls a mirror until it answers. `again` says that it has been met before, so that whatever is wrong may pass.
+    pub(super) async fn dial(
+        &self,
+        peer: DcId,
+        mut addresses: watch::Receiver<Addresses>,
+        again: bool,
+    ) -> Result<Arrival, RealError> {
+        let (seat, topology) = (&self.seat, &self.seat.site.plan.topology);
+        let to = ServerId { dc: peer, shard: self.own.shard };
+        let node = seat.site.name(NodeId::Server(to));
+        let mut patience = Patience::new(node.clone(), again);
+        if again {
+            sleep(BREATH).await;
         }
-        let mut transport = DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1);
-        let patience = patience(topology);
-        let mut links = BTreeMap::new();
-        let mut pumps = JoinSet::new();
-        while links.len() + 1 < topology.data_centers.len() {
-            let Met { peer, connection, factory } = tokio::select! {
-                Some(dialled) = dials.join_next() => {
-                    dialled.expect("a dial does not panic and is not cancelled")?
-                }
-                Some(met) = meeting.recv() => met,
+        loop {
+            let address = addresses.borrow_and_update().get(&to).cloned();
+            let address = address.ok_or_else(|| RealError::Broken {
+                from: "the coordinator".into(),
+                reason: format!("it knows no address of {node}"),
+            })?;
+            let factory = Arc::new(TrackedFactory::default());
+            choose(&factory, seat, self.own.dc, peer);
+            let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
+            tls.alpn_protocols = vec![JOIN.to_vec()];
+            let dialled = async {
+                let transport = transport(seat, Some(factory.clone()));
+                let answer_max = answer_max(topology);
+                let connection = dial(&self.endpoint, &address, tls, transport, answer_max).await?;
+                self.open(Met { peer, connection, factory }).await
             };
-            if links.contains_key(&peer) {
-                connection.close(REFUSED, b"this mirror is connected already");
-                continue;
+            match dialled.await {
+                Ok(arrival) => return Ok(arrival),
+                Err(fault) => patience.wait(&address, fault).await?,
             }
-            let end = End {
-                peer,
-                shards: own.shard.0..own.shard.0 + 1,
-                at_name: seat.name(),
-                peer_name: seat.site.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
-            };
-            let out = share(topology, own.dc, peer);
-            let counters = Arc::<LaneCounters>::default();
-            let ends = Ends {
-                at: own.dc,
-                end,
-                connection: connection.clone(),
-                flight: factory.flight.clone(),
-                bandwidth: out.bandwidth,
-                received: windows(seat, peer, own.dc),
-                sent: windows(seat, own.dc, peer),
-                patience,
-                counters: counters.clone(),
-            };
-            let lanes = ends.open().await?;
-            let Carriers { pump, listener, finisher } = transport.join(lanes);
-            pumps.spawn(pump.run());
-            others.spawn(listener.run());
-            links.insert(peer, MirrorLink { connection, finisher, counters });
         }
-        Ok(Self { transport, endpoint, links, pumps, others, patience })
     }
 
-    /// What each link has carried away from here; `busy` is how long frames kept it.
-    pub(super) fn carriages(&self, busy: &BTreeMap<DcId, Duration>) -> Vec<(DcId, Carriage)> {
-        let links = self.links.iter().map(|(peer, link)| {
-            let sent = link.connection.stats().udp_tx;
-            let (control, data) = link.counters.read();
-            let carriage = Carriage {
-                bytes: sent.bytes + sent.datagrams * IP_UDP_HEADER_BYTES,
-                control_bytes: control.wire_bytes,
-                frames: control.frames + data.frames,
-                busy: busy.get(peer).copied().unwrap_or_default(),
-            };
-            (*peer, carriage)
-        });
-        links.collect()
-    }
-
-    /// Sends what is in hand, says goodbye, and ends every task.
-    pub(super) async fn close(mut self) {
-        for link in self.links.values() {
-            link.finisher.finish();
-        }
-        while self.pumps.join_next().await.is_some() {}
-        self.endpoint.close(GOODBYE, b"the run is over");
-        // Past this, what is left is cut off, which hurts nobody who has been told.
-        let _late = timeout(self.patience, self.endpoint.wait_idle()).await;
-        self.others.shutdown().await;
+    async fn open(&self, met: Met) -> Result<Arrival, LinkFault> {
+        let Met { peer, connection, factory } = met;
+        let (site, own) = (&self.seat.site, self.own);
+        let topology = &site.plan.topology;
+        let end = End {
+            peer,
+            shards: own.shard.0..own.shard.0 + 1,
+            at_name: self.seat.name(),
+            peer_name: site.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
+        };
+        let ends = Ends {
+            at: own.dc,
+            end,
+            connection: connection.clone(),
+            flight: factory.flight.clone(),
+            bandwidth: share(topology, own.dc, peer).bandwidth,
+            received: windows(&self.seat, peer, own.dc),
+            sent: windows(&self.seat, own.dc, peer),
+            patience: patience(topology),
+            counters: self.counters[&peer].clone(),
+        };
+        let lanes = ends.open().await.map_err(|error| LinkFault::Route(error.to_string()))?;
+        Ok(Arrival { peer, connection, lanes })
     }
 }
 
 /// Tries once whether a server's mirror answers over QUIC.
-pub(super) async fn check(seat: &Seat, to: ServerId, address: &Address) -> Result<(), LinkFault> {
+pub(in crate::driver::real) async fn check(
+    seat: &Seat,
+    to: ServerId,
+    address: &Address,
+) -> Result<(), LinkFault> {
     let endpoint = dialling_endpoint(address).await?;
     let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
-    let connection = dial(&endpoint, address, tls, transport(seat, None)).await?;
+    let connection = dial(&endpoint, address, tls, transport(seat, None), ANSWER_MAX).await?;
     // Who accepts a check closes it with the version that it speaks.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
     match closed {
@@ -197,7 +145,7 @@ pub(super) async fn check(seat: &Seat, to: ServerId, address: &Address) -> Resul
     }
 }
 
-fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
+pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
     let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
     Ok(Endpoint::new(EndpointConfig::default(), Some(server), socket, Arc::new(TokioRuntime))?)
@@ -219,30 +167,8 @@ fn server_config(
         .map_err(|error| LinkFault::Certificate(error.to_string()))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(transport(seat, factory));
-    config.migration(false).max_incoming(2 * topology.data_centers.len() + HANDSHAKES_SPARE);
+    callers(topology).limit(&mut config);
     Ok(config)
-}
-
-async fn join(
-    seat: &Seat,
-    own: ServerId,
-    to: ServerId,
-    endpoint: &Endpoint,
-    address: &Address,
-) -> Result<Met, RealError> {
-    let node = seat.site.name(NodeId::Server(to));
-    let mut patience = Patience::new(node.clone(), address.to_string());
-    loop {
-        let factory = Arc::new(TrackedFactory::default());
-        choose(&factory, seat, own.dc, to.dc);
-        let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
-        tls.alpn_protocols = vec![JOIN.to_vec()];
-        let transport = transport(seat, Some(factory.clone()));
-        match dial(endpoint, address, tls, transport).await {
-            Ok(connection) => return Ok(Met { peer: to.dc, connection, factory }),
-            Err(fault) => patience.wait(fault).await?,
-        }
-    }
 }
 
 async fn dial(
@@ -250,6 +176,7 @@ async fn dial(
     address: &Address,
     tls: rustls::ClientConfig,
     transport: Arc<TransportConfig>,
+    answer_max: Duration,
 ) -> Result<Connection, LinkFault> {
     let crypto = QuicClientConfig::try_from(tls)
         .map_err(|error| LinkFault::Certificate(error.to_string()))?;
@@ -266,9 +193,9 @@ async fn dial(
     let connecting = endpoint
         .connect_with(config, *to, SERVER_NAME)
         .map_err(|error| LinkFault::Route(error.to_string()))?;
-    let connected = timeout(ANSWER_MAX, connecting).await;
+    let connected = timeout(answer_max, connecting).await;
     let silent =
-        || LinkFault::Route(format!("no answer over UDP within {} s", ANSWER_MAX.as_secs()));
+        || LinkFault::Route(format!("no answer over UDP within {} s", answer_max.as_secs_f64()));
     connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
 }
 
@@ -286,21 +213,36 @@ async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
 }
 
 /// Accepts mirrors of lower-numbered data centers, and answers checks, for as long as the endpoint is open.
-async fn accept_lower(seat: Seat, own: ServerId, endpoint: Endpoint, met: UnboundedSender<Met>) {
+pub(super) async fn accept_lower(
+    connector: Connector,
+    arrivals: UnboundedSender<Result<Arrival, RealError>>,
+) {
     let mut accepts = JoinSet::new();
-    while let Some(incoming) = endpoint.accept().await {
+    let callers = callers(&connector.seat.site.plan.topology);
+    while let Some(incoming) = connector.endpoint.accept().await {
         while accepts.try_join_next().is_some() {}
-        let (seat, met) = (seat.clone(), met.clone());
+        let Some((incoming, handshake)) = callers.admit(incoming) else { continue };
+        let (connector, arrivals) = (connector.clone(), arrivals.clone());
         accepts.spawn(async move {
+            let _handshake = handshake;
             let from = incoming.remote_address();
-            match accept(&seat, own, incoming).await {
-                // An owner that has met all its mirrors takes no more.
-                Ok(ControlFlow::Continue(peer)) => drop(met.send(peer)),
-                Ok(ControlFlow::Break(())) => {}
+            let (seat, own) = (&connector.seat, connector.own);
+            let taken = match accept(seat, own, incoming).await {
+                Ok(ControlFlow::Continue(met)) => connector.open(met).await,
+                Ok(ControlFlow::Break(())) => return,
+                Err(fault) => Err(fault),
+            };
+            match taken {
+                // An owner that has gone meets nobody.
+                Ok(arrival) => drop(arrivals.send(Ok(arrival))),
                 Err(fault) => warn!("{} turned away {from}: {fault}", seat.name()),
             }
         });
     }
+}
+
+fn callers(topology: &Topology) -> Callers {
+    Callers::new(topology.data_centers.len())
 }
 
 async fn accept(
@@ -401,8 +343,14 @@ fn fault_of(error: &ConnectionError) -> LinkFault {
     }
 }
 
+/// How long an attempt to connect may take: some round trips, and packets that are lost. What is to be called again when a
+/// link heals should not wait for long.
+fn answer_max(topology: &Topology) -> Duration {
+    (topology.rtt_max().0 * 8).clamp(Duration::from_millis(1500), ANSWER_MAX)
+}
+
 /// How long the end of a run may take: some round trips of the longest path.
-fn patience(topology: &Topology) -> Duration {
+pub(super) fn patience(topology: &Topology) -> Duration {
     (topology.rtt_max().0 * 8).clamp(Duration::from_secs(2), Duration::from_secs(10))
 }
 
@@ -416,6 +364,8 @@ const REFUSED: VarInt = VarInt::from_u32(3);
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 
+/// Before a mirror is called again that was lost.
+const BREATH: Duration = Duration::from_millis(50);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Of a server there is one.
@@ -423,7 +373,5 @@ const SHARDS: usize = 1;
 
 /// What crosses every path that IPv6 may take; quinn searches for more.
 const INITIAL_MTU: u16 = 1200;
-
-const HANDSHAKES_SPARE: usize = 16;
 
 const _: () = assert!(DATAGRAM_BYTES_MAX >= INITIAL_MTU as u64);

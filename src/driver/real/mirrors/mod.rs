@@ -1,0 +1,290 @@
+//! A server's connections to its mirrors: QUIC over UDP, one connection a mirror at a time.
+//!
+//! Of two mirrors the one of the lower-numbered data center connects, and connects again for as long as the run goes on.
+//! Both prove in the handshake who they are. Windows are no more than 1.25 bandwidth-delay products of the link, and
+//! 2.8 MB a stream, above which quinn may end a connection that loses packets. A connection sends no faster than its
+//! server's share of the link.
+//!
+//! A connection that comes takes the place of the one before, which may be dead without anyone knowing it yet. What a
+//! lost one had under way is the sessions' business.
+
+mod connect;
+mod stall;
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::Connection;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use self::connect::{Arrival, Connector, accept_lower, open, patience};
+use super::error::RealError;
+use super::site::Seat;
+use crate::driver::journal::Carriage;
+use crate::driver::quic::{
+    CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
+};
+use crate::link::IP_UDP_HEADER_BYTES;
+use crate::topology::Address;
+use crate::types::{DcId, Lane, NodeId, ServerId};
+
+pub(super) use connect::check;
+pub(super) use stall::{Watch, stall_max};
+
+/// A server's lanes to all its mirrors, and the tasks behind them.
+pub(super) struct Mirrors {
+    seat: Seat,
+    own: ServerId,
+    connector: Connector,
+    transport: DcTransport,
+    links: BTreeMap<DcId, MirrorLink>,
+    arrivals: UnboundedReceiver<Result<Arrival, RealError>>,
+    sender: UnboundedSender<Result<Arrival, RealError>>,
+    addresses: watch::Sender<Addresses>,
+    pumps: JoinSet<bool>,
+    others: JoinSet<()>,
+}
+
+/// Where servers listen.
+pub(super) type Addresses = BTreeMap<ServerId, Address>;
+
+/// What comes from mirrors.
+pub(super) enum FromMirror {
+    /// A connection is there, in place of any before, and nothing has left over it.
+    Joined {
+        peer: DcId,
+    },
+    Message {
+        from: DcId,
+        message: Bytes,
+    },
+    /// Bytes of data have left.
+    Drained {
+        to: DcId,
+        bytes: u64,
+        busy: Duration,
+    },
+    /// A control lane has room.
+    Room,
+}
+
+/// What became of the connections to one mirror.
+#[derive(Default)]
+struct MirrorLink {
+    open: Option<(Connection, Finisher)>,
+    /// Whether somebody is at work on the next.
+    dialled: bool,
+    met_before: bool,
+    counters: Arc<LaneCounters>,
+    /// Carried by connections that are gone.
+    before: Carriage,
+    /// How long frames have kept the link.
+    busy: Duration,
+}
+
+impl Mirrors {
+    /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
+    pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Self, RealError> {
+        let endpoint = open(seat, own, socket)?;
+        let topology = &seat.site.plan.topology;
+        let peers = topology.dc_ids().filter(|dc| *dc != own.dc);
+        let links: BTreeMap<DcId, MirrorLink> =
+            peers.map(|peer| (peer, MirrorLink::default())).collect();
+        let counters = links.iter().map(|(peer, link)| (*peer, link.counters.clone())).collect();
+        let connector = Connector { seat: seat.clone(), own, endpoint, counters };
+        let (sender, arrivals) = unbounded_channel();
+        let mut others = JoinSet::new();
+        others.spawn(accept_lower(connector.clone(), sender.clone()));
+        Ok(Self {
+            seat: seat.clone(),
+            own,
+            connector,
+            transport: DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1),
+            links,
+            arrivals,
+            sender,
+            addresses: watch::Sender::new(BTreeMap::new()),
+            pumps: JoinSet::new(),
+            others,
+        })
+    }
+
+    /// Says where servers listen, and calls the mirrors of higher-numbered data centers, unless that has been done.
+    /// One that listens elsewhere than before is another process.
+    pub(super) fn reach(&mut self, addresses: Addresses) {
+        let before = self.addresses.send_replace(addresses);
+        let peers: Vec<DcId> = self.links.keys().copied().collect();
+        for peer in peers {
+            let id = ServerId { dc: peer, shard: self.own.shard };
+            let moved =
+                before.get(&id).is_some_and(|was| self.addresses.borrow().get(&id) != Some(was));
+            if moved && peer > self.own.dc && self.links[&peer].open.is_some() {
+                self.part(peer, "it listens elsewhere now");
+            }
+            self.dial(peer);
+        }
+    }
+
+    /// What happens next. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Where a mirror cannot be met at all.
+    pub(super) async fn next(&mut self) -> Result<FromMirror, RealError> {
+        loop {
+            let event = tokio::select! {
+                biased;
+                arrival = self.arrivals.recv() => {
+                    let arrival = arrival.expect("this end keeps the other end")?;
+                    return Ok(FromMirror::Joined { peer: self.join(arrival) });
+                }
+                event = self.transport.event() => event,
+            };
+            return Ok(match event {
+                Event::Frame(incoming) => {
+                    FromMirror::Message { from: incoming.from, message: incoming.frame }
+                }
+                Event::Room { to, lane: Lane::Data, bytes, busy, .. } => {
+                    self.link(to).busy += busy;
+                    FromMirror::Drained { to, bytes, busy }
+                }
+                Event::Room { lane: Lane::Control, .. } => FromMirror::Room,
+                Event::Lost { peer, error } => {
+                    info!("{error}");
+                    self.lose(peer);
+                    continue;
+                }
+                Event::Left { peer } => {
+                    info!("{} has left {}", self.name(peer), self.seat.name());
+                    self.lose(peer);
+                    continue;
+                }
+            });
+        }
+    }
+
+    /// Breaks a connection; where this node calls, it calls again.
+    pub(super) fn part(&mut self, peer: DcId, reason: &str) {
+        warn!("{} parts from {}: {reason}", self.seat.name(), self.name(peer));
+        self.transport.part(peer, reason);
+        self.lose(peer);
+    }
+
+    /// Whether a message may be handed over.
+    pub(super) fn has_room(&self, to: DcId, lane: Lane) -> bool {
+        self.transport.has_room(to, self.own.shard, lane)
+    }
+
+    /// Hands over a message, for which there is room.
+    pub(super) fn send(&mut self, to: DcId, lane: Lane, message: Bytes) -> Result<(), RealError> {
+        Ok(self.transport.send(to, self.own.shard, lane, message)?)
+    }
+
+    /// Whether there is a connection.
+    pub(super) fn is_joined(&self, peer: DcId) -> bool {
+        self.links[&peer].open.is_some()
+    }
+
+    /// Whether every mirror has been met.
+    pub(super) fn are_met(&self) -> bool {
+        self.links.values().all(|link| link.met_before)
+    }
+
+    /// A mirror, as people call it.
+    pub(super) fn name(&self, peer: DcId) -> String {
+        self.seat.site.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
+    }
+
+    /// What each link has carried away from here.
+    pub(super) fn carriages(&self) -> Vec<(DcId, Carriage)> {
+        self.links.iter().map(|(peer, link)| (*peer, link.carriage())).collect()
+    }
+
+    /// Sends what is in hand, says goodbye, and ends every task.
+    pub(super) async fn close(mut self) {
+        for (_, finisher) in self.links.values().flat_map(|link| &link.open) {
+            finisher.finish();
+        }
+        while self.pumps.join_next().await.is_some() {}
+        let endpoint = &self.connector.endpoint;
+        endpoint.close(GOODBYE, b"the run is over");
+        // Past this, what is left is cut off, which hurts nobody who has been told.
+        let patience = patience(&self.seat.site.plan.topology);
+        let _late = timeout(patience, endpoint.wait_idle()).await;
+        self.others.shutdown().await;
+    }
+
+    fn join(&mut self, arrival: Arrival) -> DcId {
+        let Arrival { peer, connection, lanes } = arrival;
+        let Carriers { pump, listener, finisher } = self.transport.join(lanes);
+        while self.pumps.try_join_next().is_some() {}
+        while self.others.try_join_next().is_some() {}
+        self.pumps.spawn(pump.run());
+        self.others.spawn(listener.run());
+        let link = self.link(peer);
+        link.close();
+        link.open = Some((connection, finisher));
+        (link.dialled, link.met_before) = (false, true);
+        peer
+    }
+
+    fn lose(&mut self, peer: DcId) {
+        self.link(peer).close();
+        self.dial(peer);
+    }
+
+    fn dial(&mut self, peer: DcId) {
+        if peer < self.own.dc {
+            return;
+        }
+        let link = self.link(peer);
+        if link.dialled || link.open.is_some() {
+            return;
+        }
+        link.dialled = true;
+        let again = link.met_before;
+        let (connector, addresses) = (self.connector.clone(), self.addresses.subscribe());
+        let sender = self.sender.clone();
+        self.others.spawn(async move {
+            let arrival = connector.dial(peer, addresses, again).await;
+            // An owner that has gone meets nobody.
+            let _over = sender.send(arrival);
+        });
+    }
+
+    fn link(&mut self, peer: DcId) -> &mut MirrorLink {
+        self.links.get_mut(&peer).expect("every other data center has a link")
+    }
+}
+
+impl MirrorLink {
+    fn close(&mut self) {
+        if self.open.is_some() {
+            self.before = self.carriage();
+            self.open = None;
+        }
+    }
+
+    fn carriage(&self) -> Carriage {
+        let (control, data) = self.counters.read();
+        let sent = self.open.as_ref().map_or(0, |(connection, _)| {
+            let sent = connection.stats().udp_tx;
+            sent.bytes + sent.datagrams * IP_UDP_HEADER_BYTES
+        });
+        Carriage {
+            bytes: self.before.bytes + sent,
+            control_bytes: control.wire_bytes,
+            frames: control.frames + data.frames,
+            busy: self.busy,
+        }
+    }
+}
+
+/// Messages of a control lane that may be under way to quinn.
+pub(super) const MESSAGES_IN_HAND_MAX: usize = CONTROL_IN_HAND_MAX;

@@ -1,0 +1,93 @@
+//! The inputs of nodes, as a log keeps them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::RecoveryError;
+use crate::node::{RowsRead, WorkerMessage};
+use crate::session::{Incarnation, Met};
+use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
+
+/// An input of a server, and when it came.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    pub at: Instant,
+    pub input: Input,
+}
+
+/// What can happen to a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Input {
+    /// A process began to run it.
+    Started {
+        incarnation: Incarnation,
+    },
+    /// A worker said what was due.
+    Worker {
+        from: WorkerId,
+        message: WorkerMessage,
+    },
+    /// A mirror said hello.
+    Met {
+        from: DcId,
+        met: Met,
+    },
+    /// The next frame of a mirror.
+    Frame {
+        from: DcId,
+        lane: Lane,
+        frame: Bytes,
+    },
+    /// A mirror has so many frames of each lane.
+    Acknowledged {
+        by: DcId,
+        counts: [u64; 2],
+    },
+    /// A frame was cut for a mirror.
+    Cut {
+        to: DcId,
+        lane: Lane,
+        room: u64,
+    },
+    /// Bytes towards a mirror have left.
+    Drained {
+        to: DcId,
+        bytes: u64,
+        busy: Duration,
+    },
+    Timeout,
+    /// The coordinator said that copies are to become equal.
+    Drain {
+        clocks: Vec<Clock>,
+    },
+}
+
+/// What can happen to a worker. Time is no input of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum WorkerEntry {
+    Start,
+    Rows {
+        from: ShardId,
+        rows: RowsRead,
+    },
+    /// The time of the iteration was over.
+    Computed,
+    Stop {
+        last: Clock,
+    },
+}
+
+/// An entry as the body of a record.
+pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
+    rmp_serde::to_vec(entry).expect("a vector takes every entry").into()
+}
+
+/// # Errors
+/// Where the bytes are no entry.
+pub(super) fn decode<T: DeserializeOwned>(number: u64, body: &[u8]) -> Result<T, RecoveryError> {
+    rmp_serde::from_slice(body)
+        .map_err(|error| RecoveryError::Unreadable { number, problem: error.to_string() })
+}

@@ -1,0 +1,219 @@
+//! A server on its way back: the state of a checkpoint, then every entry after it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::RecoveryError;
+use super::desk::{Desk, Due, Turn};
+use super::entry::{Entry, Input, decode};
+use super::server::{Log, Output, RecoverableServer};
+use crate::node::ServerInput;
+use crate::server::{Server, ServerOutput};
+use crate::session::{Incarnation, Session, SessionConfig, SessionState};
+use crate::types::{DcId, Instant, State, StateError, Walk, WorkerId};
+
+/// A server made from the plan, that has yet to hear what has befallen it: nothing, where it is the first of its kind.
+#[derive(Debug)]
+pub struct RecoveringServer {
+    server: Server,
+    kept: Kept,
+    windows: BTreeMap<DcId, usize>,
+    /// Heard so far.
+    entries: u64,
+}
+
+/// What is kept beside the server itself.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) sessions: BTreeMap<DcId, SessionState>,
+    pub(super) desks: BTreeMap<WorkerId, Desk>,
+    /// Of the latest process.
+    pub(super) incarnation: Option<Incarnation>,
+    pub(super) now: Instant,
+}
+
+impl RecoveringServer {
+    /// `server` is as the plan makes it; `workers` are those of its data center; `windows` says for each mirror how
+    /// many bytes may be under way, as [`SessionConfig`] has it.
+    pub fn new(
+        server: Server,
+        workers: impl IntoIterator<Item = WorkerId>,
+        windows: BTreeMap<DcId, usize>,
+    ) -> Self {
+        let desks = workers.into_iter().map(|worker| (worker, Desk::default())).collect();
+        let state = |peer: &DcId| (*peer, SessionState::new(Incarnation::FIRST));
+        let sessions = windows.keys().map(state).collect();
+        let kept = Kept { sessions, desks, incarnation: None, now: Instant::ZERO };
+        Self { server, kept, windows, entries: 0 }
+    }
+
+    /// Takes the state of a checkpoint. To be done before any entry is heard.
+    ///
+    /// # Errors
+    /// Where the state is of something else.
+    pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
+        state.restore(|walk| self.kept.state(&mut self.server, walk))?;
+        Ok(())
+    }
+
+    /// Hears the next entry of the log again, by the body of its record.
+    ///
+    /// # Errors
+    /// Where it is no entry, or does not follow from what was heard before.
+    pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.entries += 1;
+        let number = self.entries;
+        let Entry { at, input } = decode(number, body)?;
+        let reached = self.kept.now;
+        if at < reached {
+            return Err(RecoveryError::Backwards { number, found: at, reached });
+        }
+        self.kept.now = at;
+        self.apply(at, input).map_err(|fault| match fault {
+            Fault::Unfit(problem) => RecoveryError::Unfit { number, problem },
+            Fault::Refused(error) => RecoveryError::Refused { number, error },
+        })?;
+        // What was said then is said again to whoever comes back and asks.
+        settle(&mut self.server, &mut self.kept.desks, &mut VecDeque::new());
+        Ok(())
+    }
+
+    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept.
+    pub fn begin(self, logs: bool) -> RecoverableServer {
+        let Self { server, kept, windows, .. } = self;
+        let incarnation = kept.incarnation.map_or(Incarnation::FIRST, Incarnation::next);
+        let session = |(peer, state): (DcId, SessionState)| {
+            let (sent_bytes_max, early_bytes_max) = (windows[&peer], windows[&peer]);
+            let config = SessionConfig { incarnation, sent_bytes_max, early_bytes_max };
+            (peer, Session::resume(config, &state))
+        };
+        let mut recovered = RecoverableServer {
+            server,
+            sessions: kept.sessions.into_iter().map(session).collect(),
+            desks: kept.desks,
+            incarnation,
+            now: kept.now,
+            log: Log::new(logs),
+            outputs: VecDeque::new(),
+        };
+        recovered.note(kept.now, &Input::Started { incarnation });
+        recovered
+    }
+
+    /// The time that was reached: a driver's clock goes on from there.
+    pub fn now(&self) -> Instant {
+        self.kept.now
+    }
+
+    /// Whether this server has been at work before.
+    pub fn has_begun(&self) -> bool {
+        self.kept.incarnation.is_some()
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn apply(&mut self, at: Instant, input: Input) -> Result<(), Fault> {
+        let unfit = |problem: String| Err(Fault::Unfit(problem));
+        match input {
+            Input::Started { incarnation } => {
+                if self.kept.incarnation.is_some_and(|known| known >= incarnation) {
+                    return unfit(format!("incarnation {incarnation} is not above those before"));
+                }
+                self.kept.incarnation = Some(incarnation);
+            }
+            Input::Worker { from, message } => {
+                let said = Turn::of(&message);
+                let fits = message.fits(self.server.layout());
+                let Some(desk) = self.kept.desks.get_mut(&from).filter(|_| fits) else {
+                    return unfit(format!("{from} said what does not fit this server"));
+                };
+                if desk.judge(said) != Due::Now {
+                    return unfit(format!("{from} said {said} where {} was due", desk.next));
+                }
+                desk.hear();
+                self.server.handle_worker(at, from, message);
+            }
+            Input::Met { from, met } => self.session(from)?.meet(met),
+            Input::Frame { from, lane, frame } => {
+                self.session(from)?.receive(lane);
+                let input = ServerInput::Frame { from, lane, frame };
+                self.server.handle_input(at, input).map_err(Fault::Refused)?;
+            }
+            Input::Acknowledged { by, counts } => self.session(by)?.acknowledge(counts),
+            Input::Cut { to, lane, room } => {
+                let room = usize::try_from(room).unwrap_or(usize::MAX);
+                self.session(to)?;
+                let frame = self.server.poll_transmit(at, to, lane, room);
+                let Some(frame) = frame else {
+                    return unfit(format!("there is no {} frame for {to}", lane.name()));
+                };
+                self.session(to)?.push(lane, frame);
+            }
+            Input::Drained { to, bytes, busy } => {
+                self.session(to)?;
+                let input = ServerInput::Drained { to, bytes, busy };
+                self.server.handle_input(at, input).map_err(Fault::Refused)?;
+            }
+            Input::Timeout => self.server.handle_timeout(at),
+            Input::Drain { clocks } => {
+                if self.server.is_draining() {
+                    return unfit("it was told to drain before".into());
+                }
+                self.server.handle_drain(at, clocks);
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, peer: DcId) -> Result<&mut SessionState, Fault> {
+        let unknown = || Fault::Unfit(format!("{peer} is not a mirror of this server"));
+        self.kept.sessions.get_mut(&peer).ok_or_else(unknown)
+    }
+}
+
+/// Why an entry cannot be heard again.
+enum Fault {
+    Unfit(String),
+    Refused(crate::server::PeerError),
+}
+
+impl Kept {
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        server: &mut Server,
+        walk: &mut Walk<'_>,
+    ) -> Result<(), StateError> {
+        server.state(&mut walk.at("server"))?;
+        walk.record_that("sessions", &mut self.sessions, |found, made| {
+            found.keys().eq(made.keys()) && found.values().all(SessionState::is_sound)
+        })?;
+        walk.record_that("desks", &mut self.desks, |found, made| found.keys().eq(made.keys()))?;
+        walk.record("incarnation", &mut self.incarnation)?;
+        walk.record("now", &mut self.now)
+    }
+}
+
+/// Takes what a server wants done, and keeps answers until they have served.
+pub(super) fn settle(
+    server: &mut Server,
+    desks: &mut BTreeMap<WorkerId, Desk>,
+    outputs: &mut VecDeque<Output>,
+) {
+    while let Some(output) = server.poll_output() {
+        outputs.push_back(match output {
+            ServerOutput::ToWorker { worker, message } => {
+                let message = Arc::new(message);
+                if let Some(desk) = desks.get_mut(&worker) {
+                    desk.answer = Some(message.clone());
+                }
+                Output::ToWorker { worker, message }
+            }
+            ServerOutput::ClockFinished { clock } => Output::ClockFinished { clock },
+            ServerOutput::CopyReady { clock } => Output::CopyReady { clock },
+            ServerOutput::Drained => Output::Drained,
+        });
+    }
+}

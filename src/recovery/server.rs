@@ -1,0 +1,293 @@
+//! A parameter server with its sessions and its workers' turns, whose inputs become entries of a log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::desk::{Desk, Due, Turn};
+use super::entry::{Input, encode};
+use super::recovering::{Kept, settle};
+use crate::node::{RowsRead, ServerInput, WorkerMessage};
+use crate::server::{PeerError, Server};
+use crate::session::{Incarnation, Meeting, Message, Session, SessionError};
+use crate::types::{Clock, DcId, Instant, Lane, State, WorkerId};
+
+/// A parameter server that can come back.
+///
+/// [`super::RecoveringServer`] makes one. What `handle_*` methods take becomes entries; what `poll_*` methods give has
+/// waited until the entries behind it were synced.
+#[derive(Debug)]
+pub struct RecoverableServer {
+    pub(super) server: Server,
+    pub(super) sessions: BTreeMap<DcId, Session>,
+    pub(super) desks: BTreeMap<WorkerId, Desk>,
+    pub(super) incarnation: Incarnation,
+    /// The latest time told.
+    pub(super) now: Instant,
+    pub(super) log: Log,
+    pub(super) outputs: VecDeque<Output>,
+}
+
+/// What a server wants done, once it may.
+#[derive(Clone, Debug)]
+pub enum Output {
+    ToWorker { worker: WorkerId, message: Arc<RowsRead> },
+    ClockFinished { clock: Clock },
+    CopyReady { clock: Clock },
+    Drained,
+}
+
+/// Entries on their way to the disk.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// Whether entries are kept at all.
+    kept: bool,
+    waiting: Vec<Bytes>,
+    writing: bool,
+}
+
+impl Log {
+    pub(super) fn new(kept: bool) -> Self {
+        Self { kept, waiting: Vec::new(), writing: false }
+    }
+
+    pub(super) fn push<T: serde::Serialize>(&mut self, entry: &T) {
+        if self.kept {
+            self.waiting.push(encode(entry));
+        }
+    }
+
+    /// Whether all that was put in is on disk.
+    pub(super) fn is_settled(&self) -> bool {
+        self.waiting.is_empty() && !self.writing
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
+        self.writing |= !self.waiting.is_empty();
+        std::mem::take(&mut self.waiting)
+    }
+
+    pub(super) fn synced(&mut self) {
+        self.writing = false;
+    }
+}
+
+impl RecoverableServer {
+    /// Takes a message from a worker of this data center, if it is its turn.
+    pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) -> Due {
+        let desk = self.desks.get_mut(&from).expect("a worker of this data center");
+        let due = desk.judge(Turn::of(&message));
+        match due {
+            Due::Now => {
+                desk.hear();
+                let input = Input::Worker { from, message };
+                let now = self.note(now, &input);
+                if let Input::Worker { message, .. } = input {
+                    self.server.handle_worker(now, from, message);
+                }
+                self.settle();
+            }
+            // Its connection may have broken before it heard the answer.
+            Due::Repeated => self.answer_again(from),
+            Due::Ahead => {}
+        }
+        due
+    }
+
+    /// A worker has a new connection: what is due from it. What it has been answered and may not have heard is said
+    /// again.
+    pub fn handle_worker_joined(&mut self, worker: WorkerId) -> Turn {
+        self.answer_again(worker);
+        self.desks[&worker].next
+    }
+
+    /// A connection to a mirror begins, in place of any before. The hello must be the first message on it.
+    pub fn connect(&mut self, peer: DcId) -> Message {
+        self.session_mut(peer).connect()
+    }
+
+    /// Takes a message from a mirror. The frames that it puts in turn come with [`Self::deliver`].
+    ///
+    /// # Errors
+    /// Where the mirror sent what it must not; nothing of it was taken. The connection is to be broken.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        message: &Bytes,
+    ) -> Result<Option<Meeting>, SessionError> {
+        let session = self.sessions.get_mut(&from).expect("mirrors have a session");
+        let acknowledged = |session: &Session| Lane::ALL.map(|lane| session.acknowledged(lane));
+        let before = acknowledged(session);
+        let meeting = session.handle_message(message)?;
+        let (met, counts) = (session.met(), acknowledged(session));
+        if let (Some(meeting), Some(met)) = (meeting, met)
+            && meeting != Meeting::Again
+        {
+            self.note(now, &Input::Met { from, met });
+        }
+        if counts != before {
+            self.note(now, &Input::Acknowledged { by: from, counts });
+        }
+        Ok(meeting)
+    }
+
+    /// Hands the server the next frame of a mirror that is in turn, and says which it was.
+    ///
+    /// # Errors
+    /// Where the mirror sent what it must not, and the run cannot go on.
+    pub fn deliver(
+        &mut self,
+        now: Instant,
+        from: DcId,
+    ) -> Result<Option<(Lane, Bytes)>, PeerError> {
+        let Some((lane, frame)) = self.session_mut(from).poll_frame() else { return Ok(None) };
+        let now = self.note(now, &Input::Frame { from, lane, frame: frame.clone() });
+        self.server.handle_input(now, ServerInput::Frame { from, lane, frame: frame.clone() })?;
+        self.settle();
+        Ok(Some((lane, frame)))
+    }
+
+    /// Bytes of data frames towards a mirror have left, having kept the link busy for `busy`.
+    ///
+    /// # Errors
+    /// None that an honest driver can see: the mirror is one of this server's.
+    pub fn handle_drained(
+        &mut self,
+        now: Instant,
+        to: DcId,
+        bytes: u64,
+        busy: Duration,
+    ) -> Result<(), PeerError> {
+        let now = self.note(now, &Input::Drained { to, bytes, busy });
+        self.server.handle_input(now, ServerInput::Drained { to, bytes, busy })?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Lets pass whatever has waited until its deadline.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let now = self.note(now, &Input::Timeout);
+        self.server.handle_timeout(now);
+        self.settle();
+    }
+
+    /// Makes all copies equal, once every worker has finished the clock it stopped at. To be told so twice is to be
+    /// told once.
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>) {
+        if self.server.is_draining() {
+            return;
+        }
+        let now = self.note(now, &Input::Drain { clocks: clocks.clone() });
+        self.server.handle_drain(now, clocks);
+        self.settle();
+    }
+
+    /// Has the server cut a frame for a mirror, of about `room` bytes at most, where its session has room and the
+    /// mirror has said hello; says which it was. What has not been cut can still be improved.
+    pub fn cut(&mut self, now: Instant, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        let session = self.sessions.get(&to).expect("mirrors have a session");
+        let room = room.min(session.room(lane));
+        if room == 0 || !session.has_met() {
+            return None;
+        }
+        let frame = self.server.poll_transmit(self.now.max(now), to, lane, room)?;
+        self.note(now, &Input::Cut { to, lane, room: room as u64 });
+        self.session_mut(to).push(lane, frame.clone());
+        self.settle();
+        Some(frame)
+    }
+
+    /// The bodies of the entries that wait to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    pub fn take_entries(&mut self) -> Vec<Bytes> {
+        self.log.take()
+    }
+
+    /// What was taken is on disk.
+    pub fn handle_synced(&mut self) {
+        self.log.synced();
+    }
+
+    /// Whether all that has come is on disk.
+    pub fn is_settled(&self) -> bool {
+        self.log.is_settled()
+    }
+
+    /// The next message or event, until there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if self.is_settled() { self.outputs.pop_front() } else { None }
+    }
+
+    /// The next message to a mirror.
+    pub fn poll_message(&mut self, to: DcId, lane: Lane) -> Option<Message> {
+        let settled = self.is_settled();
+        let session = self.session_mut(to);
+        if settled { session.poll_transmit(lane) } else { None }
+    }
+
+    /// An acknowledgement by itself, where there is something that a mirror has not been told.
+    pub fn poll_acknowledgement(&mut self, to: DcId) -> Option<Message> {
+        let settled = self.is_settled();
+        let session = self.session_mut(to);
+        if settled { session.poll_acknowledgement() } else { None }
+    }
+
+    /// When this server wants [`Self::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.server.poll_timeout().map(|(at, _)| at)
+    }
+
+    /// Takes the state out, for a checkpoint from which only later entries need be heard. To be asked for when
+    /// everything is synced and no output is left.
+    pub fn state(&mut self) -> State {
+        assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
+        let mut kept = Kept {
+            sessions: self.sessions.iter().map(|(peer, one)| (*peer, one.state())).collect(),
+            desks: self.desks.clone(),
+            incarnation: Some(self.incarnation),
+            now: self.now,
+        };
+        State::of(|walk| kept.state(&mut self.server, walk))
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The session with a mirror.
+    pub fn session(&self, peer: DcId) -> &Session {
+        &self.sessions[&peer]
+    }
+
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// What is due from a worker.
+    pub fn due(&self, worker: WorkerId) -> Turn {
+        self.desks[&worker].next
+    }
+
+    fn session_mut(&mut self, peer: DcId) -> &mut Session {
+        self.sessions.get_mut(&peer).expect("mirrors have a session")
+    }
+
+    fn answer_again(&mut self, worker: WorkerId) {
+        if let Some(message) = self.desks[&worker].answer.clone() {
+            self.outputs.push_back(Output::ToWorker { worker, message });
+        }
+    }
+
+    /// Notes an input, and says when it came: time does not run backwards, whatever the driver's clock does.
+    pub(super) fn note(&mut self, now: Instant, input: &Input) -> Instant {
+        self.now = self.now.max(now);
+        self.log.push(&(self.now, input));
+        self.now
+    }
+
+    fn settle(&mut self) {
+        settle(&mut self.server, &mut self.desks, &mut self.outputs);
+    }
+}

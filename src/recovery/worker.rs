@@ -1,0 +1,255 @@
+//! A worker that can come back: its inputs become entries, and what it says is kept until it was heard.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::RecoveryError;
+use super::desk::Turn;
+use super::entry::{WorkerEntry, decode};
+use super::server::Log;
+use crate::node::{RowsRead, WorkerMessage};
+use crate::types::{Clock, ShardId, State, StateError, Walk};
+use crate::worker::{Worker, WorkerOutput};
+
+/// A worker made from the plan, that has yet to hear what has befallen it.
+///
+/// To hear again is to compute again: a worker's checkpoints should not lie many iterations apart.
+pub struct RecoveringWorker {
+    worker: Box<Worker>,
+    kept: Kept,
+    /// Heard so far.
+    entries: u64,
+}
+
+/// A worker that can come back.
+pub struct RecoverableWorker {
+    /// `None` while an iteration runs.
+    worker: Option<Box<Worker>>,
+    kept: Kept,
+    /// A stop that came while an iteration ran.
+    stop: Option<Clock>,
+    log: Log,
+    outputs: VecDeque<(ShardId, WorkerMessage)>,
+}
+
+/// What is kept beside the worker itself.
+struct Kept {
+    /// By server, what it may not have heard, oldest first: an update and the read after it at most.
+    unheard: Vec<VecDeque<WorkerMessage>>,
+    started: bool,
+    /// Everything is read, and the iteration has to run.
+    to_compute: bool,
+    /// At which clock it has stopped, if it has.
+    stopped: Option<Clock>,
+}
+
+impl RecoveringWorker {
+    /// `worker` is as the plan makes it, of a data center of so many servers.
+    pub fn new(worker: Worker, servers: usize) -> Self {
+        let unheard = vec![VecDeque::new(); servers];
+        let kept = Kept { unheard, started: false, to_compute: false, stopped: None };
+        Self { worker: Box::new(worker), kept, entries: 0 }
+    }
+
+    /// Takes the state of a checkpoint. To be done before any entry is heard.
+    ///
+    /// # Errors
+    /// Where the state is of something else.
+    pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
+        state.restore(|walk| self.kept.state(&mut self.worker, walk))?;
+        Ok(())
+    }
+
+    /// Hears the next entry of the log again, by the body of its record, and computes what was computed.
+    ///
+    /// # Errors
+    /// Where it is no entry, or does not follow from what was heard before.
+    pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.entries += 1;
+        let number = self.entries;
+        let entry: WorkerEntry = decode(number, body)?;
+        let unfit = |problem: String| Err(RecoveryError::Unfit { number, problem });
+        match &entry {
+            WorkerEntry::Start if self.kept.started => return unfit("it started before".into()),
+            WorkerEntry::Rows { from, rows } if !self.worker.expects(*from, rows) => {
+                return unfit(format!("rows of clock {} that were not asked for", rows.clock));
+            }
+            WorkerEntry::Computed if !self.kept.to_compute => {
+                return unfit("nothing was to be computed".into());
+            }
+            WorkerEntry::Computed => {
+                self.worker.compute();
+                // What held reads back was reported then.
+                self.worker.take_held();
+            }
+            _ => {}
+        }
+        // What was said then is said again to servers that have not heard it.
+        self.kept.apply(&mut self.worker, entry, &mut VecDeque::new());
+        Ok(())
+    }
+
+    /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
+    pub fn begin(self, logs: bool) -> RecoverableWorker {
+        let (worker, outputs) = (Some(self.worker), VecDeque::new());
+        RecoverableWorker { worker, kept: self.kept, stop: None, log: Log::new(logs), outputs }
+    }
+}
+
+impl RecoverableWorker {
+    /// Begins the first iteration, unless it has begun.
+    pub fn handle_start(&mut self) {
+        if !self.kept.started {
+            self.apply(WorkerEntry::Start);
+        }
+    }
+
+    /// Takes rows from a server. What was not asked for, as rows that come again were not, changes nothing; says
+    /// whether they were.
+    pub fn handle_rows(&mut self, from: ShardId, rows: RowsRead) -> bool {
+        let expected = self.worker.as_ref().is_some_and(|worker| worker.expects(from, &rows));
+        if expected {
+            self.apply(WorkerEntry::Rows { from, rows });
+        }
+        expected
+    }
+
+    /// Is to stop at a clock, or go on until there.
+    pub fn handle_stop(&mut self, last: Clock) {
+        if self.worker.is_some() {
+            self.apply(WorkerEntry::Stop { last });
+        } else {
+            self.stop = Some(last);
+        }
+    }
+
+    /// Gives the worker away for an iteration, where one has to run and what it read is on disk.
+    pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
+        if self.kept.to_compute && self.log.is_settled() { self.worker.take() } else { None }
+    }
+
+    /// Takes the worker back, whose iteration has run.
+    pub fn handle_ran(&mut self, worker: Box<Worker>) {
+        self.worker = Some(worker);
+        if let Some(last) = self.stop.take() {
+            self.apply(WorkerEntry::Stop { last });
+        }
+    }
+
+    /// The time of the iteration that has run is over.
+    pub fn handle_computed(&mut self) {
+        self.apply(WorkerEntry::Computed);
+    }
+
+    /// Whether this can be due from the worker: what is beyond, another process has said, and what it knew is gone.
+    pub fn may_have_said(&self, due: Turn) -> bool {
+        let worker = self.worker.as_ref();
+        worker.is_none_or(|one| due <= Turn { clock: one.clock(), updates: self.kept.started })
+    }
+
+    /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
+    /// be said, in order.
+    pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
+        self.outputs.retain(|(to, _)| *to != server);
+        self.kept.forget(server, due);
+        self.kept.unheard[server.index()].iter().cloned().collect()
+    }
+
+    /// The next message for a server, once what led to it is on disk.
+    pub fn poll_message(&mut self) -> Option<(ShardId, WorkerMessage)> {
+        if self.log.is_settled() { self.outputs.pop_front() } else { None }
+    }
+
+    /// The bodies of the entries that wait to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    pub fn take_entries(&mut self) -> Vec<Bytes> {
+        self.log.take()
+    }
+
+    /// What was taken is on disk.
+    pub fn handle_synced(&mut self) {
+        self.log.synced();
+    }
+
+    /// Whether all that has come is on disk.
+    pub fn is_settled(&self) -> bool {
+        self.log.is_settled()
+    }
+
+    /// The clock at which it has stopped, if it has.
+    pub fn stopped(&self) -> Option<Clock> {
+        self.kept.stopped
+    }
+
+    /// The worker, unless its iteration runs.
+    pub fn worker_mut(&mut self) -> Option<&mut Worker> {
+        self.worker.as_deref_mut()
+    }
+
+    /// Takes the state out, for a checkpoint from which only later entries need be heard; nothing while an iteration
+    /// runs or has run. To be asked for when everything is synced and no message is left.
+    pub fn state(&mut self) -> Option<State> {
+        assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
+        let worker = self.worker.as_mut().filter(|_| !self.kept.to_compute)?;
+        Some(State::of(|walk| self.kept.state(worker, walk)))
+    }
+
+    fn apply(&mut self, entry: WorkerEntry) {
+        self.log.push(&entry);
+        let worker = self.worker.as_mut().expect("a worker is here unless it computes");
+        self.kept.apply(worker, entry, &mut self.outputs);
+    }
+}
+
+impl Kept {
+    fn apply(
+        &mut self,
+        worker: &mut Worker,
+        entry: WorkerEntry,
+        outputs: &mut VecDeque<(ShardId, WorkerMessage)>,
+    ) {
+        match entry {
+            WorkerEntry::Start => {
+                self.started = true;
+                worker.handle_start();
+            }
+            WorkerEntry::Rows { from, rows } => {
+                // Who answers has heard the read, and what came before it.
+                self.forget(from, Turn { clock: rows.clock, updates: true });
+                worker.handle_rows(from, rows);
+            }
+            WorkerEntry::Computed => {
+                self.to_compute = false;
+                worker.handle_computed();
+            }
+            WorkerEntry::Stop { last } => {
+                self.stopped = None;
+                worker.handle_stop(last);
+            }
+        }
+        while let Some(output) = worker.poll_output() {
+            match output {
+                WorkerOutput::ToServer { shard, message } => {
+                    self.unheard[shard.index()].push_back(message.clone());
+                    outputs.push_back((shard, message));
+                }
+                WorkerOutput::Compute => self.to_compute = true,
+                WorkerOutput::Stopped { clock } => self.stopped = Some(clock),
+            }
+        }
+    }
+
+    /// A server has heard everything before this turn.
+    fn forget(&mut self, server: ShardId, due: Turn) {
+        self.unheard[server.index()].retain(|message| Turn::of(message) >= due);
+    }
+
+    /// Walks over what changes as time goes on.
+    fn state(&mut self, worker: &mut Worker, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        worker.state(&mut walk.at("worker"))?;
+        walk.record_that("unheard", &mut self.unheard, |found, made| found.len() == made.len())?;
+        walk.record("started", &mut self.started)?;
+        walk.record("stopped", &mut self.stopped)?;
+        walk.record("to_compute", &mut self.to_compute)
+    }
+}

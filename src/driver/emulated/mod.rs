@@ -24,7 +24,11 @@ mod meter;
 #[cfg(test)]
 mod reconnecting;
 mod socket;
+#[cfg(test)]
+mod strangers;
 mod transport;
+#[cfg(test)]
+mod wire;
 
 pub(super) use conductor::run;
 

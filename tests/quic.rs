@@ -111,6 +111,8 @@ async fn a_full_data_lane_uses_the_link_up_to_its_headers() {
         (50.0, 200, 0.0, 0.945),
         (5.0, 60, 0.0, 0.94),
         (50.0, 60, 1e-3, 0.93),
+        // Ten times what one stream can have under way.
+        (400.0, 200, 0.0, 0.945),
     ] {
         let (wan, mut oregon, tokyo) = pair(mbit, rtt_ms, loss).await;
         let receiver = tokio::spawn(collect(tokyo));
@@ -512,7 +514,7 @@ async fn a_severed_link_ends_in_one_error_that_names_both_ends() {
         assert!(!transport.has_room(to, SHARD, Lane::Data));
         assert_eq!(transport.send(to, SHARD, Lane::Control, frame(1)), Err(lost));
     }
-    assert!(severed.elapsed() < Duration::from_secs(12));
+    assert!(severed.elapsed() < Duration::from_secs(7));
     assert!(link(&wan, 0, 1).severed_packets > 0);
     assert_eq!(wan.close().await, Err(TransportError::Unfinished { connections: 2 }));
 }

@@ -329,10 +329,16 @@ mod tests {
 
     /// What the honest end makes of a stream that the broken end sends, and what the broken end is told.
     async fn check(stream_bytes: &[u8], expect: Breach) {
+        check_all(&[stream_bytes], expect).await;
+    }
+
+    async fn check_all(streams: &[&[u8]], expect: Breach) {
         let (mut honest, broken, mut tasks) = join().await;
-        let mut stream = broken.open_uni().await.unwrap();
-        stream.write_all(stream_bytes).await.unwrap();
-        stream.finish().unwrap();
+        for stream_bytes in streams {
+            let mut stream = broken.open_uni().await.unwrap();
+            stream.write_all(stream_bytes).await.unwrap();
+            stream.finish().unwrap();
+        }
         let error = TransportError::PeerBrokeProtocol {
             at: "honest".into(),
             peer: "broken".into(),
@@ -367,5 +373,29 @@ mod tests {
         check(&endless, Breach::FrameTooLong { lane: Lane::Control, bytes, max }).await;
         let short = [&control[..], &[9, 0, 0, 0, 1, 2]].concat();
         check(&short, Breach::Truncated).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_on_streams_that_do_not_fit_together_ends_the_connection() {
+        let lane = Lane::Data;
+        let hello = |index, count| {
+            let stripe = Stripe { index, count };
+            Hello { from: DcId(1), shard: ShardId(0), lane, stripe }.encode()
+        };
+        for (index, count) in [(0, 0), (2, 2), (0, 17)] {
+            check(&hello(index, count), Breach::Stripe { lane, index, count }).await;
+        }
+        let mut control = hello(0, 2);
+        control[10] = 0;
+        let breach = Breach::Stripe { lane: Lane::Control, index: 0, count: 2 };
+        check(&control, breach).await;
+        let shard = ShardId(0);
+        let twice = |index, count| {
+            let stripe = Stripe { index, count };
+            Breach::StreamTwice { shard, lane, stripe }
+        };
+        check_all(&[&hello(1, 2), &hello(1, 2)], twice(1, 2)).await;
+        check_all(&[&hello(1, 2), &hello(0, 3)], twice(0, 3)).await;
+        check_all(&[&hello(0, 1), &hello(0, 1)], twice(0, 1)).await;
     }
 }

@@ -188,6 +188,8 @@ async fn a_flood_that_nobody_takes_is_held_back() {
         (Lane::Control, 1 << 20, 12 << 20),
         (Lane::Control, 100, 12 << 20),
         (Lane::Data, 1 << 20, 14 << 20),
+        // Of long frames fewer than there are places: no more bytes than the longest may have.
+        (Lane::Data, 20 << 20, 110 << 20),
     ] {
         let Joined { mut oregon, mut tokyo, _carriers } = wire.join().await;
         let until = Instant::now() + Duration::from_secs(60);

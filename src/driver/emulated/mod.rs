@@ -1,7 +1,7 @@
 //! The whole cluster in one process: real QUIC and TLS over a network that exists only in memory.
 //!
 //! This room decides how frames cross between data centers: one mutually authenticated QUIC connection for
-//! each pair, two streams for each shard and direction, congestion windows provisioned from the topology. It
+//! each pair, two lanes for each shard and direction, congestion windows provisioned from the topology. It
 //! asks `link/` what becomes of each datagram, so the bandwidth, delay, queue and loss are those of the
 //! simulated driver, while QUIC, TLS and their processor time are real. It does not know what is in a
 //! frame. In the paper this is the emulated WAN.

@@ -190,7 +190,7 @@ impl Wire {
         Some(Joined { oregon: transports.pop().unwrap(), tokyo, _carriers: carriers })
     }
 
-    /// What arrives of a full data lane within a time, as a share of what the link could carry.
+    /// What arrives of a full data lane, in order, within a time, as a share of what the link could carry.
     pub(super) async fn share(&self, time: Duration) -> f64 {
         self.try_share(time).await.unwrap()
     }
@@ -199,10 +199,11 @@ impl Wire {
         let Joined { mut oregon, mut tokyo, _carriers } = self.join().await;
         let until = Instant::now() + time + self.link().delay;
         let bytes = quantum(self.link().bandwidth).0 as usize;
-        let mut received = 0;
+        let (mut sent, mut frames, mut received) = (0_u8, 0_u8, 0);
         loop {
             if oregon.has_room(TOKYO, SHARD, Lane::Data) {
-                oregon.send(TOKYO, SHARD, Lane::Data, vec![0x5a; bytes].into())?;
+                oregon.send(TOKYO, SHARD, Lane::Data, vec![sent; bytes].into())?;
+                sent = sent.wrapping_add(1);
             }
             let event = tokio::select! {
                 event = oregon.event() => event,
@@ -210,7 +211,12 @@ impl Wire {
                 () = sleep_until(until) => break,
             };
             match event {
-                Event::Frame(incoming) => received += incoming.frame.len(),
+                Event::Frame(incoming) => {
+                    let whole = incoming.frame.iter().all(|byte| *byte == frames);
+                    assert!(whole && incoming.frame.len() == bytes, "frame {frames} is another");
+                    frames = frames.wrapping_add(1);
+                    received += bytes;
+                }
                 Event::Lost { error, .. } => return Err(error),
                 Event::Room { .. } | Event::Left { .. } => {}
             }

@@ -40,7 +40,7 @@ pub enum Breach {
     Lane { found: u8 },
     #[error("stripe {index} of {count} of the {lane:?} lane, expected one of at most {}", stripes_max(*lane))]
     Stripe { lane: Lane, index: u8, count: u8 },
-    #[error("a second stream for stripe {} of {} of the {lane:?} lane of shard {}", stripe.index, stripe.count, shard.0)]
+    #[error("stripe {} of {} of the {lane:?} lane of shard {}, which has it or has another number of them", stripe.index, stripe.count, shard.0)]
     StreamTwice { shard: ShardId, lane: Lane, stripe: Stripe },
     #[error("a stream that claims to come from {found}, expected {expected}")]
     Origin { found: DcId, expected: DcId },

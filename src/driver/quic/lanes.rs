@@ -112,7 +112,7 @@ pub(in crate::driver) struct Lanes {
 }
 
 impl Ends {
-    /// Opens the lanes of every shard. Dropping the future closes the connection.
+    /// Opens the lanes of every shard.
     ///
     /// # Errors
     /// Where the connection is lost, or the peer lets no stream be opened.

@@ -84,5 +84,5 @@ const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
 /// The code of a connection in whose place the same peer has another.
 const REPLACED: VarInt = VarInt::from_u32(2);
 
-/// The code of a connection that its owner gives up.
+/// The code of a connection that its owner gives up; 3 is the real driver's.
 const PARTED: VarInt = VarInt::from_u32(4);

@@ -24,6 +24,7 @@ mod disk;
 mod error;
 mod keeper;
 mod manifest;
+mod state_file;
 mod tensors;
 
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ pub use disk::{Disk, Filesystem};
 pub use error::CheckpointError;
 pub use keeper::{Due, Keeper};
 pub use manifest::{ClockOf, Facts, LinkMark};
+pub use state_file::StateFile;
 
 /// What a driver saves.
 #[derive(Clone, Debug)]

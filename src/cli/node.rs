@@ -44,6 +44,10 @@ pub struct PlaceFlags {
     /// [default: GAIA_CERTS, or certs]
     #[arg(long, value_name = "DIR")]
     pub certs: Option<PathBuf>,
+    /// Keep in this folder what the nodes need to go on after a crash; start them again with it
+    /// [default: GAIA_STATE, or nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// Listen here and not at the topology's address; port 0 is any free one
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
@@ -62,7 +66,11 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<(), Failure
         return Ok(());
     }
     let output = &flags.run.output;
-    let directory = RunDirectory::create(output.out.as_deref(), &plan.name)?;
+    let directory = match &output.out {
+        // A coordinator that comes back writes on where it was.
+        Some(out) if options.state.is_some() => RunDirectory::reopen(out)?,
+        out => RunDirectory::create(out.as_deref(), &plan.name)?,
+    };
     terminal.note(&application.describe());
     let outcome = carry_out_with(&plan, &application, &directory, output, |observer| {
         let outcome = run_node(&plan, &application, &options, observer)?;
@@ -98,6 +106,7 @@ impl PlaceFlags {
             nodes,
             certificates: certificates.unwrap_or_else(|| "certs".into()),
             listen: self.listen,
+            state: self.state.clone().or_else(|| variables.get(STATE).map(PathBuf::from)),
             coordinator: coordinator_address(&variables).map_err(Failure::usage)?,
             ends_with_stdin,
         })
@@ -154,5 +163,6 @@ impl Observer for Unobserved {
 }
 
 const CERTS: &str = "GAIA_CERTS";
+const STATE: &str = "GAIA_STATE";
 const NO_PLACE: &str = "which node is this? Say --dc NAME --server N, --dc NAME --worker N or --coordinator, or set \
                         GAIA_ROLE";

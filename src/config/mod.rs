@@ -28,6 +28,8 @@ pub use error::{ConfigError, Excerpt, Fault, Place};
 pub use keys::KeyFile;
 pub use overrides::Override;
 pub use placement::{PlacementError, Variables, coordinator_address, placed};
-pub use plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+pub use plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig, Plan,
+};
 pub use run_file::{RunFile, load_topology, topology_from_text};
 pub use shipped::topologies;

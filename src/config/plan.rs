@@ -1,5 +1,7 @@
 //! A run as everybody after this room sees it: complete, resolved and checked.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::ComputeConfig;
@@ -8,7 +10,7 @@ use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
 use crate::sync::{LocalSync, OverlayKind, RemoteSync};
 use crate::topology::{Deployment, Overlay, Topology};
-use crate::types::Seed;
+use crate::types::{Seed, Time};
 
 /// Everything that determines a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,7 @@ pub struct Plan {
     pub stop: StopRules,
     pub cost: CostConfig,
     pub checkpoint: CheckpointConfig,
+    pub failures: FailuresConfig,
     /// Where nodes listen, for the real driver.
     pub deployment: Deployment,
 }
@@ -76,10 +79,19 @@ pub struct CheckpointConfig {
     pub keep: usize,
 }
 
+/// What is done about nodes that are lost, over real machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FailuresConfig {
+    /// How long a node that was lost is waited for; after that, or at once where it is 0, the run ends.
+    pub give_up_after: Time,
+}
+
 impl Plan {
     /// A hash of all that decides what comes out of a run.
     pub fn fingerprint(&self) -> u64 {
-        let alike = Self { checkpoint: CheckpointConfig::default(), ..self.clone() };
+        let checkpoint = CheckpointConfig::default();
+        let alike = Self { checkpoint, failures: FailuresConfig::default(), ..self.clone() };
         Seed(0).child(&alike.to_toml()).0
     }
 
@@ -130,6 +142,12 @@ impl Default for EvaluateConfig {
 impl Default for CheckpointConfig {
     fn default() -> Self {
         Self { every: None, keep: 3 }
+    }
+}
+
+impl Default for FailuresConfig {
+    fn default() -> Self {
+        Self { give_up_after: Time(Duration::from_secs(30 * 60)) }
     }
 }
 

@@ -13,7 +13,8 @@ use super::synchronisation::LocalSspKeys;
 use super::topology_file::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys};
 use super::wan::WanKeys;
 use super::{
-    CheckpointConfig, ConfigError, CostConfig, DrainConfig, EvaluateConfig, Plan, RunFile,
+    CheckpointConfig, ConfigError, CostConfig, DrainConfig, EvaluateConfig, FailuresConfig, Plan,
+    RunFile,
 };
 use crate::coordinator::{ChangeRule, StopRules};
 use crate::ml::apps::{
@@ -191,6 +192,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("compute", keys::<ComputeKeys>()),
         ("cost", keys::<CostConfig>()),
         ("checkpoint", keys::<CheckpointConfig>()),
+        ("failures", keys::<FailuresConfig>()),
         ("topology", keys::<TopologyKeys>()),
         ("topology.defaults", keys::<DefaultKeys>()),
         ("topology.data_center", keys::<DataCenterKeys>()),

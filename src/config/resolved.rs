@@ -7,7 +7,9 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
-use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig, Plan,
+};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::sync::{
@@ -29,6 +31,7 @@ struct Resolved<'p> {
     compute: ResolvedCompute<'p>,
     cost: CostConfig,
     checkpoint: CheckpointConfig,
+    failures: FailuresConfig,
     topology: ResolvedTopology<'p>,
 }
 
@@ -120,6 +123,7 @@ impl Plan {
             compute: ResolvedCompute::new(&self.compute, &self.topology),
             cost: self.cost,
             checkpoint: self.checkpoint,
+            failures: self.failures,
             topology: ResolvedTopology::new(&self.topology, &self.deployment),
         };
         let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");

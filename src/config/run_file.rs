@@ -9,7 +9,9 @@ use super::compute::ComputeKeys;
 use super::document::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Value};
 use super::error::{ConfigError, Fault, Place};
 use super::overrides::Override;
-use super::plan::{CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, Plan};
+use super::plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig, Plan,
+};
 use super::range::{self, Checks};
 use super::{shipped, synchronisation, topology_file};
 use crate::coordinator::StopRules;
@@ -55,6 +57,8 @@ pub(super) struct RunKeys {
     cost: CostConfig,
     #[serde(default)]
     checkpoint: CheckpointConfig,
+    #[serde(default)]
+    failures: FailuresConfig,
 }
 
 #[derive(Debug, Deserialize)]
@@ -343,6 +347,8 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     checkpoint(&checks, driver, keys.checkpoint)?;
+    let given_up = keys.failures.give_up_after;
+    checks.time("failures.give_up_after", given_up, range::GIVE_UP_MAX)?;
     Ok(Plan {
         name: keys.name,
         seed: Seed(keys.seed),
@@ -357,6 +363,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         stop: keys.stop,
         cost: keys.cost,
         checkpoint: keys.checkpoint,
+        failures: keys.failures,
         deployment,
     })
 }

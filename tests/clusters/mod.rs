@@ -41,6 +41,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         deployment: Deployment::default(),
         cost: Default::default(),
         checkpoint: Default::default(),
+        failures: Default::default(),
     }
 }
 

@@ -3,9 +3,11 @@
 use std::io;
 
 use crate::certificates::{CertificateError, Refusal};
+use crate::checkpoint::CheckpointError;
 use crate::driver::quic::TransportError;
 use crate::node::LanError;
 use crate::server::PeerError;
+use crate::types::StateError;
 use crate::wire::FrameError;
 
 /// Why a node, or a run over nodes, failed. Nodes are named as people say them: "server 0 of tokyo".
@@ -29,6 +31,10 @@ pub enum RealError {
     Ended { reason: String },
     #[error("{from} broke the protocol: {reason}")]
     Broken { from: String, reason: String },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("the state that the coordinator was in does not fit this run: {0}")]
+    OtherState(StateError),
     #[error("{at}: {error}")]
     Peer { at: String, error: PeerError },
     #[error(transparent)]

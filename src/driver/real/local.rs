@@ -93,7 +93,7 @@ async fn conduct(
     let conducted = {
         let conducting = async {
             let gathered =
-                Conductor::gather(&seat, &blueprint, application, observer, door).await?;
+                Conductor::gather(&seat, &blueprint, application, observer, door, None).await?;
             gathered.conduct(wall).await
         };
         tokio::select! {

@@ -26,7 +26,9 @@ mod line;
 mod links;
 mod local;
 mod message;
+mod meters;
 mod mirrors;
+mod roll;
 mod server;
 mod site;
 mod worker;
@@ -50,6 +52,7 @@ use self::worker::work;
 use super::cluster::Blueprint;
 use super::cost::CostModel;
 use super::{Outcome, RunError};
+use crate::checkpoint::StateFile;
 use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
@@ -72,6 +75,8 @@ pub struct NodeOptions {
     pub listen: Option<SocketAddr>,
     /// Where the coordinator listens, instead of at the topology's address.
     pub coordinator: Option<Address>,
+    /// Where the nodes of this process keep what they need to go on in another process, if they do.
+    pub state: Option<PathBuf>,
     /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
     pub ends_with_stdin: bool,
 }
@@ -134,7 +139,13 @@ async fn take_part(
         let listener = listen(at).await?;
         let door = Door::open(&seat, listener, nodes(&seat).collect());
         let wall = Moment::now();
-        let conductor = Conductor::gather(&seat, &blueprint, application, observer, door).await?;
+        let file = options
+            .state
+            .as_deref()
+            .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
+        let file = file.transpose()?;
+        let conductor =
+            Conductor::gather(&seat, &blueprint, application, observer, door, file).await?;
         return conductor.conduct(wall).await.map(Some);
     }
     let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;

@@ -199,11 +199,7 @@ impl ServerNode {
                 self.server.handle_drain(self.now(), clocks);
             }
             Order::Copy { ticket } => {
-                let copy = self.server.copy();
-                let mut body = Vec::with_capacity(8 + 4 * copy.len());
-                body.extend_from_slice(&ticket.to_le_bytes());
-                copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
-                line.send(LanKind::Copy, body).await;
+                line.send_copy(ticket, self.server.copy()).await;
             }
             Order::Tally => {
                 let links = self.mirrors.carriages(&self.busy);
@@ -211,8 +207,12 @@ impl ServerNode {
                 let count = self.seat.site.plan.topology.data_centers.len();
                 line.report(&Report::Tally(Box::new(Tally::of(&self.server, count)))).await;
             }
-            // These are the workers' business.
-            Order::Start | Order::Stop { .. } | Order::Alive => {}
+            // Said again to who comes back, or the workers' business.
+            Order::Begin { .. }
+            | Order::Drain { .. }
+            | Order::Start
+            | Order::Stop { .. }
+            | Order::Alive => {}
             other => return Err(Line::unexpected(&other)),
         }
         Ok(())

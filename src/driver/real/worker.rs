@@ -154,7 +154,8 @@ impl WorkerNode {
                         over = true;
                         self.on_worker(|worker| worker.handle_stop(last));
                     }
-                    Order::Alive => {}
+                    // Said again to who comes back.
+                    Order::Begin { .. } | Order::Start | Order::Alive => {}
                     other => return Err(Line::unexpected(&other)),
                 },
                 _ = beat.tick() => {

@@ -510,11 +510,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
             "[checkpoint]\n«evry = 5\n[stop]",
             &["unknown key `checkpoint.evry`", "mean `every`?"],
         ),
-        run(
-            "[stop]",
-            "[log]\nsync = «\"often\"\n[stop]",
-            &["`log.sync`", "`often`", "always"],
-        ),
+        run("[stop]", "[log]\nsync = «\"often\"\n[stop]", &["`log.sync`", "`often`", "always"]),
         run(
             "[stop]",
             "[failures]\ngive_up_after = «\"31 d\"\n[stop]",

@@ -11,13 +11,14 @@ use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sle
 use tracing::info;
 
 use super::channel::{Parcel, Reader};
+use super::diary::Diary;
 use super::error::{ChannelError, RealError};
-use super::line::Line;
+use super::line::{Line, addresses_of};
 use super::message::{Order, Purpose, Report, unpack};
 use super::mirrors::Addresses;
-use super::site::{Patience, Seat, addresses_of};
+use super::site::{Patience, Seat};
 use super::workers::PARCELS_MAX;
-use super::{FromNear, HEARTBEAT, NearServer};
+use super::{Errand, Exit, FromNear, HEARTBEAT, Interrupted, NearServer};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
@@ -56,6 +57,10 @@ struct WorkerNode {
     seat: Seat,
     id: WorkerId,
     worker: RecoverableWorker,
+    /// Nothing where a crash loses what the worker has not sent.
+    diary: Option<Diary>,
+    /// How long it would take to compute again what was computed since the last checkpoint.
+    replay: Duration,
     layouts: Vec<ShardLayout>,
     servers: Vec<ToServer>,
     /// Which servers have been met.
@@ -74,6 +79,7 @@ struct WorkerNode {
     /// The clock at which the coordinator knows this worker to have stopped.
     told_stopped: Option<Clock>,
     lan_bytes: u64,
+    interrupted: Interrupted,
     /// Ends with the node.
     _reading: JoinSet<()>,
 }
@@ -93,58 +99,39 @@ pub(super) async fn work(
     seat: Seat,
     worker: Worker,
     layouts: Vec<ShardLayout>,
-    coordinator: &Address,
+    errand: &Errand,
     cost: Option<CostModel>,
     near: Option<NearServer>,
-) -> Result<(), RealError> {
-    let mut line = Line::open(&seat, coordinator, None).await?;
-    let worked = async {
-        let addresses = line.begin().await?;
-        let mut node = WorkerNode::new(&seat, worker, layouts, cost, addresses, near);
-        node.run(&mut line).await
-    };
-    let worked = worked.await;
-    line.finish(worked).await
-}
-
-impl WorkerNode {
-    fn new(
-        seat: &Seat,
-        worker: Worker,
-        layouts: Vec<ShardLayout>,
-        cost: Option<CostModel>,
-        addresses: Addresses,
-        near: Option<NearServer>,
-    ) -> Self {
-        let id = worker.id();
-        let count = addresses.len();
-        let addresses = watch::Sender::new(addresses);
-        let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
-        let mut reading = JoinSet::new();
-        let mut near = near;
-        let mut servers = Vec::new();
-        for (shard, layout) in (0_u16..).map(ShardId).zip(&layouts) {
-            let sender = sender.clone();
-            if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
-                reading.spawn(hear_near(shard, hears, sender));
-                servers.push(ToServer::Near(says));
-                continue;
-            }
-            let server = Far {
-                seat: seat.clone(),
-                id: ServerId { dc: id.dc, shard },
-                layout: layout.clone(),
-                bytes_max: rows_read_bytes_max(layout, count),
-            };
-            reading.spawn(server.keep(addresses.subscribe(), sender));
-            servers.push(ToServer::Far(None));
+) -> Result<Exit, RealError> {
+    let id = worker.id();
+    let worker = RecoveringWorker::new(worker, layouts.len());
+    let (diary, worker) = match &errand.shelf {
+        Some(shelf) => {
+            let (diary, worker) = shelf.recover(&seat, worker)?;
+            (Some(diary), worker)
         }
+        None => (None, worker),
+    };
+    let worker = worker.begin(diary.is_some());
+    let opened = Line::open(&seat, &errand.coordinator, None);
+    let mut line = tokio::select! {
+        line = opened => line?,
+        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+    };
+    let worked = async {
+        let addresses = tokio::select! {
+            begun = line.begin() => begun?,
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        };
+        let (incoming, addresses, servers, reading) = meet((&seat, id), &layouts, addresses, near);
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
+        let mut node = WorkerNode {
             seat: seat.clone(),
             id,
-            worker: RecoveringWorker::new(worker, layouts.len()).begin(false),
+            worker,
+            diary,
+            replay: Duration::ZERO,
             met: vec![false; layouts.len()],
             ready: false,
             layouts,
@@ -158,16 +145,22 @@ impl WorkerNode {
             padded: None,
             told_stopped: None,
             lan_bytes: 0,
+            interrupted: errand.interrupted.clone(),
             _reading: reading,
-        }
-    }
+        };
+        node.run(&mut line).await
+    };
+    let worked = worked.await;
+    line.finish(worked).await
+}
 
-    async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
+impl WorkerNode {
+    async fn run(&mut self, line: &mut Line) -> Result<Exit, RealError> {
         loop {
             let mut happening = self.next(line).await?;
             for _ in 0..GROUP_MAX {
                 if let Happening::Order(Order::End) = happening {
-                    return Ok(());
+                    return Ok(Exit::Over);
                 }
                 self.handle(happening, line).await?;
                 happening = tokio::select! {
@@ -177,6 +170,14 @@ impl WorkerNode {
                 };
             }
             self.settle(line).await?;
+            if self.running.is_some() || self.padded.is_some() {
+                continue;
+            }
+            let interrupted = self.interrupted.is_set();
+            self.keep(interrupted)?;
+            if interrupted {
+                return Ok(Exit::Interrupted);
+            }
         }
     }
 
@@ -195,7 +196,7 @@ impl WorkerNode {
 
     async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
         match happening {
-            Happening::Order(order) => self.on_order(order, line).await?,
+            Happening::Order(order) => self.on_order(order)?,
             Happening::Beat => {
                 let lan_bytes = self.lan_bytes;
                 line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
@@ -207,15 +208,9 @@ impl WorkerNode {
         Ok(())
     }
 
-    async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
+    fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => {
-                self.addresses.send_replace(addresses_of(servers)?);
-                self.told_stopped = None;
-                if self.ready {
-                    line.report(&Report::Ready).await;
-                }
-            }
+            Order::Begin { servers } => drop(self.addresses.send_replace(addresses_of(servers)?)),
             Order::Start => self.worker.handle_start(),
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
@@ -255,6 +250,7 @@ impl WorkerNode {
     fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
         let (worker, work) = ran;
         self.running = None;
+        self.replay += self.began.elapsed();
         let part = self.seat.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
         self.worker.handle_ran(worker);
@@ -307,7 +303,27 @@ impl WorkerNode {
 
     /// Writes down what has happened, so that what follows from it may leave.
     fn write(&mut self) -> Result<(), RealError> {
+        if let Some(diary) = &mut self.diary {
+            diary.write(&self.worker.take_entries())?;
+            self.worker.handle_synced();
+        }
         Ok(())
+    }
+
+    /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
+    /// computes.
+    fn keep(&mut self, must: bool) -> Result<(), RealError> {
+        let Some(diary) = &mut self.diary else { return Ok(()) };
+        let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
+            return Ok(());
+        };
+        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * diary.took());
+        if !must && !long && !diary.is_due(clock) {
+            return Ok(());
+        }
+        let Some(state) = self.worker.state() else { return Ok(()) };
+        self.replay = Duration::ZERO;
+        diary.keep(clock, state)
     }
 
     /// Sends a message to a server, if it is on the line; one that is not asks for it.
@@ -350,6 +366,40 @@ async fn due(at: Option<Moment>) {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// What comes from servers, where they listen, the ways to them, and the tasks behind those.
+type Ways = (Receiver<(ShardId, FromServer)>, watch::Sender<Addresses>, Vec<ToServer>, JoinSet<()>);
+
+/// Calls every server of a worker's data center, but for one in this process.
+fn meet(
+    (seat, id): (&Seat, WorkerId),
+    layouts: &[ShardLayout],
+    addresses: Addresses,
+    mut near: Option<NearServer>,
+) -> Ways {
+    let count = addresses.len();
+    let addresses = watch::Sender::new(addresses);
+    let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
+    let mut reading = JoinSet::new();
+    let mut servers = Vec::new();
+    for (shard, layout) in (0_u16..).map(ShardId).zip(layouts) {
+        let sender = sender.clone();
+        if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
+            reading.spawn(hear_near(shard, hears, sender));
+            servers.push(ToServer::Near(says));
+            continue;
+        }
+        let server = Far {
+            seat: seat.clone(),
+            id: ServerId { dc: id.dc, shard },
+            layout: layout.clone(),
+            bytes_max: rows_read_bytes_max(layout, count),
+        };
+        reading.spawn(server.keep(addresses.subscribe(), sender));
+        servers.push(ToServer::Far(None));
+    }
+    (incoming, addresses, servers, reading)
 }
 
 async fn hear_near(
@@ -483,6 +533,11 @@ const MESSAGES_PER_SERVER: usize = 4;
 
 /// Before a server is called again that was lost.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
+/// checkpoints cost it a twentieth of its time at most.
+const REPLAY_MIN: Duration = Duration::from_secs(1);
+const CHECKPOINTS_PER_REPLAY: u32 = 20;
 
 /// Reasons for which a read was held back: a few thousand.
 const HELD_BYTES: usize = 64 << 10;

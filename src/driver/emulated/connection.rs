@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, ServerConfig,
+    TokioRuntime, TransportConfig,
 };
 use rand_core::Rng;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::certificates::Certificates;
 use super::socket::{Network, address_of, dc_at};
 use crate::certificates::{SERVER_NAME, plain_reason};
 use crate::driver::quic::{
-    End, Ends, Flight, LaneCounters, Provision, ProvisionedFactory, link_config,
+    End, Ends, Flight, LaneCounters, Provision, ProvisionedFactory, Windows, link_config,
 };
 use crate::link::DATAGRAM_BYTES_MAX;
 use crate::topology::Topology;
@@ -62,7 +62,9 @@ impl Joined {
             peer_name: topology.dc(peer).name.clone(),
         };
         let bandwidth = link_config(topology, at, peer).bandwidth;
-        Ends { at, end, connection, flight, bandwidth, patience, counters }
+        let windows = |from, to| windows(topology, from, to);
+        let (received, sent) = (windows(peer, at), windows(at, peer));
+        Ends { at, end, connection, flight, bandwidth, received, sent, patience, counters }
     }
 }
 
@@ -176,10 +178,8 @@ impl Joining {
         let out = link_config(&self.topology, at, peer);
         let back = link_config(&self.topology, peer, at);
         let provision = Provision::new(&out, &back);
-        let stream_window = Provision::new(&back, &out).stream_window();
         let packet_time = out.serialisation(DATAGRAM_BYTES_MAX);
-        let streams = u32::try_from(2 * self.shards).expect("shards are bounded by limits");
-        let mut config = TransportConfig::default();
+        let mut config = windows(&self.topology, peer, at).transport(self.shards);
         config
             .congestion_controller_factory(Arc::new(ProvisionedFactory {
                 provision,
@@ -187,14 +187,7 @@ impl Joining {
             }))
             .initial_rtt(provision.round_trip + packet_time * 2 + TIMER_SLACK)
             .initial_mtu(DATAGRAM_BYTES_MAX as u16)
-            .mtu_discovery_config(None)
-            .stream_receive_window(varint(stream_window))
-            .receive_window(VarInt::MAX)
-            .max_concurrent_uni_streams(streams.into())
-            .max_concurrent_bidi_streams(VarInt::from_u32(0))
-            .datagram_receive_buffer_size(None)
-            .keep_alive_interval(Some(KEEP_ALIVE))
-            .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))));
+            .mtu_discovery_config(None);
         Arc::new(config)
     }
 
@@ -230,7 +223,7 @@ impl Joining {
     }
 }
 
-fn endpoint_config(seed: Seed) -> EndpointConfig {
+pub(super) fn endpoint_config(seed: Seed) -> EndpointConfig {
     let mut bytes = [0; 32];
     seed.child("quic").random().fill_bytes(&mut bytes);
     let mut config = EndpointConfig::default();
@@ -238,25 +231,26 @@ fn endpoint_config(seed: Seed) -> EndpointConfig {
     config
 }
 
-fn varint(value: u64) -> VarInt {
-    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+/// What the receiver of a link grants, whose sender keeps a provisioned window.
+fn windows(topology: &Topology, from: DcId, to: DcId) -> Windows {
+    let (link, back) = (link_config(topology, from, to), link_config(topology, to, from));
+    Windows::provisioned(&Provision::new(&link, &back))
 }
 
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
-
-/// Short, because after a partition QUIC's own back-off can add a minute.
-const KEEP_ALIVE: Duration = Duration::from_secs(3);
-const IDLE_TIMEOUT_MS: u32 = 10_000;
 
 /// What two timers of one millisecond add to a round trip.
 const TIMER_SLACK: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 mod tests {
+    use quinn::VarInt;
+
     use super::*;
     use crate::driver::quic::frames::Hello;
     use crate::driver::quic::listener::DATA_INBOX_FRAMES_MAX;
+    use crate::driver::quic::stripes::Stripe;
     use crate::driver::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use crate::node::Lane;
     use crate::topology::{DataCenter, WanLink};
@@ -315,7 +309,8 @@ mod tests {
     async fn a_peer_has_left_only_once_the_last_of_its_frames_was_taken() {
         let (mut honest, leaver, _tasks) = join().await;
         let mut stream = leaver.open_uni().await.unwrap();
-        let hello = Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data };
+        let hello =
+            Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
         stream.write_all(&hello.encode()).await.unwrap();
         let frames = 3 * DATA_INBOX_FRAMES_MAX as u8;
         for number in 0..frames {
@@ -354,7 +349,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_breaks_the_protocol_ends_the_connection_with_its_reason() {
-        let hello = |from, shard, lane| Hello { from: DcId(from), shard: ShardId(shard), lane };
+        let hello = |from, shard, lane| Hello {
+            from: DcId(from),
+            shard: ShardId(shard),
+            lane,
+            stripe: Stripe::WHOLE,
+        };
         let control = hello(1, 0, Lane::Control).encode();
         check(b"GET / HTTP/1.1", Breach::NotGaia { found: *b"GET " }).await;
         check(&control[..5], Breach::Truncated).await;

@@ -10,6 +10,7 @@ use quinn::{Connection, SendStream};
 use super::connection::Joining;
 use super::{Certificates, Network};
 use crate::driver::quic::frames::{Hello, with_length};
+use crate::driver::quic::stripes::Stripe;
 use crate::driver::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use crate::node::Lane;
 use crate::topology::{DataCenter, Topology, WanLink};
@@ -23,7 +24,9 @@ const HONEST_FRAMES: u32 = 500;
 /// What a hostile peer writes on its stream, which it then leaves open, and the breach that it is closed for; one that
 /// only claims is not.
 fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
-    let hello = |from, shard, lane| Hello { from, shard: ShardId(shard), lane }.encode();
+    let hello = |from, shard, lane| {
+        Hello { from, shard: ShardId(shard), lane, stripe: Stripe::WHOLE }.encode()
+    };
     let data = hello(from, 0, Lane::Data);
     let control = hello(from, 0, Lane::Control);
     let too_long = |lane, bytes, max| Some(Breach::FrameTooLong { lane, bytes, max });
@@ -31,12 +34,12 @@ fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
     let length = |bytes: usize| (bytes as u32).to_le_bytes();
     vec![
         (b"GET / HTTP/1.1".to_vec(), Some(Breach::NotGaia { found: *b"GET " })),
-        (vec![0; 11], Some(Breach::NotGaia { found: [0; 4] })),
+        (vec![0; 13], Some(Breach::NotGaia { found: [0; 4] })),
         (
             [&control[..4], &[9, 9], &control[6..]].concat(),
             Some(Breach::Version { found: 0x909, expected: 1 }),
         ),
-        ([&control[..10], &[2]].concat(), Some(Breach::Lane { found: 2 })),
+        ([&control[..10], &[2, 0, 1]].concat(), Some(Breach::Lane { found: 2 })),
         (
             hello(HONEST, 0, Lane::Data).into(),
             Some(Breach::Origin { found: HONEST, expected: from }),
@@ -97,7 +100,7 @@ fn topology(attacks: usize) -> Topology {
 /// Sends numbered frames, one every few milliseconds, so that every attack falls between two of them.
 async fn be_honest(connection: Connection) -> SendStream {
     let mut stream = connection.open_uni().await.unwrap();
-    let hello = Hello { from: HONEST, shard: ShardId(0), lane: Lane::Data };
+    let hello = Hello { from: HONEST, shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
     stream.write_all(&hello.encode()).await.unwrap();
     for number in 0..HONEST_FRAMES {
         stream.write_all(&with_length(&number.to_le_bytes())).await.unwrap();

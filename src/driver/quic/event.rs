@@ -21,7 +21,7 @@ pub enum Event {
         bytes: u64,
         busy: Duration,
     },
-    /// A peer said goodbye, after the last of its frames.
+    /// A peer said goodbye, or this end did, and the last of its frames has come.
     Left {
         peer: DcId,
     },

@@ -10,7 +10,8 @@
 //!
 //! A data lane has room for one frame at a time, and has it again once the frame has all but crossed the
 //! link. So a quantum is the right size for a frame: two of them are never queued, and the link does not fall
-//! idle between them. A longer frame is sent, and control overtakes it. A control lane has room for [`CONTROL_IN_HAND_MAX`] frames.
+//! idle between them. A longer frame is sent, and control overtakes it. A control lane has room for [`CONTROL_IN_HAND_MAX`] frames,
+//! and for none once they are a MiB.
 //!
 //! Where a driver does not take its events, the lanes' streams fill up to their flow-control window and
 //! the sender is held back. Nothing is dropped.
@@ -29,13 +30,17 @@ use bytes::Bytes;
 use quinn::{Connection, ConnectionError, SendStream};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::congestion::Flight;
 use super::counters::LaneCounters;
-use super::event::{Event, Generation, Incoming, Of};
-use super::frames::{Hello, frame_bytes_max};
-use super::listener::{CONTROL_INBOX_FRAMES_MAX, DATA_INBOX_FRAMES_MAX, End, Inbox, Listener};
+use super::event::{Event, Generation, Of};
+use super::frames::frame_bytes_max;
+use super::listener::{
+    Arrived, CONTROL_INBOX_FRAMES_MAX, DATA_INBOX_FRAMES_MAX, End, Inbox, Listener,
+};
 use super::pump::{Command, Outgoing, Pump, Route};
+use super::settings::{Windows, peer_bytes_max};
 use super::{PARTED, REPLACED, TransportError};
 use crate::link::{PAYLOAD_SHARE_MAX, quantum};
 use crate::node::Lane;
@@ -52,8 +57,8 @@ pub struct DcTransport {
     leaving: VecDeque<(DcId, Generation)>,
     inbox: Inbox,
     notices: UnboundedReceiver<Of<Event>>,
-    control: Receiver<Of<Incoming>>,
-    data: Receiver<Of<Incoming>>,
+    control: Receiver<Arrived>,
+    data: Receiver<Arrived>,
 }
 
 struct Peer {
@@ -61,8 +66,14 @@ struct Peer {
     connection: Connection,
     commands: UnboundedSender<Command>,
     /// Frames handed over and not yet taken by QUIC, by shard and lane.
-    in_hand: BTreeMap<(ShardId, Lane), usize>,
+    in_hand: BTreeMap<(ShardId, Lane), InHand>,
     lost: Option<TransportError>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct InHand {
+    frames: usize,
+    bytes: usize,
 }
 
 /// One end of a connection whose peer has proven itself.
@@ -73,6 +84,9 @@ pub(in crate::driver) struct Ends {
     pub(in crate::driver) flight: Arc<Flight>,
     /// What its lanes may have of the link.
     pub(in crate::driver) bandwidth: Bandwidth,
+    /// What the peer is granted, and what it grants.
+    pub(in crate::driver) received: Windows,
+    pub(in crate::driver) sent: Windows,
     /// How long the first streams and the last acknowledgements may take.
     pub(in crate::driver) patience: Duration,
     pub(in crate::driver) counters: Arc<LaneCounters>,
@@ -92,9 +106,9 @@ pub(in crate::driver) struct Finisher(UnboundedSender<Command>);
 /// An end whose lanes are open, to be joined.
 pub(in crate::driver) struct Lanes {
     ends: Ends,
-    /// By shard.
-    control: Vec<SendStream>,
-    data: Vec<SendStream>,
+    /// By shard, then by stripe.
+    control: Vec<Vec<SendStream>>,
+    data: Vec<Vec<SendStream>>,
 }
 
 impl Ends {
@@ -103,14 +117,15 @@ impl Ends {
     /// # Errors
     /// Where the connection is lost, or the peer lets no stream be opened.
     pub(in crate::driver) async fn open(self) -> Result<Lanes, TransportError> {
+        let shards = self.end.shards.len();
+        self.connection.set_receive_window(self.received.connection(shards));
+        let bytes_max = peer_bytes_max(&self.received, &self.sent, shards);
+        debug!("{} keeps {bytes_max} bytes at most for {}", self.end.at_name, self.end.peer_name);
         let (mut control, mut data) = (Vec::new(), Vec::new());
         let opened = timeout(self.patience, async {
             for _ in self.end.shards.clone() {
-                for (priority, lanes) in [(1, &mut control), (0, &mut data)] {
-                    let stream = self.connection.open_uni().await?;
-                    stream.set_priority(priority).expect("a stream is open when it is opened");
-                    lanes.push(stream);
-                }
+                control.push(open_lane(&self.connection, 1, CONTROL_PRIORITY).await?);
+                data.push(open_lane(&self.connection, self.sent.stripes, DATA_PRIORITY).await?);
             }
             Ok::<_, ConnectionError>(())
         });
@@ -120,6 +135,20 @@ impl Ends {
             Err(_) => Err(self.end.lost(&"it lets no stream be opened")),
         }
     }
+}
+
+async fn open_lane(
+    connection: &Connection,
+    stripes: u8,
+    priority: i32,
+) -> Result<Vec<SendStream>, ConnectionError> {
+    let mut streams = Vec::new();
+    for _ in 0..stripes {
+        let stream = connection.open_uni().await?;
+        stream.set_priority(priority).expect("a stream is open when it is opened");
+        streams.push(stream);
+    }
+    Ok(streams)
 }
 
 impl DcTransport {
@@ -165,7 +194,9 @@ impl DcTransport {
         if !peer.has_room(shard, lane) {
             return Err(TransportError::NoRoom { to, shard, lane });
         }
-        *peer.in_hand.entry((shard, lane)).or_default() += 1;
+        let in_hand = peer.in_hand.entry((shard, lane)).or_default();
+        in_hand.frames += 1;
+        in_hand.bytes += bytes;
         // A pump that has ended has lost its connection, of which an event tells.
         let _ = peer.commands.send(Command::Send { shard, lane, frame });
         Ok(())
@@ -181,8 +212,8 @@ impl DcTransport {
             let next = tokio::select! {
                 biased;
                 notice = self.notices.recv() => notice,
-                incoming = self.control.recv() => incoming.map(|frame| frame.map(Event::Frame)),
-                incoming = self.data.recv() => incoming.map(|frame| frame.map(Event::Frame)),
+                incoming = self.control.recv() => incoming.map(|arrived| arrived.frame.map(Event::Frame)),
+                incoming = self.data.recv() => incoming.map(|arrived| arrived.frame.map(Event::Frame)),
             };
             let next = next.expect("this end keeps the other end of each");
             let Of { peer, generation, what: event } = next;
@@ -190,7 +221,9 @@ impl DcTransport {
                 continue;
             }
             match &event {
-                Event::Room { to, shard, lane, .. } => self.make_room(*to, *shard, *lane),
+                Event::Room { to, shard, lane, bytes, .. } => {
+                    self.make_room(*to, *shard, *lane, *bytes as usize);
+                }
                 Event::Lost { peer, error } => self.lose(*peer, error.clone()),
                 Event::Left { .. } => {
                     self.leaving.push_back((peer, generation));
@@ -205,7 +238,8 @@ impl DcTransport {
     /// Once a peer has left, what it sent before and then the news of it.
     fn last_events(&mut self) -> Option<Event> {
         while let Some((peer, generation)) = self.leaving.front().copied() {
-            if let Ok(incoming) = self.control.try_recv().or_else(|_| self.data.try_recv()) {
+            if let Ok(arrived) = self.control.try_recv().or_else(|_| self.data.try_recv()) {
+                let incoming = arrived.frame;
                 if self.is_joined(incoming.peer, incoming.generation) {
                     return Some(Event::Frame(incoming.what));
                 }
@@ -225,10 +259,12 @@ impl DcTransport {
         self.peers.get(&peer).is_some_and(|peer| peer.generation == generation)
     }
 
-    fn make_room(&mut self, to: DcId, shard: ShardId, lane: Lane) {
+    fn make_room(&mut self, to: DcId, shard: ShardId, lane: Lane, bytes: usize) {
         let peer = self.peers.get_mut(&to);
         let in_hand = peer.and_then(|peer| peer.in_hand.get_mut(&(shard, lane)));
-        *in_hand.expect("room follows a frame") -= 1;
+        let in_hand = in_hand.expect("room follows a frame");
+        in_hand.frames -= 1;
+        in_hand.bytes -= bytes;
     }
 
     fn lose(&mut self, peer: DcId, error: TransportError) {
@@ -242,7 +278,7 @@ impl DcTransport {
         let generation = self.next;
         self.next = Generation(generation.0 + 1);
         let Lanes { ends, control, data } = lanes;
-        let Ends { at, end, connection, flight, bandwidth, patience, counters } = ends;
+        let Ends { at, end, connection, flight, bandwidth, patience, counters, .. } = ends;
         let to = end.peer;
         let (commands, orders) = unbounded_channel();
         let finisher = Finisher(commands.clone());
@@ -260,13 +296,9 @@ impl DcTransport {
             quantum: quantum(bandwidth),
             patience,
         };
-        let outgoing = |streams: Vec<SendStream>, lane| {
-            let lanes = end.shards.clone().zip(streams);
-            let lanes = lanes.map(|(shard, stream)| {
-                let hello = Hello { from: at, shard: ShardId(shard), lane };
-                Outgoing::new(stream, &hello.encode())
-            });
-            lanes.collect()
+        let outgoing = |streams: Vec<Vec<SendStream>>, lane| {
+            let lanes = end.shards.clone().map(ShardId).zip(streams);
+            lanes.map(|(shard, streams)| Outgoing::new(at, shard, lane, streams)).collect()
         };
         let lanes = (outgoing(control, Lane::Control), outgoing(data, Lane::Data));
         let notices = self.inbox.notices.clone();
@@ -308,13 +340,22 @@ impl Finisher {
 
 impl Peer {
     fn has_room(&self, shard: ShardId, lane: Lane) -> bool {
-        let in_hand = self.in_hand.get(&(shard, lane)).copied().unwrap_or(0);
+        let in_hand = self.in_hand.get(&(shard, lane)).copied().unwrap_or_default();
         match lane {
-            Lane::Control => in_hand < CONTROL_IN_HAND_MAX,
-            Lane::Data => in_hand == 0,
+            Lane::Control => {
+                in_hand.frames < CONTROL_IN_HAND_MAX && in_hand.bytes < CONTROL_IN_HAND_BYTES
+            }
+            Lane::Data => in_hand.frames == 0,
         }
     }
 }
 
 /// Frames that a control lane takes before QUIC has sent the first of them.
 pub const CONTROL_IN_HAND_MAX: usize = 64;
+
+/// quinn serves streams of the highest priority first.
+const CONTROL_PRIORITY: i32 = 1;
+const DATA_PRIORITY: i32 = 0;
+
+/// With so many bytes in hand a control lane takes no more frames.
+pub(super) const CONTROL_IN_HAND_BYTES: usize = 1 << 20;

@@ -30,6 +30,8 @@ pub(super) mod frames;
 mod lanes;
 pub(super) mod listener;
 mod pump;
+mod settings;
+pub(super) mod stripes;
 mod tracked;
 
 pub use counters::LaneTraffic;
@@ -41,6 +43,7 @@ pub(super) use congestion::{Flight, Provision, ProvisionedFactory};
 pub(super) use counters::LaneCounters;
 pub(super) use lanes::{Carriers, Ends, Finisher, Lanes};
 pub(super) use listener::End;
+pub(super) use settings::Windows;
 pub(super) use tracked::{Chosen, TrackedFactory};
 
 use std::time::Duration;

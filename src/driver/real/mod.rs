@@ -31,6 +31,7 @@ mod meters;
 mod mirrors;
 mod roll;
 mod server;
+mod servers;
 mod site;
 mod worker;
 mod workers;

@@ -4,50 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep, sleep_until};
-use tracing::info;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::channel::{Parcel, Reader};
 use super::diary::Diary;
-use super::error::{ChannelError, RealError};
+use super::error::RealError;
 use super::line::{Line, addresses_of};
-use super::message::{Order, Purpose, Report, unpack};
-use super::mirrors::Addresses;
-use super::site::{Patience, Seat};
-use super::workers::PARCELS_MAX;
-use super::{Errand, Exit, FromNear, HEARTBEAT, Interrupted, NearServer};
+use super::message::{Order, Report};
+use super::servers::{FromServer, Servers};
+use super::site::Seat;
+use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
-use crate::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
-use crate::recovery::{RecoverableWorker, RecoveringWorker, Turn};
-use crate::topology::Address;
+use crate::recovery::{RecoverableWorker, RecoveringWorker};
 use crate::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
-use crate::wire::LanKind;
 use crate::worker::Worker;
-
-/// What comes from a server.
-enum FromServer {
-    /// There is a connection, in place of any before; this is due over it.
-    Joined {
-        way: Option<Sender<Parcel>>,
-        due: Turn,
-    },
-    Rows(Arc<RowsRead>),
-    /// It cannot be reached at all.
-    Lost(RealError),
-}
-
-/// The way to a server.
-enum ToServer {
-    /// Nothing where there is no connection.
-    Far(Option<Sender<Parcel>>),
-    /// In this process.
-    Near(Sender<WorkerMessage>),
-}
 
 /// A worker whose iteration has run, and the work done or the message of its panic.
 type Ran = (Box<Worker>, Result<Work, String>);
@@ -61,14 +33,9 @@ struct WorkerNode {
     diary: Option<Diary>,
     /// How long it would take to compute again what was computed since the last checkpoint.
     replay: Duration,
-    layouts: Vec<ShardLayout>,
-    servers: Vec<ToServer>,
-    /// Which servers have been met.
-    met: Vec<bool>,
-    /// Whether the coordinator knows that all have.
+    servers: Servers,
+    /// Whether the coordinator knows that all servers have been met.
     ready: bool,
-    incoming: Receiver<(ShardId, FromServer)>,
-    addresses: watch::Sender<Addresses>,
     beat: Interval,
     running: Option<JoinHandle<Ran>>,
     began: Moment,
@@ -80,8 +47,6 @@ struct WorkerNode {
     told_stopped: Option<Clock>,
     lan_bytes: u64,
     interrupted: Interrupted,
-    /// Ends with the node.
-    _reading: JoinSet<()>,
 }
 
 /// What can happen to a worker.
@@ -123,7 +88,6 @@ pub(super) async fn work(
             begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
-        let (incoming, addresses, servers, reading) = meet((&seat, id), &layouts, addresses, near);
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut node = WorkerNode {
@@ -132,12 +96,8 @@ pub(super) async fn work(
             worker,
             diary,
             replay: Duration::ZERO,
-            met: vec![false; layouts.len()],
+            servers: Servers::meet(&seat, id, &layouts, addresses, near),
             ready: false,
-            layouts,
-            servers,
-            incoming,
-            addresses,
             beat,
             running: None,
             began: Moment::now(),
@@ -146,7 +106,6 @@ pub(super) async fn work(
             told_stopped: None,
             lan_bytes: 0,
             interrupted: errand.interrupted.clone(),
-            _reading: reading,
         };
         node.run(&mut line).await
     };
@@ -187,7 +146,7 @@ impl WorkerNode {
             biased;
             order = line.order() => Happening::Order(order?),
             _ = self.beat.tick() => Happening::Beat,
-            Some((shard, from)) = self.incoming.recv() => Happening::Server(shard, from),
+            (shard, from) = self.servers.next() => Happening::Server(shard, from),
             ran = ran(&mut self.running) => Happening::Ran(ran),
             () = due(self.padded) => Happening::Over,
         };
@@ -210,7 +169,7 @@ impl WorkerNode {
 
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => drop(self.addresses.send_replace(addresses_of(servers)?)),
+            Order::Begin { servers } => self.servers.reach(addresses_of(servers)?),
             Order::Start => self.worker.handle_start(),
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
@@ -227,20 +186,16 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
-            FromServer::Joined { way, due } => {
+            FromServer::Joined(due) => {
                 if !self.worker.may_have_said(due) {
                     let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
                     let (node, peer) = (self.seat.name(), self.seat.site.name(server));
                     let reason = format!("{due} is due");
                     return Err(RealError::Forgot { node, peer, reason });
                 }
-                if let Some(parcels) = way {
-                    self.servers[shard.index()] = ToServer::Far(Some(parcels));
-                }
-                self.met[shard.index()] = true;
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
-                    self.send(shard, message);
+                    self.lan_bytes += self.servers.send(shard, message);
                 }
             }
         }
@@ -273,7 +228,7 @@ impl WorkerNode {
     async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
         self.write()?;
         while let Some((shard, message)) = self.worker.poll_message() {
-            self.send(shard, message);
+            self.lan_bytes += self.servers.send(shard, message);
         }
         // While its iteration is charged, a worker that has run is here.
         if self.padded.is_none()
@@ -294,7 +249,7 @@ impl WorkerNode {
                 line.report(&Report::Stopped(clock)).await;
             }
         }
-        if !self.ready && self.met.iter().all(|met| *met) {
+        if !self.ready && self.servers.are_met() {
             self.ready = true;
             line.report(&Report::Ready).await;
         }
@@ -326,22 +281,6 @@ impl WorkerNode {
         diary.keep(clock, state)
     }
 
-    /// Sends a message to a server, if it is on the line; one that is not asks for it.
-    fn send(&mut self, shard: ShardId, message: WorkerMessage) {
-        let layout = &self.layouts[shard.index()];
-        self.lan_bytes += message.lan_bytes(layout);
-        match &self.servers[shard.index()] {
-            ToServer::Far(Some(parcels)) => {
-                let body = encode_worker_message(&message, layout);
-                // One that does not take it is lost, of which its reader tells.
-                let _lost = parcels.try_send((LanKind::WorkerMessage, body));
-            }
-            ToServer::Far(None) => {}
-            // One that has ended ends this process.
-            ToServer::Near(says) => drop(says.try_send(message)),
-        }
-    }
-
     fn compute(&mut self, mut worker: Box<Worker>) {
         self.began = Moment::now();
         self.running = Some(spawn_blocking(move || {
@@ -368,176 +307,10 @@ async fn due(at: Option<Moment>) {
     }
 }
 
-/// What comes from servers, where they listen, the ways to them, and the tasks behind those.
-type Ways = (Receiver<(ShardId, FromServer)>, watch::Sender<Addresses>, Vec<ToServer>, JoinSet<()>);
-
-/// Calls every server of a worker's data center, but for one in this process.
-fn meet(
-    (seat, id): (&Seat, WorkerId),
-    layouts: &[ShardLayout],
-    addresses: Addresses,
-    mut near: Option<NearServer>,
-) -> Ways {
-    let count = addresses.len();
-    let addresses = watch::Sender::new(addresses);
-    let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
-    let mut reading = JoinSet::new();
-    let mut servers = Vec::new();
-    for (shard, layout) in (0_u16..).map(ShardId).zip(layouts) {
-        let sender = sender.clone();
-        if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
-            reading.spawn(hear_near(shard, hears, sender));
-            servers.push(ToServer::Near(says));
-            continue;
-        }
-        let server = Far {
-            seat: seat.clone(),
-            id: ServerId { dc: id.dc, shard },
-            layout: layout.clone(),
-            bytes_max: rows_read_bytes_max(layout, count),
-        };
-        reading.spawn(server.keep(addresses.subscribe(), sender));
-        servers.push(ToServer::Far(None));
-    }
-    (incoming, addresses, servers, reading)
-}
-
-async fn hear_near(
-    shard: ShardId,
-    mut hears: Receiver<FromNear>,
-    sender: Sender<(ShardId, FromServer)>,
-) {
-    while let Some(from) = hears.recv().await {
-        let from = match from {
-            FromNear::Joined(due) => FromServer::Joined { way: None, due },
-            FromNear::Rows(rows) => FromServer::Rows(rows),
-        };
-        if sender.send((shard, from)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// A server in another process.
-struct Far {
-    seat: Seat,
-    id: ServerId,
-    layout: ShardLayout,
-    /// The most that it says at once.
-    bytes_max: usize,
-}
-
-impl Far {
-    /// Calls a server, and calls it again whenever it is lost, for as long as somebody listens.
-    async fn keep(
-        self,
-        mut addresses: watch::Receiver<Addresses>,
-        sender: Sender<(ShardId, FromServer)>,
-    ) {
-        let mut again = false;
-        while let Err(error) = self.meet(&mut addresses, &sender, &mut again).await {
-            if sender.send((self.id.shard, FromServer::Lost(error))).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Ends with an error where the server cannot be reached, and otherwise once nobody listens.
-    async fn meet(
-        &self,
-        addresses: &mut watch::Receiver<Addresses>,
-        sender: &Sender<(ShardId, FromServer)>,
-        again: &mut bool,
-    ) -> Result<(), RealError> {
-        let node = NodeId::Server(self.id);
-        let name = self.seat.site.name(node);
-        let hello = self.seat.hello(Purpose::Join);
-        loop {
-            let mut patience = Patience::new(name.clone(), *again);
-            let (address, joined) = loop {
-                let address = addresses.borrow_and_update().get(&self.id).cloned();
-                let address = address.ok_or_else(|| RealError::Broken {
-                    from: "the coordinator".into(),
-                    reason: format!("it knows no address of {name}"),
-                })?;
-                match self.seat.dial(node, &address, &hello).await {
-                    Ok(channel) => break (address, channel),
-                    Err(fault) => patience.wait(&address, fault).await?,
-                }
-            };
-            *again = true;
-            let (reader, parcels, _) = joined.start(PARCELS_MAX);
-            let error = tokio::select! {
-                error = self.hear(reader, parcels, sender) => error,
-                () = moved(addresses, self.id, &address) => {
-                    ChannelError::Other("it listens elsewhere now".into())
-                }
-            };
-            if sender.is_closed() {
-                return Ok(());
-            }
-            info!("{} does not hear {name} any more: {error}", self.seat.name());
-            sleep(BREATH).await;
-        }
-    }
-
-    async fn hear(
-        &self,
-        mut reader: Reader,
-        parcels: Sender<Parcel>,
-        sender: &Sender<(ShardId, FromServer)>,
-    ) -> ChannelError {
-        let mut way = Some(parcels);
-        loop {
-            let next = reader.next(|_| self.bytes_max, None).await;
-            let from = next.and_then(|(kind, body)| match kind {
-                LanKind::Hello if way.is_some() => {
-                    Ok(FromServer::Joined { way: way.take(), due: unpack(&body)? })
-                }
-                LanKind::RowsRead if way.is_none() => {
-                    Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
-                }
-                other => Err(ChannelError::Other(format!("a {other:?} from a server"))),
-            });
-            let from = match from {
-                Ok(from) => from,
-                Err(error) => return error,
-            };
-            if sender.send((self.id.shard, from)).await.is_err() {
-                return ChannelError::Closed;
-            }
-        }
-    }
-}
-
-/// Waits until a server listens elsewhere.
-async fn moved(addresses: &mut watch::Receiver<Addresses>, server: ServerId, from: &Address) {
-    let elsewhere = |addresses: &Addresses| addresses.get(&server) != Some(from);
-    if addresses.wait_for(elsewhere).await.is_err() {
-        // Nobody is left to say so.
-        std::future::pending().await
-    }
-}
-
-/// The most that a server says at once: all of its shard, and for the guard against skew two copies from each other
-/// data center.
-fn rows_read_bytes_max(layout: &ShardLayout, servers: usize) -> usize {
-    4 * layout.parameters() * (1 + 2 * servers) + HELD_BYTES
-}
-
 /// What is handed in at most before a group is written down.
 const GROUP_MAX: usize = 64;
-
-/// A hello and an answer, and the answer once more.
-const MESSAGES_PER_SERVER: usize = 4;
-
-/// Before a server is called again that was lost.
-const BREATH: Duration = Duration::from_millis(50);
 
 /// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
 /// checkpoints cost it a twentieth of its time at most.
 const REPLAY_MIN: Duration = Duration::from_secs(1);
 const CHECKPOINTS_PER_REPLAY: u32 = 20;
-
-/// Reasons for which a read was held back: a few thousand.
-const HELD_BYTES: usize = 64 << 10;

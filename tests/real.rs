@@ -1,6 +1,9 @@
 //! Runs over real processes on this machine: `gaia train --driver real`, `gaia node`, `gaia check --connect`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "real/failures.rs"]
+mod failures;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -197,8 +200,9 @@ fn every_remote_model_runs_over_processes() {
 }
 
 #[test]
-fn a_killed_node_ends_the_run_and_is_named_and_none_is_left() {
+fn a_killed_node_that_nobody_waits_for_ends_the_run_and_is_named_and_none_is_left() {
     let text = run_file(&["north", "south"], "driver = \"real\"", "clocks = 1000000");
+    let text = text.replace("[stop]", "[failures]\ngive_up_after = \"0 s\"\n[stop]");
     let bench = Bench::new(&text);
     let mut run = Node(bench.gaia("train", &["--out", "out", "--quiet"]).spawn().unwrap());
     let progress = bench.path("out").join("progress.jsonl");
@@ -387,4 +391,47 @@ fn a_node_that_nobody_places_says_how_to_place_it() {
     check(&["--dc", "nord", "--server", "0"], &[], "expected one of north, south");
     check(&["--dc", "north", "--server", "1"], &[], "north has 0 to 0");
     check(&[], &[("RANK", "9")], "RANK is `9`; expected a rank below 5");
+}
+
+/// The evaluations in a run directory.
+fn evaluations(bench: &Bench, directory: &str) -> Vec<Value> {
+    let path = bench.path(directory).join("progress.jsonl");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn a_coordinator_that_was_killed_goes_on_where_it_was() {
+    let names = ["north", "south"];
+    let bench = Bench::new(&run_file(&names, "", "clocks = 250"));
+    bench.certify("certs", &names);
+    let coordinator = free_address();
+    let north = ["--dc", "north", "--server", "0", "--worker", "0"];
+    let south = ["--dc", "south", "--server", "0", "--worker", "0"];
+    let listen = ["--listen", "127.0.0.1:0"];
+    let nodes = [north, south]
+        .map(|place| bench.node(&coordinator, "certs", &[&place[..], &listen].concat()));
+    let conduct = ["--coordinator", "--out", "out", "--state", "state", "--quiet"];
+    let mut first = bench.node(&coordinator, "certs", &conduct);
+    while evaluations(&bench, "out").len() < 3 {
+        assert!(first.0.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    let before = evaluations(&bench, "out");
+    let (code, said) = bench.node(&coordinator, "certs", &conduct).end();
+    assert_eq!(code, Some(0), "{said}");
+    for node in nodes {
+        let (code, said) = node.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    check_summary(&bench.summary("out"), 2, 2);
+    let all = evaluations(&bench, "out");
+    assert!(all.len() > before.len());
+    // Its state is written once an evaluation is told of, so that the last of them may be asked for again.
+    let kept = before.len() - 1;
+    assert_eq!(all[..kept], before[..kept]);
+    let time = |line: &Value| line["time_s"].as_f64().unwrap();
+    assert!(all.windows(2).all(|pair| time(&pair[0]) <= time(&pair[1])));
 }

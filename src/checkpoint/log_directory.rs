@@ -142,6 +142,16 @@ impl LogDirectory {
         self.write()
     }
 
+    /// Hands all records to the machine without waiting for its disk: they survive the end of this process, not that of
+    /// the machine.
+    ///
+    /// # Errors
+    /// Where the disk fails or has failed.
+    pub fn flush(&mut self) -> Result<(), CheckpointError> {
+        self.check_goes()?;
+        self.write()
+    }
+
     /// Removes the segments whose records are all below `number`. What cannot be removed only takes up room.
     pub fn drop_before(&mut self, number: u64) {
         let firsts: Vec<u64> = self.segments.iter().copied().collect();

@@ -32,6 +32,7 @@ mod log_directory;
 mod log_disk;
 mod manifest;
 mod node_store;
+mod state_file;
 mod tensors;
 
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub use log_directory::{LogConfig, LogDirectory, Recovered};
 pub use log_disk::{LogDisk, LogFolder};
 pub use manifest::{ClockOf, Facts, LinkMark};
 pub use node_store::{NodeStore, NodeStoreConfig};
+pub use state_file::StateFile;
 
 /// What a driver saves.
 #[derive(Clone, Debug)]

@@ -226,7 +226,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Compare(flags) => compare::compare(flags, &terminal).map(|()| Done::Whole),
         Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
-        Verb::Node(flags) => node::node(flags, &terminal).map(|()| Done::Whole),
+        Verb::Node(flags) => node::node(flags, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
         Verb::Simulate(flags) => simulate::simulate(flags, &terminal).map(|()| Done::Whole),
     };

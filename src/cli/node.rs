@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::training::carry_out_with;
-use super::{Failure, RunFlags, Terminal};
+use super::{Done, Failure, RunFlags, Terminal, signals};
 use crate::config::{Plan, Variables, coordinator_address, placed};
 use crate::data;
-use crate::driver::real::{NodeOptions, node as run_node};
+use crate::driver::real::{NodeEnd, NodeOptions, node as run_node};
 use crate::report::{Paint, RunDirectory, highlights_block, run_block};
 use crate::telemetry::{Observer, Progress};
 use crate::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
@@ -44,36 +44,57 @@ pub struct PlaceFlags {
     /// [default: GAIA_CERTS, or certs]
     #[arg(long, value_name = "DIR")]
     pub certs: Option<PathBuf>,
+    /// Keep in this folder what the nodes need to go on after a crash; start them again with it
+    /// [default: GAIA_STATE, or nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// Listen here and not at the topology's address; port 0 is any free one
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
 }
 
 /// Runs the nodes of this process until the run is over.
-pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failure> {
     let file = flags.run.read()?;
     let mut plan = file.plan()?;
     plan.driver = crate::config::DriverKind::Real;
-    let options = flags.place.options(&plan, flags.ends_with_stdin)?;
+    let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
-        run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
-        return Ok(());
+        if options.state.is_some() {
+            // Without what is kept there is nothing to go on from, and the signal ends the process as it would.
+            options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
+        }
+        let end = run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
+        return Ok(if matches!(end, NodeEnd::Interrupted) {
+            Done::Interrupted
+        } else {
+            Done::Whole
+        });
     }
     let output = &flags.run.output;
-    let directory = RunDirectory::create(output.out.as_deref(), &plan.name)?;
+    let directory = match &output.out {
+        // A coordinator that comes back writes on where it was.
+        Some(out) if options.state.is_some() => RunDirectory::reopen(out)?,
+        out => RunDirectory::create(out.as_deref(), &plan.name)?,
+    };
     terminal.note(&application.describe());
-    let outcome = carry_out_with(&plan, &application, &directory, output, |observer| {
-        let outcome = run_node(&plan, &application, &options, observer)?;
-        Ok(outcome.expect("the coordinator has an outcome"))
-    })?;
+    let outcome =
+        carry_out_with(&plan, &application, &directory, output, |observer| {
+            match run_node(&plan, &application, &options, observer)? {
+                NodeEnd::Conducted(outcome) => Ok(*outcome),
+                NodeEnd::Over | NodeEnd::Interrupted => {
+                    unreachable!("the coordinator conducts to the end")
+                }
+            }
+        })?;
     let paint = Paint::for_stdout();
     let block = run_block(&outcome.summary, Some(&directory.page()), paint)
         + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);
-    Ok(())
+    Ok(Done::Whole)
 }
 
 impl PlaceFlags {
@@ -98,7 +119,9 @@ impl PlaceFlags {
             nodes,
             certificates: certificates.unwrap_or_else(|| "certs".into()),
             listen: self.listen,
+            state: self.state.clone().or_else(|| variables.get(STATE).map(PathBuf::from)),
             coordinator: coordinator_address(&variables).map_err(Failure::usage)?,
+            interrupted: None,
             ends_with_stdin,
         })
     }
@@ -154,5 +177,6 @@ impl Observer for Unobserved {
 }
 
 const CERTS: &str = "GAIA_CERTS";
+const STATE: &str = "GAIA_STATE";
 const NO_PLACE: &str = "which node is this? Say --dc NAME --server N, --dc NAME --worker N or --coordinator, or set \
                         GAIA_ROLE";

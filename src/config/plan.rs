@@ -98,11 +98,11 @@ pub enum LogSync {
     Never,
 }
 
-/// What is borne of lost nodes, for the real driver.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// What is done about nodes that are lost, for the real driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailuresConfig {
-    /// How long a lost node is waited for before the run ends; at 0 its loss is the end.
+    /// How long a node that was lost is waited for; after that, or at once where it is 0, the run ends.
     pub give_up_after: Time,
 }
 

@@ -140,6 +140,7 @@ pub(super) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number"
 pub(super) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
 pub(super) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
 pub(super) const OVERHEAD_MAX: Time = Time(Duration::from_secs(3600));
+/// A month.
 pub(super) const DEADLINE_MAX: Time = Time(Duration::from_secs(86_400));
 pub(super) const GIVE_UP_MAX: Time = Time(Duration::from_secs(30 * 86_400));
 pub(super) const CLOCKS_MAX: u64 = 1 << 40;

@@ -1,11 +1,12 @@
 //! The coordinator: starts a run, says when to evaluate, decides when to stop, drains.
 //!
-//! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. Nothing
+//! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. What it is
+//! told may be told again, as it is where a line breaks: clocks only rise, and a server drains once. Nothing
 //! waits for it while training goes on: data centers keep each other's pace, as in the paper.
 
 mod stop;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +56,7 @@ pub struct Coordinator {
     /// Why the run stops, once it does.
     reason: Option<StopReason>,
     stopped: BTreeMap<WorkerId, Clock>,
-    drained: usize,
+    drained: BTreeSet<ServerId>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
@@ -81,7 +82,7 @@ impl Coordinator {
             history: Vec::new(),
             reason: None,
             stopped: BTreeMap::new(),
-            drained: 0,
+            drained: BTreeSet::new(),
             outputs: VecDeque::new(),
             config,
         }
@@ -95,12 +96,12 @@ impl Coordinator {
 
     /// A server's workers have all finished a clock.
     pub fn handle_clock_finished(&mut self, server: ServerId, clock: Clock) {
-        self.finished.insert(server, clock);
+        raise(&mut self.finished, server, clock);
     }
 
     /// A server's copy holds a clock.
     pub fn handle_copy_ready(&mut self, server: ServerId, clock: Clock) {
-        self.copies.insert(server, clock);
+        raise(&mut self.copies, server, clock);
         let ready = self.copies.values().copied().min().unwrap_or_default();
         if self.phase == Phase::Training && ready >= self.next_evaluation {
             self.outputs.push_back(CoordinatorOutput::Evaluate { clock: ready });
@@ -146,12 +147,22 @@ impl Coordinator {
     }
 
     /// A server's copy equals its mirrors'.
-    pub fn handle_drained(&mut self) {
-        self.drained += 1;
-        if self.phase == Phase::Draining && self.drained == self.config.servers.len() {
+    pub fn handle_drained(&mut self, server: ServerId) {
+        self.drained.insert(server);
+        if self.phase == Phase::Draining && self.drained.len() == self.config.servers.len() {
             self.phase = Phase::Finished;
             self.outputs.push_back(CoordinatorOutput::Finished);
         }
+    }
+
+    /// Whether something waits for [`Self::poll_output`].
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Whether the run is over.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
     }
 
     pub fn poll_output(&mut self) -> Option<CoordinatorOutput> {
@@ -184,7 +195,10 @@ impl Coordinator {
         walk.record("history", &mut self.history)?;
         walk.record("reason", &mut self.reason)?;
         walk.record_that("stopped", &mut self.stopped, |found, _| known(found))?;
-        walk.record("drained", &mut self.drained)
+        let servers = self.config.servers.clone();
+        walk.record_that("drained", &mut self.drained, |found, _| {
+            found.iter().all(|server| servers.contains(server))
+        })
     }
 
     /// Where all must end at one clock and have not, has the others go on to the furthest; says whether any must.
@@ -211,6 +225,12 @@ impl Coordinator {
         };
         self.outputs.push_back(CoordinatorOutput::Stop { last, reason });
     }
+}
+
+/// Notes a clock; one that was said before changes nothing.
+fn raise(clocks: &mut BTreeMap<ServerId, Clock>, server: ServerId, clock: Clock) {
+    let known = clocks.entry(server).or_default();
+    *known = clock.max(*known);
 }
 
 /// The first clock after `clock` that calls for a judgement: the next of the regular ones, or the last of all.
@@ -300,7 +320,7 @@ mod tests {
         for dc in 0..2 {
             let drain = CoordinatorOutput::Drain { dc: DcId(dc), clocks: vec![Clock(3)] };
             assert_eq!(run.poll_output(), Some(drain));
-            run.handle_drained();
+            run.handle_drained(ServerId { dc: DcId(dc), shard: ShardId(0) });
         }
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
         assert_eq!(run.poll_output(), None);

@@ -130,7 +130,7 @@ fn carry_out(
             Err(RunError::NoCheckpoints { driver })
         }
         DriverKind::Emulated => emulated::run(plan, application, observer).map(whole),
-        DriverKind::Real => real::run(plan, application, observer).map(whole),
+        DriverKind::Real => real::train(plan, application, observer, None).map(whole),
     }?;
     match &ending {
         Ending::Finished(outcome) => tell(plan, &outcome.summary),

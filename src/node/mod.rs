@@ -28,4 +28,6 @@ pub enum ServerInput {
     /// `bytes` of data lane frames towards a mirror have left the sending side, having kept the link busy for
     /// `busy`. The server estimates the link's rate from these.
     Drained { to: DcId, bytes: u64, busy: Duration },
+    /// The connection to a mirror is lost: nothing will come until there is another.
+    Parted { from: DcId },
 }

@@ -58,6 +58,10 @@ pub enum Input {
         bytes: u64,
         busy: Duration,
     },
+    /// The connection to a mirror was lost.
+    Parted {
+        from: DcId,
+    },
     Timeout,
     /// The coordinator said that copies are to become equal.
     Drain {

@@ -156,6 +156,11 @@ impl RecoveringServer {
                 let input = ServerInput::Drained { to, bytes, busy };
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
+            Input::Parted { from } => {
+                self.session(from)?;
+                let input = ServerInput::Parted { from };
+                self.server.handle_input(at, input).map_err(Fault::Refused)?;
+            }
             Input::Timeout => self.server.handle_timeout(at),
             Input::Drain { clocks } => {
                 if self.server.is_draining() {

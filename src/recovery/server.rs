@@ -167,6 +167,17 @@ impl RecoverableServer {
         Ok(())
     }
 
+    /// The connection to a mirror is lost, and nothing will come until there is another.
+    ///
+    /// # Errors
+    /// None that an honest driver can see: the mirror is one of this server's.
+    pub fn handle_parted(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        let now = self.note(now, &Input::Parted { from });
+        self.server.handle_input(now, ServerInput::Parted { from })?;
+        self.settle();
+        Ok(())
+    }
+
     /// Lets pass whatever has waited until its deadline.
     pub fn handle_timeout(&mut self, now: Instant) {
         let now = self.note(now, &Input::Timeout);

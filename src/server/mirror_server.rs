@@ -13,7 +13,7 @@ use super::error::PeerError;
 use super::stats::BrakeStats;
 use crate::codec::Changes;
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{Gate, WaitReason};
+use crate::sync::{Gate, OnPartition, WaitReason};
 use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
 
 /// What one server knows of its mirrors.
@@ -22,6 +22,7 @@ pub(super) struct MirrorServer {
     mirrors: BTreeMap<DcId, Mirror>,
     barrier_deadline: Duration,
     mirror_clock_deadline: Duration,
+    on_partition: OnPartition,
     /// Announced parameters in each row of the shard, and in all.
     announced_rows: Vec<u32>,
     announced: usize,
@@ -42,6 +43,8 @@ struct Mirror {
     reported: VecDeque<(Clock, u64)>,
     heard: Instant,
     lost: bool,
+    /// Whether nothing can come from it, as its driver says.
+    parted: bool,
     announced: BTreeMap<u32, Awaited>,
     /// When announced parameters are due, ascending.
     deadlines: VecDeque<Instant>,
@@ -63,8 +66,8 @@ impl MirrorServer {
     pub(super) fn new(
         mirrors: impl Iterator<Item = (DcId, bool)>,
         layout: &ShardLayout,
-        barrier_deadline: Duration,
-        mirror_clock_deadline: Duration,
+        [barrier_deadline, mirror_clock_deadline]: [Duration; 2],
+        on_partition: OnPartition,
     ) -> Self {
         let mirror = |neighbour| Mirror {
             neighbour,
@@ -74,6 +77,7 @@ impl MirrorServer {
             reported: VecDeque::new(),
             heard: Instant::ZERO,
             lost: false,
+            parted: false,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
@@ -82,6 +86,7 @@ impl MirrorServer {
             mirrors: mirrors.map(|(dc, neighbour)| (dc, mirror(neighbour))).collect(),
             barrier_deadline,
             mirror_clock_deadline,
+            on_partition,
             announced_rows: vec![0; layout.rows()],
             announced: 0,
             stats: BrakeStats::default(),
@@ -93,6 +98,18 @@ impl MirrorServer {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.heard = now;
         mirror.lost = false;
+        mirror.parted = false;
+        Ok(())
+    }
+
+    /// Notes that nothing can come from a mirror until further notice.
+    pub(super) fn on_parted(&mut self, from: DcId) -> Result<(), PeerError> {
+        let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
+        mirror.parted = true;
+        if self.on_partition == OnPartition::Continue && mirror.counts() {
+            mirror.lost = true;
+            self.stats.mirrors_lost += 1;
+        }
         Ok(())
     }
 
@@ -206,6 +223,12 @@ impl MirrorServer {
         staleness: Option<Staleness>,
         layout: &ShardLayout,
     ) -> Gate {
+        let pauses = self.on_partition == OnPartition::Pause;
+        let mut parted =
+            self.mirrors.iter().filter(|(_, mirror)| mirror.parted && mirror.neighbour);
+        if let Some((&from, _)) = parted.next().filter(|_| pauses) {
+            return Gate::Closed(WaitReason::MirrorClock { from });
+        }
         if let Some(staleness) = staleness {
             let counted = self.mirrors.iter().filter(|(_, mirror)| mirror.counts());
             let slowest = counted.min_by_key(|(_, mirror)| mirror.clock);
@@ -229,8 +252,10 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) {
         let mut expired = Vec::new();
+        let pauses = self.on_partition == OnPartition::Pause;
         for (from, mirror) in &mut self.mirrors {
             let due = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
+            let due = due.filter(|_| !(pauses && mirror.parted));
             if due.is_some_and(|due| due <= now) {
                 mirror.lost = true;
                 self.stats.mirrors_lost += 1;
@@ -249,7 +274,8 @@ impl MirrorServer {
 
     /// When [`Self::handle_timeout`] may have something to do.
     pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
-        let mirrors = self.mirrors.values();
+        let pauses = self.on_partition == OnPartition::Pause;
+        let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.parted));
         let silent = mirrors
             .filter_map(|mirror| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
         let announced = self

@@ -18,7 +18,7 @@ use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{AspConfig, Brake, Correction, Gate, TapConfig};
+use crate::sync::{AspConfig, Brake, Correction, Gate, OnPartition, TapConfig};
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
@@ -69,10 +69,25 @@ impl Model {
     }
 }
 
+/// How long reads are held back, and for whom.
+struct Limits {
+    bound: Bound,
+    /// The deadlines of the two brakes.
+    barrier: Duration,
+    mirror_clock: Duration,
+    on_partition: OnPartition,
+}
+
 impl Mirrors {
     pub(super) fn tap(config: &ServerConfig, tap: &TapConfig) -> Self {
         let client = MirrorClient::tap(config, tap.values);
-        Self::new(config, client, Bound::None, [FOR_EVER; 2], Model::Tap)
+        let limits = Limits {
+            bound: Bound::None,
+            barrier: FOR_EVER,
+            mirror_clock: FOR_EVER,
+            on_partition: OnPartition::Continue,
+        };
+        Self::new(config, client, limits, Model::Tap)
     }
 
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
@@ -81,9 +96,14 @@ impl Mirrors {
             (_, Some(staleness)) => Bound::Fixed(staleness),
             (_, None) => Bound::FromRtt(config.way.rtt, config.way.hops),
         };
-        let deadlines = [asp.barrier_deadline.0, asp.mirror_clock_deadline.0];
-        let mut mirrors =
-            Self::new(config, MirrorClient::asp(config, asp), bound, deadlines, Model::Asp);
+        let limits = Limits {
+            bound,
+            barrier: asp.barrier_deadline.0,
+            mirror_clock: asp.mirror_clock_deadline.0,
+            on_partition: asp.on_partition,
+        };
+        let client = MirrorClient::asp(config, asp);
+        let mut mirrors = Self::new(config, client, limits, Model::Asp);
         let momentum = config.momentum_corrected(asp);
         if momentum > 0.0 {
             let delays = config.links.iter().map(|(from, link)| (*from, link.rtt / 2));
@@ -93,13 +113,8 @@ impl Mirrors {
         mirrors
     }
 
-    fn new(
-        config: &ServerConfig,
-        client: MirrorClient,
-        bound: Bound,
-        [barrier, mirror_clock]: [Duration; 2],
-        model: Model,
-    ) -> Self {
+    fn new(config: &ServerConfig, client: MirrorClient, limits: Limits, model: Model) -> Self {
+        let Limits { bound, barrier, mirror_clock, on_partition } = limits;
         let neighbours = config.neighbours.clone();
         let is_neighbour = |dc: &DcId| neighbours.iter().any(|clique| clique.contains(dc));
         let mirrors = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
@@ -108,7 +123,12 @@ impl Mirrors {
             data_centers: config.links.len() + 1,
             shards: config.shards,
             client,
-            server: MirrorServer::new(mirrors, &config.layout, barrier, mirror_clock),
+            server: MirrorServer::new(
+                mirrors,
+                &config.layout,
+                [barrier, mirror_clock],
+                on_partition,
+            ),
             neighbours,
             first_hops: config.first_hops.clone(),
             coast: None,
@@ -243,6 +263,10 @@ impl Mirrors {
         }
         self.advance_drain(store);
         Ok(())
+    }
+
+    pub(super) fn on_parted(&mut self, from: DcId) -> Result<(), PeerError> {
+        self.server.on_parted(from)
     }
 
     pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {

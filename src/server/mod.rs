@@ -238,6 +238,10 @@ impl Server {
                 self.remote.on_drained(to, bytes, busy);
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
+            ServerInput::Parted { from } => {
+                self.remote.on_parted(now, from)?;
+                self.remote.forward(now, self.local.clock(), &self.store);
+            }
         }
         self.advance(now);
         Ok(())

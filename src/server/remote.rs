@@ -156,6 +156,14 @@ impl Remote {
         }
     }
 
+    /// Nothing can come from a mirror until it is heard again. Where its updates are needed, they are waited for.
+    pub(super) fn on_parted(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.on_parted(from),
+            Self::Exchange(_) | Self::LocalSteps(_) => self.on_heard(now, from),
+        }
+    }
+
     pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
         if let Self::Mirrors(mirrors) = self {
             mirrors.on_drained(to, bytes, busy);

@@ -39,6 +39,7 @@ pub struct AspConfig {
     pub data_center_staleness: Option<Staleness>,
     /// How long reads wait for a silent mirror before it is left out until it is heard again.
     pub mirror_clock_deadline: Time,
+    pub on_partition: OnPartition,
     /// Against skew: quarters both thresholds, and the clocks that data centers may be apart, as often as it takes.
     pub guard: Option<GuardConfig>,
 }
@@ -139,6 +140,16 @@ pub enum Brake {
     Auto,
 }
 
+/// What a data center does that a mirror cannot be reached from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnPartition {
+    /// Goes on without it: neither brake waits for it until it is heard again. Residuals merge meanwhile.
+    Continue,
+    /// Holds back all reads until it is heard again, however long that takes.
+    Pause,
+}
+
 impl Default for AspConfig {
     fn default() -> Self {
         Self {
@@ -158,6 +169,7 @@ impl Default for AspConfig {
             mirror_clock: Brake::Auto,
             data_center_staleness: None,
             mirror_clock_deadline: Time(std::time::Duration::from_secs(60)),
+            on_partition: OnPartition::Continue,
             guard: None,
         }
     }

@@ -16,7 +16,9 @@ mod ssp;
 mod tap;
 
 pub use crate::codec::ValueFormat;
-pub use asp::{AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OverlayKind, Policy};
+pub use asp::{
+    AspConfig, Brake, Correction, Decay, Floor, Function, Goal, OnPartition, OverlayKind, Policy,
+};
 pub use bsp::BspConfig;
 pub use gate::{Gate, WaitReason};
 pub use guard::GuardConfig;

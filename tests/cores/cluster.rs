@@ -305,6 +305,13 @@ impl Cluster {
         true
     }
 
+    /// A server loses its connection to a mirror.
+    pub fn part(&mut self, at: u16, from: u16) {
+        let input = ServerInput::Parted { from: DcId(from) };
+        self.servers[usize::from(at)].handle_input(self.now, input).unwrap();
+        self.collect(DcId(at));
+    }
+
     /// Gives a server any frame at all.
     pub fn give(&mut self, from: u16, to: u16, lane: Lane, frame: Bytes) -> Result<(), PeerError> {
         let input = ServerInput::Frame { from: DcId(from), lane, frame };

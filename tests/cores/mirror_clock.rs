@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gaia::codec::ValueFormat;
 use gaia::node::Lane;
-use gaia::sync::{AspConfig, Brake, RemoteSync, WaitReason};
+use gaia::sync::{AspConfig, Brake, OnPartition, RemoteSync, WaitReason};
 use gaia::types::{Clock, DcId, Staleness, Time, WorkerId};
 use gaia::wire::{ControlMessage, encode_control};
 
@@ -140,3 +140,37 @@ fn reports_of_a_dead_link_do_not_pile_up() {
 }
 
 const DEADLINE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_mirror_that_cannot_be_reached_is_left_out_at_once_or_waited_for_as_the_run_says() {
+    for policy in POLICIES {
+        for on_partition in [OnPartition::Continue, OnPartition::Pause] {
+            let remote = RemoteSync::Asp(AspConfig {
+                mirror_clock: Brake::On,
+                data_center_staleness: Some(Staleness(2)),
+                mirror_clock_deadline: Time(DEADLINE),
+                on_partition,
+                ..asp(policy, ValueFormat::F32)
+            });
+            let mut cluster = Cluster::new(&Setup { data_centers: 2, ..Setup::new(remote) });
+            let waits = Some(WaitReason::MirrorClock { from: DcId(1) });
+            assert!(cluster.step(0, &[(0, 1.0)]));
+            cluster.part(0, 1);
+            if on_partition == OnPartition::Continue {
+                assert!((0..5).all(|_| cluster.step(0, &[(0, 1.0)])), "{policy:?}");
+                assert!(cluster.step(1, &[(1, 1.0)]));
+                cluster.carry(1, 0, Lane::Control);
+                assert!(!cluster.step(0, &[]), "{policy:?}: it counts again, and is behind");
+            } else {
+                cluster.ask(0, &[]);
+                cluster.pass(2 * DEADLINE);
+                assert!(!cluster.wake(0), "{policy:?}: nobody is left out");
+                assert_eq!(cluster.servers[0].waiting(), waits);
+                assert!(cluster.step(1, &[(1, 1.0)]));
+                cluster.settle();
+                assert!(cluster.answer(0).is_some(), "{policy:?}: it is heard again");
+            }
+            cluster.assert_conserved();
+        }
+    }
+}

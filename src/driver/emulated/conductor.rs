@@ -225,7 +225,7 @@ impl Conductor<'_> {
                     self.journal.on_clocks(clocks.iter().copied());
                 }
                 ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
-                ServerReport::Drained => coordinator.handle_drained(),
+                ServerReport::Drained => coordinator.handle_drained(server),
             },
             Report::Held { dc, held } => self.journal.on_held(dc, &held),
             Report::Stopped { worker, clock } => coordinator.handle_worker_stopped(worker, clock),

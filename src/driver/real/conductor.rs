@@ -15,31 +15,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use serde::{Deserialize, Serialize};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
-use super::channel::Parcel;
-use super::door::{Door, Guest};
+use super::HEARTBEAT;
+use super::door::Door;
 use super::error::RealError;
-use super::hearing::{Heard, Message, hear};
-use super::message::{Answer, Order, Report, pack};
+use super::hearing::{Heard, Message};
+use super::message::{Order, Report};
+use super::meters::Meters;
+use super::roll::{News, Roll};
 use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat};
-use super::{HEARTBEAT, SILENCE_MAX};
+use crate::checkpoint::StateFile;
 use crate::coordinator::{Coordinator, CoordinatorOutput};
 use crate::driver::Outcome;
 use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
-use crate::driver::journal::{Carriage, Carriages, Journal};
+use crate::driver::journal::{Carriages, Journal};
 use crate::driver::judge::{Verdict, highlights_of, judge_values};
 use crate::driver::message_of;
 use crate::driver::tally::Tally;
 use crate::ml::Application;
 use crate::telemetry::Observer;
-use crate::types::{Clock, DcId, Instant, NodeId, ServerId, ShardLayout};
-use crate::wire::LanKind;
+use crate::types::{Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk};
 
-/// The coordinator with every node on the line.
+/// The coordinator and the lines to all nodes.
 pub(super) struct Conductor<'a> {
     seat: &'a Seat,
     application: &'a Arc<dyn Application>,
@@ -47,12 +48,14 @@ pub(super) struct Conductor<'a> {
     coordinator: Coordinator,
     journal: Journal,
     layouts: Vec<ShardLayout>,
-    lines: BTreeMap<NodeId, Sender<Parcel>>,
-    incoming: Receiver<Heard>,
+    roll: Roll,
+    /// Whether all nodes have been on the line, and know of each other.
+    begun: bool,
     /// Nodes that have met all they talk to.
     ready: BTreeSet<NodeId>,
-    links: BTreeMap<(DcId, DcId), BTreeMap<ServerId, Carriage>>,
-    lan_bytes: BTreeMap<NodeId, u64>,
+    /// What nodes are to know that come back.
+    standing: Standing,
+    meters: Meters,
     tallies: BTreeMap<ServerId, Tally>,
     origin: Moment,
     /// The copies under way, or at the judge's.
@@ -61,9 +64,17 @@ pub(super) struct Conductor<'a> {
     due: Option<Clock>,
     tickets: u64,
     finished: bool,
-    /// Ends with the conductor.
-    _reading: JoinSet<()>,
-    writing: Vec<JoinHandle<()>>,
+    /// Where this coordinator keeps what it needs to go on in another process.
+    file: Option<StateFile>,
+}
+
+/// The orders that hold until the end of the run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Standing {
+    started: bool,
+    stop: Option<Clock>,
+    drain: BTreeMap<DcId, Vec<Clock>>,
+    tally: bool,
 }
 
 /// Copies as they were at some time, or what they are worth.
@@ -87,106 +98,55 @@ impl<'a> Conductor<'a> {
         blueprint: &Blueprint<'_>,
         application: &'a Arc<dyn Application>,
         observer: &'a mut dyn Observer,
-        mut door: Door,
+        door: Door,
+        file: Option<StateFile>,
     ) -> Result<Self, RealError> {
         let plan = &seat.site.plan;
-        let mut missing: BTreeSet<NodeId> = nodes(seat).collect();
-        let (sender, incoming) = channel(HEARD_MAX);
+        let layouts = blueprint.layouts().to_vec();
         let mut conductor = Self {
             seat,
             application,
             observer,
             coordinator: blueprint.coordinator(),
             journal: Journal::new(plan),
-            layouts: blueprint.layouts().to_vec(),
-            lines: BTreeMap::new(),
-            incoming,
+            roll: Roll::new(seat.site.clone(), layouts.clone(), door),
+            layouts,
+            begun: false,
             ready: BTreeSet::new(),
-            links: BTreeMap::new(),
-            lan_bytes: BTreeMap::new(),
+            standing: Standing::default(),
+            meters: Meters::default(),
             tallies: BTreeMap::new(),
             origin: Moment::now(),
             judging: None,
             due: None,
             tickets: 0,
             finished: false,
-            _reading: JoinSet::new(),
-            writing: Vec::new(),
+            file,
         };
-        let mut listening = BTreeMap::new();
+        conductor.take_up()?;
         let mut complain = Moment::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
-        while !missing.is_empty() {
+        loop {
+            let missing = nodes(seat).filter(|node| !conductor.roll.has(*node));
+            let missing: Vec<String> = missing.map(|node| seat.site.name(node)).collect();
+            if missing.is_empty() {
+                break;
+            }
             tokio::select! {
-                guest = door.guest() => {
-                    let Some(guest) = guest else { break };
-                    if let Some(node) = conductor.admit(guest, &mut listening, &sender).await {
-                        missing.remove(&node);
-                    }
-                }
-                Some(heard) = conductor.incoming.recv() => {
-                    conductor.on_heard(heard)?;
-                }
+                news = conductor.roll.news() => conductor.on_news(news).await?,
                 () = sleep_until(complain) => {
-                    let names: Vec<String> =
-                        missing.iter().map(|node| seat.site.name(*node)).collect();
-                    warn!("waiting for {}", names.join(", "));
+                    warn!("waiting for {}", missing.join(", "));
                     complain = Moment::now() + COMPLAIN_EVERY;
                 }
-                _ = beat.tick() => conductor.tell_all(|_| true, &Order::Alive).await,
+                _ = beat.tick() => conductor.roll.tell_all(|_| true, &Order::Alive).await,
             }
         }
-        // Late callers and checks are still answered.
-        conductor._reading.spawn(async move {
-            while let Some(guest) = door.guest().await {
-                guest.channel.refuse("this node is connected already".into()).await;
-            }
-        });
-        let servers = listening.into_iter().collect();
-        conductor.tell_all(|_| true, &Order::Begin { servers }).await;
+        conductor.begun = true;
+        conductor.roll.tell_all(|_| true, &conductor.roll.begin()).await;
+        for node in nodes(seat) {
+            conductor.tell_standing(node).await;
+        }
         Ok(conductor)
-    }
-
-    async fn admit(
-        &mut self,
-        guest: Guest,
-        listening: &mut BTreeMap<ServerId, String>,
-        sender: &Sender<Heard>,
-    ) -> Option<NodeId> {
-        let Guest { hello, from, mut channel } = guest;
-        let node = hello.node;
-        if self.lines.contains_key(&node) {
-            channel.refuse(format!("{} is connected already", self.seat.site.name(node))).await;
-            return None;
-        }
-        if let NodeId::Server(id) = node {
-            let named = self.seat.site.plan.deployment.server(id.dc, id.shard.index());
-            let address = match (named, hello.listens) {
-                (Some(named), _) => named.to_string(),
-                // One that listens on every address is reached where it called from.
-                (None, Some(at)) if at.ip().is_unspecified() => {
-                    std::net::SocketAddr::new(from.ip(), at.port()).to_string()
-                }
-                (None, Some(at)) => at.to_string(),
-                (None, None) => {
-                    channel.refuse("a server listens somewhere".into()).await;
-                    return None;
-                }
-            };
-            listening.insert(id, address);
-        }
-        if channel.answer(&Answer::Welcome).await.is_err() {
-            return None;
-        }
-        let (reader, parcels, writing) = channel.start(ORDERS_MAX);
-        self.lines.insert(node, parcels);
-        self.writing.push(writing);
-        let copy_bytes_max = match node {
-            NodeId::Server(id) => 8 + 4 * self.layouts[id.shard.index()].parameters(),
-            _ => 0,
-        };
-        self._reading.spawn(hear(node, reader, copy_bytes_max, sender.clone()));
-        Some(node)
     }
 
     /// Conducts the run from its first clock to its last.
@@ -196,14 +156,14 @@ impl<'a> Conductor<'a> {
             Ok(last) => last,
             Err(error) => {
                 let reason = error.to_string();
-                self.tell_all(|_| true, &Order::Abort { reason }).await;
-                self.hang_up().await;
+                self.roll.tell_all(|_| true, &Order::Abort { reason }).await;
+                self.roll.hang_up().await;
                 return Err(error);
             }
         };
         let (verdict, copies) = last;
-        self.journal.lan_bytes = self.lan_bytes.values().sum();
-        let carriages = self.carriages();
+        self.journal.lan_bytes = self.meters.lan_bytes();
+        let carriages = self.meters.carriages(&self.seat.site.plan.topology);
         let tallies: Vec<Tally> = std::mem::take(&mut self.tallies).into_values().collect();
         let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
         let highlights = highlights_of(copy, self.application);
@@ -214,25 +174,27 @@ impl<'a> Conductor<'a> {
     }
 
     async fn run(&mut self) -> Result<(Verdict, Copies), RealError> {
-        let all: BTreeSet<NodeId> = self.lines.keys().copied().collect();
+        let all: BTreeSet<NodeId> = nodes(self.seat).collect();
         let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.ready != all {
             tokio::select! {
-                heard = self.incoming.recv() => self.on_some(heard)?,
-                _ = tick.tick() => self.tell_all(|_| true, &Order::Alive).await,
+                news = self.roll.news() => self.on_news(news).await?,
+                _ = tick.tick() => self.on_beat().await?,
             }
         }
-        self.origin = Moment::now();
-        self.coordinator.handle_start();
-        self.settle().await;
+        if !self.standing.started {
+            self.origin = Moment::now();
+            self.coordinator.handle_start();
+        }
+        self.settle().await?;
         while !self.finished {
             let deadline = self.coordinator.poll_timeout();
             let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
-                heard = self.incoming.recv() => self.on_some(heard)?,
+                news = self.roll.news() => self.on_news(news).await?,
                 judged = judged(&mut self.judging) => {
-                    self.on_verdict(judged?.0);
+                    self.on_verdict(judged?.0)?;
                     self.evaluate().await;
                 }
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
@@ -240,15 +202,16 @@ impl<'a> Conductor<'a> {
                 }
                 _ = tick.tick() => {
                     self.on_tick();
-                    self.tell_all(|_| true, &Order::Alive).await;
+                    self.on_beat().await?;
                 }
             }
-            self.settle().await;
+            self.settle().await?;
         }
         while self.judging.is_some() {
             tokio::select! {
-                heard = self.incoming.recv() => self.on_some(heard)?,
-                judged = judged(&mut self.judging) => self.on_verdict(judged?.0),
+                news = self.roll.news() => self.on_news(news).await?,
+                judged = judged(&mut self.judging) => self.on_verdict(judged?.0)?,
+                _ = tick.tick() => self.on_beat().await?,
             }
         }
         self.end().await
@@ -259,26 +222,92 @@ impl<'a> Conductor<'a> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.due = Some(Clock::ZERO);
         self.evaluate().await;
-        self.tell_all(servers, &Order::Tally).await;
+        self.standing.tally = true;
+        self.roll.tell_all(servers, &Order::Tally).await;
         let count = self.seat.site.plan.topology.servers();
+        let mut beat = interval(HEARTBEAT);
         let last = loop {
             tokio::select! {
-                heard = self.incoming.recv() => self.on_some(heard)?,
+                news = self.roll.news() => self.on_news(news).await?,
                 judged = judged(&mut self.judging), if self.tallies.len() == count => break judged?,
+                _ = beat.tick() => self.on_beat().await?,
             }
         };
-        self.tell_all(|node| !servers(node), &Order::End).await;
-        self.tell_all(servers, &Order::End).await;
-        self.hang_up().await;
+        // Who is away for a moment is to hear that the run is over.
+        let back = async {
+            while nodes(self.seat).any(|node| !self.roll.has(node)) {
+                self.roll.news().await;
+            }
+        };
+        let _away = timeout(RETURN_MAX, back).await;
+        self.roll.tell_all(|node| !servers(node), &Order::End).await;
+        self.roll.tell_all(servers, &Order::End).await;
+        self.roll.hang_up().await;
         Ok(last)
     }
 
-    fn on_some(&mut self, heard: Option<Heard>) -> Result<(), RealError> {
-        self.on_heard(heard.expect("a line tells of its own end before it ends"))
+    /// Says that the coordinator is there, and looks whether somebody has been away for too long.
+    async fn on_beat(&mut self) -> Result<(), RealError> {
+        self.roll.tell_all(|_| true, &Order::Alive).await;
+        let after = self.seat.site.plan.failures.give_up_after.0;
+        match self.roll.given_up(after) {
+            None => Ok(()),
+            Some(node) => {
+                let reason = format!("it was away for {} s", after.as_secs());
+                Err(RealError::Lost { node: self.seat.site.name(node), reason })
+            }
+        }
+    }
+
+    async fn on_news(&mut self, news: News) -> Result<(), RealError> {
+        match news {
+            News::Joined(node) => {
+                self.on_joined(node).await;
+                Ok(())
+            }
+            News::Heard(heard) => self.on_heard(heard),
+        }
+    }
+
+    /// Tells a node that is on the line, perhaps again, everything that it may not know.
+    async fn on_joined(&mut self, node: NodeId) {
+        if !self.begun {
+            return;
+        }
+        let begin = self.roll.begin();
+        match node {
+            // It may listen elsewhere than before.
+            NodeId::Server(_) => self.roll.tell_all(|_| true, &begin).await,
+            _ => self.roll.tell(node, &begin).await,
+        }
+        self.tell_standing(node).await;
+    }
+
+    /// Gives a node the orders that hold.
+    async fn tell_standing(&self, node: NodeId) {
+        let (roll, standing) = (&self.roll, &self.standing);
+        if standing.started && is_worker(&node) {
+            roll.tell(node, &Order::Start).await;
+            if let Some(last) = standing.stop {
+                roll.tell(node, &Order::Stop { last }).await;
+            }
+        }
+        let NodeId::Server(server) = node else { return };
+        if let Some(clocks) = standing.drain.get(&server.dc) {
+            roll.tell(node, &Order::Drain { clocks: clocks.clone() }).await;
+        }
+        let awaited = self.judging.as_ref();
+        let awaited = awaited.filter(|judging| !judging.copies.contains_key(&server));
+        if let Some(Judging { ticket, verdict: None, .. }) = awaited {
+            roll.tell(node, &Order::Copy { ticket: *ticket }).await;
+        }
+        if standing.tally && !self.tallies.contains_key(&server) {
+            roll.tell(node, &Order::Tally).await;
+        }
     }
 
     fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
-        let Heard { node, message } = heard;
+        let Heard { node, message, .. } = heard;
         let name = || self.seat.site.name(node);
         let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
         let report = match message {
@@ -291,7 +320,10 @@ impl<'a> Conductor<'a> {
                 self.on_copy(server, ticket, values);
                 return Ok(());
             }
-            Err(reason) => return Err(RealError::Lost { node: name(), reason }),
+            Err(reason) => {
+                self.roll.lose(node, &reason);
+                return Ok(());
+            }
         };
         match (node, report) {
             (_, Report::Ready) => drop(self.ready.insert(node)),
@@ -299,10 +331,10 @@ impl<'a> Conductor<'a> {
                 return Err(RealError::Failed { node: name(), reason });
             }
             (_, Report::Alive { links, lan_bytes }) => {
-                self.lan_bytes.insert(node, lan_bytes);
+                self.meters.on_lan(node, lan_bytes);
                 if let NodeId::Server(server) = node {
                     for (to, carriage) in links {
-                        self.links.entry((server.dc, to)).or_default().insert(server, carriage);
+                        self.meters.on_link(server, to, carriage);
                     }
                 }
             }
@@ -314,7 +346,7 @@ impl<'a> Conductor<'a> {
             (NodeId::Server(server), Report::CopyReady(clock)) => {
                 self.coordinator.handle_copy_ready(server, clock);
             }
-            (NodeId::Server(_), Report::Drained) => self.coordinator.handle_drained(),
+            (NodeId::Server(server), Report::Drained) => self.coordinator.handle_drained(server),
             (NodeId::Server(server), Report::Tally(tally)) if tally.server == server => {
                 self.tallies.insert(server, *tally);
             }
@@ -345,25 +377,35 @@ impl<'a> Conductor<'a> {
             Some(spawn_blocking(move || (judge_values(&copies, &layouts, &application), copies)));
     }
 
-    async fn settle(&mut self) {
+    async fn settle(&mut self) -> Result<(), RealError> {
+        let mut moved = false;
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                CoordinatorOutput::Start => self.tell_all(is_worker, &Order::Start).await,
+                CoordinatorOutput::Start => {
+                    self.standing.started = true;
+                    moved = true;
+                    self.roll.tell_all(is_worker, &Order::Start).await;
+                }
                 CoordinatorOutput::Evaluate { clock } => {
                     self.due = Some(clock);
                     self.evaluate().await;
                 }
                 CoordinatorOutput::Stop { last, reason } => {
                     self.journal.on_stop(self.now(), reason);
-                    self.tell_all(is_worker, &Order::Stop { last }).await;
+                    self.standing.stop = Some(last);
+                    moved = true;
+                    self.roll.tell_all(is_worker, &Order::Stop { last }).await;
                 }
                 CoordinatorOutput::Drain { dc, clocks } => {
                     let own = |node: &NodeId| matches!(node, NodeId::Server(id) if id.dc == dc);
-                    self.tell_all(own, &Order::Drain { clocks }).await;
+                    self.standing.drain.insert(dc, clocks.clone());
+                    moved = true;
+                    self.roll.tell_all(own, &Order::Drain { clocks }).await;
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
         }
+        if moved { self.write_down() } else { Ok(()) }
     }
 
     /// Asks every server for its copy, where an evaluation is due and none at work.
@@ -379,25 +421,27 @@ impl<'a> Conductor<'a> {
             at: self.now(),
             clock,
             clocks: self.clocks(),
-            carriages: self.carriages(),
+            carriages: self.meters.carriages(&self.seat.site.plan.topology),
             copies: BTreeMap::new(),
             verdict: None,
         });
-        self.tell_all(|node| !is_worker(node), &Order::Copy { ticket }).await;
+        self.roll.tell_all(|node| !is_worker(node), &Order::Copy { ticket }).await;
     }
 
-    fn on_verdict(&mut self, verdict: Verdict) {
+    fn on_verdict(&mut self, verdict: Verdict) -> Result<(), RealError> {
         let judging = self.judging.take().expect("a verdict follows an evaluation");
         let Judging { at, clock, clocks, carriages, .. } = judging;
         let progress = self.journal.on_evaluation(at, clock, &verdict, &clocks, &carriages);
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.coordinator.handle_evaluation(self.now(), clock, objective);
+        // What that decides is carried out, and written down, by who settles.
+        if self.coordinator.has_output() { Ok(()) } else { self.write_down() }
     }
 
     fn on_tick(&mut self) {
         let topology = &self.seat.site.plan.topology;
-        let carried = self.carriages();
+        let carried = self.meters.carriages(&self.seat.site.plan.topology);
         let sent = |dc: DcId| {
             let own = topology.links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
             own.map(|(_, carriage)| carriage.bytes).sum()
@@ -407,35 +451,38 @@ impl<'a> Conductor<'a> {
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
     }
 
-    /// What each link has carried, as of the servers' latest reports.
-    fn carriages(&self) -> Carriages {
-        let topology = &self.seat.site.plan.topology;
-        let sum = |from, to| {
-            let servers = self.links.get(&(from, to)).into_iter().flat_map(BTreeMap::values);
-            servers.fold(Carriage::default(), |sum, one| Carriage {
-                bytes: sum.bytes.saturating_add(one.bytes),
-                control_bytes: sum.control_bytes.saturating_add(one.control_bytes),
-                frames: sum.frames.saturating_add(one.frames),
-                busy: sum.busy.saturating_add(one.busy / topology.dc(from).servers as u32),
-            })
+    /// Goes on where another process of this coordinator was.
+    fn take_up(&mut self) -> Result<(), RealError> {
+        let Some(state) = self.file.as_ref().map(StateFile::read).transpose()?.flatten() else {
+            return Ok(());
         };
-        topology.links.iter().map(|link| sum(link.from, link.to)).collect()
+        let mut now = Instant::ZERO;
+        state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
+        let elapsed = now.since(Instant::ZERO);
+        self.origin = Moment::now().checked_sub(elapsed).unwrap_or(self.origin);
+        self.finished = self.coordinator.is_finished();
+        for progress in self.journal.progress() {
+            self.observer.on_progress(progress);
+        }
+        Ok(())
     }
 
-    async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
-        let body = pack(order);
-        for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
-            // A node that has gone is noticed by who hears its line. One that does not read is, too.
-            let _gone = timeout(SILENCE_MAX, line.send((LanKind::Order, body.clone()))).await;
-        }
+    /// Keeps what it takes to go on in another process.
+    fn write_down(&mut self) -> Result<(), RealError> {
+        let mut now = self.now();
+        let state = State::of(|walk| self.walk(&mut now, walk));
+        self.file.as_ref().map_or(Ok(()), |file| file.write(&state))?;
+        Ok(())
     }
 
-    /// Sends what is in hand, and closes every line.
-    async fn hang_up(&mut self) {
-        self.lines.clear();
-        for writing in self.writing.drain(..) {
-            let _late = timeout(HANG_UP_MAX, writing).await;
-        }
+    /// Walks over what changes as time goes on and nodes do not say again.
+    fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("now", now)?;
+        self.coordinator.state(&mut walk.at("coordinator"))?;
+        self.journal.state(&mut walk.at("journal"))?;
+        walk.record("standing", &mut self.standing)?;
+        walk.record("meters", &mut self.meters)?;
+        walk.record("tickets", &mut self.tickets)
     }
 
     fn clocks(&self) -> Vec<Clock> {
@@ -471,6 +518,5 @@ async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), Real
     }
 }
 
-const HEARD_MAX: usize = 1024;
-const ORDERS_MAX: usize = 64;
-const HANG_UP_MAX: Duration = Duration::from_secs(2);
+/// How long nodes that are away at the end of a run are waited for.
+const RETURN_MAX: Duration = Duration::from_secs(10);

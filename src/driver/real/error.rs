@@ -1,11 +1,15 @@
 //! Why a run over real processes failed, and what can be wrong with a link.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::certificates::{CertificateError, Refusal};
+use crate::checkpoint::CheckpointError;
 use crate::driver::quic::TransportError;
 use crate::node::LanError;
+use crate::recovery::RecoveryError;
 use crate::server::PeerError;
+use crate::types::StateError;
 use crate::wire::FrameError;
 
 /// Why a node, or a run over nodes, failed. Nodes are named as people say them: "server 0 of tokyo".
@@ -34,6 +38,12 @@ pub enum RealError {
     Ended { reason: String },
     #[error("{from} broke the protocol: {reason}")]
     Broken { from: String, reason: String },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("the state that the coordinator was in does not fit this run: {0}")]
+    OtherState(StateError),
+    #[error("{} holds what does not fit this run: {error}", path.display())]
+    Recovery { path: PathBuf, error: RecoveryError },
     #[error("{at}: {error}")]
     Peer { at: String, error: PeerError },
     #[error(transparent)]

@@ -12,6 +12,8 @@ use crate::wire::LanKind;
 /// What comes from a node.
 pub(super) struct Heard {
     pub(super) node: NodeId,
+    /// The number of the connection that it came over.
+    pub(super) connection: u64,
     pub(super) message: Result<Message, String>,
 }
 
@@ -23,6 +25,7 @@ pub(super) enum Message {
 /// Hears a node until its line ends, and says why it did.
 pub(super) async fn hear(
     node: NodeId,
+    connection: u64,
     mut reader: Reader,
     copy_bytes_max: usize,
     sender: Sender<Heard>,
@@ -44,7 +47,7 @@ pub(super) async fn hear(
         });
         let message = message.map_err(|error| error.to_string());
         let last = message.is_err();
-        if sender.send(Heard { node, message }).await.is_err() || last {
+        if sender.send(Heard { node, connection, message }).await.is_err() || last {
             return;
         }
     }

@@ -1,27 +1,64 @@
-//! A node's line to the coordinator.
+//! A node's line to the coordinator, for as long as the run lasts: where it breaks, the node calls again.
+//!
+//! What a node says of itself once and for all, such as the clock that it has finished, is said again on each new
+//! connection; the coordinator does likewise with its orders. So either may be gone for a while, and training goes on
+//! without the coordinator.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+use tracing::{info, warn};
 
-use super::channel::{Parcel, Reader};
+use super::SILENCE_MAX;
+use super::channel::{Channel, Parcel, Reader};
 use super::error::{ChannelError, RealError};
 use super::message::{Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
 use super::site::Seat;
-use super::{HEARTBEAT, SILENCE_MAX};
+use crate::driver::real::HEARTBEAT;
 use crate::topology::Address;
 use crate::types::{NodeId, ServerId};
 use crate::wire::LanKind;
 
 /// What the coordinator says, and where to answer.
 pub(super) struct Line {
-    orders: Receiver<Result<Order, ChannelError>>,
-    parcels: Sender<Parcel>,
-    writing: JoinHandle<()>,
-    reading: JoinHandle<()>,
+    orders: Receiver<Result<Order, RealError>>,
+    says: Sender<Said>,
+    keeping: JoinHandle<()>,
+}
+
+/// What a node says to the coordinator.
+#[derive(Clone, Debug)]
+enum Said {
+    Report(Report),
+    /// A copy under its ticket, as bytes.
+    Copy(Vec<u8>),
+}
+
+/// The side of a line that keeps it up.
+struct Keeper {
+    seat: Seat,
+    coordinator: Address,
+    hello: Hello,
+    says: Receiver<Said>,
+    orders: Sender<Result<Order, RealError>>,
+    standing: Standing,
+}
+
+/// What holds of a node until it says otherwise.
+#[derive(Debug, Default)]
+struct Standing {
+    /// The latest of each kind, in the order of their kinds.
+    reports: BTreeMap<u8, Report>,
+}
+
+/// Why a connection is over.
+enum Over {
+    Lost(ChannelError),
+    /// The node has hung up.
+    Done,
 }
 
 impl Line {
@@ -33,10 +70,18 @@ impl Line {
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, ..seat.hello(Purpose::Join) };
         let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
-        let (reader, parcels, writing) = joined.start(PARCELS_MAX);
-        let (sender, orders) = channel(PARCELS_MAX);
-        let reading = tokio::spawn(read(reader, sender));
-        Ok(Self { orders, parcels, writing, reading })
+        let (sender, orders) = channel(ORDERS_MAX);
+        let (says, said) = channel(SAID_MAX);
+        let keeper = Keeper {
+            seat: seat.clone(),
+            coordinator: coordinator.clone(),
+            hello,
+            says: said,
+            orders: sender,
+            standing: Standing::default(),
+        };
+        let keeping = tokio::spawn(keeper.keep(joined));
+        Ok(Self { orders, says, keeping })
     }
 
     /// Waits until all nodes are here; answers where servers listen. Says meanwhile that this node is there.
@@ -51,56 +96,53 @@ impl Line {
                 }
             };
             match order {
-                Order::Begin { servers } => {
-                    let parsed = servers.into_iter().map(|(server, text)| {
-                        let address =
-                            text.parse::<Address>().map_err(|error| RealError::Broken {
-                                from: "the coordinator".into(),
-                                reason: error.to_string(),
-                            })?;
-                        Ok((server, address))
-                    });
-                    return parsed.collect();
-                }
+                Order::Begin { servers } => return addresses_of(servers),
                 Order::Alive => {}
                 other => return Err(Self::unexpected(&other)),
             }
         }
     }
 
-    /// The next order. Dropping the future loses none.
+    /// The next order; one that was given may be given again. Dropping the future loses none.
     ///
     /// # Errors
-    /// Where the coordinator is lost, or has ended the run.
+    /// Where the coordinator has ended the run, refuses this node, or was away for longer than it is waited for.
     pub(super) async fn order(&mut self) -> Result<Order, RealError> {
-        let lost = |reason: String| RealError::Lost { node: "the coordinator".into(), reason };
         match self.orders.recv().await {
             Some(Ok(Order::Abort { reason })) => Err(RealError::Ended { reason }),
-            Some(Ok(order)) => Ok(order),
-            Some(Err(error)) => Err(lost(error.to_string())),
-            None => Err(lost(ChannelError::Closed.to_string())),
+            Some(order) => order,
+            None => Err(RealError::Lost {
+                node: "the coordinator".into(),
+                reason: ChannelError::Closed.to_string(),
+            }),
         }
     }
 
     pub(super) async fn report(&self, report: &Report) {
-        self.send(LanKind::Report, pack(report)).await;
+        // A line that is over is noticed by who waits for orders.
+        let _over = self.says.send(Said::Report(report.clone())).await;
     }
 
-    pub(super) async fn send(&self, kind: LanKind, body: Vec<u8>) {
-        // A coordinator that has gone is noticed by who waits for its orders.
-        let _gone = self.parcels.send((kind, body)).await;
+    /// Sends a copy that was asked for, under its ticket.
+    pub(super) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
+        let mut body = Vec::with_capacity(8 + 4 * copy.len());
+        body.extend_from_slice(&ticket.to_le_bytes());
+        copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
+        let _over = self.says.send(Said::Copy(body)).await;
     }
 
     /// Tells the coordinator of a failure, if there is one that it does not know; sends what is in hand, and hangs up.
-    pub(super) async fn finish(self, done: Result<(), RealError>) -> Result<(), RealError> {
+    pub(super) async fn finish<T>(self, done: Result<T, RealError>) -> Result<T, RealError> {
         if let Err(error) = &done
             && !matches!(error, RealError::Ended { .. })
         {
             self.report(&Report::Failed { reason: error.to_string() }).await;
         }
-        drop(self.parcels);
-        let _late = timeout(SILENCE_MAX, self.writing).await;
-        self.reading.abort();
+        drop((self.says, self.orders));
+        let mut keeping = self.keeping;
+        if timeout(SILENCE_MAX, &mut keeping).await.is_err() {
+            keeping.abort();
+        }
         done
     }
 
@@ -112,18 +154,168 @@ impl Line {
     }
 }
 
-async fn read(mut reader: Reader, orders: Sender<Result<Order, ChannelError>>) {
+/// Where servers listen, as an order tells.
+pub(super) fn addresses_of(
+    servers: Vec<(ServerId, String)>,
+) -> Result<BTreeMap<ServerId, Address>, RealError> {
+    let parsed = servers.into_iter().map(|(server, text)| {
+        let address = text.parse::<Address>().map_err(|error| RealError::Broken {
+            from: "the coordinator".into(),
+            reason: error.to_string(),
+        })?;
+        Ok((server, address))
+    });
+    parsed.collect()
+}
+
+impl Keeper {
+    async fn keep(mut self, mut joined: Channel) {
+        loop {
+            let error = match self.hold(joined).await {
+                Over::Done => return,
+                Over::Lost(error) => error,
+            };
+            warn!(
+                "the line to the coordinator is lost: {error}; this node goes on and calls again"
+            );
+            joined = match self.call_again().await {
+                Ok(Some(joined)) => joined,
+                Ok(None) => return,
+                Err(error) => {
+                    // A node that has hung up asks no more.
+                    let _over = self.orders.send(Err(error)).await;
+                    return;
+                }
+            };
+            info!("the line to the coordinator is up again");
+        }
+    }
+
+    /// Passes messages both ways until the connection is lost or the node hangs up.
+    async fn hold(&mut self, joined: Channel) -> Over {
+        let (reader, parcels, writing) = joined.start(SAID_MAX);
+        let mut reading = JoinSet::new();
+        reading.spawn(read(reader, self.orders.clone()));
+        for report in self.standing.reports.values() {
+            // One that is lost meanwhile is noticed by its reader.
+            let _lost = parcels.send((LanKind::Report, pack(report))).await;
+        }
+        loop {
+            tokio::select! {
+                said = self.says.recv() => match said {
+                    Some(said) => {
+                        self.standing.note(&said);
+                        let _lost = parcels.send(said.parcel()).await;
+                    }
+                    None => {
+                        drop(parcels);
+                        // The last words are out once the writer has ended.
+                        let _written = writing.await;
+                        return Over::Done;
+                    }
+                },
+                Some(read) = reading.join_next() => {
+                    return read.map_or(Over::Done, Over::Lost);
+                }
+            }
+        }
+    }
+
+    /// Calls until the coordinator answers; nothing where the node hangs up meanwhile.
+    async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
+        let (seat, address, hello) =
+            (self.seat.clone(), self.coordinator.clone(), self.hello.clone());
+        let given_up = seat.site.plan.failures.give_up_after.0;
+        let calling = timeout(given_up, seat.join(NodeId::Coordinator, &address, &hello));
+        tokio::pin!(calling);
+        loop {
+            tokio::select! {
+                called = &mut calling => {
+                    return match called {
+                        Ok(joined) => joined.map(Some),
+                        Err(_) => Err(RealError::Lost {
+                            node: "the coordinator".into(),
+                            reason: format!("it was away for {} s", given_up.as_secs()),
+                        }),
+                    };
+                }
+                // What stands is said again; the rest is of the moment.
+                said = self.says.recv() => match said {
+                    Some(said) => self.standing.note(&said),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+}
+
+impl Standing {
+    fn note(&mut self, said: &Said) {
+        let Said::Report(report) = said else { return };
+        let kind = match report {
+            Report::Ready => 0,
+            Report::ClockFinished(_) => 1,
+            Report::CopyReady(_) => 2,
+            Report::Stopped(_) => 3,
+            Report::Drained => 4,
+            Report::Failed { .. } => 5,
+            Report::Held(_) | Report::Alive { .. } | Report::Tally(_) => return,
+        };
+        self.reports.insert(kind, report.clone());
+    }
+}
+
+impl Said {
+    fn parcel(self) -> Parcel {
+        match self {
+            Self::Report(report) => (LanKind::Report, pack(&report)),
+            Self::Copy(body) => (LanKind::Copy, body),
+        }
+    }
+}
+
+/// Passes orders on until no more come, and says why.
+async fn read(mut reader: Reader, orders: Sender<Result<Order, RealError>>) -> ChannelError {
     loop {
         let next = reader.next(|_| MESSAGE_BYTES_MAX, Some(SILENCE_MAX)).await;
         let order = next.and_then(|(kind, body)| match kind {
             LanKind::Order => unpack(&body),
             other => Err(ChannelError::Other(format!("a {other:?} where an order was due"))),
         });
-        let last = order.is_err();
-        if orders.send(order).await.is_err() || last {
-            return;
+        match order {
+            Ok(order) => {
+                if orders.send(Ok(order)).await.is_err() {
+                    return ChannelError::Closed;
+                }
+            }
+            Err(error) => return error,
         }
     }
 }
 
-const PARCELS_MAX: usize = 256;
+const SAID_MAX: usize = 256;
+const ORDERS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Clock;
+
+    #[test]
+    fn what_stands_is_the_latest_of_its_kind_and_nothing_of_the_moment() {
+        let mut standing = Standing::default();
+        let alive = Report::Alive { links: Vec::new(), lan_bytes: 0 };
+        let said = [
+            Report::CopyReady(Clock(1)),
+            Report::ClockFinished(Clock(1)),
+            alive,
+            Report::ClockFinished(Clock(2)),
+            Report::Ready,
+        ];
+        said.into_iter().for_each(|report| standing.note(&Said::Report(report)));
+        let kept: Vec<Report> = standing.reports.into_values().collect();
+        let expected =
+            [Report::Ready, Report::ClockFinished(Clock(2)), Report::CopyReady(Clock(1))];
+        assert_eq!(kept, expected);
+    }
+}

@@ -3,9 +3,12 @@
 //! This process is the coordinator; it starts the others with certificates made for the run. A child holds one end of
 //! a pipe and ends when this process does, whatever ends it; children are killed where this process goes on without
 //! them. So none is left behind.
+//!
+//! A child that something kills, or that crashes, is started again and goes on from what it has written down; one that
+//! fails for a reason ends the run.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Moment, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::conductor::{Conductor, nodes};
 use super::door::{Door, listen};
@@ -32,7 +35,24 @@ use crate::telemetry::Observer;
 use crate::topology::Deployment;
 use crate::types::{NodeId, ServerId, WorkerId};
 
-/// A child that has ended.
+/// A process of the run.
+struct Process {
+    name: String,
+    server: Option<ServerId>,
+    worker: Option<WorkerId>,
+}
+
+/// What children are started with.
+struct Nursery {
+    site: Site,
+    /// Of the run file and the certificates.
+    folder: PathBuf,
+    /// Where nodes keep what they need to go on.
+    nodes: PathBuf,
+    coordinator: String,
+}
+
+/// A child that has ended, for good.
 struct Exit {
     name: String,
     status: std::io::Result<ExitStatus>,
@@ -43,16 +63,17 @@ struct Exit {
 /// Runs a plan over processes of this machine.
 ///
 /// The program that is started is the one that runs: it has to be `gaia`.
-pub(in crate::driver) fn run(
+pub(super) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
+    nodes: Option<&Path>,
 ) -> Result<Outcome, RunError> {
     if std::env::var_os(CHILD).is_some() {
         return Err(RealError::Nested.into());
     }
     let runtime = runtime()?;
-    let outcome = runtime.block_on(conduct(plan, application, observer));
+    let outcome = runtime.block_on(conduct(plan, application, observer, nodes));
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome?)
 }
@@ -61,6 +82,7 @@ async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
+    nodes_folder: Option<&Path>,
 ) -> Result<Outcome, RealError> {
     let wall = Moment::now();
     let folder = tempfile::Builder::new().prefix("gaia-").tempdir()?;
@@ -80,11 +102,19 @@ async fn conduct(
     let (ended, mut exits) = unbounded_channel();
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
+    let kept = nodes_folder.map_or_else(|| folder.path().join(NODES), Path::to_owned);
+    let nursery = Arc::new(Nursery {
+        site: site.clone(),
+        folder: folder.path().to_owned(),
+        nodes: kept.clone(),
+        coordinator: address,
+    });
     for (server, worker) in processes(plan) {
-        let (name, child) = start(&site, folder.path(), &address, server, worker)?;
-        let ended = ended.clone();
+        let process = Process::new(&site, server, worker);
+        let first = nursery.start(&process)?;
+        let (nursery, ended) = (nursery.clone(), ended.clone());
         children.spawn(async move {
-            let exit = watch(name, child).await;
+            let exit = nursery.keep(process, first).await;
             // Nobody asks any more once the run has failed.
             let _over = ended.send(exit);
         });
@@ -93,7 +123,7 @@ async fn conduct(
     let conducted = {
         let conducting = async {
             let gathered =
-                Conductor::gather(&seat, &blueprint, application, observer, door).await?;
+                Conductor::gather(&seat, &blueprint, application, observer, door, None).await?;
             gathered.conduct(wall).await
         };
         tokio::select! {
@@ -105,6 +135,11 @@ async fn conduct(
         Ok(outcome) => {
             let _late =
                 timeout(EXIT_MAX, async { while children.join_next().await.is_some() {} }).await;
+            children.shutdown().await;
+            // Of a run that is over nothing goes on.
+            if let Err(error) = std::fs::remove_dir_all(&kept) {
+                info!("{} stays: {error}", kept.display());
+            }
             Ok(outcome)
         }
         Err(error) => Err(blame(error, &mut exits).await),
@@ -139,37 +174,66 @@ fn issue(site: &Site, folder: &Path) -> Result<(), RealError> {
     Ok(())
 }
 
-fn start(
-    site: &Site,
-    folder: &Path,
-    coordinator: &str,
-    server: Option<ServerId>,
-    worker: Option<WorkerId>,
-) -> Result<(String, Child), RealError> {
-    let topology = &site.plan.topology;
-    let names = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
-    let names: Vec<String> = names.into_iter().flatten().map(|node| site.name(node)).collect();
-    let name = names.join(" with ");
-    let dc = server.map(|server| server.dc).or_else(|| worker.map(|worker| worker.dc));
-    let dc = dc.expect("a process has a node");
-    let started = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new(program);
-        command.arg("node").arg(folder.join(RUN_FILE)).args(["--dc", &topology.dc(dc).name]);
-        if let Some(server) = server {
-            command.args(["--server", &server.shard.0.to_string(), "--listen", "127.0.0.1:0"]);
+impl Process {
+    fn new(site: &Site, server: Option<ServerId>, worker: Option<WorkerId>) -> Self {
+        let names = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
+        let names: Vec<String> = names.into_iter().flatten().map(|node| site.name(node)).collect();
+        Self { name: names.join(" with "), server, worker }
+    }
+}
+
+impl Nursery {
+    fn start(&self, process: &Process) -> Result<Child, RealError> {
+        let topology = &self.site.plan.topology;
+        let Process { name, server, worker } = process;
+        let dc = server.map(|server| server.dc).or_else(|| worker.map(|worker| worker.dc));
+        let dc = dc.expect("a process has a node");
+        let started = std::env::current_exe().and_then(|program| {
+            let mut command = Command::new(program);
+            command.arg("node").arg(self.folder.join(RUN_FILE));
+            command.args(["--dc", &topology.dc(dc).name]);
+            if let Some(server) = server {
+                command.args(["--server", &server.shard.0.to_string(), "--listen", "127.0.0.1:0"]);
+            }
+            if let Some(worker) = worker {
+                command.args(["--worker", &worker.index.to_string()]);
+            }
+            command.arg("--certs").arg(self.folder.join(CERTIFICATES));
+            command.arg("--state").arg(&self.nodes);
+            command.args(["--quiet", "--ends-with-stdin"]);
+            command.env("GAIA_COORDINATOR", &self.coordinator);
+            command.env(CHILD, "1").env("NO_COLOR", "1");
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+            command.kill_on_drop(true).spawn()
+        });
+        started.map_err(|error| RealError::NotStarted {
+            node: name.clone(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Watches a child, and starts it again where it did not end by itself, unless that comes too often.
+    async fn keep(&self, process: Process, mut child: Child) -> Exit {
+        let mut starts = VecDeque::new();
+        loop {
+            let exit = watch(process.name.clone(), child).await;
+            starts.retain(|at: &Moment| at.elapsed() < RESTARTS_WITHIN);
+            let waits = !self.site.plan.failures.give_up_after.0.is_zero();
+            if !exit.was_killed() || !waits || starts.len() >= RESTARTS_MAX {
+                return exit;
+            }
+            if let Ok(status) = &exit.status {
+                warn!("{} ended ({status}) and is started again", process.name);
+            }
+            starts.push_back(Moment::now());
+            child = match self.start(&process) {
+                Ok(child) => child,
+                Err(error) => {
+                    let (name, said) = (process.name, String::new());
+                    return Exit { name, status: Err(std::io::Error::other(error)), said };
+                }
+            };
         }
-        if let Some(worker) = worker {
-            command.args(["--worker", &worker.index.to_string()]);
-        }
-        command.arg("--certs").arg(folder.join(CERTIFICATES));
-        command.args(["--quiet", "--ends-with-stdin"]);
-        command.env("GAIA_COORDINATOR", coordinator).env(CHILD, "1").env("NO_COLOR", "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.kill_on_drop(true).spawn()
-    });
-    match started {
-        Ok(child) => Ok((name, child)),
-        Err(error) => Err(RealError::NotStarted { node: name, reason: error.to_string() }),
     }
 }
 
@@ -215,6 +279,12 @@ async fn blame(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> RealErr
 }
 
 impl Exit {
+    /// Whether something else than the node itself ended it: a signal, which it may have obeyed, or a crash.
+    fn was_killed(&self) -> bool {
+        let code = self.status.as_ref().map(ExitStatus::code);
+        matches!(code, Ok(None | Some(PANICKED | INTERRUPTED)))
+    }
+
     fn failure(&self) -> Option<RealError> {
         let reason = match &self.status {
             Ok(status) if status.success() => return None,
@@ -226,6 +296,17 @@ impl Exit {
     }
 }
 
+/// What a process of Rust ends with that has panicked.
+const PANICKED: i32 = 101;
+
+/// What a node ends with that was told to leave.
+const INTERRUPTED: i32 = 75;
+
+/// A child that ends more often is not started again.
+const RESTARTS_MAX: usize = 5;
+const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
+
+const NODES: &str = "nodes";
 const RUN_FILE: &str = "run.toml";
 const CERTIFICATES: &str = "certificates";
 

@@ -19,6 +19,7 @@
 
 mod channel;
 mod conductor;
+mod diary;
 mod door;
 mod error;
 mod hearing;
@@ -26,24 +27,29 @@ mod line;
 mod links;
 mod local;
 mod message;
+mod meters;
 mod mirrors;
+mod roll;
 mod server;
+mod servers;
 mod site;
 mod worker;
 mod workers;
 
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::Instant as Moment;
+use tokio::time::{Instant as Moment, sleep};
 
 use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
+use self::diary::Shelf;
 use self::door::{Door, listen};
 use self::server::serve;
 use self::site::Site;
@@ -52,6 +58,7 @@ use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
 use super::cost::CostModel;
 use super::{Outcome, RunError};
+use crate::checkpoint::StateFile;
 use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
@@ -62,7 +69,6 @@ use crate::types::{NodeId, ServerId, ShardId, WorkerId};
 
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
-pub(super) use local::run;
 
 /// What one process is in a run, and what it needs to take part.
 #[derive(Clone, Debug)]
@@ -75,8 +81,40 @@ pub struct NodeOptions {
     pub listen: Option<SocketAddr>,
     /// Where the coordinator listens, instead of at the topology's address.
     pub coordinator: Option<Address>,
+    /// Where the nodes of this process keep what they need to go on in another process, if they do.
+    pub state: Option<PathBuf>,
+    /// True once the nodes of this process are to write down where they are, and leave.
+    pub interrupted: Option<Arc<AtomicBool>>,
     /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
     pub ends_with_stdin: bool,
+}
+
+/// How the part of one process in a run ended.
+#[derive(Debug)]
+pub enum NodeEnd {
+    /// The run is over, which this process coordinated.
+    Conducted(Box<Outcome>),
+    /// The run is over.
+    Over,
+    /// This process was told to leave; another goes on from what it kept.
+    Interrupted,
+}
+
+/// What the nodes of one process are told.
+struct Errand {
+    coordinator: Address,
+    shelf: Option<Shelf>,
+    interrupted: Interrupted,
+}
+
+/// Whether this process is to leave.
+#[derive(Clone)]
+struct Interrupted(Option<Arc<AtomicBool>>);
+
+/// How the part of one node in a run ended.
+enum Exit {
+    Over,
+    Interrupted,
 }
 
 /// The server's end of what a worker in its process says and hears.
@@ -100,7 +138,21 @@ enum FromNear {
     Rows(Arc<RowsRead>),
 }
 
-/// Runs the nodes of one process until the run is over. The coordinator returns its outcome.
+/// Runs all nodes of a plan as processes of this machine, which keep what they need to go on after a crash in a folder
+/// of their own under `nodes` until the run is over, or in a temporary one.
+///
+/// # Errors
+/// Where the run fails, or this process is not `gaia` and cannot start nodes.
+pub fn train(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+    nodes: Option<&Path>,
+) -> Result<Outcome, RunError> {
+    local::run(plan, application, observer, nodes)
+}
+
+/// Runs the nodes of one process until the run is over, or they are told to leave.
 ///
 /// # Errors
 /// Where a node cannot take part, is lost or fails.
@@ -109,7 +161,7 @@ pub fn node(
     application: &Arc<dyn Application>,
     options: &NodeOptions,
     observer: &mut dyn Observer,
-) -> Result<Option<Outcome>, RunError> {
+) -> Result<NodeEnd, RunError> {
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         tokio::select! {
@@ -130,7 +182,7 @@ async fn take_part(
     application: &Arc<dyn Application>,
     options: &NodeOptions,
     observer: &mut dyn Observer,
-) -> Result<Option<Outcome>, RealError> {
+) -> Result<NodeEnd, RealError> {
     let blueprint = Blueprint::new(plan, application);
     let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
@@ -144,8 +196,15 @@ async fn take_part(
         let listener = listen(at).await?;
         let door = Door::open(&seat, listener, nodes(&seat).collect());
         let wall = Moment::now();
-        let conductor = Conductor::gather(&seat, &blueprint, application, observer, door).await?;
-        return conductor.conduct(wall).await.map(Some);
+        let file = options
+            .state
+            .as_deref()
+            .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
+        let file = file.transpose()?;
+        let conductor =
+            Conductor::gather(&seat, &blueprint, application, observer, door, file).await?;
+        let outcome = conductor.conduct(wall).await?;
+        return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }
     let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;
     let servers = options.nodes.iter().find_map(|node| match node {
@@ -163,26 +222,47 @@ async fn take_part(
         }
         _ => (None, None),
     };
+    let shelf = options
+        .state
+        .clone()
+        .map(|folder| Shelf::new(folder, blueprint.plan_hash, plan, application.as_ref()));
+    let interrupted = Interrupted(options.interrupted.clone());
+    let errand = Errand { coordinator: coordinator.clone(), shelf, interrupted };
     let serving = async {
-        let Some(id) = servers else { return Ok(()) };
+        let Some(id) = servers else { return Ok(Exit::Over) };
         let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
             (Some(at), _) => at,
             (None, Some(named)) => local(named).await?,
             (None, None) => return Err(no_address(&site, NodeId::Server(id))),
         };
         let seat = site.seat(NodeId::Server(id))?;
-        serve(seat, id, blueprint.server(id), coordinator, at, near_worker).await
+        serve(seat, id, blueprint.server(id), &errand, at, near_worker).await
     };
     let working = async {
-        let Some(id) = workers else { return Ok(()) };
+        let Some(id) = workers else { return Ok(Exit::Over) };
         let seat = site.seat(NodeId::Worker(id))?;
         let cost = (plan.compute.model == ComputeModel::Cost)
             .then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed));
         let layouts = blueprint.layouts().to_vec();
-        work(seat, blueprint.worker(id), layouts, coordinator, cost, near_server).await
+        work(seat, blueprint.worker(id), layouts, &errand, cost, near_server).await
     };
-    tokio::try_join!(serving, working)?;
-    Ok(None)
+    Ok(match tokio::try_join!(serving, working)? {
+        (Exit::Over, Exit::Over) => NodeEnd::Over,
+        _ => NodeEnd::Interrupted,
+    })
+}
+
+impl Interrupted {
+    fn is_set(&self) -> bool {
+        self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Waits until it is; nobody else tells.
+    async fn set(&self) {
+        while !self.is_set() {
+            sleep(HEARTBEAT).await;
+        }
+    }
 }
 
 /// A way between a server and a worker that share a process.

@@ -1,7 +1,7 @@
 //! The process side of a parameter server: it moves the messages of one [`RecoverableServer`] and tells it the time.
 //!
 //! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
-//! this makes the server say is let out.
+//! this makes the server say is written down and let out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,29 +10,32 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
+use tracing::info;
 
+use super::diary::Diary;
 use super::door::{Door, Guest, listen};
 use super::error::RealError;
-use super::line::Line;
+use super::line::{Line, addresses_of};
 use super::message::{Order, Report};
 use super::mirrors::{Addresses, FromMirror, MESSAGES_IN_HAND_MAX, Mirrors, Watch, stall_max};
-use super::site::{Seat, addresses_of};
+use super::site::Seat;
 use super::workers::Workers;
-use super::{HEARTBEAT, NearWorker};
+use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
 use crate::driver::tally::Tally;
 use crate::link::quantum;
 use crate::node::WorkerMessage;
 use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
 use crate::server::Server;
 use crate::session::{Meeting, SessionError, window};
-use crate::topology::{Address, Topology};
+use crate::topology::Topology;
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
-use crate::wire::LanKind;
 
 /// A server at work.
 struct ServerNode {
     seat: Seat,
     server: RecoverableServer,
+    /// Nothing where a crash is the end.
+    diary: Option<Diary>,
     mirrors: Mirrors,
     links: BTreeMap<DcId, Link>,
     workers: Workers,
@@ -42,6 +45,7 @@ struct ServerNode {
     origin: (Instant, Moment),
     /// Whether everyone has been met, and the coordinator knows.
     ready: bool,
+    interrupted: Interrupted,
 }
 
 /// What there is to know of the way to a mirror.
@@ -72,10 +76,10 @@ pub(super) async fn serve(
     seat: Seat,
     id: ServerId,
     server: Server,
-    coordinator: &Address,
+    errand: &Errand,
     listens: SocketAddr,
     near: Option<NearWorker>,
-) -> Result<(), RealError> {
+) -> Result<Exit, RealError> {
     let (tcp, udp) = bind(listens).await?;
     let listens = tcp.local_addr()?;
     // Both are open before anybody is waited for, so that links can be checked.
@@ -83,47 +87,62 @@ pub(super) async fn serve(
     let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
     let door = Door::open(&seat, tcp, workers.iter().copied().map(NodeId::Worker).collect());
     let mirrors = Mirrors::open(&seat, id, udp)?;
-    let mut line = Line::open(&seat, coordinator, Some(listens)).await?;
+    let parameters = server.layout().parameters();
+    let callers = Workers::new(&seat, server.layout().clone(), workers.clone(), near);
+    let windows = windows_of(&seat.site.plan.topology, id.dc);
+    let server = RecoveringServer::new(server, workers, windows);
+    let (diary, server) = match &errand.shelf {
+        Some(shelf) => {
+            let (diary, server) = shelf.recover(&seat, server)?;
+            (Some(diary), server)
+        }
+        None => {
+            info!("nothing is kept of {}: a crash of it ends the run", seat.name());
+            (None, server)
+        }
+    };
+    let origin = (server.now(), Moment::now());
+    let mut beat = interval(HEARTBEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let topology = &seat.site.plan.topology;
+    let links = topology.dc_ids().filter(|peer| *peer != id.dc);
+    let mut node = ServerNode {
+        seat: seat.clone(),
+        links: links.map(|peer| (peer, Link::new(topology, id.dc, peer, parameters))).collect(),
+        server: server.begin(diary.is_some()),
+        diary,
+        mirrors,
+        workers: callers,
+        door,
+        beat,
+        origin,
+        ready: false,
+        interrupted: errand.interrupted.clone(),
+    };
+    let opened = Line::open(&seat, &errand.coordinator, Some(listens));
+    let mut line = tokio::select! {
+        line = opened => line?,
+        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+    };
     let served = async {
-        let addresses = line.begin().await?;
-        let workers = Workers::new(&seat, server.layout().clone(), workers, near);
-        let mut node = ServerNode::new(&seat, server, door, mirrors, workers);
-        node.run(&mut line, addresses).await?;
+        let addresses = tokio::select! {
+            begun = line.begin() => begun?,
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        };
+        let exit = node.run(&mut line, addresses).await?;
         node.mirrors.close().await;
-        Ok(())
+        Ok(exit)
     };
     let served = served.await;
     line.finish(served).await
 }
 
 impl ServerNode {
-    fn new(seat: &Seat, server: Server, door: Door, mirrors: Mirrors, workers: Workers) -> Self {
-        let topology = &seat.site.plan.topology;
-        let (id, parameters) = (server.id(), server.layout().parameters());
-        let peers = || topology.dc_ids().filter(move |peer| *peer != id.dc);
-        let all = (0..topology.dc(id.dc).workers as u16).map(|index| WorkerId { dc: id.dc, index });
-        let windows = peers().map(|peer| (peer, window_of(topology, id.dc, peer))).collect();
-        let server = RecoveringServer::new(server, all, windows);
-        let origin = (server.now(), Moment::now());
-        let mut beat = interval(HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            seat: seat.clone(),
-            server: server.begin(false),
-            mirrors,
-            links: peers()
-                .map(|peer| (peer, Link::new(topology, id.dc, peer, parameters)))
-                .collect(),
-            workers,
-            door,
-            beat,
-            origin,
-            ready: false,
-        }
-    }
-
-    async fn run(&mut self, line: &mut Line, addresses: Addresses) -> Result<(), RealError> {
+    async fn run(&mut self, line: &mut Line, addresses: Addresses) -> Result<Exit, RealError> {
+        self.stand(line).await;
         self.mirrors.reach(addresses);
+        // What was heard again has had its consequences; that this process has begun has not.
+        self.write()?;
         if let Some(worker) = self.workers.near() {
             let due = self.server.handle_worker_joined(worker);
             self.workers.join_near(worker, due);
@@ -132,7 +151,7 @@ impl ServerNode {
             let mut happening = self.next(line).await?;
             for _ in 0..GROUP_MAX {
                 if let Happening::Order(Order::End) = happening {
-                    return Ok(());
+                    return Ok(Exit::Over);
                 }
                 self.handle(happening, line).await?;
                 happening = tokio::select! {
@@ -142,6 +161,11 @@ impl ServerNode {
                 };
             }
             self.settle(line).await?;
+            self.keep_if_due()?;
+            if self.interrupted.is_set() {
+                self.keep()?;
+                return Ok(Exit::Interrupted);
+            }
         }
     }
 
@@ -182,18 +206,9 @@ impl ServerNode {
 
     async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => {
-                self.mirrors.reach(addresses_of(servers)?);
-                self.say_again(line).await;
-            }
+            Order::Begin { servers } => self.mirrors.reach(addresses_of(servers)?),
             Order::Drain { clocks } => self.server.handle_drain(self.now(), clocks),
-            Order::Copy { ticket } => {
-                let copy = self.server.server().copy();
-                let mut body = Vec::with_capacity(8 + 4 * copy.len());
-                body.extend_from_slice(&ticket.to_le_bytes());
-                copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
-                line.send(LanKind::Copy, body).await;
-            }
+            Order::Copy { ticket } => line.send_copy(ticket, self.server.server().copy()).await,
             Order::Tally => {
                 let links = self.mirrors.carriages();
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
@@ -208,12 +223,9 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Tells a coordinator that may not have heard it where this server stands.
-    async fn say_again(&self, line: &Line) {
+    /// Tells the coordinator, which may not have heard it, where the process before this one had come to.
+    async fn stand(&self, line: &Line) {
         let server = self.server.server();
-        if self.ready {
-            line.report(&Report::Ready).await;
-        }
         if server.clock() > Clock::ZERO {
             line.report(&Report::ClockFinished(server.clock())).await;
         }
@@ -351,7 +363,23 @@ impl ServerNode {
 
     /// Writes down what has happened, so that what follows from it may leave.
     fn write(&mut self) -> Result<(), RealError> {
+        if let Some(diary) = &mut self.diary {
+            diary.write(&self.server.take_entries())?;
+            self.server.handle_synced();
+        }
         Ok(())
+    }
+
+    fn keep_if_due(&mut self) -> Result<(), RealError> {
+        let clock = self.server.server().clock();
+        let due = self.diary.as_ref().is_some_and(|diary| diary.is_due(clock));
+        if due { self.keep() } else { Ok(()) }
+    }
+
+    fn keep(&mut self) -> Result<(), RealError> {
+        let clock = self.server.server().clock();
+        let Some(diary) = &mut self.diary else { return Ok(()) };
+        diary.keep(clock, self.server.state())
     }
 
     fn transmit(&mut self) -> Result<(), RealError> {
@@ -402,6 +430,12 @@ impl Link {
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
         }
     }
+}
+
+/// What may be under way between a server and each of its mirrors.
+fn windows_of(topology: &Topology, own: DcId) -> BTreeMap<DcId, usize> {
+    let peers = topology.dc_ids().filter(|peer| *peer != own);
+    peers.map(|peer| (peer, window_of(topology, own, peer))).collect()
 }
 
 /// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.

@@ -10,11 +10,10 @@ use tracing::warn;
 use super::channel::Channel;
 use super::error::{LinkFault, RealError};
 use super::message::{Hello, Purpose};
-use super::mirrors::Addresses;
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
 use crate::config::Plan;
 use crate::topology::Address;
-use crate::types::{NodeId, ServerId};
+use crate::types::NodeId;
 
 /// A run as one process sees it.
 #[derive(Clone, Debug)]
@@ -150,18 +149,6 @@ impl Seat {
         }
         Ok(())
     }
-}
-
-/// Where servers listen, as the coordinator says it.
-pub(super) fn addresses_of(servers: Vec<(ServerId, String)>) -> Result<Addresses, RealError> {
-    let parsed = servers.into_iter().map(|(server, text)| {
-        let address = text.parse::<Address>().map_err(|error| RealError::Broken {
-            from: "the coordinator".into(),
-            reason: error.to_string(),
-        })?;
-        Ok((server, address))
-    });
-    parsed.collect()
 }
 
 /// Waits between attempts to reach a node, and says after some seconds for whom.

@@ -4,49 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep, sleep_until};
-use tracing::info;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::channel::{Parcel, Reader};
-use super::error::{ChannelError, RealError};
-use super::line::Line;
-use super::message::{Order, Purpose, Report, unpack};
-use super::mirrors::Addresses;
-use super::site::{Patience, Seat, addresses_of};
-use super::workers::PARCELS_MAX;
-use super::{FromNear, HEARTBEAT, NearServer};
+use super::diary::Diary;
+use super::error::RealError;
+use super::line::{Line, addresses_of};
+use super::message::{Order, Report};
+use super::servers::{FromServer, Servers};
+use super::site::Seat;
+use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
-use crate::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
-use crate::recovery::{RecoverableWorker, RecoveringWorker, Turn};
-use crate::topology::Address;
+use crate::recovery::{RecoverableWorker, RecoveringWorker};
 use crate::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
-use crate::wire::LanKind;
 use crate::worker::Worker;
-
-/// What comes from a server.
-enum FromServer {
-    /// There is a connection, in place of any before; this is due over it.
-    Joined {
-        way: Option<Sender<Parcel>>,
-        due: Turn,
-    },
-    Rows(Arc<RowsRead>),
-    /// It cannot be reached at all.
-    Lost(RealError),
-}
-
-/// The way to a server.
-enum ToServer {
-    /// Nothing where there is no connection.
-    Far(Option<Sender<Parcel>>),
-    /// In this process.
-    Near(Sender<WorkerMessage>),
-}
 
 /// A worker whose iteration has run, and the work done or the message of its panic.
 type Ran = (Box<Worker>, Result<Work, String>);
@@ -56,14 +29,13 @@ struct WorkerNode {
     seat: Seat,
     id: WorkerId,
     worker: RecoverableWorker,
-    layouts: Vec<ShardLayout>,
-    servers: Vec<ToServer>,
-    /// Which servers have been met.
-    met: Vec<bool>,
-    /// Whether the coordinator knows that all have.
+    /// Nothing where a crash loses what the worker has not sent.
+    diary: Option<Diary>,
+    /// How long it would take to compute again what was computed since the last checkpoint.
+    replay: Duration,
+    servers: Servers,
+    /// Whether the coordinator knows that all servers have been met.
     ready: bool,
-    incoming: Receiver<(ShardId, FromServer)>,
-    addresses: watch::Sender<Addresses>,
     beat: Interval,
     running: Option<JoinHandle<Ran>>,
     began: Moment,
@@ -74,8 +46,7 @@ struct WorkerNode {
     /// The clock at which the coordinator knows this worker to have stopped.
     told_stopped: Option<Clock>,
     lan_bytes: u64,
-    /// Ends with the node.
-    _reading: JoinSet<()>,
+    interrupted: Interrupted,
 }
 
 /// What can happen to a worker.
@@ -93,64 +64,40 @@ pub(super) async fn work(
     seat: Seat,
     worker: Worker,
     layouts: Vec<ShardLayout>,
-    coordinator: &Address,
+    errand: &Errand,
     cost: Option<CostModel>,
     near: Option<NearServer>,
-) -> Result<(), RealError> {
-    let mut line = Line::open(&seat, coordinator, None).await?;
-    let worked = async {
-        let addresses = line.begin().await?;
-        let mut node = WorkerNode::new(&seat, worker, layouts, cost, addresses, near);
-        node.run(&mut line).await
-    };
-    let worked = worked.await;
-    line.finish(worked).await
-}
-
-impl WorkerNode {
-    fn new(
-        seat: &Seat,
-        worker: Worker,
-        layouts: Vec<ShardLayout>,
-        cost: Option<CostModel>,
-        addresses: Addresses,
-        near: Option<NearServer>,
-    ) -> Self {
-        let id = worker.id();
-        let count = addresses.len();
-        let addresses = watch::Sender::new(addresses);
-        let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
-        let mut reading = JoinSet::new();
-        let mut near = near;
-        let mut servers = Vec::new();
-        for (shard, layout) in (0_u16..).map(ShardId).zip(&layouts) {
-            let sender = sender.clone();
-            if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
-                reading.spawn(hear_near(shard, hears, sender));
-                servers.push(ToServer::Near(says));
-                continue;
-            }
-            let server = Far {
-                seat: seat.clone(),
-                id: ServerId { dc: id.dc, shard },
-                layout: layout.clone(),
-                bytes_max: rows_read_bytes_max(layout, count),
-            };
-            reading.spawn(server.keep(addresses.subscribe(), sender));
-            servers.push(ToServer::Far(None));
+) -> Result<Exit, RealError> {
+    let id = worker.id();
+    let worker = RecoveringWorker::new(worker, layouts.len());
+    let (diary, worker) = match &errand.shelf {
+        Some(shelf) => {
+            let (diary, worker) = shelf.recover(&seat, worker)?;
+            (Some(diary), worker)
         }
+        None => (None, worker),
+    };
+    let worker = worker.begin(diary.is_some());
+    let opened = Line::open(&seat, &errand.coordinator, None);
+    let mut line = tokio::select! {
+        line = opened => line?,
+        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+    };
+    let worked = async {
+        let addresses = tokio::select! {
+            begun = line.begin() => begun?,
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        };
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
+        let mut node = WorkerNode {
             seat: seat.clone(),
             id,
-            worker: RecoveringWorker::new(worker, layouts.len()).begin(false),
-            met: vec![false; layouts.len()],
+            worker,
+            diary,
+            replay: Duration::ZERO,
+            servers: Servers::meet(&seat, id, &layouts, addresses, near),
             ready: false,
-            layouts,
-            servers,
-            incoming,
-            addresses,
             beat,
             running: None,
             began: Moment::now(),
@@ -158,16 +105,21 @@ impl WorkerNode {
             padded: None,
             told_stopped: None,
             lan_bytes: 0,
-            _reading: reading,
-        }
-    }
+            interrupted: errand.interrupted.clone(),
+        };
+        node.run(&mut line).await
+    };
+    let worked = worked.await;
+    line.finish(worked).await
+}
 
-    async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
+impl WorkerNode {
+    async fn run(&mut self, line: &mut Line) -> Result<Exit, RealError> {
         loop {
             let mut happening = self.next(line).await?;
             for _ in 0..GROUP_MAX {
                 if let Happening::Order(Order::End) = happening {
-                    return Ok(());
+                    return Ok(Exit::Over);
                 }
                 self.handle(happening, line).await?;
                 happening = tokio::select! {
@@ -177,6 +129,14 @@ impl WorkerNode {
                 };
             }
             self.settle(line).await?;
+            if self.running.is_some() || self.padded.is_some() {
+                continue;
+            }
+            let interrupted = self.interrupted.is_set();
+            self.keep(interrupted)?;
+            if interrupted {
+                return Ok(Exit::Interrupted);
+            }
         }
     }
 
@@ -186,7 +146,7 @@ impl WorkerNode {
             biased;
             order = line.order() => Happening::Order(order?),
             _ = self.beat.tick() => Happening::Beat,
-            Some((shard, from)) = self.incoming.recv() => Happening::Server(shard, from),
+            (shard, from) = self.servers.next() => Happening::Server(shard, from),
             ran = ran(&mut self.running) => Happening::Ran(ran),
             () = due(self.padded) => Happening::Over,
         };
@@ -195,7 +155,7 @@ impl WorkerNode {
 
     async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
         match happening {
-            Happening::Order(order) => self.on_order(order, line).await?,
+            Happening::Order(order) => self.on_order(order)?,
             Happening::Beat => {
                 let lan_bytes = self.lan_bytes;
                 line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
@@ -207,15 +167,9 @@ impl WorkerNode {
         Ok(())
     }
 
-    async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
+    fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => {
-                self.addresses.send_replace(addresses_of(servers)?);
-                self.told_stopped = None;
-                if self.ready {
-                    line.report(&Report::Ready).await;
-                }
-            }
+            Order::Begin { servers } => self.servers.reach(addresses_of(servers)?),
             Order::Start => self.worker.handle_start(),
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
@@ -232,20 +186,16 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
-            FromServer::Joined { way, due } => {
+            FromServer::Joined(due) => {
                 if !self.worker.may_have_said(due) {
                     let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
                     let (node, peer) = (self.seat.name(), self.seat.site.name(server));
                     let reason = format!("{due} is due");
                     return Err(RealError::Forgot { node, peer, reason });
                 }
-                if let Some(parcels) = way {
-                    self.servers[shard.index()] = ToServer::Far(Some(parcels));
-                }
-                self.met[shard.index()] = true;
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
-                    self.send(shard, message);
+                    self.lan_bytes += self.servers.send(shard, message);
                 }
             }
         }
@@ -255,6 +205,7 @@ impl WorkerNode {
     fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
         let (worker, work) = ran;
         self.running = None;
+        self.replay += self.began.elapsed();
         let part = self.seat.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
         self.worker.handle_ran(worker);
@@ -277,7 +228,7 @@ impl WorkerNode {
     async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
         self.write()?;
         while let Some((shard, message)) = self.worker.poll_message() {
-            self.send(shard, message);
+            self.lan_bytes += self.servers.send(shard, message);
         }
         // While its iteration is charged, a worker that has run is here.
         if self.padded.is_none()
@@ -298,7 +249,7 @@ impl WorkerNode {
                 line.report(&Report::Stopped(clock)).await;
             }
         }
-        if !self.ready && self.met.iter().all(|met| *met) {
+        if !self.ready && self.servers.are_met() {
             self.ready = true;
             line.report(&Report::Ready).await;
         }
@@ -307,23 +258,27 @@ impl WorkerNode {
 
     /// Writes down what has happened, so that what follows from it may leave.
     fn write(&mut self) -> Result<(), RealError> {
+        if let Some(diary) = &mut self.diary {
+            diary.write(&self.worker.take_entries())?;
+            self.worker.handle_synced();
+        }
         Ok(())
     }
 
-    /// Sends a message to a server, if it is on the line; one that is not asks for it.
-    fn send(&mut self, shard: ShardId, message: WorkerMessage) {
-        let layout = &self.layouts[shard.index()];
-        self.lan_bytes += message.lan_bytes(layout);
-        match &self.servers[shard.index()] {
-            ToServer::Far(Some(parcels)) => {
-                let body = encode_worker_message(&message, layout);
-                // One that does not take it is lost, of which its reader tells.
-                let _lost = parcels.try_send((LanKind::WorkerMessage, body));
-            }
-            ToServer::Far(None) => {}
-            // One that has ended ends this process.
-            ToServer::Near(says) => drop(says.try_send(message)),
+    /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
+    /// computes.
+    fn keep(&mut self, must: bool) -> Result<(), RealError> {
+        let Some(diary) = &mut self.diary else { return Ok(()) };
+        let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
+            return Ok(());
+        };
+        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * diary.took());
+        if !must && !long && !diary.is_due(clock) {
+            return Ok(());
         }
+        let Some(state) = self.worker.state() else { return Ok(()) };
+        self.replay = Duration::ZERO;
+        diary.keep(clock, state)
     }
 
     fn compute(&mut self, mut worker: Box<Worker>) {
@@ -352,137 +307,10 @@ async fn due(at: Option<Moment>) {
     }
 }
 
-async fn hear_near(
-    shard: ShardId,
-    mut hears: Receiver<FromNear>,
-    sender: Sender<(ShardId, FromServer)>,
-) {
-    while let Some(from) = hears.recv().await {
-        let from = match from {
-            FromNear::Joined(due) => FromServer::Joined { way: None, due },
-            FromNear::Rows(rows) => FromServer::Rows(rows),
-        };
-        if sender.send((shard, from)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// A server in another process.
-struct Far {
-    seat: Seat,
-    id: ServerId,
-    layout: ShardLayout,
-    /// The most that it says at once.
-    bytes_max: usize,
-}
-
-impl Far {
-    /// Calls a server, and calls it again whenever it is lost, for as long as somebody listens.
-    async fn keep(
-        self,
-        mut addresses: watch::Receiver<Addresses>,
-        sender: Sender<(ShardId, FromServer)>,
-    ) {
-        let mut again = false;
-        while let Err(error) = self.meet(&mut addresses, &sender, &mut again).await {
-            if sender.send((self.id.shard, FromServer::Lost(error))).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Ends with an error where the server cannot be reached, and otherwise once nobody listens.
-    async fn meet(
-        &self,
-        addresses: &mut watch::Receiver<Addresses>,
-        sender: &Sender<(ShardId, FromServer)>,
-        again: &mut bool,
-    ) -> Result<(), RealError> {
-        let node = NodeId::Server(self.id);
-        let name = self.seat.site.name(node);
-        let hello = self.seat.hello(Purpose::Join);
-        loop {
-            let mut patience = Patience::new(name.clone(), *again);
-            let (address, joined) = loop {
-                let address = addresses.borrow_and_update().get(&self.id).cloned();
-                let address = address.ok_or_else(|| RealError::Broken {
-                    from: "the coordinator".into(),
-                    reason: format!("it knows no address of {name}"),
-                })?;
-                match self.seat.dial(node, &address, &hello).await {
-                    Ok(channel) => break (address, channel),
-                    Err(fault) => patience.wait(&address, fault).await?,
-                }
-            };
-            *again = true;
-            let (reader, parcels, _) = joined.start(PARCELS_MAX);
-            let error = tokio::select! {
-                error = self.hear(reader, parcels, sender) => error,
-                () = moved(addresses, self.id, &address) => {
-                    ChannelError::Other("it listens elsewhere now".into())
-                }
-            };
-            if sender.is_closed() {
-                return Ok(());
-            }
-            info!("{} does not hear {name} any more: {error}", self.seat.name());
-            sleep(BREATH).await;
-        }
-    }
-
-    async fn hear(
-        &self,
-        mut reader: Reader,
-        parcels: Sender<Parcel>,
-        sender: &Sender<(ShardId, FromServer)>,
-    ) -> ChannelError {
-        let mut way = Some(parcels);
-        loop {
-            let next = reader.next(|_| self.bytes_max, None).await;
-            let from = next.and_then(|(kind, body)| match kind {
-                LanKind::Hello if way.is_some() => {
-                    Ok(FromServer::Joined { way: way.take(), due: unpack(&body)? })
-                }
-                LanKind::RowsRead if way.is_none() => {
-                    Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
-                }
-                other => Err(ChannelError::Other(format!("a {other:?} from a server"))),
-            });
-            let from = match from {
-                Ok(from) => from,
-                Err(error) => return error,
-            };
-            if sender.send((self.id.shard, from)).await.is_err() {
-                return ChannelError::Closed;
-            }
-        }
-    }
-}
-
-/// Waits until a server listens elsewhere.
-async fn moved(addresses: &mut watch::Receiver<Addresses>, server: ServerId, from: &Address) {
-    let elsewhere = |addresses: &Addresses| addresses.get(&server) != Some(from);
-    if addresses.wait_for(elsewhere).await.is_err() {
-        // Nobody is left to say so.
-        std::future::pending().await
-    }
-}
-
-/// The most that a server says at once: all of its shard, and for the guard against skew two copies from each other
-/// data center.
-fn rows_read_bytes_max(layout: &ShardLayout, servers: usize) -> usize {
-    4 * layout.parameters() * (1 + 2 * servers) + HELD_BYTES
-}
-
 /// What is handed in at most before a group is written down.
 const GROUP_MAX: usize = 64;
 
-/// A hello and an answer, and the answer once more.
-const MESSAGES_PER_SERVER: usize = 4;
-
-/// Before a server is called again that was lost.
-const BREATH: Duration = Duration::from_millis(50);
-
-/// Reasons for which a read was held back: a few thousand.
-const HELD_BYTES: usize = 64 << 10;
+/// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
+/// checkpoints cost it a twentieth of its time at most.
+const REPLAY_MIN: Duration = Duration::from_secs(1);
+const CHECKPOINTS_PER_REPLAY: u32 = 20;

@@ -224,7 +224,7 @@ impl<'a> Simulation<'a> {
                     self.settle_coordinator();
                 }
                 ServerOutput::Drained => {
-                    self.cluster.coordinator.handle_drained();
+                    self.cluster.coordinator.handle_drained(server);
                     self.settle_coordinator();
                 }
             }

@@ -309,7 +309,7 @@ impl Schedule {
                     self.settle_coordinator()?;
                 }
                 ServerOutput::Drained => {
-                    self.cluster.coordinator.handle_drained();
+                    self.cluster.coordinator.handle_drained(server);
                     self.settle_coordinator()?;
                 }
             }

@@ -332,6 +332,12 @@ fn fault_of(error: &ConnectionError) -> LinkFault {
                 plain_reason(&reason)
             ))
         }
+        ConnectionError::ApplicationClosed(close) if close.error_code == GOODBYE => {
+            LinkFault::Port("the peer is about to leave".into())
+        }
+        ConnectionError::ConnectionClosed(_) | ConnectionError::Reset => {
+            LinkFault::Port("the peer has hung up".into())
+        }
         ConnectionError::ApplicationClosed(close) => {
             LinkFault::Refused(String::from_utf8_lossy(&close.reason).into_owned())
         }

@@ -156,7 +156,7 @@ impl Mirrors {
                 }
                 Event::Room { lane: Lane::Control, .. } => FromMirror::Room,
                 Event::Lost { peer, error } => {
-                    info!("{error}");
+                    warn!("{error}");
                     self.lose(peer);
                     continue;
                 }

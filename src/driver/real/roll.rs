@@ -1,0 +1,177 @@
+//! Who is on the line to the coordinator, and who was lost and is waited for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant as Moment, timeout};
+use tracing::warn;
+
+use super::SILENCE_MAX;
+use super::channel::Parcel;
+use super::door::{Door, Guest};
+use super::hearing::{Heard, hear};
+use super::message::{Answer, Order, pack};
+use super::site::Site;
+use crate::types::{NodeId, ServerId, ShardLayout};
+use crate::wire::LanKind;
+
+/// The lines of all nodes.
+pub(super) struct Roll {
+    site: Site,
+    layouts: Vec<ShardLayout>,
+    door: Door,
+    lines: BTreeMap<NodeId, Line>,
+    /// Where servers listen.
+    listening: BTreeMap<ServerId, String>,
+    /// Since when.
+    lost: BTreeMap<NodeId, Moment>,
+    heard: Receiver<Heard>,
+    hears: Sender<Heard>,
+    /// Connections so far: each has a number.
+    connections: u64,
+    /// Ends with the roll.
+    reading: JoinSet<()>,
+    writing: Vec<JoinHandle<()>>,
+}
+
+struct Line {
+    connection: u64,
+    parcels: Sender<Parcel>,
+}
+
+/// What can come over lines.
+pub(super) enum News {
+    /// A node is on the line, for the first time or again.
+    Joined(NodeId),
+    Heard(Heard),
+}
+
+impl Roll {
+    pub(super) fn new(site: Site, layouts: Vec<ShardLayout>, door: Door) -> Self {
+        let (hears, heard) = channel(HEARD_MAX);
+        Self {
+            site,
+            layouts,
+            door,
+            lines: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            heard,
+            hears,
+            connections: 0,
+            reading: JoinSet::new(),
+            writing: Vec::new(),
+        }
+    }
+
+    /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
+    pub(super) async fn news(&mut self) -> News {
+        loop {
+            tokio::select! {
+                Some(heard) = self.heard.recv() => {
+                    // What is left of a connection that another has replaced says nothing of the node.
+                    let current = self.lines.get(&heard.node).map(|line| line.connection);
+                    if current == Some(heard.connection) {
+                        return News::Heard(heard);
+                    }
+                }
+                Some(guest) = self.door.guest() => {
+                    if let Some(node) = self.admit(guest).await {
+                        return News::Joined(node);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a caller in, in place of a connection that it had before.
+    async fn admit(&mut self, guest: Guest) -> Option<NodeId> {
+        let Guest { hello, from, mut channel } = guest;
+        let node = hello.node;
+        if let NodeId::Server(id) = node {
+            let named = self.site.plan.deployment.server(id.dc, id.shard.index());
+            let address = match (named, hello.listens) {
+                (Some(named), _) => named.to_string(),
+                // One that listens on every address is reached where it called from.
+                (None, Some(at)) if at.ip().is_unspecified() => {
+                    SocketAddr::new(from.ip(), at.port()).to_string()
+                }
+                (None, Some(at)) => at.to_string(),
+                (None, None) => {
+                    channel.refuse("a server listens somewhere".into()).await;
+                    return None;
+                }
+            };
+            self.listening.insert(id, address);
+        }
+        if channel.answer(&Answer::Welcome).await.is_err() {
+            return None;
+        }
+        let (reader, parcels, writing) = channel.start(ORDERS_MAX);
+        self.connections += 1;
+        let connection = self.connections;
+        self.lines.insert(node, Line { connection, parcels });
+        self.lost.remove(&node);
+        self.writing.retain(|writing| !writing.is_finished());
+        self.writing.push(writing);
+        let copy_bytes_max = match node {
+            NodeId::Server(id) => 8 + 4 * self.layouts[id.shard.index()].parameters(),
+            _ => 0,
+        };
+        while self.reading.try_join_next().is_some() {}
+        self.reading.spawn(hear(node, connection, reader, copy_bytes_max, self.hears.clone()));
+        Some(node)
+    }
+
+    /// A node is on the line no more.
+    pub(super) fn lose(&mut self, node: NodeId, reason: &str) {
+        if self.lines.remove(&node).is_some() {
+            warn!("{} is lost: {reason}; it is waited for", self.site.name(node));
+            self.lost.insert(node, Moment::now());
+        }
+    }
+
+    /// A node that was lost for longer than it is waited for.
+    pub(super) fn given_up(&self, after: Duration) -> Option<NodeId> {
+        let mut lost = self.lost.iter();
+        lost.find(|(_, since)| since.elapsed() > after).map(|(node, _)| *node)
+    }
+
+    /// Whether a node is on the line.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.lines.contains_key(&node)
+    }
+
+    /// The order that tells of all servers.
+    pub(super) fn begin(&self) -> Order {
+        Order::Begin { servers: self.listening.clone().into_iter().collect() }
+    }
+
+    pub(super) async fn tell(&self, node: NodeId, order: &Order) {
+        self.tell_all(|known| *known == node, order).await;
+    }
+
+    pub(super) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
+        let body = pack(order);
+        for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
+            // A node that has gone is noticed by who hears its line. One that does not read is, too.
+            let said = line.parcels.send((LanKind::Order, body.clone()));
+            let _gone = timeout(SILENCE_MAX, said).await;
+        }
+    }
+
+    /// Sends what is in hand, and closes every line.
+    pub(super) async fn hang_up(&mut self) {
+        self.lines.clear();
+        for writing in self.writing.drain(..) {
+            let _late = timeout(HANG_UP_MAX, writing).await;
+        }
+    }
+}
+
+const HEARD_MAX: usize = 1024;
+const ORDERS_MAX: usize = 64;
+const HANG_UP_MAX: Duration = Duration::from_secs(2);

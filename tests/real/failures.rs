@@ -1,0 +1,234 @@
+//! Nodes that are killed, told to leave or cut off, in the middle of runs.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{ChildStderr, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use super::{Bench, Node, check_summary, children, evaluations, free_address, run_file};
+
+/// A run whose outcome does not depend on who is when where: every clock takes the changes of all.
+fn in_step(clocks: u64) -> String {
+    let text = run_file(&["north", "south", "west"], "driver = \"real\"", "");
+    let text = text.replace("[stop]\n", &format!("[stop]\nclocks = {clocks}\n"));
+    text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"bsp\"")
+}
+
+/// A run over processes of this machine that is watched while things happen to it.
+struct Watched {
+    bench: Bench,
+    run: Node,
+    said: BufReader<ChildStderr>,
+}
+
+impl Watched {
+    fn new(text: &str) -> Self {
+        let bench = Bench::new(text);
+        let mut run = Node(bench.gaia("train", &["--out", "out", "--quiet"]).spawn().unwrap());
+        let said = run.stderr();
+        Self { bench, run, said }
+    }
+
+    /// Waits until the run has been evaluated so many times more.
+    fn goes_on(&mut self, evaluated: usize) {
+        let expected = evaluations(&self.bench, "out").len() + evaluated;
+        while evaluations(&self.bench, "out").len() < expected {
+            assert!(self.run.0.try_wait().unwrap().is_none(), "{}", self.rest());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends a signal to the process of a node, and waits until it is started again.
+    fn signal(&mut self, signal: &str, dc: &str, role: &str) {
+        let pid = children(self.run.0.id()).into_iter().find(|pid| {
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            command.contains(&format!("--dc {dc} ")) && command.contains(&format!("--{role} "))
+        });
+        let pid = pid.unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let mut line = String::new();
+        while !line.contains("is started again") {
+            line.clear();
+            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "the run has ended");
+        }
+        assert!(line.contains(&format!("{role} 0 of {dc}")), "{line}");
+    }
+
+    /// Waits for the end of the run.
+    fn ends(mut self) -> Value {
+        let said = self.rest();
+        assert_eq!(self.run.end().0, Some(0), "{said}");
+        assert!(!self.bench.path("out/nodes").exists(), "of a run that is over nothing goes on");
+        let summary = self.bench.summary("out");
+        check_summary(&summary, 3, 3);
+        summary
+    }
+
+    fn rest(&mut self) -> String {
+        self.said.by_ref().lines().map_while(Result::ok).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[test]
+fn nodes_that_are_killed_in_turn_come_back_and_nothing_is_lost_or_doubled() {
+    let clocks = 120;
+    let calm = Watched::new(&in_step(clocks)).ends();
+    let mut run = Watched::new(&in_step(clocks));
+    run.goes_on(2);
+    for (signal, dc, role) in [
+        ("-KILL", "north", "server"),
+        ("-KILL", "north", "worker"),
+        ("-KILL", "west", "server"),
+        ("-TERM", "south", "server"),
+        ("-KILL", "south", "worker"),
+        ("-TERM", "west", "worker"),
+    ] {
+        run.signal(signal, dc, role);
+        run.goes_on(1);
+    }
+    let stormy = run.ends();
+    for key in ["objective", "clocks", "metric", "stopped_by"] {
+        assert_eq!(stormy[key], calm[key], "{key}");
+    }
+}
+
+#[test]
+fn a_server_that_shares_its_process_with_a_worker_comes_back_with_it() {
+    let text = in_step(80).replace("[topology.wan]", "defaults.colocated = true\n[topology.wan]");
+    let mut run = Watched::new(&text);
+    run.goes_on(2);
+    for dc in ["south", "north"] {
+        run.signal("-KILL", dc, "server");
+        run.goes_on(1);
+    }
+    run.ends();
+}
+
+/// Carries datagrams between two servers, or does not.
+fn relay(to: String, cut: Arc<AtomicBool>) -> String {
+    let (front, back) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let address = front.local_addr().unwrap().to_string();
+    let (answers, carries) = (front.try_clone().unwrap(), back.try_clone().unwrap());
+    let (answering, carrying) = (cut.clone(), cut);
+    let caller = Arc::new(std::sync::Mutex::new(None));
+    let known = caller.clone();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 1 << 16];
+        while let Ok((bytes, from)) = front.recv_from(&mut datagram) {
+            *caller.lock().unwrap() = Some(from);
+            if !carrying.load(Ordering::Relaxed) {
+                let _gone = carries.send_to(&datagram[..bytes], &to);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut datagram = [0; 1 << 16];
+        while let Ok((bytes, _)) = back.recv_from(&mut datagram) {
+            let from = *known.lock().unwrap();
+            if let (Some(from), false) = (from, answering.load(Ordering::Relaxed)) {
+                let _gone = answers.send_to(&datagram[..bytes], from);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn mirrors_that_were_cut_off_meet_again() {
+    let names = ["north", "south"];
+    let (coordinator, south, cut) = (free_address(), free_address(), Arc::<AtomicBool>::default());
+    // The mirror is called where the relay listens; its worker is in its process.
+    let address = relay(south.clone(), cut.clone());
+    let text = run_file(&names, "", "clocks = 100");
+    let named = format!("name = \"south\"\nserver_addresses = [\"{address}\"]");
+    let bench = Bench::new(&text.replace("name = \"south\"", &named));
+    bench.certify("certs", &names);
+    let place = |dc, listen| ["--dc", dc, "--server", "0", "--worker", "0", "--listen", listen];
+    let mut first = bench.node(&coordinator, "certs", &place("north", "127.0.0.1:0"));
+    let second = bench.node(&coordinator, "certs", &place("south", &south));
+    let conduct = ["--coordinator", "--out", "out", "--quiet"];
+    let conductor = bench.node(&coordinator, "certs", &conduct);
+    while evaluations(&bench, "out").is_empty() {
+        std::thread::yield_now();
+    }
+    cut.store(true, Ordering::Relaxed);
+    let mut said = first.stderr();
+    let mut line = String::new();
+    while !line.contains("server 0 of south") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0);
+    }
+    cut.store(false, Ordering::Relaxed);
+    for node in [conductor, second] {
+        let (code, said) = node.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert_eq!(first.0.wait().unwrap().code(), Some(0));
+    let summary = bench.summary("out");
+    check_summary(&summary, 2, 2);
+    assert_eq!(summary["clocks"], 100);
+}
+
+#[test]
+fn a_node_goes_on_only_in_its_own_directory() {
+    let names = ["north", "south"];
+    let bench = Bench::new(&run_file(&names, "", "clocks = 20"));
+    bench.certify("certs", &names);
+    let coordinator = free_address();
+    let node = |dc, more: &[&str]| {
+        let place = ["--dc", dc, "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+        bench.node(&coordinator, "certs", &[&place[..], more].concat())
+    };
+    // It has its directory when it calls the coordinator, which nobody answers; told to leave, it leaves.
+    let mut first = node("north", &[]);
+    let mut line = String::new();
+    let mut said = first.stderr();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for the coordinator"), "{line}");
+    let (code, refused) = node("north", &[]).end();
+    assert_eq!(code, Some(1), "{refused}");
+    assert!(refused.contains("kept/north/server-0"), "{refused}");
+    let pid = first.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(first.0.wait().unwrap().code(), Some(75));
+    let (code, refused) = node("north", &["--set", "sync.remote.threshold=0.5"]).end();
+    assert_eq!(code, Some(1), "{refused}");
+    assert!(refused.contains("is of another run"), "{refused}");
+    fs::create_dir_all(bench.path("kept/south")).unwrap();
+    fs::rename(bench.path("kept/north/server-0"), bench.path("kept/south/server-0")).unwrap();
+    let (code, refused) = node("south", &[]).end();
+    assert_eq!(code, Some(1), "{refused}");
+    assert!(refused.contains("gaia://real/north/server/0"), "{refused}");
+}
+
+#[test]
+fn without_what_it_kept_a_server_does_not_take_part_again() {
+    let names = ["north", "south"];
+    let bench = Bench::new(&run_file(&names, "", "clocks = 100000"));
+    bench.certify("certs", &names);
+    let coordinator = free_address();
+    let node = |place: &[&str]| bench.node(&coordinator, "certs", place);
+    let south = ["--dc", "south", "--server", "0", "--listen", "127.0.0.1:0"];
+    let north = ["--dc", "north", "--server", "0", "--worker", "0", "--listen", "127.0.0.1:0"];
+    let _others = [node(&north), node(&["--dc", "south", "--worker", "0"])];
+    let mut server = node(&south);
+    let conductor = node(&["--coordinator", "--out", "out", "--quiet"]);
+    while evaluations(&bench, "out").is_empty() {
+        std::thread::yield_now();
+    }
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    let _again = node(&south);
+    let (code, said) = conductor.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("lost its state") || said.contains("do not know the same past"),
+        "{said}"
+    );
+}

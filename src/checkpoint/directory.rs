@@ -8,18 +8,26 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use super::disk::{Disk, Filesystem};
-use super::error::CheckpointError;
-use super::manifest::{FileMark, Manifest};
+use super::error::{CheckpointError, shown};
+use super::manifest::{Facts, FileMark, Manifest};
 use super::{Checkpoint, MANIFEST, MODEL, RECORDS, Resumed, tensors};
 use crate::types::{Seed, State};
 
-/// The directory `checkpoints/` of one run.
+/// The directory `checkpoints/` of one run or node.
 pub struct Checkpoints {
     path: PathBuf,
     plan: String,
     seed: Seed,
     keep: usize,
+    order: Order,
     disk: Box<dyn Disk>,
+}
+
+/// What checkpoints are named after and ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Clocks,
+    Records,
 }
 
 impl Checkpoints {
@@ -32,18 +40,29 @@ impl Checkpoints {
     /// As [`Self::new`], on another disk.
     pub fn on(disk: Box<dyn Disk>, path: &Path, plan: u64, seed: Seed, keep: usize) -> Self {
         assert!(keep > 0, "the newest checkpoint is kept");
-        Self { path: path.to_owned(), plan: format!("{plan:016x}"), seed, keep, disk }
+        let plan = format!("{plan:016x}");
+        Self { path: path.to_owned(), plan, seed, keep, order: Order::Clocks, disk }
+    }
+
+    /// Orders them by the first record that each needs of a log, as those of a node are, which may write several in one
+    /// clock.
+    #[must_use]
+    pub fn by_records(self) -> Self {
+        Self { order: Order::Records, ..self }
     }
 
     /// Writes a checkpoint, then lets the oldest go. Where the disk fails, those that were there still are.
+    ///
+    /// # Panics
+    /// Where they are ordered by records and this one names none.
     pub fn write(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
-        let clock = checkpoint.facts.clock;
-        let path = self.path.join(name(clock));
+        let number = self.order.of(&checkpoint.facts).expect("a node's checkpoint names a record");
+        let path = self.path.join(self.order.name(number));
         // A run repeats to the bit: what a resumed one comes by again is there already, unless it is damaged.
         if self.read(&path).is_err() {
-            self.replace(&path, clock, checkpoint)?;
+            self.replace(&path, checkpoint)?;
         }
-        self.prune(clock);
+        self.prune(number);
         Ok(path)
     }
 
@@ -56,16 +75,21 @@ impl Checkpoints {
         let text = fs::read(&at).map_err(CheckpointError::io(&at, CANNOT_READ))?;
         let manifest = Manifest::read(&at, &text)?;
         if manifest.plan != self.plan {
-            let (found, expected) = (manifest.plan, self.plan.clone());
+            let (found, expected) = (shown(&manifest.plan), self.plan.clone());
             return Err(CheckpointError::OtherPlan { path: at, found, expected });
+        }
+        if self.order.of(&manifest.run).is_none() {
+            return Err(CheckpointError::unreadable(&at, "names no record of a log"));
         }
         let mut files: BTreeMap<&str, &FileMark> = BTreeMap::new();
         files.extend(manifest.files.iter().map(|file| (file.name.as_str(), file)));
+        if let Some(model) = files.remove(MODEL) {
+            read_file(path, model)?;
+        }
         let mut read = |name: &str| {
             let missing = || CheckpointError::unreadable(&at, format!("`{name}` is not listed"));
             read_file(path, files.remove(name).ok_or_else(missing)?)
         };
-        read(MODEL)?;
         let mut state = State::default();
         for (content, name) in tensors::FILES {
             tensors::read(&path.join(name), content, &read(name)?, &mut state.tensors)?;
@@ -85,8 +109,8 @@ impl Checkpoints {
     /// Where there are some and none is whole and of this run: the newest one's error.
     pub fn newest(&self) -> Result<Option<Resumed>, CheckpointError> {
         let mut first = None;
-        for clock in self.clocks()?.into_iter().rev() {
-            match self.read(&self.path.join(name(clock))) {
+        for number in self.numbers()?.into_iter().rev() {
+            match self.read(&self.path.join(self.order.name(number))) {
                 Ok(resumed) => return Ok(Some(resumed)),
                 Err(error) => {
                     warn!(%error, "a checkpoint is left out");
@@ -99,11 +123,13 @@ impl Checkpoints {
         first.map_or(Ok(None), none)
     }
 
-    /// The clocks that there are checkpoints of, whole or not, ascending.
-    pub fn clocks(&self) -> Result<Vec<u64>, CheckpointError> {
-        let mut clocks: Vec<u64> = self.entries()?.iter().filter_map(|name| clock(name)).collect();
-        clocks.sort_unstable();
-        Ok(clocks)
+    /// The clocks, or first records, that there are checkpoints of, whole or not, ascending.
+    pub fn numbers(&self) -> Result<Vec<u64>, CheckpointError> {
+        let entries = self.entries()?;
+        let mut numbers: Vec<u64> =
+            entries.iter().filter_map(|name| self.order.number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
     fn entries(&self) -> Result<Vec<String>, CheckpointError> {
@@ -120,13 +146,9 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint beside its place, and then moves it there.
-    fn replace(
-        &mut self,
-        path: &Path,
-        clock: u64,
-        checkpoint: &Checkpoint,
-    ) -> Result<(), CheckpointError> {
-        let draft = self.path.join(format!("{DRAFT}{}", name(clock)));
+    fn replace(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+        let name = path.file_name().expect("a checkpoint has a name").to_string_lossy();
+        let draft = self.path.join(format!("{DRAFT}{name}"));
         self.remove(&draft)?;
         self.disk.create_directory(&draft).map_err(unwritten(&draft))?;
         let mut marks = Vec::new();
@@ -153,7 +175,7 @@ impl Checkpoints {
         checkpoint: &'c Checkpoint,
     ) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<'c> {
         let Checkpoint { model, state, .. } = checkpoint;
-        let model = std::iter::once_with(|| (MODEL, tensors::model_file(model)));
+        let model = model.iter().map(|model| (MODEL, tensors::model_file(model)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
         let records = std::iter::once_with(|| {
@@ -166,12 +188,13 @@ impl Checkpoints {
     /// Removes all but the newest up to `written`, and drafts. What cannot be removed only takes up room.
     fn prune(&mut self, written: u64) {
         let Ok(names) = self.entries() else { return };
-        let mut older: Vec<u64> =
-            names.iter().filter_map(|name| clock(name)).filter(|clock| *clock < written).collect();
+        let numbers = names.iter().filter_map(|name| self.order.number(name));
+        let mut older: Vec<u64> = numbers.filter(|number| *number < written).collect();
         older.sort_unstable();
         older.truncate((older.len() + 1).saturating_sub(self.keep));
         let drafts = names.into_iter().filter(|name| name.starts_with(DRAFT));
-        for name in older.into_iter().map(name).chain(drafts) {
+        let order = self.order;
+        for name in older.into_iter().map(|number| order.name(number)).chain(drafts) {
             if let Err(error) = self.remove(&self.path.join(name)) {
                 warn!(%error, "an old checkpoint stays");
             }
@@ -206,18 +229,32 @@ fn read_file(directory: &Path, mark: &FileMark) -> Result<Vec<u8>, CheckpointErr
     Ok(bytes)
 }
 
-/// The name of a clock's checkpoint.
-fn name(clock: u64) -> String {
-    format!("{PREFIX}{clock:04}")
-}
+impl Order {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Clocks => "clock-",
+            Self::Records => "record-",
+        }
+    }
 
-/// The clock that a name is of.
-fn clock(text: &str) -> Option<u64> {
-    let clock = text.strip_prefix(PREFIX)?.parse().ok()?;
-    (name(clock) == text).then_some(clock)
-}
+    /// What a checkpoint is named after, if it has that.
+    fn of(self, facts: &Facts) -> Option<u64> {
+        match self {
+            Self::Clocks => Some(facts.clock),
+            Self::Records => facts.first_record,
+        }
+    }
 
-const PREFIX: &str = "clock-";
+    fn name(self, number: u64) -> String {
+        format!("{}{number:04}", self.prefix())
+    }
+
+    /// The number in a name.
+    fn number(self, text: &str) -> Option<u64> {
+        let number = text.strip_prefix(self.prefix())?.parse().ok()?;
+        (self.name(number) == text).then_some(number)
+    }
+}
 
 /// What a name begins with while its checkpoint is being written.
 const DRAFT: &str = ".part-";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, shown};
 
 /// How far a run had come, for people and tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ use super::error::CheckpointError;
 pub struct Facts {
     /// Every data center has finished this clock.
     pub clock: u64,
+    /// The first record of the node's log that is to be replayed on the state; none for a state without a log.
+    pub first_record: Option<u64>,
     /// Virtual nanoseconds since the run began.
     pub time_ns: u64,
     pub clocks: Vec<ClockOf>,
@@ -93,7 +95,7 @@ impl Manifest {
         if any.version != VERSION || any.program != PROGRAM {
             return Err(CheckpointError::OtherVersion {
                 path: path.to_owned(),
-                found: format!("{} (gaia {})", any.version, any.program),
+                found: format!("{} (gaia {})", any.version, shown(&any.program)),
                 expected: format!("{VERSION} (gaia {PROGRAM})"),
             });
         }
@@ -119,7 +121,7 @@ impl FileMark {
 }
 
 /// The version of the files' layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]
@@ -133,6 +135,7 @@ mod tests {
         let mark = LinkMark { from, to, shard: 1, sent: 300, received: 299 };
         let run = Facts {
             clock: 8,
+            first_record: Some(77),
             time_ns: 1_234_567,
             clocks: vec![dc(8), dc(10)],
             watermarks: vec![mark],

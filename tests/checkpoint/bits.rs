@@ -69,7 +69,7 @@ fn check(app: &str, settings: &[&str], stride: usize) {
     let kept = training.run_with_checkpoints(directory.path());
     assert!(kept == whole, "{settings:?}: keeping checkpoints changes the run");
     let checkpoints = training.checkpoints(directory.path());
-    let clocks = checkpoints.clocks().unwrap();
+    let clocks = checkpoints.numbers().unwrap();
     assert!(clocks.len() >= 9, "{settings:?}: {clocks:?}");
     for clock in clocks.into_iter().step_by(stride) {
         let from = checkpoints.read(&directory.path().join(format!("clock-{clock:04}"))).unwrap();

@@ -18,7 +18,7 @@ impl Simulation<'_> {
     pub(super) fn checkpoint(&mut self, clock: Clock) -> Checkpoint {
         let facts = self.facts(clock);
         let model = first_copy(&self.cluster.servers, self.cluster.shards, self.application);
-        Checkpoint { facts, model, state: State::of(|walk| self.walk(walk)) }
+        Checkpoint { facts, model: Some(model), state: State::of(|walk| self.walk(walk)) }
     }
 
     /// Goes on from a checkpoint instead of starting; the observer hears again of what it held.
@@ -71,6 +71,7 @@ impl Simulation<'_> {
         });
         Facts {
             clock: clock.0,
+            first_record: None,
             time_ns: self.now.as_nanos(),
             clocks: clocks.collect(),
             watermarks: marks.collect(),

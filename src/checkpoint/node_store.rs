@@ -1,0 +1,80 @@
+//! What one node has on disk: its last checkpoints, and the log of what has come to it since.
+
+use std::path::Path;
+
+use tracing::info;
+
+use super::log_disk::LogFolder;
+use super::{
+    Checkpoint, CheckpointError, Checkpoints, LogConfig, LogDirectory, Recovered, Resumed,
+};
+use crate::log::Record;
+use crate::types::Seed;
+
+/// What a store must be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStoreConfig {
+    pub log: LogConfig,
+    pub seed: Seed,
+    /// How many checkpoints are kept, at least 1.
+    pub keep: usize,
+}
+
+/// The directory of one node, with `checkpoints/` and `log/`.
+pub struct NodeStore {
+    checkpoints: Checkpoints,
+    log: LogDirectory,
+}
+
+impl NodeStore {
+    /// Opens the directory of a node, or makes it. `restore` makes the node's state of the newest checkpoint that is
+    /// whole, if there is any, and `replay` brings it up to date, record by record.
+    ///
+    /// # Errors
+    /// Where another process has the directory, its checkpoints or its log are damaged or another's, or the disk fails;
+    /// or the first of `restore` and `replay`.
+    pub fn recover<S, E: From<CheckpointError>>(
+        path: &Path,
+        config: NodeStoreConfig,
+        restore: impl FnOnce(Option<Resumed>) -> Result<S, E>,
+        mut replay: impl FnMut(&mut S, Record<'_>) -> Result<(), E>,
+    ) -> Result<(Self, S, Recovered), E> {
+        let NodeStoreConfig { log, seed, keep } = config;
+        let log_path = path.join("log");
+        // Its lock is that of the checkpoints too.
+        let folder = LogFolder::open(&log_path)?;
+        let checkpoints = Checkpoints::new(&path.join("checkpoints"), log.owner.plan, seed, keep);
+        let checkpoints = checkpoints.by_records();
+        let newest = checkpoints.newest()?;
+        let from = newest.as_ref().and_then(|resumed| resumed.facts.first_record).unwrap_or(0);
+        let mut state = restore(newest)?;
+        let replay = |record: Record<'_>| replay(&mut state, record);
+        let (log, recovered) =
+            LogDirectory::recover_on(Box::new(folder), &log_path, log, from, replay)?;
+        Ok((Self { checkpoints, log }, state, recovered))
+    }
+
+    /// Where records go.
+    pub fn log(&mut self) -> &mut LogDirectory {
+        &mut self.log
+    }
+
+    /// Writes a checkpoint, lets the oldest go, and of the log what none needs.
+    ///
+    /// # Errors
+    /// Where the disk fails. The node has what it had before and may go on.
+    ///
+    /// # Panics
+    /// Where the checkpoint does not name its first record, or holds what was not synced before.
+    pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+        let first = checkpoint.facts.first_record;
+        let synced = self.log.synced();
+        assert!(first.is_some_and(|first| first <= synced), "{first:?}, {synced} are synced");
+        let path = self.checkpoints.write(checkpoint)?;
+        info!(path = %path.display(), "checkpoint written");
+        if let Some(first) = self.checkpoints.numbers()?.first() {
+            self.log.drop_before(*first);
+        }
+        Ok(())
+    }
+}

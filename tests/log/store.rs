@@ -1,0 +1,180 @@
+//! Checkpoints of a node and its log together: state and what has come since make the node as it was.
+
+use std::fs;
+use std::path::Path;
+
+use gaia::checkpoint::{
+    Checkpoint, CheckpointError, Checkpoints, Facts, LogConfig, NodeStore, NodeStoreConfig,
+    Recovered, Resumed,
+};
+use gaia::log::Owner;
+use gaia::types::{Seed, State};
+use tempfile::tempdir;
+
+/// A node that remembers all it was told.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Node {
+    told: Vec<u8>,
+    /// Of which so much is from a checkpoint.
+    restored: usize,
+}
+
+fn config() -> NodeStoreConfig {
+    let owner = Owner { plan: 5, node: "virginia/server0".into() };
+    let log = LogConfig { owner, segment_bytes: 120, record_bytes_max: 100 };
+    NodeStoreConfig { log, seed: Seed(1), keep: 2 }
+}
+
+fn restore(resumed: Option<Resumed>) -> Result<Node, CheckpointError> {
+    let told = resumed.map_or(Vec::new(), |resumed| resumed.state.records["told"].to_vec());
+    Ok(Node { restored: told.len(), told })
+}
+
+fn recover(path: &Path) -> Result<(NodeStore, Node, Recovered), CheckpointError> {
+    NodeStore::recover(path, config(), restore, |node: &mut Node, record| {
+        node.told.extend(record.body);
+        Ok(())
+    })
+}
+
+/// One record of one byte.
+fn tell(store: &mut NodeStore, node: &mut Node, byte: u8) {
+    store.log().append(&[byte]).unwrap();
+    node.told.push(byte);
+    store.log().sync().unwrap();
+}
+
+fn checkpoint(node: &Node, first_record: Option<u64>) -> Checkpoint {
+    let mut state = State::default();
+    state.records.insert("told".into(), node.told.clone().into());
+    Checkpoint { facts: Facts { clock: 3, first_record, ..Facts::default() }, model: None, state }
+}
+
+fn keep(store: &mut NodeStore, node: &Node) {
+    store.keep(&checkpoint(node, Some(node.told.len() as u64))).unwrap();
+}
+
+fn segments(store: &mut NodeStore) -> Vec<u64> {
+    store.log().segments().collect()
+}
+
+#[test]
+fn a_node_goes_on_from_its_newest_checkpoint_and_what_was_logged_after_it() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("nodes/virginia/server-0");
+    let mut expected = Node::default();
+    for life in 0..8 {
+        let (mut store, mut node, recovered) = recover(&path).unwrap();
+        assert_eq!(node.told, expected.told);
+        assert_eq!(recovered.records as usize, node.told.len() - node.restored);
+        for byte in 0..7 {
+            tell(&mut store, &mut node, life * 10 + byte);
+            if (life + byte) % 5 == 4 {
+                keep(&mut store, &node);
+            }
+        }
+        expected = node;
+    }
+}
+
+#[test]
+fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    for byte in 0..6 {
+        tell(&mut store, &mut node, byte);
+    }
+    // Each segment takes two.
+    assert_eq!(segments(&mut store), [0, 2, 4, 6]);
+    for (told, kept, left) in [
+        (7, &[7][..], &[6][..]),
+        (8, &[7, 8], &[6, 8]),
+        (9, &[8, 9], &[8]),
+        (12, &[9, 12], &[8, 10, 12]),
+    ] {
+        while node.told.len() < told {
+            tell(&mut store, &mut node, told as u8);
+        }
+        keep(&mut store, &node);
+        let names = fs::read_dir(directory.path().join("checkpoints")).unwrap();
+        let mut names: Vec<String> =
+            names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, kept.iter().map(|at| format!("record-{at:04}")).collect::<Vec<_>>());
+        assert_eq!(segments(&mut store), left, "after {told}");
+    }
+    // The same again is the same, though its clock has not moved either.
+    keep(&mut store, &node);
+    drop(store);
+    let (_, again, _) = recover(directory.path()).unwrap();
+    assert_eq!((again.restored, again.told), (12, node.told));
+}
+
+#[test]
+fn where_the_newest_checkpoint_is_damaged_the_one_before_and_a_longer_log_give_the_same_node() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    for byte in 0..20 {
+        tell(&mut store, &mut node, byte);
+        if byte % 6 == 5 {
+            keep(&mut store, &node);
+        }
+    }
+    drop(store);
+    let (store, whole, _) = recover(directory.path()).unwrap();
+    assert_eq!((whole.restored, &whole.told), (18, &node.told));
+    drop(store);
+    let damage = |name: &str| {
+        fs::write(directory.path().join("checkpoints").join(name).join("state.msgpack"), "")
+            .unwrap();
+    };
+    damage("record-0018");
+    let (store, older, _) = recover(directory.path()).unwrap();
+    assert_eq!((older.restored, &older.told), (12, &node.told));
+    drop(store);
+    damage("record-0012");
+    let error = recover(directory.path()).err().unwrap();
+    assert!(matches!(error, CheckpointError::NoneWhole { .. }), "{error}");
+}
+
+#[test]
+fn a_checkpoint_whose_records_the_log_lacks_is_refused() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    for byte in 0..9 {
+        tell(&mut store, &mut node, byte);
+    }
+    keep(&mut store, &node);
+    drop(store);
+    let log = directory.path().join("log");
+    let last = log.join("00000000000000000008.log");
+    let header = &fs::read(&last).unwrap()[..44];
+    fs::write(&last, header).unwrap();
+    let said = recover(directory.path()).err().unwrap().to_string();
+    assert!(said.ends_with("log lacks record 9: record 8 is the next to be written"), "{said}");
+    fs::remove_dir_all(&log).unwrap();
+    let said = recover(directory.path()).err().unwrap().to_string();
+    assert!(said.ends_with("log lacks record 9: it holds no log"), "{said}");
+}
+
+#[test]
+fn a_checkpoint_of_a_run_is_none_of_a_node() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("checkpoints");
+    let mut of_run = Checkpoints::new(&path, 5, Seed(1), 1);
+    let written = of_run.write(&checkpoint(&Node::default(), None)).unwrap();
+    assert!(recover(directory.path()).is_ok(), "it is of another name");
+    fs::rename(written, path.join("record-0003")).unwrap();
+    let said = recover(directory.path()).err().unwrap().to_string();
+    assert!(said.contains("manifest.json cannot be read: names no record of a log"), "{said}");
+}
+
+#[test]
+#[should_panic(expected = "Some(2), 1 are synced")]
+fn a_checkpoint_holds_nothing_that_a_crash_may_take() {
+    let directory = tempdir().unwrap();
+    let (mut store, mut node, _) = recover(directory.path()).unwrap();
+    tell(&mut store, &mut node, 0);
+    store.log().append(&[1]).unwrap();
+    let _ = store.keep(&checkpoint(&node, Some(2)));
+}

@@ -389,7 +389,13 @@ Environment, where no flag says which node this is:
                        of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator, then data center by
                        data center its servers and workers; with GAIA_DC, those of that data center alone, from 0
   GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; then torchrun's MASTER_ADDR and MASTER_PORT
-  GAIA_CERTS           the certificates";
+  GAIA_CERTS           the certificates
+  GAIA_METRICS         where to answer who watches, as --metrics
+
+Whoever watches asks over HTTP, which is off unless --metrics says where. /metrics is what the node counts, for \
+Prometheus. /healthz is 200 while the node's loop turns, and 503 with a reason once it has not for 10 s. /readyz is 200 \
+while the run has begun and every peer of the node is connected, and 503 with what it waits for. It proves nothing and \
+asks nobody who they are: keep it on 127.0.0.1 or a network of your own.";
 
 const REPORT_HELP: &str = "\
 Examples:

@@ -133,7 +133,10 @@ impl<'a> Conductor<'a> {
                     warn!("waiting for {}", names.join(", "));
                     complain = Moment::now() + COMPLAIN_EVERY;
                 }
-                _ = beat.tick() => conductor.tell_all(|_| true, &Order::Alive).await,
+                _ = beat.tick() => {
+                    seat.meter.on_turn();
+                    conductor.tell_all(|_| true, &Order::Alive).await;
+                }
             }
         }
         // Late callers and checks are still answered.
@@ -180,6 +183,7 @@ impl<'a> Conductor<'a> {
         }
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
         self.lines.insert(node, parcels);
+        self.seat.on_connected(node);
         self.writing.push(writing);
         let copy_bytes_max = match node {
             NodeId::Server(id) => 8 + 4 * self.layouts[id.shard.index()].parameters(),
@@ -225,6 +229,7 @@ impl<'a> Conductor<'a> {
         }
         self.origin = Moment::now();
         self.coordinator.handle_start();
+        self.seat.meter.on_begun();
         self.settle().await;
         while !self.finished {
             let deadline = self.coordinator.poll_timeout();
@@ -279,6 +284,7 @@ impl<'a> Conductor<'a> {
 
     fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
         let Heard { node, message } = heard;
+        self.seat.meter.on_turn();
         let name = || self.seat.site.name(node);
         let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
         let report = match message {
@@ -291,7 +297,10 @@ impl<'a> Conductor<'a> {
                 self.on_copy(server, ticket, values);
                 return Ok(());
             }
-            Err(reason) => return Err(RealError::Lost { node: name(), reason }),
+            Err(reason) => {
+                self.seat.on_lost(node);
+                return Err(RealError::Lost { node: name(), reason });
+            }
         };
         match (node, report) {
             (_, Report::Ready) => drop(self.ready.insert(node)),

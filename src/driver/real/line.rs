@@ -33,6 +33,7 @@ impl Line {
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, ..seat.hello(Purpose::Join) };
         let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
+        seat.on_connected(NodeId::Coordinator);
         let (reader, parcels, writing) = joined.start(PARCELS_MAX);
         let (sender, orders) = channel(PARCELS_MAX);
         let reading = tokio::spawn(read(reader, sender));

@@ -164,6 +164,8 @@ fn start(
         command.arg("--certs").arg(folder.join(CERTIFICATES));
         command.args(["--quiet", "--ends-with-stdin"]);
         command.env("GAIA_COORDINATOR", coordinator).env(CHILD, "1").env("NO_COLOR", "1");
+        // All would listen at the same address.
+        command.env_remove("GAIA_METRICS");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.kill_on_drop(true).spawn()
     });

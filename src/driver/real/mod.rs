@@ -25,10 +25,12 @@ mod hearing;
 mod line;
 mod links;
 mod local;
+mod measure;
 mod message;
 mod mirrors;
 mod server;
 mod site;
+mod watch;
 mod worker;
 
 use std::io::Read;
@@ -44,6 +46,7 @@ use tokio::time::Instant as Moment;
 use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
 use self::door::{Door, listen};
+use self::measure::Measured;
 use self::server::{MESSAGES_PER_WORKER, serve};
 use self::site::Site;
 use self::worker::work;
@@ -53,13 +56,14 @@ use super::{Outcome, RunError};
 use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::telemetry::Observer;
+use crate::telemetry::{Observer, Telemetry};
 use crate::topology::Address;
 use crate::types::{NodeId, ServerId, ShardId, WorkerId};
 
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
 pub(super) use local::run;
+pub use watch::watch;
 
 /// What one process is in a run, and what it needs to take part.
 #[derive(Clone, Debug)]
@@ -74,6 +78,8 @@ pub struct NodeOptions {
     pub coordinator: Option<Address>,
     /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
     pub ends_with_stdin: bool,
+    /// Where the nodes tell of themselves.
+    pub telemetry: Telemetry,
 }
 
 /// The server's end of what a worker in its process says and hears.
@@ -122,7 +128,8 @@ async fn take_part(
     observer: &mut dyn Observer,
 ) -> Result<Option<Outcome>, RealError> {
     let blueprint = Blueprint::new(plan, application);
-    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    site.telemetry = options.telemetry.clone();
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
     if options.nodes.contains(&NodeId::Coordinator) {
         let seat = site.seat(NodeId::Coordinator)?;
@@ -134,7 +141,9 @@ async fn take_part(
         let listener = listen(at).await?;
         let door = Door::open(&seat, listener, nodes(&seat).collect());
         let wall = Moment::now();
-        let conductor = Conductor::gather(&seat, &blueprint, application, observer, door).await?;
+        let mut observer = Measured { observer, meter: &seat.meter, plan };
+        let conductor =
+            Conductor::gather(&seat, &blueprint, application, &mut observer, door).await?;
         return conductor.conduct(wall).await.map(Some);
     }
     let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;

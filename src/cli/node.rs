@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::log::name_node;
 use super::training::carry_out_with;
 use super::{Failure, RunFlags, Terminal};
 use crate::config::{Plan, Variables, coordinator_address, placed};
 use crate::data;
-use crate::driver::real::{NodeOptions, node as run_node, watch};
+use crate::driver::real::{NodeOptions, labels, node as run_node, watch};
 use crate::report::{Paint, RunDirectory, highlights_block, run_block};
 use crate::telemetry::{Observer, Progress, Telemetry};
 use crate::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
@@ -59,6 +60,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<(), Failure
     let mut plan = file.plan()?;
     plan.driver = crate::config::DriverKind::Real;
     let options = flags.place.options(&plan, flags.ends_with_stdin)?;
+    name_node(&labels(&plan, &options.nodes).join("+"));
     if let Some(address) = flags.metrics {
         let address = watch(address, &options.telemetry).map_err(Failure::run)?;
         terminal.note(&format!("metrics at http://{address}/metrics"));

@@ -48,7 +48,7 @@ use self::conductor::{Conductor, nodes};
 use self::door::{Door, listen};
 use self::measure::Measured;
 use self::server::{MESSAGES_PER_WORKER, serve};
-use self::site::Site;
+use self::site::{Site, identity};
 use self::worker::work;
 use super::cluster::Blueprint;
 use super::cost::CostModel;
@@ -62,6 +62,7 @@ use crate::types::{NodeId, ServerId, ShardId, WorkerId};
 
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
+pub use local::NodeLogs;
 pub(super) use local::run;
 pub use watch::watch;
 
@@ -80,6 +81,11 @@ pub struct NodeOptions {
     pub ends_with_stdin: bool,
     /// Where the nodes tell of themselves.
     pub telemetry: Telemetry,
+}
+
+/// Nodes as metrics and logs call them: as their folders of certificates, such as `tokyo/server-0`.
+pub fn labels(plan: &Plan, nodes: &[NodeId]) -> Vec<String> {
+    nodes.iter().map(|node| identity(plan, *node).folder()).collect()
 }
 
 /// The server's end of what a worker in its process says and hears.

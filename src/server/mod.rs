@@ -346,6 +346,11 @@ impl Server {
         self.local.waiting()
     }
 
+    /// Up to which clock a mirror's share has come, where the model says; `None` where it does not, or the mirror is lost.
+    pub fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        self.remote.mirror_clock(of)
+    }
+
     pub fn link_stats(&self, to: DcId) -> LinkStats {
         self.remote.stats(to)
     }

@@ -253,6 +253,15 @@ impl Remote {
         }
     }
 
+    /// Up to which clock what `of` sends is here, where it says.
+    pub(super) fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        match self {
+            Self::Exchange(exchange) => Some(exchange.clock_of(of)),
+            Self::Mirrors(mirrors) => mirrors.clock_of(of),
+            Self::LocalSteps(_) => None,
+        }
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         match self {
             Self::Exchange(exchange) => exchange.stats(to),

@@ -5,7 +5,9 @@
 //! them. So none is left behind.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Moment, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::conductor::{Conductor, nodes};
 use super::door::{Door, listen};
@@ -31,6 +33,16 @@ use crate::ml::Application;
 use crate::telemetry::Observer;
 use crate::topology::Deployment;
 use crate::types::{NodeId, ServerId, WorkerId};
+
+/// Where the nodes that a run starts log to, in a file each, and how.
+#[derive(Clone, Debug)]
+pub struct NodeLogs {
+    /// A node's file is called as its folder of certificates is, such as `tokyo/server-0.log`. A worker that shares a
+    /// process with a server shares its log.
+    pub folder: PathBuf,
+    /// Whether a line is an object, and not text for people.
+    pub json: bool,
+}
 
 /// A child that has ended.
 struct Exit {
@@ -47,12 +59,13 @@ pub(in crate::driver) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
+    logs: Option<&NodeLogs>,
 ) -> Result<Outcome, RunError> {
     if std::env::var_os(CHILD).is_some() {
         return Err(RealError::Nested.into());
     }
     let runtime = runtime()?;
-    let outcome = runtime.block_on(conduct(plan, application, observer));
+    let outcome = runtime.block_on(conduct(plan, application, observer, logs));
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome?)
 }
@@ -61,6 +74,7 @@ async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
+    logs: Option<&NodeLogs>,
 ) -> Result<Outcome, RealError> {
     let wall = Moment::now();
     let folder = tempfile::Builder::new().prefix("gaia-").tempdir()?;
@@ -81,10 +95,11 @@ async fn conduct(
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
     for (server, worker) in processes(plan) {
-        let (name, child) = start(&site, folder.path(), &address, server, worker)?;
+        let (name, child) = start(&site, folder.path(), &address, server, worker, logs)?;
+        let log = logs.map(|logs| logs.open(&site, server, worker)).transpose()?;
         let ended = ended.clone();
         children.spawn(async move {
-            let exit = watch(name, child).await;
+            let exit = watch(name, child, log).await;
             // Nobody asks any more once the run has failed.
             let _over = ended.send(exit);
         });
@@ -145,6 +160,7 @@ fn start(
     coordinator: &str,
     server: Option<ServerId>,
     worker: Option<WorkerId>,
+    logs: Option<&NodeLogs>,
 ) -> Result<(String, Child), RealError> {
     let topology = &site.plan.topology;
     let names = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
@@ -163,7 +179,14 @@ fn start(
         }
         command.arg("--certs").arg(folder.join(CERTIFICATES));
         command.args(["--quiet", "--ends-with-stdin"]);
+        let json = logs.is_some_and(|logs| logs.json);
+        command.args(["--log", if json { "json" } else { "text" }]);
+        if logs.is_some() && std::env::var_os(LOG).is_none() {
+            command.env(LOG, LOGGED);
+        }
         command.env("GAIA_COORDINATOR", coordinator).env(CHILD, "1").env("NO_COLOR", "1");
+        // All would listen at the same address.
+        command.env_remove("GAIA_METRICS");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.kill_on_drop(true).spawn()
     });
@@ -174,13 +197,26 @@ fn start(
 }
 
 /// Hears what a child says until it ends. Its standard input stays open for as long as this is not dropped.
-async fn watch(name: String, mut child: Child) -> Exit {
+async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
     let _open = child.stdin.take();
     let mut said = VecDeque::new();
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             info!(node = name, "{line}");
+            if let Some(file) = &mut log
+                && let Err(error) = writeln!(file, "{line}")
+            {
+                warn!("the log of {name} ends here: {error}");
+                log = None;
+            }
+            let line = match failure_in(&line) {
+                Some(failure) => {
+                    said.clear();
+                    failure
+                }
+                None => line,
+            };
             said.push_back(line);
             if said.len() > LINES_KEPT {
                 said.pop_front();
@@ -189,6 +225,35 @@ async fn watch(name: String, mut child: Child) -> Exit {
     }
     let status = child.wait().await;
     Exit { name, status, said: Vec::from(said).join("; ") }
+}
+
+/// Why a child failed, where a line of its log says that: as text, or as JSON.
+fn failure_in(line: &str) -> Option<String> {
+    if let Some(reason) = line.strip_prefix(ERROR) {
+        return Some(reason.into());
+    }
+    let event: serde_json::Value = serde_json::from_str(line).ok()?;
+    let message = event["fields"]["message"].as_str().filter(|_| event["level"] == "ERROR")?;
+    Some(message.strip_prefix(ERROR).unwrap_or(message).into())
+}
+
+impl NodeLogs {
+    /// Opens the log of a process that is these nodes; one that is started again goes on with it.
+    fn open(
+        &self,
+        site: &Site,
+        server: Option<ServerId>,
+        worker: Option<WorkerId>,
+    ) -> Result<File, RealError> {
+        let nodes = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
+        let labels: Vec<String> =
+            nodes.into_iter().flatten().map(|node| site.label(node)).collect();
+        let path = self.folder.join(format!("{}.log", labels[0]));
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| File::options().create(true).append(true).open(&path)).map_err(|error| {
+            RealError::NoLog { path: path.display().to_string(), reason: error.to_string() }
+        })
+    }
 }
 
 /// Waits for the first child that fails; for ever where none does.
@@ -219,7 +284,7 @@ impl Exit {
         let reason = match &self.status {
             Ok(status) if status.success() => return None,
             Ok(status) if self.said.is_empty() || status.code().is_none() => status.to_string(),
-            Ok(_) => self.said.trim_start_matches("error: ").to_owned(),
+            Ok(_) => self.said.clone(),
             Err(error) => error.to_string(),
         };
         Some(RealError::Failed { node: self.name.clone(), reason })
@@ -229,6 +294,13 @@ impl Exit {
 const RUN_FILE: &str = "run.toml";
 const CERTIFICATES: &str = "certificates";
 
+/// What begins a line that says why a process failed.
+const ERROR: &str = "error: ";
+
+/// What is logged, and what of nodes that keep a log, unless the environment says otherwise.
+const LOG: &str = "GAIA_LOG";
+const LOGGED: &str = "warn,gaia=info";
+
 /// Set for children, so that none starts nodes of its own.
 const CHILD: &str = "GAIA_CHILD";
 
@@ -236,3 +308,21 @@ const LASTING: Duration = Duration::from_secs(366 * 86_400);
 const EXIT_MAX: Duration = Duration::from_secs(10);
 const BLAME_MAX: Duration = Duration::from_millis(500);
 const LINES_KEPT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failure_is_found_among_what_a_node_says() {
+        let check = |line: &str, expect: Option<&str>| {
+            assert_eq!(failure_in(line).as_deref(), expect, "{line}");
+        };
+        check("error: server 0 of tokyo is lost", Some("server 0 of tokyo is lost"));
+        check("2026-11-21T00:00:00Z  INFO gaia: error: no", None);
+        let json = r#"{"level":"ERROR","fields":{"message":"error: it is lost\n  because x"}}"#;
+        check(json, Some("it is lost\n  because x"));
+        check(r#"{"level":"WARN","fields":{"message":"error: no"}}"#, None);
+        check(r#"{"level":"ERROR"}"#, None);
+    }
+}

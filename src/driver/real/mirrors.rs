@@ -139,6 +139,7 @@ impl Mirrors {
             pumps.spawn(pump.run());
             others.spawn(listen(end, connection.clone(), inbox.clone()));
             links.insert(peer, MirrorLink { connection, commands, counters });
+            seat.on_connected(NodeId::Server(ServerId { dc: peer, shard: own.shard }));
         }
         Ok(Self { transport, endpoint, links, pumps, others, patience })
     }
@@ -301,7 +302,10 @@ async fn accept_lower(seat: Seat, own: ServerId, endpoint: Endpoint, met: Unboun
                 // An owner that has met all its mirrors takes no more.
                 Ok(ControlFlow::Continue(peer)) => drop(met.send(peer)),
                 Ok(ControlFlow::Break(())) => {}
-                Err(fault) => warn!("{} turned away {from}: {fault}", seat.name()),
+                Err(fault) => {
+                    seat.meter.on_caller_refused();
+                    warn!("{} turned away {from}: {fault}", seat.name());
+                }
             }
         });
     }

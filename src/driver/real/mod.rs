@@ -25,12 +25,14 @@ mod hearing;
 mod line;
 mod links;
 mod local;
+mod measure;
 mod message;
 mod meters;
 mod mirrors;
 mod roll;
 mod server;
 mod site;
+mod watch;
 mod worker;
 
 use std::io::Read;
@@ -46,8 +48,9 @@ use tokio::time::Instant as Moment;
 use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
 use self::door::{Door, listen};
+use self::measure::Measured;
 use self::server::{MESSAGES_PER_WORKER, serve};
-use self::site::Site;
+use self::site::{Site, identity};
 use self::worker::work;
 use super::cluster::Blueprint;
 use super::cost::CostModel;
@@ -56,13 +59,15 @@ use crate::checkpoint::StateFile;
 use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::telemetry::Observer;
+use crate::telemetry::{Observer, Telemetry};
 use crate::topology::Address;
 use crate::types::{NodeId, ServerId, ShardId, WorkerId};
 
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
+pub use local::NodeLogs;
 pub(super) use local::run;
+pub use watch::watch;
 
 /// What one process is in a run, and what it needs to take part.
 #[derive(Clone, Debug)]
@@ -79,6 +84,13 @@ pub struct NodeOptions {
     pub state: Option<PathBuf>,
     /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
     pub ends_with_stdin: bool,
+    /// Where the nodes tell of themselves.
+    pub telemetry: Telemetry,
+}
+
+/// Nodes as metrics and logs call them: as their folders of certificates, such as `tokyo/server-0`.
+pub fn labels(plan: &Plan, nodes: &[NodeId]) -> Vec<String> {
+    nodes.iter().map(|node| identity(plan, *node).folder()).collect()
 }
 
 /// The server's end of what a worker in its process says and hears.
@@ -127,7 +139,8 @@ async fn take_part(
     observer: &mut dyn Observer,
 ) -> Result<Option<Outcome>, RealError> {
     let blueprint = Blueprint::new(plan, application);
-    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    site.telemetry = options.telemetry.clone();
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
     if options.nodes.contains(&NodeId::Coordinator) {
         let seat = site.seat(NodeId::Coordinator)?;
@@ -144,8 +157,9 @@ async fn take_part(
             .as_deref()
             .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
         let file = file.transpose()?;
+        let mut observer = Measured { observer, meter: &seat.meter, plan };
         let conductor =
-            Conductor::gather(&seat, &blueprint, application, observer, door, file).await?;
+            Conductor::gather(&seat, &blueprint, application, &mut observer, door, file).await?;
         return conductor.conduct(wall).await.map(Some);
     }
     let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;

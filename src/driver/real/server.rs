@@ -13,6 +13,7 @@ use super::channel::{Parcel, Reader};
 use super::door::{Door, Guest, listen};
 use super::error::{ChannelError, RealError};
 use super::line::Line;
+use super::measure::Meters;
 use super::message::{Answer, Order, Report};
 use super::mirrors::{Meeting, Mirrors};
 use super::site::Seat;
@@ -56,6 +57,7 @@ struct ServerNode {
     /// Whether this copy equals all others: nobody is waited for any more.
     drained: bool,
     draining: bool,
+    meters: Meters,
     /// Ends with the node.
     _reading: JoinSet<()>,
 }
@@ -109,6 +111,7 @@ impl ServerNode {
         let mut workers = BTreeMap::new();
         if let Some(NearWorker { worker, mut says, hears }) = near {
             workers.insert(worker, ToWorker::Near(hears));
+            seat.on_connected(NodeId::Worker(worker));
             let sender = sender.clone();
             reading.spawn(async move {
                 while let Some(message) = says.recv().await {
@@ -134,6 +137,7 @@ impl ServerNode {
                 }
                 let (reader, parcels, _) = channel.start(MESSAGES_PER_WORKER);
                 workers.insert(worker, ToWorker::Far(parcels));
+                seat.on_connected(NodeId::Worker(worker));
                 reading.spawn(hear(worker, reader, server.layout().clone(), sender.clone()));
             }
         };
@@ -161,6 +165,7 @@ impl ServerNode {
             origin: Moment::now(),
             drained: false,
             draining: false,
+            meters: Meters::new(seat, id),
             _reading: reading,
         })
     }
@@ -168,7 +173,9 @@ impl ServerNode {
     async fn run(&mut self, line: &mut Line) -> Result<(), RealError> {
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.seat.meter.on_begun();
         loop {
+            self.seat.meter.on_turn();
             let timeout = self.server.poll_timeout();
             let wake = timeout.map(|(at, _)| self.origin + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
@@ -179,6 +186,7 @@ impl ServerNode {
                 },
                 _ = beat.tick() => {
                     let links = self.mirrors.carriages(&self.busy);
+                    self.meters.read(&self.server, &links);
                     line.report(&Report::Alive { links, lan_bytes: 0 }).await;
                     continue;
                 }
@@ -225,7 +233,10 @@ impl ServerNode {
             Ok(message) => message,
             // The coordinator ends workers first.
             Err(_) if self.drained => return Ok(()),
-            Err(reason) => return Err(RealError::Lost { node: node(), reason }),
+            Err(reason) => {
+                self.seat.on_lost(NodeId::Worker(worker));
+                return Err(RealError::Lost { node: node(), reason });
+            }
         };
         self.server.handle_worker(self.now(), worker, message);
         Ok(())
@@ -233,23 +244,40 @@ impl ServerNode {
 
     fn on_event(&mut self, event: Event) -> Result<(), RealError> {
         let input = match event {
-            Event::Frame(incoming) => ServerInput::Frame {
-                from: incoming.from,
-                lane: incoming.lane,
-                frame: incoming.frame,
-            },
+            Event::Frame(incoming) => {
+                self.meters.on_frame(&incoming);
+                ServerInput::Frame {
+                    from: incoming.from,
+                    lane: incoming.lane,
+                    frame: incoming.frame,
+                }
+            }
             Event::Room { to, lane: Lane::Data, bytes, busy, .. } => {
                 *self.busy.entry(to).or_default() += busy;
                 ServerInput::Drained { to, bytes, busy }
             }
             // A mirror that has left has been told that the run is over, as this node will be.
-            Event::Room { .. } | Event::Left { .. } => return Ok(()),
-            Event::Lost { .. } if self.drained => return Ok(()),
-            Event::Lost { error, .. } => return Err(error.into()),
+            Event::Room { .. } => return Ok(()),
+            Event::Left { peer } => {
+                self.lose(peer);
+                return Ok(());
+            }
+            Event::Lost { peer, error } => {
+                self.lose(peer);
+                return if self.drained { Ok(()) } else { Err(error.into()) };
+            }
         };
         let at = self.seat.name();
         let now = self.now();
-        self.server.handle_input(now, input).map_err(|error| RealError::Peer { at, error })
+        self.server.handle_input(now, input).map_err(|error| {
+            self.meters.on_frame_refused(error.peer());
+            RealError::Peer { at, error }
+        })
+    }
+
+    fn lose(&self, mirror: DcId) {
+        let shard = self.server.id().shard;
+        self.seat.on_lost(NodeId::Server(ServerId { dc: mirror, shard }));
     }
 
     /// Carries out what the server wants done until it wants nothing, then fills the lanes.

@@ -9,6 +9,7 @@ use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
 use super::channel::{Parcel, Reader};
 use super::error::{ChannelError, RealError};
 use super::line::Line;
+use super::measure::tell_held;
 use super::message::{Order, Purpose, Report};
 use super::server::MESSAGES_PER_WORKER;
 use super::site::Seat;
@@ -80,6 +81,7 @@ pub(super) async fn work(
             let mut servers = Vec::new();
             let mut near = near;
             for shard in (0..layouts.len() as u16).map(ShardId) {
+                let server = ServerId { dc: id.dc, shard };
                 if let Some(NearServer { says, mut hears, .. }) =
                     near.take_if(|near| near.shard == shard)
                 {
@@ -92,9 +94,9 @@ pub(super) async fn work(
                         }
                     });
                     servers.push(ToServer::Near(says));
+                    seat.on_connected(NodeId::Server(server));
                     continue;
                 }
-                let server = ServerId { dc: id.dc, shard };
                 let address = addresses.get(&server).ok_or_else(|| RealError::Broken {
                     from: "the coordinator".into(),
                     reason: format!("it knows no address of {server}"),
@@ -105,6 +107,7 @@ pub(super) async fn work(
                 let bytes_max = rows_read_bytes_max(&layouts[shard.index()], addresses.len());
                 reading.spawn(hear(shard, reader, bytes_max, sender.clone()));
                 servers.push(ToServer::Far(parcels));
+                seat.on_connected(NodeId::Server(server));
             }
             Ok::<_, RealError>(servers)
         };
@@ -141,12 +144,14 @@ impl WorkerNode {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut started, mut over) = (false, false);
         loop {
+            self.seat.meter.on_turn();
             tokio::select! {
                 biased;
                 order = line.order() => match order? {
                     Order::End => return Ok(()),
                     Order::Start if !started => {
                         started = true;
+                        self.seat.meter.on_begun();
                         self.on_worker(Worker::handle_start);
                     }
                     Order::Stop { last } => {
@@ -160,6 +165,7 @@ impl WorkerNode {
                 },
                 _ = beat.tick() => {
                     let lan_bytes = self.lan_bytes;
+                    self.seat.meter.on_lan(lan_bytes);
                     line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
                 }
                 Some((shard, from)) = self.incoming.recv() => self.on_server(shard, from, over)?,
@@ -185,7 +191,10 @@ impl WorkerNode {
             FromServer::Near(message) => message,
             // A server that the coordinator has told that the run is over may hang up first.
             FromServer::Far(Err(_)) if over => return Ok(()),
-            FromServer::Far(Err(reason)) => return Err(RealError::Lost { node: name(), reason }),
+            FromServer::Far(Err(reason)) => {
+                self.seat.on_lost(server);
+                return Err(RealError::Lost { node: name(), reason });
+            }
             FromServer::Far(Ok(body)) => {
                 let broken = |reason: String| RealError::Broken { from: name(), reason };
                 let (clock, parameters) =
@@ -203,6 +212,7 @@ impl WorkerNode {
     fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
         let (mut worker, work) = ran;
         self.running = None;
+        self.seat.meter.on_iteration(self.began.elapsed());
         let part = self.seat.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
         if let Some(last) = self.stop {
@@ -232,6 +242,7 @@ impl WorkerNode {
                 WorkerOutput::Compute => {
                     let Some(mut worker) = self.worker.take() else { continue };
                     let held = worker.take_held();
+                    tell_held(&self.seat, &held);
                     if !held.is_empty() {
                         line.report(&Report::Held(held)).await;
                     }

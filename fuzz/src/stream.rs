@@ -1,6 +1,6 @@
 //! A stream between data centers: the hello that opens it, then frames behind their lengths.
 
-use gaia::driver::emulated::hostile::{Opening, frame_bytes};
+use gaia::driver::emulated::hostile::{Opening, Stripe, frame_bytes};
 use gaia::node::Lane;
 use gaia::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use gaia::types::{DcId, ShardId};
@@ -28,7 +28,7 @@ fn check(data: &[u8]) {
 
 fn seeds() -> Vec<Seed> {
     let stream = |lane, frames: &[&[u8]]| {
-        let opening = Opening { from: DcId(1), shard: ShardId(0), lane };
+        let opening = Opening { from: DcId(1), shard: ShardId(0), lane, stripe: Stripe::WHOLE };
         let mut bytes = opening.encode().to_vec();
         for frame in frames {
             bytes.extend_from_slice(&(frame.len() as u32).to_le_bytes());

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, ServerConfig,
+    TokioRuntime, TransportConfig,
 };
 use rand_core::Rng;
 use tokio::task::JoinSet;
@@ -19,7 +19,9 @@ use super::TransportError;
 use super::certificates::Certificates;
 use super::socket::{Network, address_of, dc_at};
 use crate::certificates::{SERVER_NAME, plain_reason};
-use crate::driver::quic::{Flight, Provision, ProvisionedFactory, link_config};
+use crate::driver::quic::{
+    End, Ends, Flight, LaneCounters, Provision, ProvisionedFactory, Windows, link_config,
+};
 use crate::link::DATAGRAM_BYTES_MAX;
 use crate::topology::Topology;
 use crate::types::{DcId, Seed};
@@ -41,6 +43,29 @@ pub(super) struct Joining {
     accepting: BTreeMap<(DcId, DcId), Arc<QuicServerConfig>>,
     /// By who connects and who accepts.
     connecting: BTreeMap<(DcId, DcId), Arc<QuicClientConfig>>,
+}
+
+impl Joined {
+    /// This end for all `shards` of a data center, which may have the whole link.
+    pub(super) fn ends(
+        self,
+        topology: &Topology,
+        shards: usize,
+        patience: Duration,
+        counters: Arc<LaneCounters>,
+    ) -> Ends {
+        let Self { at, peer, connection, flight } = self;
+        let end = End {
+            peer,
+            shards: 0..shards as u16,
+            at_name: topology.dc(at).name.clone(),
+            peer_name: topology.dc(peer).name.clone(),
+        };
+        let bandwidth = link_config(topology, at, peer).bandwidth;
+        let windows = |from, to| windows(topology, from, to);
+        let (received, sent) = (windows(peer, at), windows(at, peer));
+        Ends { at, end, connection, flight, bandwidth, received, sent, patience, counters }
+    }
 }
 
 impl Joining {
@@ -105,7 +130,8 @@ impl Joining {
         Ok(joined)
     }
 
-    async fn connect(&self, at: DcId, peer: DcId) -> Result<Joined, TransportError> {
+    /// Connects to a data center with a higher number.
+    pub(super) async fn connect(&self, at: DcId, peer: DcId) -> Result<Joined, TransportError> {
         let flight = Arc::<Flight>::default();
         let mut config = ClientConfig::new(self.connecting[&(at, peer)].clone());
         config.transport_config(self.transport_config(at, peer, &flight));
@@ -120,24 +146,8 @@ impl Joining {
     async fn accept_lower(self: Arc<Self>, at: DcId) -> Result<Vec<Joined>, TransportError> {
         let mut accepts = JoinSet::new();
         for _ in 0..at.index() {
-            let incoming = self.endpoints[at.index()].accept().await;
-            let incoming = incoming.expect("an endpoint is not closed while it joins");
-            let peer = dc_at(incoming.remote_address());
-            let peer = peer.expect("only data centers have sockets on this network");
-            let flight = Arc::<Flight>::default();
-            let accepting = self.accepting.get(&(at, peer));
-            let accepting = accepting.expect("data centers connect to those with higher numbers");
-            let mut config = ServerConfig::with_crypto(accepting.clone());
-            config.transport_config(self.transport_config(at, peer, &flight));
-            config.migration(false);
             let joining = self.clone();
-            accepts.spawn(async move {
-                let connecting = incoming.accept_with(Arc::new(config));
-                let connecting = connecting.map_err(|error| joining.failed(at, peer, &error))?;
-                let connection =
-                    connecting.await.map_err(|error| joining.failed(at, peer, &error))?;
-                Ok(Joined { at, peer, connection, flight })
-            });
+            accepts.spawn(async move { joining.accept_next(at).await });
         }
         let mut joined = Vec::new();
         while let Some(done) = accepts.join_next().await {
@@ -146,14 +156,30 @@ impl Joining {
         Ok(joined)
     }
 
+    /// Accepts one connection.
+    pub(super) async fn accept_next(&self, at: DcId) -> Result<Joined, TransportError> {
+        let incoming = self.endpoints[at.index()].accept().await;
+        let incoming = incoming.expect("an endpoint is not closed while it joins");
+        let peer = dc_at(incoming.remote_address());
+        let peer = peer.expect("only data centers have sockets on this network");
+        let flight = Arc::<Flight>::default();
+        let accepting = self.accepting.get(&(at, peer));
+        let accepting = accepting.expect("data centers connect to those with higher numbers");
+        let mut config = ServerConfig::with_crypto(accepting.clone());
+        config.transport_config(self.transport_config(at, peer, &flight));
+        config.migration(false);
+        let connecting = incoming.accept_with(Arc::new(config));
+        let connecting = connecting.map_err(|error| self.failed(at, peer, &error))?;
+        let connection = connecting.await.map_err(|error| self.failed(at, peer, &error))?;
+        Ok(Joined { at, peer, connection, flight })
+    }
+
     fn transport_config(&self, at: DcId, peer: DcId, flight: &Arc<Flight>) -> Arc<TransportConfig> {
         let out = link_config(&self.topology, at, peer);
         let back = link_config(&self.topology, peer, at);
         let provision = Provision::new(&out, &back);
-        let stream_window = Provision::new(&back, &out).stream_window();
         let packet_time = out.serialisation(DATAGRAM_BYTES_MAX);
-        let streams = u32::try_from(2 * self.shards).expect("shards are bounded by limits");
-        let mut config = TransportConfig::default();
+        let mut config = windows(&self.topology, peer, at).transport(self.shards);
         config
             .congestion_controller_factory(Arc::new(ProvisionedFactory {
                 provision,
@@ -161,14 +187,7 @@ impl Joining {
             }))
             .initial_rtt(provision.round_trip + packet_time * 2 + TIMER_SLACK)
             .initial_mtu(DATAGRAM_BYTES_MAX as u16)
-            .mtu_discovery_config(None)
-            .stream_receive_window(varint(stream_window))
-            .receive_window(VarInt::MAX)
-            .max_concurrent_uni_streams(streams.into())
-            .max_concurrent_bidi_streams(VarInt::from_u32(0))
-            .datagram_receive_buffer_size(None)
-            .keep_alive_interval(Some(KEEP_ALIVE))
-            .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))));
+            .mtu_discovery_config(None);
         Arc::new(config)
     }
 
@@ -204,7 +223,7 @@ impl Joining {
     }
 }
 
-fn endpoint_config(seed: Seed) -> EndpointConfig {
+pub(super) fn endpoint_config(seed: Seed) -> EndpointConfig {
     let mut bytes = [0; 32];
     seed.child("quic").random().fill_bytes(&mut bytes);
     let mut config = EndpointConfig::default();
@@ -212,27 +231,27 @@ fn endpoint_config(seed: Seed) -> EndpointConfig {
     config
 }
 
-fn varint(value: u64) -> VarInt {
-    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+/// What the receiver of a link grants, whose sender keeps a provisioned window.
+fn windows(topology: &Topology, from: DcId, to: DcId) -> Windows {
+    let (link, back) = (link_config(topology, from, to), link_config(topology, to, from));
+    Windows::provisioned(&Provision::new(&link, &back))
 }
 
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
-
-/// Short, because after a partition QUIC's own back-off can add a minute.
-const KEEP_ALIVE: Duration = Duration::from_secs(3);
-const IDLE_TIMEOUT_MS: u32 = 10_000;
 
 /// What two timers of one millisecond add to a round trip.
 const TIMER_SLACK: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::mpsc::{channel, unbounded_channel};
+    use quinn::VarInt;
 
     use super::*;
     use crate::driver::quic::frames::Hello;
-    use crate::driver::quic::{Breach, End, Event, GOODBYE, Inbox, listen};
+    use crate::driver::quic::listener::DATA_INBOX_FRAMES_MAX;
+    use crate::driver::quic::stripes::Stripe;
+    use crate::driver::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use crate::node::Lane;
     use crate::topology::{DataCenter, WanLink};
     use crate::types::{Bandwidth, Bytes, ShardId, Time, UsdPerGb};
@@ -264,48 +283,53 @@ mod tests {
         }
     }
 
-    async fn join() -> (Connection, Connection) {
+    fn ends(joined: Joined, topology: &Topology) -> Ends {
+        joined.ends(topology, 1, Duration::from_secs(2), Arc::default())
+    }
+
+    /// The honest end, joined, and the other as a bare connection.
+    async fn join() -> (DcTransport, Connection, JoinSet<()>) {
         let topology = pair();
         let network = Network::new(&topology, Seed(1));
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let joining = Joining::new(&topology, 1, &network, &certificates, Seed(1)).unwrap();
         let mut joined = Arc::new(joining).join_all().await.unwrap();
-        (joined.remove(0).connection, joined.remove(0).connection)
-    }
-
-    fn end() -> End {
-        End { peer: DcId(1), shards: 0..1, at_name: "honest".into(), peer_name: "broken".into() }
+        let mut honest = DcTransport::new(DcId(0), 0..1);
+        let mut tasks = JoinSet::new();
+        let lanes = ends(joined.remove(0), &topology).open().await.unwrap();
+        let Carriers { pump, listener, .. } = honest.join(lanes);
+        tasks.spawn(async move {
+            pump.run().await;
+        });
+        tasks.spawn(listener.run());
+        (honest, joined.remove(0).connection, tasks)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_has_left_only_once_the_last_of_its_frames_is_in_the_inbox() {
-        let (connection, leaver) = join().await;
-        let (notices, mut events) = unbounded_channel();
-        let (data, mut frames) = channel(1);
-        let inbox = Inbox { notices, control: channel(1).0, data };
-        let listening = tokio::spawn(listen(end(), connection, inbox));
+    async fn a_peer_has_left_only_once_the_last_of_its_frames_was_taken() {
+        let (mut honest, leaver, _tasks) = join().await;
         let mut stream = leaver.open_uni().await.unwrap();
-        let hello = Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data };
-        let bytes = [&hello.encode()[..], &[1, 0, 0, 0, 7], &[1, 0, 0, 0, 8], &[0; 4]].concat();
-        stream.write_all(&bytes).await.unwrap();
+        let hello =
+            Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
+        stream.write_all(&hello.encode()).await.unwrap();
+        let frames = 3 * DATA_INBOX_FRAMES_MAX as u8;
+        for number in 0..frames {
+            stream.write_all(&[1, 0, 0, 0, number]).await.unwrap();
+        }
         stream.finish().unwrap();
         stream.stopped().await.unwrap();
         leaver.close(GOODBYE, b"");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(events.try_recv().is_err(), "two frames still wait for the inbox");
-        for expected in [&[7][..], &[8], &[]] {
-            assert_eq!(frames.recv().await.unwrap().frame, expected);
+        for expected in 0..frames {
+            let Event::Frame(incoming) = honest.event().await else { panic!("a frame is due") };
+            assert_eq!(incoming.frame, [expected].as_slice());
         }
-        assert_eq!(events.recv().await, Some(Event::Left { peer: DcId(1) }));
-        listening.await.unwrap();
+        assert_eq!(honest.event().await, Event::Left { peer: DcId(1) });
     }
 
     /// What the honest end makes of a stream that the broken end sends, and what the broken end is told.
     async fn check(stream_bytes: &[u8], expect: Breach) {
-        let (honest, broken) = join().await;
-        let (notices, mut events) = unbounded_channel();
-        let inbox = Inbox { notices, control: channel(1).0, data: channel(1).0 };
-        let listening = tokio::spawn(listen(end(), honest, inbox));
+        let (mut honest, broken, mut tasks) = join().await;
         let mut stream = broken.open_uni().await.unwrap();
         stream.write_all(stream_bytes).await.unwrap();
         stream.finish().unwrap();
@@ -314,8 +338,8 @@ mod tests {
             peer: "broken".into(),
             breach: expect,
         };
-        assert_eq!(events.recv().await, Some(Event::Lost { peer: DcId(1), error }));
-        listening.await.unwrap();
+        assert_eq!(honest.event().await, Event::Lost { peer: DcId(1), error });
+        while tasks.join_next().await.is_some() {}
         let ConnectionError::ApplicationClosed(close) = broken.closed().await else {
             panic!("the broken end is not told why");
         };
@@ -325,7 +349,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_breaks_the_protocol_ends_the_connection_with_its_reason() {
-        let hello = |from, shard, lane| Hello { from: DcId(from), shard: ShardId(shard), lane };
+        let hello = |from, shard, lane| Hello {
+            from: DcId(from),
+            shard: ShardId(shard),
+            lane,
+            stripe: Stripe::WHOLE,
+        };
         let control = hello(1, 0, Lane::Control).encode();
         check(b"GET / HTTP/1.1", Breach::NotGaia { found: *b"GET " }).await;
         check(&control[..5], Breach::Truncated).await;

@@ -143,7 +143,7 @@ impl DataCenter {
                     None => break,
                 },
                 Some(computed) = self.computed_in.recv() => self.on_computed(computed)?,
-                Some(event) = self.transport.event() => self.on_event(event)?,
+                event = self.transport.event() => self.on_event(event)?,
                 () = sleep_until(wake) => self.on_wake(),
             }
             self.settle().await?;

@@ -1,17 +1,17 @@
 //! Many peers that break the protocol of streams, each in its own way, and an honest one beside them.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, SendStream};
-use tokio::sync::mpsc::{channel, unbounded_channel};
 
 use super::connection::Joining;
 use super::{Certificates, Network};
 use crate::driver::quic::frames::{Hello, with_length};
-use crate::driver::quic::listener::DATA_INBOX_FRAMES_MAX;
-use crate::driver::quic::{Breach, End, Event, Inbox, Incoming, TransportError, listen};
+use crate::driver::quic::stripes::Stripe;
+use crate::driver::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use crate::node::Lane;
 use crate::topology::{DataCenter, Topology, WanLink};
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
@@ -24,7 +24,9 @@ const HONEST_FRAMES: u32 = 500;
 /// What a hostile peer writes on its stream, which it then leaves open, and the breach that it is closed for; one that
 /// only claims is not.
 fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
-    let hello = |from, shard, lane| Hello { from, shard: ShardId(shard), lane }.encode();
+    let hello = |from, shard, lane| {
+        Hello { from, shard: ShardId(shard), lane, stripe: Stripe::WHOLE }.encode()
+    };
     let data = hello(from, 0, Lane::Data);
     let control = hello(from, 0, Lane::Control);
     let too_long = |lane, bytes, max| Some(Breach::FrameTooLong { lane, bytes, max });
@@ -32,12 +34,12 @@ fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
     let length = |bytes: usize| (bytes as u32).to_le_bytes();
     vec![
         (b"GET / HTTP/1.1".to_vec(), Some(Breach::NotGaia { found: *b"GET " })),
-        (vec![0; 11], Some(Breach::NotGaia { found: [0; 4] })),
+        (vec![0; 13], Some(Breach::NotGaia { found: [0; 4] })),
         (
             [&control[..4], &[9, 9], &control[6..]].concat(),
             Some(Breach::Version { found: 0x909, expected: 1 }),
         ),
-        ([&control[..10], &[2]].concat(), Some(Breach::Lane { found: 2 })),
+        ([&control[..10], &[2, 0, 1]].concat(), Some(Breach::Lane { found: 2 })),
         (
             hello(HONEST, 0, Lane::Data).into(),
             Some(Breach::Origin { found: HONEST, expected: from }),
@@ -98,7 +100,7 @@ fn topology(attacks: usize) -> Topology {
 /// Sends numbered frames, one every few milliseconds, so that every attack falls between two of them.
 async fn be_honest(connection: Connection) -> SendStream {
     let mut stream = connection.open_uni().await.unwrap();
-    let hello = Hello { from: HONEST, shard: ShardId(0), lane: Lane::Data };
+    let hello = Hello { from: HONEST, shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
     stream.write_all(&hello.encode()).await.unwrap();
     for number in 0..HONEST_FRAMES {
         stream.write_all(&with_length(&number.to_le_bytes())).await.unwrap();
@@ -123,15 +125,14 @@ async fn attacked_end_goes_on_serving() {
     let joining = Joining::new(&topology, 1, &network, &certificates, Seed(1)).unwrap();
     let joined = Arc::new(joining).join_all().await.unwrap();
     let before = resident_bytes();
-    let (notices, mut events) = unbounded_channel();
-    let (data, mut frames) = channel::<Incoming>(DATA_INBOX_FRAMES_MAX);
-    let inbox = Inbox { notices, control: channel(1).0, data };
-    let mut expected = Vec::new();
+    let mut attacked = DcTransport::new(ATTACKED, 0..1);
+    let mut expected = BTreeMap::new();
     for end in joined {
         if end.at == ATTACKED {
-            let (at_name, peer_name) = ("dc-0".into(), format!("dc-{}", end.peer.0));
-            let listener = End { peer: end.peer, shards: 0..1, at_name, peer_name };
-            tokio::spawn(listen(listener, end.connection, inbox.clone()));
+            let ends = end.ends(&topology, 1, Duration::from_secs(2), Arc::default());
+            let Carriers { pump, listener, .. } = attacked.join(ends.open().await.unwrap());
+            tokio::spawn(pump.run());
+            tokio::spawn(listener.run());
         } else if end.peer == ATTACKED && end.at == HONEST {
             tokio::spawn(async move {
                 let stream = be_honest(end.connection).await;
@@ -148,20 +149,21 @@ async fn attacked_end_goes_on_serving() {
     }
     let mut next = 0_u32;
     while next < HONEST_FRAMES {
-        let incoming = frames.recv().await.unwrap();
-        if incoming.from == HONEST {
-            assert_eq!(incoming.frame, next.to_le_bytes().as_slice());
-            next += 1;
+        match attacked.event().await {
+            Event::Frame(incoming) if incoming.from == HONEST => {
+                assert_eq!(incoming.frame, next.to_le_bytes().as_slice());
+                next += 1;
+            }
+            Event::Lost { peer, error } => {
+                let (at, name) = ("dc-0".into(), format!("dc-{}", peer.0));
+                let breach = expected.remove(&peer).expect("who only claims is not closed");
+                assert_eq!(error, TransportError::PeerBrokeProtocol { at, peer: name, breach });
+            }
+            _ => {}
         }
     }
     let grown = resident_bytes().saturating_sub(before);
-    for (peer, breach) in expected {
-        let lost = events.try_recv().expect("every breach is told");
-        let (at, name) = ("dc-0".into(), format!("dc-{}", peer.0));
-        let error = TransportError::PeerBrokeProtocol { at, peer: name, breach };
-        assert_eq!(lost, Event::Lost { peer, error });
-    }
-    assert!(events.try_recv().is_err(), "who only claims is not closed, nor is the honest one");
+    assert!(expected.is_empty(), "every breach is told: {expected:?}");
     assert!(grown < 32 << 20, "the resident set grew by {grown} bytes");
 }
 

@@ -18,7 +18,11 @@ mod connection;
 mod data_center;
 #[cfg(test)]
 mod hostile_peers;
+#[cfg(test)]
+mod long_links;
 mod meter;
+#[cfg(test)]
+mod reconnecting;
 mod socket;
 mod transport;
 
@@ -36,4 +40,5 @@ pub use transport::Wan;
 #[doc(hidden)]
 pub mod hostile {
     pub use crate::driver::quic::frames::{Hello as Opening, length as frame_bytes};
+    pub use crate::driver::quic::stripes::Stripe;
 }

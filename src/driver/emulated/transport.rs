@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::Endpoint;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::connection::{Joined, Joining};
+use super::connection::Joining;
 use super::meter::Meter;
 use super::{Certificates, Network};
-use crate::driver::quic::{
-    Command, DcTransport, End, Ends, GOODBYE, Inbox, TransportError, link_config, listen,
-};
+use crate::driver::quic::{Carriers, DcTransport, Finisher, GOODBYE, TransportError};
 use crate::link::quantum;
 use crate::topology::Topology;
 use crate::types::Seed;
@@ -23,7 +20,7 @@ pub struct Wan {
     network: Arc<Network>,
     meter: Meter,
     endpoints: Vec<Endpoint>,
-    finish: Vec<UnboundedSender<Command>>,
+    finishers: Vec<Finisher>,
     pumps: JoinSet<bool>,
     readers: JoinSet<()>,
     patience: Duration,
@@ -59,49 +56,24 @@ impl Wan {
             meter: Meter::new(network.clone()),
             network,
             endpoints,
-            finish: Vec::new(),
+            finishers: Vec::new(),
             pumps: JoinSet::new(),
             readers: JoinSet::new(),
             patience: patience(topology),
         };
-        let (mut transports, inboxes): (Vec<_>, Vec<_>) =
-            topology.dc_ids().map(|dc| DcTransport::new(dc, 0..shards as u16)).unzip();
-        for end in joined {
-            let (at, peer) = (end.at, end.peer);
-            let commands = wan.open(topology, shards, end, &inboxes[at.index()]).await?;
-            transports[at.index()].join(peer, commands);
+        let mut transports: Vec<DcTransport> =
+            topology.dc_ids().map(|dc| DcTransport::new(dc, 0..shards as u16)).collect();
+        for joined in joined {
+            let at = joined.at.index();
+            let counters = wan.meter.counters(joined.at, joined.peer).clone();
+            let ends = joined.ends(topology, shards, wan.patience, counters);
+            let lanes = ends.open().await?;
+            let Carriers { pump, listener, finisher } = transports[at].join(lanes);
+            wan.pumps.spawn(pump.run());
+            wan.readers.spawn(listener.run());
+            wan.finishers.push(finisher);
         }
         Ok((wan, transports))
-    }
-
-    /// Opens the lanes of one end of a connection, and listens to those of the other.
-    async fn open(
-        &mut self,
-        topology: &Topology,
-        shards: usize,
-        joined: Joined,
-        inbox: &Inbox,
-    ) -> Result<UnboundedSender<Command>, TransportError> {
-        let Joined { at, peer, connection, flight } = joined;
-        let end = End {
-            peer,
-            shards: 0..shards as u16,
-            at_name: topology.dc(at).name.clone(),
-            peer_name: topology.dc(peer).name.clone(),
-        };
-        let ends = Ends {
-            at,
-            connection: connection.clone(),
-            flight,
-            bandwidth: link_config(topology, at, peer).bandwidth,
-            patience: self.patience,
-            counters: self.meter.counters(at, peer).clone(),
-        };
-        let (commands, pump) = ends.open(&end, inbox).await?;
-        self.finish.push(commands.clone());
-        self.pumps.spawn(pump.run());
-        self.readers.spawn(listen(end, connection, inbox.clone()));
-        Ok(commands)
     }
 
     /// The network in memory, where a test severs links.
@@ -119,10 +91,7 @@ impl Wan {
     /// Finishing a stream is the goodbye that cannot get lost: it is repeated until acknowledged, where the close
     /// of a connection is one datagram that a full queue may drop.
     pub async fn close(mut self) -> Result<(), TransportError> {
-        for pump in &self.finish {
-            // A pump that has ended has nothing left to finish.
-            let _ = pump.send(Command::Finish);
-        }
+        self.finishers.iter().for_each(Finisher::finish);
         let mut unfinished = 0;
         while let Some(done) = self.pumps.join_next().await {
             unfinished += usize::from(!done.unwrap_or(false));

@@ -102,12 +102,6 @@ impl Provision {
         Self { window, round_trip, loss_tolerated }
     }
 
-    /// The receiver's window for one stream: room for the two round trips that pass between the loss of a packet
-    /// and the credit for what follows it, and no more than keeps a stream under quinn's 1024 gaps.
-    pub(in crate::driver) fn stream_window(&self) -> u64 {
-        (self.window * 5 / 2).min(STREAM_WINDOW_BYTES_MAX)
-    }
-
     fn floor(&self) -> u64 {
         (self.window / WINDOW_SHRINK_MAX).max(WINDOW_BYTES_MIN)
     }
@@ -274,10 +268,6 @@ const WINDOW_SHRINK_MAX: u64 = 8;
 const LOSS_SPREAD: f64 = 4.0;
 const LOSS_TOLERATED_MIN: f64 = 0.05;
 
-/// quinn-proto closes a connection whose stream has 1024 gaps. Gaps are at least two packets apart, so a
-/// stream of this many bytes cannot have as many.
-const STREAM_WINDOW_BYTES_MAX: u64 = 2_800_000;
-
 /// A smaller packet is taken for an acknowledgement, which does not count as in flight.
 const ACKNOWLEDGEMENT_BYTES_MAX: u64 = 128;
 
@@ -305,8 +295,6 @@ mod tests {
         assert_eq!(window, (400_000.0 * 1452.0 / 1480.0) as u64);
         let slow = link(0.1, 1, 0);
         assert_eq!(Provision::new(&slow, &slow).window, WINDOW_BYTES_MIN);
-        let fat = link(1_000.0, 150, 1 << 30);
-        assert_eq!(Provision::new(&fat, &fat).stream_window(), STREAM_WINDOW_BYTES_MAX);
     }
 
     #[test]

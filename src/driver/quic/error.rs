@@ -1,5 +1,6 @@
 //! What can go wrong between two data centers.
 
+use super::stripes::{Stripe, stripes_max};
 use crate::node::Lane;
 use crate::types::{DcId, ShardId};
 
@@ -37,6 +38,10 @@ pub enum Breach {
     Version { found: u16, expected: u16 },
     #[error("a stream for lane {found}, expected 0 (control) or 1 (data)")]
     Lane { found: u8 },
+    #[error("stripe {index} of {count} of the {lane:?} lane, expected one of at most {}", stripes_max(*lane))]
+    Stripe { lane: Lane, index: u8, count: u8 },
+    #[error("a second stream for stripe {} of {} of the {lane:?} lane of shard {}", stripe.index, stripe.count, shard.0)]
+    StreamTwice { shard: ShardId, lane: Lane, stripe: Stripe },
     #[error("a stream that claims to come from {found}, expected {expected}")]
     Origin { found: DcId, expected: DcId },
     #[error("a stream for shard {}, expected one of {shards}", found.0)]

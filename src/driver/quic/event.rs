@@ -8,7 +8,7 @@ use super::TransportError;
 use crate::node::Lane;
 use crate::types::{DcId, ShardId};
 
-/// What happens at a data center's end of the WAN.
+/// What happens at a data center's end of the WAN, always of the connection to a peer that was joined last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Frame(Incoming),
@@ -21,11 +21,11 @@ pub enum Event {
         bytes: u64,
         busy: Duration,
     },
-    /// A peer said goodbye, after the last of its frames.
+    /// A peer said goodbye, or this end did, and the last of its frames has come.
     Left {
         peer: DcId,
     },
-    /// A peer will not be heard again.
+    /// The connection to a peer is gone, and with it what was in hand. Another may be joined in its place.
     Lost {
         peer: DcId,
         error: TransportError,
@@ -39,4 +39,23 @@ pub struct Incoming {
     pub shard: ShardId,
     pub lane: Lane,
     pub frame: Bytes,
+}
+
+/// Which of the connections to its peers an end has joined: each has a higher number than those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Generation(pub(super) u64);
+
+/// Something of one connection, which concerns nobody once another has taken its place.
+#[derive(Debug)]
+pub(in crate::driver) struct Of<T> {
+    pub(super) peer: DcId,
+    pub(super) generation: Generation,
+    pub(super) what: T,
+}
+
+impl<T> Of<T> {
+    pub(super) fn map<U>(self, with: impl FnOnce(T) -> U) -> Of<U> {
+        let Self { peer, generation, what } = self;
+        Of { peer, generation, what: with(what) }
+    }
 }

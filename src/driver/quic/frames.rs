@@ -1,12 +1,12 @@
-//! How frames lie on a stream: a hello, then each frame behind its length.
+//! How frames lie on streams: each stream opens with a hello, and a lane is each frame behind its length.
 //!
-//! A stream carries one lane of one shard in one direction, and its hello says which. Lengths are checked
-//! before anything is allocated. All integers are little-endian.
+//! A stream carries one lane of one shard in one direction, or a stripe of it, and its hello says which. Lengths are
+//! checked before anything is allocated. All integers are little-endian.
 
 use bytes::Bytes;
-use quinn::{ReadExactError, RecvStream};
 
 use super::Breach;
+use super::stripes::Stripe;
 use crate::node::Lane;
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use crate::types::{DcId, ShardId};
@@ -18,16 +18,7 @@ pub struct Hello {
     pub from: DcId,
     pub shard: ShardId,
     pub lane: Lane,
-}
-
-/// Why a stream gave no more.
-#[derive(Debug)]
-pub(super) enum StreamEnd {
-    /// The peer finished it between two frames.
-    Finished,
-    /// The connection is gone; its own reason says why.
-    Lost,
-    Breach(Breach),
+    pub stripe: Stripe,
 }
 
 impl Hello {
@@ -41,11 +32,13 @@ impl Hello {
             Lane::Control => CONTROL,
             Lane::Data => DATA,
         };
+        bytes[11] = self.stripe.index;
+        bytes[12] = self.stripe.count;
         bytes
     }
 
     pub fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, Breach> {
-        let [m0, m1, m2, m3, v0, v1, f0, f1, s0, s1, lane] = bytes;
+        let [m0, m1, m2, m3, v0, v1, f0, f1, s0, s1, lane, index, count] = bytes;
         let found = [m0, m1, m2, m3];
         if found != MAGIC {
             return Err(Breach::NotGaia { found });
@@ -61,7 +54,8 @@ impl Hello {
         };
         let from = DcId(u16::from_le_bytes([f0, f1]));
         let shard = ShardId(u16::from_le_bytes([s0, s1]));
-        Ok(Self { from, shard, lane })
+        let stripe = Stripe::checked(index, count, lane)?;
+        Ok(Self { from, shard, lane, stripe })
     }
 }
 
@@ -89,55 +83,38 @@ pub(super) fn frame_bytes_max(lane: Lane) -> usize {
     }
 }
 
-/// Reads the hello that begins a stream.
-pub(super) async fn read_hello(stream: &mut RecvStream) -> Result<Hello, StreamEnd> {
-    let mut bytes = [0; HELLO_BYTES];
-    read(stream, &mut bytes).await?;
-    Hello::decode(bytes).map_err(StreamEnd::Breach)
-}
-
-/// Reads the next frame of a lane.
-pub(super) async fn read_frame(stream: &mut RecvStream, lane: Lane) -> Result<Bytes, StreamEnd> {
-    let mut prefix = [0; PREFIX_BYTES];
-    match stream.read_exact(&mut prefix).await {
-        Ok(()) => {}
-        Err(ReadExactError::FinishedEarly(0)) => return Err(StreamEnd::Finished),
-        Err(error) => return Err(end(&error)),
-    }
-    let mut frame = vec![0; length(prefix, lane).map_err(StreamEnd::Breach)?];
-    read(stream, &mut frame).await?;
-    Ok(frame.into())
-}
-
-async fn read(stream: &mut RecvStream, bytes: &mut [u8]) -> Result<(), StreamEnd> {
-    stream.read_exact(bytes).await.map_err(|error| end(&error))
-}
-
-fn end(error: &ReadExactError) -> StreamEnd {
-    match error {
-        ReadExactError::FinishedEarly(_) => StreamEnd::Breach(Breach::Truncated),
-        ReadExactError::ReadError(_) => StreamEnd::Lost,
-    }
-}
-
-const HELLO_BYTES: usize = 11;
+pub(super) const HELLO_BYTES: usize = 13;
 const MAGIC: [u8; 4] = *b"GAIA";
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
 
-const PREFIX_BYTES: usize = crate::link::FRAME_PREFIX_BYTES as usize;
+pub(super) const PREFIX_BYTES: usize = crate::link::FRAME_PREFIX_BYTES as usize;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::super::stripes::STRIPES_MAX;
+    use super::*;
 
     proptest! {
         #[test]
-        fn a_hello_reads_back_as_written(from: u16, shard: u16, control: bool) {
+        fn a_hello_reads_back_as_written(from: u16, shard: u16, count in 0..=STRIPES_MAX) {
+            let lane = if count == 0 { Lane::Control } else { Lane::Data };
+            for stripe in Stripe::all(count.max(1)) {
+                let hello = Hello { from: DcId(from), shard: ShardId(shard), lane, stripe };
+                prop_assert_eq!(Hello::decode(hello.encode()), Ok(hello));
+            }
+        }
+
+        #[test]
+        fn any_stripe_is_one_of_a_bounded_number_or_a_breach(index: u8, count: u8, control: bool) {
             let lane = if control { Lane::Control } else { Lane::Data };
-            let hello = Hello { from: DcId(from), shard: ShardId(shard), lane };
-            prop_assert_eq!(Hello::decode(hello.encode()), Ok(hello));
+            let most = if control { 1 } else { STRIPES_MAX };
+            let taken = Stripe::checked(index, count, lane);
+            let legal = (1..=most).contains(&count) && index < count;
+            let breach = Breach::Stripe { lane, index, count };
+            prop_assert_eq!(taken, if legal { Ok(Stripe { index, count }) } else { Err(breach) });
         }
 
         #[test]
@@ -162,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_hello_of_another_version_says_which() {
-        let hello = Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data };
+        let hello =
+            Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
         let mut bytes = hello.encode();
         bytes[4] = 9;
         assert_eq!(Hello::decode(bytes), Err(Breach::Version { found: 9, expected: 1 }));

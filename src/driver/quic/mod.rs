@@ -4,6 +4,19 @@
 //! [`DcTransport`] is what a server's driver sees, a pump and a listener are the two ends of each connection. It
 //! refuses to know how connections come about and who may have one, which is the business of the driver that makes
 //! them: `emulated/` over sockets in memory, `real/` over UDP.
+//!
+//! **The life of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
+//! `open` opens the lanes, and hands the result to [`DcTransport::join`]: from then on the peer is that connection. What comes
+//! back are its [`Carriers`], a pump and a listener for the driver to run as tasks. Both end with the connection, free
+//! all that they held, and leave one last event, [`Event::Lost`] or, after a goodbye, [`Event::Left`]. Whenever it likes the
+//! driver may join the next connection to the same peer, even before the last one is known to be lost:
+//!
+//!  - lanes begin empty, with room, and frames that the old connection had in hand are gone;
+//!  - nothing of the old one is told any more, no frame, no room, no loss; if it still lives, it is closed, and the
+//!    peer's end of it is lost;
+//!  - [`DcTransport::part`] does the same without a successor, for a driver that will not go on with a connection.
+//!
+//! Whoever must lose nothing numbers and keeps frames above this room.
 #![allow(
     clippy::disallowed_types,
     reason = "quinn's congestion controllers are told the time as std's Instant"
@@ -17,6 +30,8 @@ pub(super) mod frames;
 mod lanes;
 pub(super) mod listener;
 mod pump;
+mod settings;
+pub(super) mod stripes;
 mod tracked;
 
 pub use counters::LaneTraffic;
@@ -26,9 +41,9 @@ pub use lanes::{CONTROL_IN_HAND_MAX, DcTransport};
 
 pub(super) use congestion::{Flight, Provision, ProvisionedFactory};
 pub(super) use counters::LaneCounters;
-pub(super) use lanes::Ends;
-pub(super) use listener::{End, Inbox, listen};
-pub(super) use pump::Command;
+pub(super) use lanes::{Carriers, Ends, Finisher};
+pub(super) use listener::End;
+pub(super) use settings::Windows;
 pub(super) use tracked::{Chosen, TrackedFactory};
 
 use std::time::Duration;
@@ -63,3 +78,9 @@ pub(in crate::driver) fn close_for(connection: &Connection, breach: Breach) {
 /// The code of a connection that is closed because the run is over.
 pub(in crate::driver) const GOODBYE: VarInt = VarInt::from_u32(0);
 const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
+
+/// The code of a connection in whose place the same peer has another.
+const REPLACED: VarInt = VarInt::from_u32(2);
+
+/// The code of a connection that its owner gives up.
+const PARTED: VarInt = VarInt::from_u32(4);

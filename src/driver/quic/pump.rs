@@ -31,15 +31,15 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::congestion::Flight;
 use super::counters::LaneCounters;
-use super::event::Event;
-use super::frames::with_length;
-
+use super::event::{Event, Generation, Of};
+use super::frames::{Hello, with_length};
+use super::stripes::{Place, Stripe};
 use crate::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
 use crate::node::Lane;
 use crate::types::{Bandwidth, Bytes as Size, DcId, ShardId};
 
 /// What the pump is told.
-pub(in crate::driver) enum Command {
+pub(super) enum Command {
     Send {
         shard: ShardId,
         lane: Lane,
@@ -53,6 +53,7 @@ pub(in crate::driver) enum Command {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) to: DcId,
+    pub(super) generation: Generation,
     /// The number of the first lane's shard.
     pub(super) first_shard: u16,
     /// The most of the link that frames can have.
@@ -75,16 +76,20 @@ pub(in crate::driver) struct Pump {
     send_window: u64,
     commands: UnboundedReceiver<Command>,
     finishing: bool,
-    notices: UnboundedSender<Event>,
+    notices: UnboundedSender<Of<Event>>,
     /// News of room in data lanes, by when it is due.
     rooms: VecDeque<(Instant, Event)>,
     room_timer: Pin<Box<Sleep>>,
     counters: Arc<LaneCounters>,
 }
 
-/// One lane of one shard.
+/// One lane of one shard, on one stream or several.
 pub(super) struct Outgoing {
-    stream: SendStream,
+    /// By stripe.
+    streams: Vec<SendStream>,
+    place: Place,
+    /// What is yet to be written of the hellos, by stripe.
+    hellos: Vec<Bytes>,
     frames: VecDeque<InHand>,
     /// When the frames so far would have crossed at the payload rate, or were accepted if that was later.
     drained_at: Instant,
@@ -105,40 +110,55 @@ struct Written {
     whole: Option<InHand>,
 }
 
-/// A frame, or the hello, of which some may have been written.
+/// A frame of which some may have been written.
 struct InHand {
     rest: Bytes,
-    frame_bytes: Option<usize>,
+    frame_bytes: usize,
     handed: Instant,
 }
 
 impl Outgoing {
-    /// A lane whose stream begins with `hello`.
-    pub(super) fn new(stream: SendStream, hello: &[u8]) -> Self {
-        let now = Instant::now();
-        let rest = Bytes::copy_from_slice(hello);
-        let frames = VecDeque::from([InHand { rest, frame_bytes: None, handed: now }]);
-        Self { stream, frames, drained_at: now }
+    /// A lane on these streams, none of which has been written to.
+    pub(super) fn new(from: DcId, shard: ShardId, lane: Lane, streams: Vec<SendStream>) -> Self {
+        let count = u8::try_from(streams.len()).expect("stripes are bounded");
+        let hello = |stripe| Hello { from, shard, lane, stripe }.encode();
+        let hellos = Stripe::all(count).map(|stripe| Bytes::copy_from_slice(&hello(stripe)));
+        Self {
+            place: Place::first(streams.len()),
+            hellos: hellos.collect(),
+            streams,
+            frames: VecDeque::new(),
+            drained_at: Instant::now(),
+        }
     }
 
     fn push(&mut self, frame: &[u8]) {
         let (rest, handed) = (with_length(frame), Instant::now());
-        self.frames.push_back(InHand { rest, frame_bytes: Some(frame.len()), handed });
+        self.frames.push_back(InHand { rest, frame_bytes: frame.len(), handed });
     }
 
-    /// Writes up to `bytes_max` of the oldest frame. Pending where QUIC takes nothing or there is nothing.
+    /// Whether all there is has been written.
+    fn is_idle(&self) -> bool {
+        self.hellos.iter().all(Bytes::is_empty) && self.frames.is_empty()
+    }
+
+    /// Writes up to `bytes_max` of the oldest frame, once all hellos are written. Pending where QUIC takes nothing or
+    /// there is nothing.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<Result<Written, WriteError>> {
+        let mut hellos = self.streams.iter_mut().zip(&mut self.hellos);
+        if let Some((stream, rest)) = hellos.find(|(_, rest)| !rest.is_empty()) {
+            let bytes = ready!(poll_write(cx, stream, rest, bytes_max))?;
+            return Poll::Ready(Ok(Written { bytes, whole: None }));
+        }
         let Some(front) = self.frames.front_mut() else { return Poll::Pending };
-        let mut chunks = [front.rest.slice(..front.rest.len().min(bytes_max))];
-        let bytes = {
-            let write = pin!(self.stream.write_chunks(&mut chunks));
-            ready!(write.poll(cx))?.bytes
-        };
-        front.rest.advance(bytes);
+        let stream = &mut self.streams[self.place.stripe()];
+        let bytes_max = bytes_max.min(self.place.left());
+        let bytes = ready!(poll_write(cx, stream, &mut front.rest, bytes_max))?;
+        self.place.advance(bytes);
         let whole = if front.rest.is_empty() { self.frames.pop_front() } else { None };
         Poll::Ready(Ok(Written { bytes, whole }))
     }
@@ -151,13 +171,29 @@ impl Outgoing {
     }
 }
 
+/// Writes up to `bytes_max` of what is left, and says how much QUIC took.
+fn poll_write(
+    cx: &mut Context<'_>,
+    stream: &mut SendStream,
+    rest: &mut Bytes,
+    bytes_max: usize,
+) -> Poll<Result<usize, WriteError>> {
+    let mut chunks = [rest.slice(..rest.len().min(bytes_max))];
+    let bytes = {
+        let write = pin!(stream.write_chunks(&mut chunks));
+        ready!(write.poll(cx))?.bytes
+    };
+    rest.advance(bytes);
+    Poll::Ready(Ok(bytes))
+}
+
 impl Pump {
     pub(super) fn new(
         route: Route,
         (connection, flight): (Connection, Arc<Flight>),
         (control, data): (Vec<Outgoing>, Vec<Outgoing>),
         commands: UnboundedReceiver<Command>,
-        notices: UnboundedSender<Event>,
+        notices: UnboundedSender<Of<Event>>,
         counters: Arc<LaneCounters>,
     ) -> Self {
         Self {
@@ -181,14 +217,21 @@ impl Pump {
     /// Runs until told to finish and everything is acknowledged, or the connection is lost.
     /// Returns whether all that was in hand has arrived.
     pub(in crate::driver) async fn run(mut self) -> bool {
-        if std::future::poll_fn(|cx| self.poll(cx)).await.is_err() {
+        let connection = self.connection.clone();
+        let handed_over = tokio::select! {
+            biased;
+            done = std::future::poll_fn(|cx| self.poll(cx)) => done.is_ok(),
+            _ = connection.closed() => false,
+        };
+        if !handed_over {
             return false;
         }
         let mut acknowledged = Vec::new();
-        for lane in self.control.iter_mut().chain(&mut self.data) {
+        let lanes = self.control.iter_mut().chain(&mut self.data);
+        for stream in lanes.flat_map(|lane| &mut lane.streams) {
             // A stream that the peer has stopped is as finished as it will be.
-            let _ = lane.stream.finish();
-            acknowledged.push(lane.stream.stopped());
+            let _ = stream.finish();
+            acknowledged.push(stream.stopped());
         }
         let all = async {
             for stream in acknowledged {
@@ -206,7 +249,7 @@ impl Pump {
         self.write_control(cx)?;
         self.write_data(cx)?;
         self.tell_of_room(cx);
-        let idle = |lanes: &[Outgoing]| lanes.iter().all(|lane| lane.frames.is_empty());
+        let idle = |lanes: &[Outgoing]| lanes.iter().all(Outgoing::is_idle);
         if self.finishing && idle(&self.control) && idle(&self.data) {
             return Poll::Ready(Ok(()));
         }
@@ -231,7 +274,7 @@ impl Pump {
     }
 
     fn write_control(&mut self, cx: &mut Context<'_>) -> Result<(), WriteError> {
-        if self.control.iter().all(|lane| lane.frames.is_empty()) {
+        if self.control.iter().all(Outgoing::is_idle) {
             return Ok(());
         }
         self.set_send_window(self.allowed() + CONTROL_WINDOW);
@@ -249,7 +292,7 @@ impl Pump {
         let quantum = self.route.quantum.0;
         let chunk_max = CHUNK_BYTES_MAX.min(quantum as usize / 2);
         let mut blocked = 0;
-        while blocked < shards && !self.data.iter().all(|lane| lane.frames.is_empty()) {
+        while blocked < shards && !self.data.iter().all(Outgoing::is_idle) {
             if self.pace.poll_ready(cx).is_pending() {
                 return Ok(());
             }
@@ -284,7 +327,7 @@ impl Pump {
 
     fn on_written(&mut self, place: usize, lane: Lane, written: &Written) {
         self.pace.on_written(written.bytes);
-        let Some(InHand { frame_bytes: Some(bytes), handed, .. }) = written.whole else { return };
+        let Some(InHand { frame_bytes: bytes, handed, .. }) = written.whole else { return };
         let Route { to, first_shard, payload_rate, .. } = self.route;
         let lanes = match lane {
             Lane::Control => &mut self.control,
@@ -314,7 +357,8 @@ impl Pump {
             }
             if let Some((_, room)) = self.rooms.pop_front() {
                 // An owner that has gone does not care.
-                let _ = self.notices.send(room);
+                let Route { to: peer, generation, .. } = self.route;
+                let _ = self.notices.send(Of { peer, generation, what: room });
             }
         }
     }
@@ -354,7 +398,7 @@ const ROOM_LEAD: Duration = Duration::from_millis(3);
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 
 /// What control may have in QUIC's buffer beyond what data may.
-const CONTROL_WINDOW: u64 = 1 << 20;
+pub(super) const CONTROL_WINDOW: u64 = 1 << 20;
 
 /// How often the pump tops up the buffer while a quantum leaves it.
 const WAKES_PER_QUANTUM: u64 = 8;

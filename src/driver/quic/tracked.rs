@@ -15,15 +15,17 @@ use quinn::congestion::{Controller, ControllerFactory, CubicConfig};
 use quinn_proto::RttEstimator;
 
 use super::congestion::{Flight, Provision, ProvisionedFactory};
+use super::settings::path_bytes;
+use crate::link::LinkConfig;
 
 /// What a connection turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::driver) struct Chosen {
-    pub(in crate::driver) provision: Provision,
+    provision: Provision,
     /// Whether nobody else uses the link.
-    pub(in crate::driver) dedicated: bool,
+    dedicated: bool,
     /// One bandwidth-delay product, in bytes.
-    pub(in crate::driver) path_bytes: u64,
+    path_bytes: u64,
 }
 
 /// Builds the controller of one connection.
@@ -42,6 +44,12 @@ struct Tracked {
 }
 
 impl Chosen {
+    /// For what is sent over `link` where acknowledgements come back over `back`.
+    pub(in crate::driver) fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
+        let path_bytes = path_bytes(link, back);
+        Self { provision: Provision::new(link, back), dedicated, path_bytes }
+    }
+
     fn build(self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         if self.dedicated {
             // The flight that is tracked is the outer controller's.
@@ -142,7 +150,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::link::LinkConfig;
     use crate::types::{Bandwidth, Bytes};
 
     fn chosen(dedicated: bool) -> Chosen {
@@ -152,7 +159,7 @@ mod tests {
             queue: Bytes(1 << 20),
             loss: 0.0,
         };
-        Chosen { provision: Provision::new(&link, &link), dedicated, path_bytes: 1_250_000 }
+        Chosen::new(&link, &link, dedicated)
     }
 
     #[test]

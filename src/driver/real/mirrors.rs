@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming,
-    ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig,
+    TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -29,10 +29,10 @@ use super::site::{Patience, Seat};
 use crate::certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use crate::driver::journal::Carriage;
 use crate::driver::quic::{
-    Chosen, Command, DcTransport, End, Ends, GOODBYE, LaneCounters, Provision, TrackedFactory,
-    link_config, listen,
+    Carriers, Chosen, DcTransport, End, Ends, Finisher, GOODBYE, LaneCounters, TrackedFactory,
+    Windows, link_config,
 };
-use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig, quantum};
+use crate::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
 use crate::topology::{Address, Topology};
 use crate::types::{DcId, NodeId, ServerId};
 use crate::wire::PROTOCOL_VERSION;
@@ -57,7 +57,7 @@ pub(super) struct Mirrors {
 
 struct MirrorLink {
     connection: Connection,
-    commands: UnboundedSender<Command>,
+    finisher: Finisher,
     counters: Arc<LaneCounters>,
 }
 
@@ -102,7 +102,7 @@ impl Mirrors {
                 join(&seat, own, id, &endpoint, &address).await
             });
         }
-        let (mut transport, inbox) = DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1);
+        let mut transport = DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1);
         let patience = patience(topology);
         let mut links = BTreeMap::new();
         let mut pumps = JoinSet::new();
@@ -124,21 +124,23 @@ impl Mirrors {
                 peer_name: seat.site.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
             };
             let out = share(topology, own.dc, peer);
-            connection.set_receive_window(varint(window(&share(topology, peer, own.dc))));
             let counters = Arc::<LaneCounters>::default();
             let ends = Ends {
                 at: own.dc,
+                end,
                 connection: connection.clone(),
                 flight: factory.flight.clone(),
                 bandwidth: out.bandwidth,
+                received: windows(seat, peer, own.dc),
+                sent: windows(seat, own.dc, peer),
                 patience,
                 counters: counters.clone(),
             };
-            let (commands, pump) = ends.open(&end, &inbox).await?;
-            transport.join(peer, commands.clone());
+            let lanes = ends.open().await?;
+            let Carriers { pump, listener, finisher } = transport.join(lanes);
             pumps.spawn(pump.run());
-            others.spawn(listen(end, connection.clone(), inbox.clone()));
-            links.insert(peer, MirrorLink { connection, commands, counters });
+            others.spawn(listener.run());
+            links.insert(peer, MirrorLink { connection, finisher, counters });
             seat.on_connected(NodeId::Server(ServerId { dc: peer, shard: own.shard }));
         }
         Ok(Self { transport, endpoint, links, pumps, others, patience })
@@ -163,8 +165,7 @@ impl Mirrors {
     /// Sends what is in hand, says goodbye, and ends every task.
     pub(super) async fn close(mut self) {
         for link in self.links.values() {
-            // A pump that has ended has nothing left to finish.
-            let _ended = link.commands.send(Command::Finish);
+            link.finisher.finish();
         }
         while self.pumps.join_next().await.is_some() {}
         self.endpoint.close(GOODBYE, b"the run is over");
@@ -177,10 +178,9 @@ impl Mirrors {
 /// Tries once whether a server's mirror answers over QUIC.
 pub(super) async fn check(seat: &Seat, to: ServerId, address: &Address) -> Result<(), LinkFault> {
     let endpoint = dialling_endpoint(address).await?;
-    let topology = &seat.site.plan.topology;
     let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
-    let connection = dial(&endpoint, address, tls, transport(topology, None)?).await?;
+    let connection = dial(&endpoint, address, tls, transport(seat, None)).await?;
     // Who accepts a check closes it with the version that it speaks.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
     match closed {
@@ -219,7 +219,7 @@ fn server_config(
     let crypto = QuicServerConfig::try_from(tls)
         .map_err(|error| LinkFault::Certificate(error.to_string()))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(transport(topology, factory)?);
+    config.transport_config(transport(seat, factory));
     config.migration(false).max_incoming(2 * topology.data_centers.len() + HANDSHAKES_SPARE);
     Ok(config)
 }
@@ -231,7 +231,6 @@ async fn join(
     endpoint: &Endpoint,
     address: &Address,
 ) -> Result<Met, RealError> {
-    let topology = &seat.site.plan.topology;
     let node = seat.site.name(NodeId::Server(to));
     let mut patience = Patience::new(node.clone(), address.to_string());
     loop {
@@ -239,11 +238,8 @@ async fn join(
         choose(&factory, seat, own.dc, to.dc);
         let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
         tls.alpn_protocols = vec![JOIN.to_vec()];
-        let dialled = match transport(topology, Some(factory.clone())) {
-            Ok(transport) => dial(endpoint, address, tls, transport).await,
-            Err(fault) => Err(fault),
-        };
-        match dialled {
+        let transport = transport(seat, Some(factory.clone()));
+        match dial(endpoint, address, tls, transport).await {
             Ok(connection) => return Ok(Met { peer: to.dc, connection, factory }),
             Err(fault) => patience.wait(fault).await?,
         }
@@ -352,36 +348,29 @@ async fn accept(
 fn choose(factory: &TrackedFactory, seat: &Seat, at: DcId, peer: DcId) {
     let plan = &seat.site.plan;
     let (out, back) = (share(&plan.topology, at, peer), share(&plan.topology, peer, at));
-    let chosen = Chosen {
-        provision: Provision::new(&out, &back),
-        dedicated: plan.deployment.dedicated.contains(&(at, peer)),
-        path_bytes: path_bytes(&out),
-    };
+    let dedicated = plan.deployment.dedicated.contains(&(at, peer));
+    let chosen = Chosen::new(&out, &back, dedicated);
     factory.chosen.set(chosen).expect("a connection turns out to be one link's");
 }
 
-fn transport(
-    topology: &Topology,
-    factory: Option<Arc<TrackedFactory>>,
-) -> Result<Arc<TransportConfig>, LinkFault> {
-    let links = topology.links.iter().map(|link| share(topology, link.from, link.to));
-    let widest = links.map(|link| window(&link)).max().unwrap_or(WINDOW_BYTES_MIN);
-    let idle =
-        IdleTimeout::try_from(IDLE_MAX).map_err(|error| LinkFault::Protocol(error.to_string()))?;
-    let mut config = TransportConfig::default();
-    config
-        .initial_mtu(INITIAL_MTU)
-        .stream_receive_window(varint(widest.min(STREAM_WINDOW_BYTES_MAX)))
-        .receive_window(varint(widest))
-        .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
-        .max_concurrent_bidi_streams(VarInt::from_u32(0))
-        .datagram_receive_buffer_size(None)
-        .keep_alive_interval(Some(KEEP_ALIVE))
-        .max_idle_timeout(Some(idle));
+/// What the receiver of a link grants one server's lanes.
+fn windows(seat: &Seat, from: DcId, to: DcId) -> Windows {
+    let plan = &seat.site.plan;
+    let (link, back) = (share(&plan.topology, from, to), share(&plan.topology, to, from));
+    Windows::new(&link, &back, plan.deployment.dedicated.contains(&(from, to)))
+}
+
+/// Settings that fit whoever the peer turns out to be.
+fn transport(seat: &Seat, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
+    let links = seat.site.plan.topology.links.iter();
+    let widest = links.map(|link| windows(seat, link.from, link.to)).reduce(Windows::wider);
+    let mut config =
+        widest.map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
+    config.initial_mtu(INITIAL_MTU);
     if let Some(factory) = factory {
         config.congestion_controller_factory(factory);
     }
-    Ok(Arc::new(config))
+    Arc::new(config)
 }
 
 /// One server's share of a link.
@@ -389,16 +378,6 @@ fn share(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
     let link = link_config(topology, from, to);
     let servers = topology.dc(from).servers;
     LinkConfig { bandwidth: link.bandwidth.scaled(1.0 / servers as f64), ..link }
-}
-
-/// What is on its way while a byte goes there and its acknowledgement comes back.
-fn path_bytes(link: &LinkConfig) -> u64 {
-    link.bandwidth.bytes_in(2 * link.delay) as u64
-}
-
-/// What a receiver takes before it has acknowledged: 1.25 bandwidth-delay products, and at least some frames.
-fn window(link: &LinkConfig) -> u64 {
-    (path_bytes(link) / 4 * 5).max(4 * quantum(link.bandwidth).0).max(WINDOW_BYTES_MIN)
 }
 
 fn fault_of(error: &ConnectionError) -> LinkFault {
@@ -431,10 +410,6 @@ fn patience(topology: &Topology) -> Duration {
     (topology.rtt_max().0 * 8).clamp(Duration::from_secs(2), Duration::from_secs(10))
 }
 
-fn varint(value: u64) -> VarInt {
-    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
-}
-
 /// What a connection is for. A version that is not this node's is refused with both named, so none stands here.
 const JOIN: &[u8] = b"gaia";
 const CHECK: &[u8] = b"gaia-check";
@@ -445,17 +420,10 @@ const REFUSED: VarInt = VarInt::from_u32(3);
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 
-/// A dead peer is noticed within this time, whatever is under way.
-const IDLE_MAX: Duration = Duration::from_secs(10);
-const KEEP_ALIVE: Duration = Duration::from_secs(3);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// The control lane and the data lane of one shard.
-const STREAMS: u32 = 2;
-
-/// quinn ends a connection whose stream has 1024 gaps; a stream of this many bytes cannot have as many.
-const STREAM_WINDOW_BYTES_MAX: u64 = 2_800_000;
-const WINDOW_BYTES_MIN: u64 = 256 << 10;
+/// Of a server there is one.
+const SHARDS: usize = 1;
 
 /// What crosses every path that IPv6 may take; quinn searches for more.
 const INITIAL_MTU: u16 = 1200;

@@ -191,7 +191,7 @@ impl ServerNode {
                     continue;
                 }
                 Some(from) = self.incoming.recv() => self.on_worker(from)?,
-                Some(event) = self.mirrors.transport.event() => self.on_event(event)?,
+                event = self.mirrors.transport.event() => self.on_event(event)?,
                 () = sleep_until(wake.unwrap_or(self.origin)), if wake.is_some() => {
                     self.server.handle_timeout(self.now());
                 }

@@ -27,7 +27,7 @@
 //! # Where things are
 //!
 //! Four layers, each of which may name those before it: [types]; mechanisms ([codec], [sync], [significance], [store],
-//! [outbox], [wire], [session], [topology], [link], [ml]); the state machines ([node], [server], [worker],
+//! [outbox], [wire], [session], [mod@log], [topology], [link], [ml]); the state machines ([node], [server], [worker],
 //! [coordinator]), which do no I/O and own no clock; and the rooms that know sockets, files and the time
 //! ([telemetry], [config], [data], [certificates], [checkpoint], [driver], [faults], [report], [cli]).
 //!
@@ -93,6 +93,7 @@ pub mod driver;
 pub mod evaluation;
 pub mod faults;
 pub mod link;
+pub mod log;
 pub mod ml;
 pub mod node;
 pub mod outbox;

@@ -28,6 +28,7 @@ const LAYERS: [&[Room]; 4] = [
         room("outbox", &["codec", "significance", "store", "sync"]),
         room("wire", &["codec"]),
         room("session", &["wire"]),
+        room("log", &[]),
         room("topology", &[]),
         room("link", &[]),
         room("ml", &[]),

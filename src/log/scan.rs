@@ -1,0 +1,176 @@
+//! What a segment holds after whatever has happened to it.
+
+use super::appender::Appender;
+use super::entry::{ENTRY_BYTES, Entry};
+use super::header::{self, Owner};
+use super::{Broken, LogError};
+
+/// The records of a segment in their order, up to its end or a torn tail; damage is an error, the last that it gives.
+#[derive(Clone, Debug)]
+pub struct Scan<'b> {
+    segment: &'b [u8],
+    first: u64,
+    record_bytes_max: usize,
+    /// Where the next entry begins.
+    offset: usize,
+    appender: Appender,
+    /// Why nothing follows.
+    stopped: Option<Stop>,
+}
+
+/// A whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'b> {
+    pub number: u64,
+    /// At least one byte.
+    pub body: &'b [u8],
+}
+
+/// How a segment without damage ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Bytes of all that is whole, the header included.
+    pub whole_bytes: usize,
+    /// What follows them and is to be cut off.
+    pub torn: Option<TornTail>,
+    /// Goes on behind what is whole, once the rest is cut off **and all of the segment is synced**.
+    pub appender: Appender,
+}
+
+/// What is left of a group that was being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The record that is expected where it begins.
+    pub number: u64,
+    pub bytes: usize,
+    pub broken: Broken,
+}
+
+#[derive(Clone, Debug)]
+enum Stop {
+    Damage(LogError),
+    Torn(Broken),
+}
+
+impl<'b> Scan<'b> {
+    /// Reads the header of a segment of this owner's log, whose records have at most `record_bytes_max` bytes each.
+    ///
+    /// # Errors
+    /// Where the header is damaged, of another version or another's. There is no such thing as a torn one, since it is
+    /// synced before there is a segment.
+    pub fn new(
+        segment: &'b [u8],
+        owner: &Owner,
+        record_bytes_max: usize,
+    ) -> Result<Self, LogError> {
+        let header = header::decode(owner, segment)?;
+        let (first, appender) = (header.first, Appender::at(header.crc, header.first));
+        let offset = header.bytes;
+        Ok(Self { segment, first, record_bytes_max, offset, appender, stopped: None })
+    }
+
+    /// The number of the segment's first record, whether it is there or not.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Passes over what is left and says how the segment ends.
+    ///
+    /// # Errors
+    /// Where there is damage, whether it was met before or now.
+    pub fn finish(mut self) -> Result<End, LogError> {
+        self.by_ref().for_each(drop);
+        let (number, bytes) = (self.appender.next_number(), self.segment.len() - self.offset);
+        let torn = match self.stopped {
+            None => None,
+            Some(Stop::Torn(broken)) => Some(TornTail { number, bytes, broken }),
+            Some(Stop::Damage(error)) => return Err(error),
+        };
+        Ok(End { whole_bytes: self.offset, torn, appender: self.appender })
+    }
+
+    /// The entry at the offset, what it ends with, and its body.
+    fn entry(&self) -> Result<(Entry, u32, &'b [u8]), Broken> {
+        let rest = &self.segment[self.offset..];
+        let present = rest.len();
+        let (bytes, rest) = rest
+            .split_first_chunk::<ENTRY_BYTES>()
+            .ok_or(Broken::Short { present, expected: ENTRY_BYTES })?;
+        let (segment, before) = self.appender.place();
+        let (entry, ends_with) = Entry::decode(segment, bytes)?;
+        let number = self.appender.next_number();
+        if entry.number != number {
+            return Err(Broken::Number { found: entry.number, expected: number });
+        }
+        if entry.before != before {
+            return Err(Broken::History { found: entry.before, expected: before });
+        }
+        if entry.synced > number {
+            return Err(Broken::Synced { found: entry.synced, most: number });
+        }
+        let expected = ENTRY_BYTES.saturating_add(entry.body_bytes as usize);
+        let body =
+            rest.get(..entry.body_bytes as usize).ok_or(Broken::Short { present, expected })?;
+        let (found, expected) = (entry.body_crc, crc32fast::hash(body));
+        if found != expected {
+            return Err(Broken::BodyChecksum { found, expected });
+        }
+        Ok((entry, ends_with, body))
+    }
+
+    /// Whether something from the offset on says that the record which is expected there was synced.
+    ///
+    /// An entry's own bytes are enough for that. They stand at any place, since a length may be what is broken; but no
+    /// farther on in numbers than in bytes, which spares all but a few places a checksum.
+    fn proves_synced(&self) -> bool {
+        let number = self.appender.next_number();
+        let (segment, _) = self.appender.place();
+        let rest = &self.segment[self.offset..];
+        (0..rest.len()).any(|at| {
+            let Some(bytes) = rest[at..].first_chunk() else { return false };
+            let (synced, claimed) = Entry::claims(bytes);
+            let plausible =
+                number < synced && synced <= claimed && claimed - number <= rest.len() as u64;
+            plausible && Entry::decode(segment, bytes).is_ok()
+        })
+    }
+
+    fn break_off(&mut self, broken: Broken) -> Option<LogError> {
+        if self.proves_synced() {
+            let (offset, number) = (self.offset, self.appender.next_number());
+            return Some(self.refuse(LogError::Damaged { offset, number, broken }));
+        }
+        self.stopped = Some(Stop::Torn(broken));
+        None
+    }
+
+    fn refuse(&mut self, error: LogError) -> LogError {
+        self.stopped = Some(Stop::Damage(error.clone()));
+        error
+    }
+}
+
+impl<'b> Iterator for Scan<'b> {
+    type Item = Result<Record<'b>, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.stopped.is_none() && self.offset < self.segment.len() {
+            let (entry, ends_with, body) = match self.entry() {
+                Ok(entry) => entry,
+                Err(broken) => return self.break_off(broken).map(Err),
+            };
+            let (offset, number) = (self.offset, entry.number);
+            let (bytes, most) = (body.len(), self.record_bytes_max);
+            if bytes > most {
+                let error = LogError::OversizedRecord { offset, number, bytes, most };
+                return Some(Err(self.refuse(error)));
+            }
+            self.offset += ENTRY_BYTES + bytes;
+            self.appender.pass(&entry, ends_with);
+            if bytes > 0 {
+                return Some(Ok(Record { number, body }));
+            }
+        }
+        None
+    }
+}

@@ -287,6 +287,10 @@ impl Mirrors {
         self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
     }
 
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        self.client.has_updates_for(to)
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         self.client.stats(to)
     }

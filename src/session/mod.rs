@@ -250,6 +250,11 @@ impl Session {
         self.outgoing[lane.index()].last()
     }
 
+    /// How many frames of a lane have yet to leave on this connection.
+    pub fn unsent(&self, lane: Lane) -> usize {
+        self.outgoing[lane.index()].unsent()
+    }
+
     /// How many frames of a lane have been passed on.
     pub fn received(&self, lane: Lane) -> u64 {
         self.incoming[lane.index()].passed()

@@ -315,6 +315,10 @@ impl Mirrors {
         self.server.clock_of(mirror)
     }
 
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        self.client.has_updates_for(to)
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         self.client.stats(to)
     }

@@ -262,6 +262,14 @@ impl Remote {
         }
     }
 
+    /// Whether updates wait in the outbox of a link, where there is one.
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.has_updates_for(to),
+            Self::Exchange(_) | Self::LocalSteps(_) => false,
+        }
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         match self {
             Self::Exchange(exchange) => exchange.stats(to),

@@ -95,6 +95,10 @@ impl Outgoing {
         self.last
     }
 
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
     pub(super) fn kept(&self) -> impl Iterator<Item = &Bytes> {
         self.kept.iter()
     }

@@ -250,6 +250,11 @@ impl Session {
         self.outgoing[lane.index()].last()
     }
 
+    /// How many frames of a lane have yet to leave on this connection.
+    pub fn unsent(&self, lane: Lane) -> usize {
+        self.outgoing[lane.index()].unsent()
+    }
+
     /// How many frames of a lane have been passed on.
     pub fn received(&self, lane: Lane) -> u64 {
         self.incoming[lane.index()].passed()
@@ -423,6 +428,11 @@ impl SessionState {
 impl Incarnation {
     /// The first.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// Its number, from 1.
+    pub fn number(self) -> u64 {
+        self.0.get()
+    }
 
     /// The one after this.
     pub fn next(self) -> Self {

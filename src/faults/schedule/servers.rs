@@ -249,7 +249,7 @@ impl Schedule<'_> {
     /// It may be said again, and counts once.
     fn report_drained(&mut self, id: ServerId) {
         if self.told.drained.insert(id) {
-            self.coordinator.handle_drained(server);
+            self.coordinator.handle_drained(id);
         }
     }
 

@@ -64,7 +64,9 @@ impl Bench {
     fn gaia(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("gaia"));
         command.arg(verb).arg(self.path("run.toml")).args(arguments);
-        for name in ["GAIA_LOG", "GAIA_COORDINATOR", "GAIA_ROLE", "RANK"] {
+        for name in
+            ["GAIA_LOG", "GAIA_LOG_FORMAT", "GAIA_METRICS", "GAIA_COORDINATOR", "GAIA_ROLE", "RANK"]
+        {
             command.env_remove(name);
         }
         command.current_dir(self.folder.path()).env("NO_COLOR", "1");

@@ -25,6 +25,8 @@ mod files;
 mod idx;
 mod lan;
 mod libsvm;
+mod log;
+mod manifest;
 mod matrix;
 mod movielens;
 mod mutations;
@@ -66,6 +68,8 @@ pub const TARGETS: &[Target] = &[
     idx::TARGET,
     lan::TARGET,
     libsvm::TARGET,
+    log::TARGET,
+    manifest::TARGET,
     matrix::TARGET,
     movielens::TARGET,
     run_directory::TARGET,

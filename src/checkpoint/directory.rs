@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use super::disk::{Disk, Filesystem};
-use super::error::CheckpointError;
+use super::error::{CheckpointError, shown};
 use super::manifest::{Facts, FileMark, Manifest};
 use super::{Checkpoint, MANIFEST, MODEL, RECORDS, Resumed, tensors};
 use crate::types::{Seed, State};
@@ -75,7 +75,7 @@ impl Checkpoints {
         let text = fs::read(&at).map_err(CheckpointError::io(&at, CANNOT_READ))?;
         let manifest = Manifest::read(&at, &text)?;
         if manifest.plan != self.plan {
-            let (found, expected) = (manifest.plan, self.plan.clone());
+            let (found, expected) = (shown(&manifest.plan), self.plan.clone());
             return Err(CheckpointError::OtherPlan { path: at, found, expected });
         }
         if self.order.of(&manifest.run).is_none() {

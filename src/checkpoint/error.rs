@@ -51,7 +51,7 @@ impl CheckpointError {
     }
 
     pub(super) fn unreadable(path: &Path, problem: impl ToString) -> Self {
-        Self::Unreadable { path: path.to_owned(), problem: problem.to_string() }
+        Self::Unreadable { path: path.to_owned(), problem: shown(&problem.to_string()) }
     }
 
     /// Whether what is wrong is what was given, and not the disk.
@@ -63,3 +63,17 @@ impl CheckpointError {
         }
     }
 }
+
+/// Text from a file as it may be printed: a line at most, and nothing that a terminal would obey.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(SHOWN_CHARS_MAX) {
+        match character {
+            control if control.is_control() => shown.extend(control.escape_default()),
+            other => shown.push(other),
+        }
+    }
+    shown
+}
+
+const SHOWN_CHARS_MAX: usize = 200;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, shown};
 
 /// How far a run had come, for people and tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Manifest {
         if any.version != VERSION || any.program != PROGRAM {
             return Err(CheckpointError::OtherVersion {
                 path: path.to_owned(),
-                found: format!("{} (gaia {})", any.version, any.program),
+                found: format!("{} (gaia {})", any.version, shown(&any.program)),
                 expected: format!("{VERSION} (gaia {PROGRAM})"),
             });
         }

@@ -7,6 +7,7 @@ mod certs;
 mod check;
 mod compare;
 mod failure;
+mod log;
 mod node;
 mod paper;
 mod report;
@@ -22,13 +23,13 @@ use std::process::ExitCode;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 use crate::config::{ConfigError, DriverKind, Override, RunFile};
 use crate::evaluation::Section;
 
 pub use compare::{LAN, Variant, variants};
 pub use failure::Failure;
+pub use log::LogFormat;
 pub use node::{NodeFlags, PlaceFlags};
 pub use simulate::SimulateFlags;
 pub use terminal::Terminal;
@@ -200,7 +201,12 @@ pub struct OutputFlags {
     /// Write the result to standard output as JSON
     #[arg(long)]
     pub json: bool,
+    /// How the log is written to standard error; as json, an object a line
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT)]
+    pub log: LogFormat,
 }
+
+const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 
 /// Runs the program: parses `arguments`, does what the verb says and returns the exit code.
 ///
@@ -216,8 +222,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let terminal = Terminal::new(cli.verb.output());
-    if let Err(complaint) = log_to_stderr(&terminal) {
-        terminal.note(&complaint);
+    if let Err(complaint) = log::open_log(cli.verb.output(), terminal.colour()) {
+        terminal.fail(&Failure::usage(complaint));
         return ExitCode::from(2);
     }
     let done = match &cli.verb {
@@ -250,23 +256,6 @@ enum Done {
 
 /// `EX_TEMPFAIL` of sysexits.h: nothing is wrong, try again. Shells keep what is above 128 for kills.
 const INTERRUPTED: u8 = 75;
-
-/// Writes what `GAIA_LOG` asks for to standard error: warnings where it is not set.
-fn log_to_stderr(terminal: &Terminal) -> Result<(), String> {
-    let wanted = std::env::var_os(LOG).unwrap_or_else(|| "warn".into());
-    let wanted = wanted.to_string_lossy();
-    let filter = EnvFilter::builder().parse(&wanted).map_err(|error| {
-        format!("error: {LOG}: `{wanted}`: {error}; expected a filter such as \"gaia=info\"")
-    })?;
-    let colour = terminal.colour();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A process that calls this twice keeps its first log.
-    let _already_set = log.with_ansi(colour).try_init();
-    Ok(())
-}
-
-/// The environment variable that says what is logged.
-const LOG: &str = "GAIA_LOG";
 
 impl Verb {
     fn output(&self) -> &OutputFlags {
@@ -323,8 +312,9 @@ Exit codes:
   75 gaia train was interrupted, has written a checkpoint, and can be resumed
 
 Environment:
-  GAIA_LOG  what is logged to standard error, such as gaia=debug [default: warn]
-  NO_COLOR  no colours";
+  GAIA_LOG         what is logged to standard error, such as gaia=debug [default: warn]
+  GAIA_LOG_FORMAT  how: text or json, as --log
+  NO_COLOR         no colours";
 
 const TRAIN_HELP: &str = "\
 Examples:
@@ -338,7 +328,7 @@ A path in a file starts at that file; a path in --set starts at the working dire
 A --set that chooses another `model` or `kind` drops the settings of the one in the file.
 
 The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html.
+convergence.svg and report.html; with --driver real also what each node logged, in nodes/.
 
 Checkpoints: [checkpoint] every = CLOCKS writes one into checkpoints/clock-NNNN of the run directory that often; on \
 SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and a second signal ends it at once. \
@@ -389,7 +379,13 @@ Environment, where no flag says which node this is:
                        of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator, then data center by
                        data center its servers and workers; with GAIA_DC, those of that data center alone, from 0
   GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; then torchrun's MASTER_ADDR and MASTER_PORT
-  GAIA_CERTS           the certificates";
+  GAIA_CERTS           the certificates
+  GAIA_METRICS         where to answer who watches, as --metrics
+
+Whoever watches asks over HTTP, which is off unless --metrics says where. /metrics is what the node counts, for \
+Prometheus. /healthz is 200 while the node's loop turns, and 503 with a reason once it has not for 10 s. /readyz is 200 \
+while the run has begun and every peer of the node is connected, and 503 with what it waits for. It proves nothing and \
+asks nobody who they are: keep it on 127.0.0.1 or a network of your own.";
 
 const REPORT_HELP: &str = "\
 Examples:

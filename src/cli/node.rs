@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::log::name_node;
 use super::training::carry_out_with;
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use crate::config::{Plan, Variables, coordinator_address, placed};
 use crate::data;
-use crate::driver::real::{NodeEnd, NodeOptions, node as run_node};
+use crate::driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
 use crate::report::{Paint, RunDirectory, highlights_block, run_block};
-use crate::telemetry::{Observer, Progress};
+use crate::telemetry::{Observer, Progress, Telemetry};
 use crate::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 
 #[derive(Debug, Args)]
@@ -20,6 +21,10 @@ pub struct NodeFlags {
     pub run: RunFlags,
     #[command(flatten)]
     pub place: PlaceFlags,
+    /// Answer there over HTTP, to anybody: /metrics for Prometheus, /healthz and /readyz. A port alone is one of
+    /// 127.0.0.1; port 0 is any free one, and the node says which [default: nowhere]
+    #[arg(long, value_name = "[IP:]PORT", env = METRICS, hide_env = true, value_parser = watched_at)]
+    pub metrics: Option<SocketAddr>,
     /// End when standard input does: for a parent that starts nodes
     #[arg(long)]
     pub ends_with_stdin: bool,
@@ -59,6 +64,11 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
     let mut plan = file.plan()?;
     plan.driver = crate::config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
+    name_node(&labels(&plan, &options.nodes).join("+"));
+    if let Some(address) = flags.metrics {
+        let address = watch(address, &options.telemetry).map_err(Failure::run)?;
+        terminal.note(&format!("metrics at http://{address}/metrics"));
+    }
     let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
@@ -123,6 +133,7 @@ impl PlaceFlags {
             coordinator: coordinator_address(&variables).map_err(Failure::usage)?,
             interrupted: None,
             ends_with_stdin,
+            telemetry: Telemetry::new(),
         })
     }
 
@@ -161,6 +172,14 @@ impl PlaceFlags {
     }
 }
 
+/// Where to answer who watches.
+fn watched_at(text: &str) -> Result<SocketAddr, String> {
+    let port = || Some(SocketAddr::from(([127, 0, 0, 1], text.parse().ok()?)));
+    text.parse().ok().or_else(port).ok_or_else(|| {
+        format!("expected PORT or IP:PORT, such as 9464 or 0.0.0.0:9464, in --metrics or {METRICS}")
+    })
+}
+
 fn server(dc: DcId, number: u16) -> NodeId {
     NodeId::Server(ServerId { dc, shard: ShardId(number) })
 }
@@ -176,7 +195,28 @@ impl Observer for Unobserved {
     fn on_progress(&mut self, _: &Progress) {}
 }
 
+const METRICS: &str = "GAIA_METRICS";
 const CERTS: &str = "GAIA_CERTS";
 const STATE: &str = "GAIA_STATE";
 const NO_PLACE: &str = "which node is this? Say --dc NAME --server N, --dc NAME --worker N or --coordinator, or set \
                         GAIA_ROLE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        let check = |text: &str, expect: Option<&str>| {
+            let found = watched_at(text).ok().map(|address| address.to_string());
+            assert_eq!(found.as_deref(), expect, "{text}");
+        };
+        check("9464", Some("127.0.0.1:9464"));
+        check("0", Some("127.0.0.1:0"));
+        check("0.0.0.0:9464", Some("0.0.0.0:9464"));
+        check("[::1]:9464", Some("[::1]:9464"));
+        for wrong in ["", "65536", "-1", "localhost", ":9464", "127.0.0.1"] {
+            check(wrong, None);
+        }
+    }
+}

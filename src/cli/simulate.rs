@@ -28,14 +28,16 @@ pub struct SimulateFlags {
 pub(super) fn simulate(flags: &SimulateFlags, terminal: &Terminal) -> Result<(), Failure> {
     let first = scenario(flags, flags.seed)?;
     let mut campaign = Campaign::default();
-    for number in 0..flags.seeds {
-        let next = match number {
-            0 => first.clone(),
-            number => scenario(flags, Some(first.seed.saturating_add(number)))?,
-        };
-        campaign.run(&next);
-        if terminal.live() && (number + 1) % NOTE_EVERY == 0 {
-            terminal.note(&format!("{} of {} schedules", number + 1, flags.seeds));
+    let mut next = vec![first.clone()];
+    for number in 1..=flags.seeds {
+        if number.is_multiple_of(NOTE_EVERY) || number == flags.seeds {
+            campaign.run_all(&std::mem::take(&mut next));
+            if terminal.live() {
+                terminal.note(&format!("{number} of {} schedules", flags.seeds));
+            }
+        }
+        if number < flags.seeds {
+            next.push(scenario(flags, Some(first.seed.saturating_add(number)))?);
         }
     }
     let report = campaign.report();

@@ -5,7 +5,8 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
 
-use super::{Failure, OutputFlags};
+use super::log::TOLD;
+use super::{Failure, LogFormat, OutputFlags};
 
 /// The two streams, and how much may be said on them.
 ///
@@ -16,13 +17,14 @@ pub struct Terminal {
     json: bool,
     colour: bool,
     live: bool,
+    log: LogFormat,
 }
 
 impl Terminal {
     pub fn new(flags: &OutputFlags) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live = stderr().is_terminal();
-        Self { quiet: flags.quiet, json: flags.json, colour: live && !plain, live }
+        Self { quiet: flags.quiet, json: flags.json, colour: live && !plain, live, log: flags.log }
     }
 
     /// Whether results are asked for as JSON.
@@ -30,9 +32,9 @@ impl Terminal {
         self.json
     }
 
-    /// Whether lines may be redrawn: standard error is a terminal and nobody asked for silence.
+    /// Whether lines may be redrawn: standard error is a terminal, and nobody asked for silence or for a log in JSON.
     pub fn live(&self) -> bool {
-        self.live && !self.quiet
+        self.live && !self.quiet && self.log == LogFormat::Text
     }
 
     /// Whether standard error takes colours.
@@ -57,14 +59,18 @@ impl Terminal {
 
     /// A line about how things go.
     pub fn note(&self, text: &str) {
-        if !self.quiet {
-            let _closed_pipe = writeln!(stderr(), "{text}");
+        match self.log {
+            LogFormat::Json => tracing::info!(target: TOLD, "{text}"),
+            LogFormat::Text if self.quiet => {}
+            LogFormat::Text => {
+                let _closed_pipe = writeln!(stderr(), "{text}");
+            }
         }
     }
 
     pub(super) fn fail(&self, failure: &Failure) {
         let text = match failure {
-            Failure::Config(error) => error.render(self.colour),
+            Failure::Config(error) => error.render(self.colour && self.log == LogFormat::Text),
             other => {
                 let mut text = format!("error: {other}");
                 let mut source = other.source();
@@ -75,6 +81,11 @@ impl Terminal {
                 text
             }
         };
-        let _closed_pipe = writeln!(stderr(), "{text}");
+        match self.log {
+            LogFormat::Json => tracing::error!(target: TOLD, "{text}"),
+            LogFormat::Text => {
+                let _closed_pipe = writeln!(stderr(), "{text}");
+            }
+        }
     }
 }

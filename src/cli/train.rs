@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::training::{carry_out_kept, carry_out_with};
+use super::training::{carry_out, carry_out_kept};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::checkpoint::{Checkpoints, Keeper, Resumed};
 use crate::config::{DriverKind, Plan};
 use crate::data;
-use crate::driver::{self, Ending, Outcome, RunError, real};
+use crate::driver::{Ending, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{Paint, RunDirectory, highlights_block, run_block};
 use crate::types::Seed;
@@ -46,13 +46,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         carry_out_kept(&plan, &application, &directory, &run.output, &mut keeper)?
     } else {
         terminal.note(&application.describe());
-        let nodes = directory.path().join(NODES);
-        let outcome = carry_out_with(&plan, &application, &directory, &run.output, |observer| {
-            match plan.driver {
-                DriverKind::Real => real::train(&plan, &application, observer, Some(&nodes)),
-                _ => driver::run(&plan, &application, observer),
-            }
-        })?;
+        let outcome = carry_out(&plan, &application, &directory, &run.output)?;
         Ending::Finished(Box::new(outcome))
     };
     match ending {
@@ -84,6 +78,3 @@ fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);
 }
-
-/// Where the nodes of a run over processes keep what they need to go on, in the run's directory.
-const NODES: &str = "nodes";

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Failure, OutputFlags};
+use super::{Failure, LogFormat, OutputFlags};
 use crate::checkpoint::Keeper;
 use crate::config::Plan;
+use crate::driver::real::NodeFiles;
 use crate::driver::{self, Ending, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
@@ -19,8 +20,13 @@ pub(super) fn carry_out(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Outcome, Failure> {
+    let files = NodeFiles {
+        states: directory.node_states(),
+        logs: directory.node_logs(),
+        json: output.log == LogFormat::Json,
+    };
     carry_out_with(plan, application, directory, output, |observer| {
-        driver::run(plan, application, observer)
+        driver::run_logged(plan, application, observer, &files)
     })
 }
 
@@ -73,7 +79,9 @@ fn recorder(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Recorder, Failure> {
-    let live = Live::new(LiveMode::detect(output.quiet), live_plan(plan, application));
+    // A log that machines read is not mixed with lines for people.
+    let quiet = output.quiet || output.log == LogFormat::Json;
+    let live = Live::new(LiveMode::detect(quiet), live_plan(plan, application));
     Ok(Recorder::new(directory.progress_log()?, live))
 }
 

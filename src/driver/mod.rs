@@ -87,7 +87,24 @@ pub fn run(
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    match carry_out(plan, application, observer, None)? {
+    finished(carry_out(plan, application, observer, None, None)?)
+}
+
+/// The same; where the plan's driver starts processes, each keeps a log.
+///
+/// # Errors
+/// As [`run`], and where a log cannot be written.
+pub fn run_logged(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+    files: &real::NodeFiles,
+) -> Result<Outcome, RunError> {
+    finished(carry_out(plan, application, observer, None, Some(files))?)
+}
+
+fn finished(ending: Ending) -> Result<Outcome, RunError> {
+    match ending {
         Ending::Finished(outcome) => Ok(*outcome),
         Ending::Interrupted { .. } => unreachable!("only a keeper interrupts"),
     }
@@ -106,7 +123,7 @@ pub fn run_kept(
     observer: &mut dyn Observer,
     keeper: &mut Keeper,
 ) -> Result<Ending, RunError> {
-    carry_out(plan, application, observer, Some(keeper))
+    carry_out(plan, application, observer, Some(keeper), None)
 }
 
 fn carry_out(
@@ -114,6 +131,7 @@ fn carry_out(
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
     keeper: Option<&mut Keeper>,
+    files: Option<&real::NodeFiles>,
 ) -> Result<Ending, RunError> {
     if application.deltas_are_counts()
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())
@@ -130,7 +148,7 @@ fn carry_out(
             Err(RunError::NoCheckpoints { driver })
         }
         DriverKind::Emulated => emulated::run(plan, application, observer).map(whole),
-        DriverKind::Real => real::train(plan, application, observer, None).map(whole),
+        DriverKind::Real => real::run(plan, application, observer, files).map(whole),
     }?;
     match &ending {
         Ending::Finished(outcome) => tell(plan, &outcome.summary),

@@ -71,7 +71,8 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
         return Err(LogError::OtherPlan { found: number(plan), expected: owner.plan });
     }
     if node != owner.node.as_bytes() {
-        let found = String::from_utf8_lossy(node).into_owned();
+        let found = String::from_utf8_lossy(node);
+        let found = found.chars().take(SHOWN_CHARS_MAX).collect();
         return Err(LogError::OtherNode { found, expected: owner.node.clone() });
     }
     let first = number(first);
@@ -85,5 +86,9 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
 const FIRST_MAX: u64 = 1 << 63;
 
 const MAGIC: [u8; 4] = *b"GAIW";
+
+/// Of another's name, which may be long and mean nothing.
+const SHOWN_CHARS_MAX: usize = 100;
+
 const FIXED_BYTES: usize = 24;
 const CRC_BYTES: usize = 4;

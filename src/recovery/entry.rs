@@ -46,11 +46,12 @@ pub enum Input {
         by: DcId,
         counts: [u64; 2],
     },
-    /// A frame was cut for a mirror.
+    /// A frame was cut for a mirror; or updates that waited for it had come to nothing, and none was.
     Cut {
         to: DcId,
         lane: Lane,
         room: u64,
+        came: bool,
     },
     /// Bytes towards a mirror have left.
     Drained {

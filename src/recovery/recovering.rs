@@ -114,6 +114,11 @@ impl RecoveringServer {
         &self.server
     }
 
+    /// Takes the state out, as [`RecoverableServer::state`] does.
+    pub fn state(&mut self) -> State {
+        State::of(|walk| self.kept.state(&mut self.server, walk))
+    }
+
     fn apply(&mut self, at: Instant, input: Input) -> Result<(), Fault> {
         let unfit = |problem: String| Err(Fault::Unfit(problem));
         match input {
@@ -142,14 +147,17 @@ impl RecoveringServer {
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
             Input::Acknowledged { by, counts } => self.session(by)?.acknowledge(counts),
-            Input::Cut { to, lane, room } => {
+            Input::Cut { to, lane, room, came } => {
                 let room = usize::try_from(room).unwrap_or(usize::MAX);
                 self.session(to)?;
-                let frame = self.server.poll_transmit(at, to, lane, room);
-                let Some(frame) = frame else {
-                    return unfit(format!("there is no {} frame for {to}", lane.name()));
-                };
-                self.session(to)?.push(lane, frame);
+                match self.server.poll_transmit(at, to, lane, room) {
+                    Some(frame) if came => self.session(to)?.push(lane, frame),
+                    None if !came => {}
+                    found => {
+                        let (there, lane) = (if found.is_some() { "a" } else { "no" }, lane.name());
+                        return unfit(format!("there is {there} {lane} frame for {to}"));
+                    }
+                }
             }
             Input::Drained { to, bytes, busy } => {
                 self.session(to)?;

@@ -64,6 +64,10 @@ impl Log {
         self.waiting.is_empty() && !self.writing
     }
 
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Bytes> {
         self.writing |= !self.waiting.is_empty();
         std::mem::take(&mut self.waiting)
@@ -96,14 +100,15 @@ impl RecoverableServer {
         due
     }
 
-    /// A worker has a new connection: what is due from it. What it has been answered and may not have heard is said
-    /// again.
+    /// A worker has a new connection: what is due from it, which it is to be told once everything is on disk. What it
+    /// has been answered and may not have heard is said again.
     pub fn handle_worker_joined(&mut self, worker: WorkerId) -> Turn {
         self.answer_again(worker);
         self.desks[&worker].next
     }
 
-    /// A connection to a mirror begins, in place of any before. The hello must be the first message on it.
+    /// A connection to a mirror begins, in place of any before. The hello must be the first message on it; it
+    /// acknowledges, so that it leaves once everything is on disk.
     pub fn connect(&mut self, peer: DcId) -> Message {
         self.session_mut(peer).connect()
     }
@@ -204,8 +209,13 @@ impl RecoverableServer {
         if room == 0 || !session.has_met() {
             return None;
         }
-        let frame = self.server.poll_transmit(self.now.max(now), to, lane, room)?;
-        self.note(now, &Input::Cut { to, lane, room: room as u64 });
+        let waited = lane == Lane::Data && self.server.has_updates_for(to);
+        let frame = self.server.poll_transmit(self.now.max(now), to, lane, room);
+        let came = frame.is_some();
+        if came || waited {
+            self.note(now, &Input::Cut { to, lane, room: room as u64, came });
+        }
+        let frame = frame?;
         self.session_mut(to).push(lane, frame.clone());
         self.settle();
         Some(frame)
@@ -224,6 +234,21 @@ impl RecoverableServer {
     /// Whether all that has come is on disk.
     pub fn is_settled(&self) -> bool {
         self.log.is_settled()
+    }
+
+    /// How many entries wait to be taken.
+    pub fn entries_waiting(&self) -> usize {
+        self.log.waiting()
+    }
+
+    /// What wants to leave once everything is on disk.
+    pub fn outputs(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.iter()
+    }
+
+    /// The latest time told.
+    pub fn now(&self) -> Instant {
+        self.now
     }
 
     /// The next message or event, until there is none.

@@ -90,6 +90,11 @@ impl RecoveringWorker {
         Ok(())
     }
 
+    /// Takes the state out, as [`RecoverableWorker::state`] does.
+    pub fn state(&mut self) -> State {
+        State::of(|walk| self.kept.state(&mut self.worker, walk))
+    }
+
     /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         let (worker, outputs) = (Some(self.worker), VecDeque::new());
@@ -149,7 +154,7 @@ impl RecoverableWorker {
     }
 
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
-    /// be said, in order.
+    /// be said, in order. To be asked for when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
         self.outputs.retain(|(to, _)| *to != server);
         self.kept.forget(server, due);
@@ -223,7 +228,7 @@ impl Kept {
                 worker.handle_computed();
             }
             WorkerEntry::Stop { last } => {
-                self.stopped = None;
+                self.stopped = self.stopped.filter(|at| *at >= last);
                 worker.handle_stop(last);
             }
         }

@@ -110,6 +110,16 @@ impl RunDirectory {
         self.path.join(CHECKPOINTS)
     }
 
+    /// Where the nodes of a run over processes keep what they need to go on, in a folder each, until the run is over.
+    pub fn node_states(&self) -> PathBuf {
+        self.path.join(NODE_STATES)
+    }
+
+    /// Where the nodes of a run over processes log to, in a file each.
+    pub fn node_logs(&self) -> PathBuf {
+        self.path.join(NODE_LOGS)
+    }
+
     /// Where `report.html`, or `compare.html` for a comparison, or `paper.html`, is or will be.
     pub fn page(&self) -> PathBuf {
         self.path.join(match () {
@@ -296,6 +306,8 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 pub(super) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
+const NODE_STATES: &str = "nodes";
+const NODE_LOGS: &str = "nodes";
 const CHECKPOINTS: &str = "checkpoints";
 pub(super) const SUMMARY: &str = "summary.json";
 pub(super) const PICTURE: &str = "convergence.svg";

@@ -84,8 +84,6 @@ struct Outgoing {
     values: Arc<Vec<f32>>,
     /// Values that have left.
     sent: usize,
-    /// Whether the frame that ends the block has left.
-    ended: bool,
 }
 
 /// What a drain frame carries.
@@ -212,9 +210,6 @@ impl Drain {
         next_sequence: impl FnOnce() -> u64,
     ) -> Option<Bytes> {
         let queue = &mut self.mirrors.get_mut(&to)?.outgoing;
-        while queue.front().is_some_and(|front| front.ended) {
-            queue.pop_front();
-        }
         let outgoing = queue.front_mut()?;
         let kind = match outgoing.content {
             Content::Copy => BulkKind::DrainCopy,
@@ -233,14 +228,15 @@ impl Drain {
         };
         let mut frame = Vec::with_capacity(values.len() * 4 + 64);
         encode_bulk(&header, Changes::Dense { start, values }, ValueFormat::F32, &mut frame);
+        if last {
+            queue.pop_front();
+        }
         Some(Bytes::from(frame))
     }
 
     /// Whether every result is here and everything of ours has left.
     pub(super) fn is_done(&self) -> bool {
-        let done = |mirror: &Mirror| {
-            mirror.result.complete && mirror.outgoing.iter().all(|outgoing| outgoing.ended)
-        };
+        let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
     }
 }
@@ -278,15 +274,15 @@ impl Incoming {
 
 impl Outgoing {
     fn new(content: Content, start: usize, values: Arc<Vec<f32>>) -> Self {
-        Self { content, start, values, sent: 0, ended: false }
+        Self { content, start, values, sent: 0 }
     }
 
     /// Takes the next `most` values: where they go, what they are, and whether they are the last.
     fn take(&mut self, most: usize) -> (u32, &[f32], bool) {
         let start = self.sent;
         self.sent = (start + most).min(self.values.len());
-        self.ended = self.sent == self.values.len();
-        ((self.start + start) as u32, &self.values[start..self.sent], self.ended)
+        let ended = self.sent == self.values.len();
+        ((self.start + start) as u32, &self.values[start..self.sent], ended)
     }
 }
 

@@ -29,3 +29,22 @@ pub enum PeerError {
     #[error("{from} is not a mirror of this server")]
     UnknownPeer { from: DcId },
 }
+
+impl PeerError {
+    /// Whose frame it was.
+    pub fn peer(&self) -> DcId {
+        match self {
+            Self::PeerSentBadFrame { from, .. }
+            | Self::PeerSentWrongSequence { from, .. }
+            | Self::PeerSentForeignOrigin { from, .. }
+            | Self::PeerSentUnexpectedKind { from, .. }
+            | Self::PeerSentWrongClock { from, .. }
+            | Self::PeerSentEarlyClock { from, .. }
+            | Self::PeerSentForeignShard { from, .. }
+            | Self::PeerSentForeignParameter { from, .. }
+            | Self::PeerSentWrongPart { from, .. }
+            | Self::PeerRunsOtherPlan { from, .. }
+            | Self::UnknownPeer { from } => *from,
+        }
+    }
+}

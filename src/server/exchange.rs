@@ -133,6 +133,11 @@ impl Exchange {
         self.done.iter().copied().min().expect("a topology has a data center")
     }
 
+    /// Up to which clock the sums of the block of `home` are here.
+    pub(super) fn clock_of(&self, home: DcId) -> Clock {
+        self.done[home.index()]
+    }
+
     /// The values that all data centers agree on.
     pub(super) fn global(&self) -> &[f32] {
         &self.global

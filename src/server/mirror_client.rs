@@ -269,6 +269,12 @@ impl MirrorClient {
         }
     }
 
+    /// Whether updates wait in the outbox of a link.
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        let route = self.peers.get(&to).and_then(|peer| peer.route.as_ref());
+        route.is_some_and(|route| route.outbox.waiting() > 0)
+    }
+
     pub(super) fn clock_time(&self) -> Option<Duration> {
         self.clock_time
     }

@@ -311,6 +311,14 @@ impl Mirrors {
         self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
     }
 
+    pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
+        self.server.clock_of(mirror)
+    }
+
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        self.client.has_updates_for(to)
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         self.client.stats(to)
     }

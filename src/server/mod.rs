@@ -293,6 +293,12 @@ impl Server {
         frame
     }
 
+    /// Whether updates wait for a mirror. Asked for a data frame it gives one, or finds that they have come to nothing
+    /// and goes on from that.
+    pub fn has_updates_for(&self, to: DcId) -> bool {
+        self.remote.has_updates_for(to)
+    }
+
     /// When and why this server wants [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
         let at = self.remote.poll_timeout(self.waits_for_mirror_clocks_since())?;
@@ -344,6 +350,11 @@ impl Server {
     /// What the first of the reads that are held back waits for.
     pub fn waiting(&self) -> Option<WaitReason> {
         self.local.waiting()
+    }
+
+    /// Up to which clock a mirror's share has come, where the model says; `None` where it does not, or the mirror is lost.
+    pub fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        self.remote.mirror_clock(of)
     }
 
     pub fn link_stats(&self, to: DcId) -> LinkStats {

@@ -253,6 +253,23 @@ impl Remote {
         }
     }
 
+    /// Up to which clock what `of` sends is here, where it says.
+    pub(super) fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        match self {
+            Self::Exchange(exchange) => Some(exchange.clock_of(of)),
+            Self::Mirrors(mirrors) => mirrors.clock_of(of),
+            Self::LocalSteps(_) => None,
+        }
+    }
+
+    /// Whether updates wait in the outbox of a link, where there is one.
+    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.has_updates_for(to),
+            Self::Exchange(_) | Self::LocalSteps(_) => false,
+        }
+    }
+
     pub(super) fn stats(&self, to: DcId) -> LinkStats {
         match self {
             Self::Exchange(exchange) => exchange.stats(to),

@@ -1,8 +1,14 @@
 //! Frames of every kind: no flipped bit and no cut goes unnoticed, and no length is believed before its bytes are here.
 
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
 use gaia::codec::{Buffers, ValueFormat, decode_indexes};
+use gaia::session::{Incarnation, Session, SessionConfig, message_len};
+use gaia::types::Lane;
 use gaia::wire::{
-    BULK_HEADER_BYTES, BulkKind, ENVELOPE_BYTES, decode_bulk, decode_control, frame_len, peek_bulk,
+    BULK_HEADER_BYTES, BulkKind, ENVELOPE_BYTES, Gathering, LanKind, decode_bulk, decode_control,
+    encode_lan, frame_len, peek_bulk,
 };
 
 use super::allocations::peak_of;
@@ -66,6 +72,93 @@ fn every_cut_of_a_frame_of_every_kind_is_noticed() {
             assert_eq!(len, (end >= ENVELOPE_BYTES).then_some(frame.len()));
         }
     }
+}
+
+/// A frame of each kind, with a body and without.
+fn lan_frames() -> Vec<Vec<u8>> {
+    use LanKind::{Copy, Hello, Order, Report, RowsRead, WorkerMessage};
+    let mut frames = Vec::new();
+    for kind in [Hello, WorkerMessage, RowsRead, Order, Report, Copy] {
+        for body in [&[][..], &[7; 50]] {
+            let mut frame = Vec::new();
+            encode_lan(kind, body, &mut frame);
+            frames.push(frame);
+        }
+    }
+    frames
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_of_a_lan_frame_is_noticed() {
+    let refused = |frame: &[u8]| Gathering::default().push(frame, |_| 1 << 10).is_err();
+    for mut frame in lan_frames() {
+        assert!(!refused(&frame));
+        for end in 0..frame.len() {
+            assert!(refused(&frame[..end]), "{end} bytes");
+        }
+        for bit in 0..frame.len() * 8 {
+            frame[bit / 8] ^= 1 << (bit % 8);
+            assert!(refused(&frame), "bit {bit}");
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// An end of a session, and all kinds of messages that the other end has for it, in their order.
+fn session_messages() -> (Session, Vec<Vec<u8>>) {
+    let incarnation = |number| Incarnation(NonZeroU64::new(number).unwrap());
+    let session = |number| {
+        let incarnation = incarnation(number);
+        Session::new(SessionConfig { incarnation, sent_bytes_max: 4096, early_bytes_max: 4096 })
+    };
+    let (mut here, mut there) = (session(3), session(5));
+    let mut messages = vec![there.connect().to_bytes()];
+    there.handle_message(&here.connect().to_bytes()).unwrap();
+    // So that there is something to acknowledge.
+    let mut twin = session(3);
+    twin.connect();
+    twin.handle_message(&messages[0]).unwrap();
+    for end in [&mut here, &mut twin] {
+        end.push(Lane::Data, Bytes::from_static(&[9; 30]));
+    }
+    let frame = twin.poll_transmit(Lane::Data).unwrap();
+    for (lane, frame) in [(Lane::Control, &[1; 20][..]), (Lane::Data, &[2; 90])] {
+        there.push(lane, Bytes::copy_from_slice(frame));
+        messages.push(there.poll_transmit(lane).unwrap().to_bytes());
+    }
+    there.handle_message(&frame.to_bytes()).unwrap();
+    assert!(there.poll_frame().is_some());
+    messages.push(there.poll_acknowledgement().unwrap().to_bytes());
+    (here, messages.iter().map(|message| message.to_vec()).collect())
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_of_a_session_message_is_noticed_and_nothing_taken() {
+    let (mut end, messages) = session_messages();
+    for (number, message) in messages.iter().enumerate() {
+        let before = end.state();
+        let mut refused = |bytes: &[u8]| {
+            let answer = end.handle_message(&Bytes::copy_from_slice(bytes));
+            assert!(end.poll_frame().is_none() && end.state() == before);
+            answer.is_err()
+        };
+        for bit in 0..message.len() * 8 {
+            let mut flipped = message.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(refused(&flipped), "bit {bit} of message {number}");
+        }
+        for length in 0..message.len() {
+            assert!(refused(&message[..length]), "{length} bytes of message {number}");
+        }
+        assert_eq!(message_len(message), Ok(Some(message.len())));
+        let taken = end.handle_message(&Bytes::copy_from_slice(message));
+        assert_eq!(taken.unwrap().is_some(), number == 0, "the first is a hello");
+        if number == 0 {
+            assert!(end.poll_transmit(Lane::Data).is_some());
+        }
+        assert_eq!(end.poll_frame().is_some(), number == 1 || number == 2);
+    }
+    assert_eq!(end.acknowledged(Lane::Data), 1);
 }
 
 /// What a frame may hold while it is decoded: its indexes and values, which take at most fifteen times its bytes, in

@@ -138,7 +138,10 @@ impl<'a> Conductor<'a> {
                     warn!("waiting for {}", missing.join(", "));
                     complain = Moment::now() + COMPLAIN_EVERY;
                 }
-                _ = beat.tick() => conductor.roll.tell_all(|_| true, &Order::Alive).await,
+                _ = beat.tick() => {
+                    seat.meter.on_turn();
+                    conductor.roll.tell_all(|_| true, &Order::Alive).await;
+                }
             }
         }
         conductor.begun = true;
@@ -183,6 +186,7 @@ impl<'a> Conductor<'a> {
                 _ = tick.tick() => self.on_beat().await?,
             }
         }
+        self.seat.meter.on_begun();
         if !self.standing.started {
             self.origin = Moment::now();
             self.coordinator.handle_start();
@@ -248,6 +252,7 @@ impl<'a> Conductor<'a> {
 
     /// Says that the coordinator is there, and looks whether somebody has been away for too long.
     async fn on_beat(&mut self) -> Result<(), RealError> {
+        self.seat.meter.on_turn();
         self.roll.tell_all(|_| true, &Order::Alive).await;
         let after = self.seat.site.plan.failures.give_up_after.0;
         match self.roll.given_up(after) {
@@ -262,6 +267,7 @@ impl<'a> Conductor<'a> {
     async fn on_news(&mut self, news: News) -> Result<(), RealError> {
         match news {
             News::Joined(node) => {
+                self.seat.on_connected(node);
                 self.on_joined(node).await;
                 Ok(())
             }
@@ -321,6 +327,7 @@ impl<'a> Conductor<'a> {
                 return Ok(());
             }
             Err(reason) => {
+                self.seat.on_lost(node);
                 self.roll.lose(node, &reason);
                 return Ok(());
             }

@@ -92,7 +92,10 @@ async fn take_all(
                     });
                     receive(&seat, Guest { hello, from, channel }, believed, guests).await;
                 }
-                Err(error) => warn!("{} turned away {from}: {error}", seat.name()),
+                Err(error) => {
+                    seat.meter.on_caller_refused();
+                    warn!("{} turned away {from}: {error}", seat.name());
+                }
             }
         });
     }
@@ -105,6 +108,7 @@ async fn receive(
     guests: Sender<Guest>,
 ) {
     if let Err(reason) = believed {
+        seat.meter.on_caller_refused();
         warn!("{} turned away {}: {reason}", seat.name(), guest.from);
         guest.channel.refuse(reason).await;
         return;

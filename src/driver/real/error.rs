@@ -54,6 +54,8 @@ pub enum RealError {
     Machine(#[from] io::Error),
     #[error("{node} cannot be started: {reason}")]
     NotStarted { node: String, reason: String },
+    #[error("the log {path} cannot be written: {reason}")]
+    NoLog { path: String, reason: String },
     /// This process is itself a node that such a run has started.
     #[error("a node does not start a run of nodes")]
     Nested,

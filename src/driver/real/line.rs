@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::SILENCE_MAX;
 use super::channel::{Channel, Parcel, Reader};
@@ -175,6 +175,7 @@ impl Keeper {
                 Over::Done => return,
                 Over::Lost(error) => error,
             };
+            self.seat.on_lost(NodeId::Coordinator);
             warn!(
                 "the line to the coordinator is lost: {error}; this node goes on and calls again"
             );
@@ -187,12 +188,12 @@ impl Keeper {
                     return;
                 }
             };
-            info!("the line to the coordinator is up again");
         }
     }
 
     /// Passes messages both ways until the connection is lost or the node hangs up.
     async fn hold(&mut self, joined: Channel) -> Over {
+        self.seat.on_connected(NodeId::Coordinator);
         let (reader, parcels, writing) = joined.start(SAID_MAX);
         let mut reading = JoinSet::new();
         reading.spawn(read(reader, self.orders.clone()));

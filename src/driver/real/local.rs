@@ -8,6 +8,8 @@
 //! fails for a reason ends the run.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -47,9 +49,21 @@ struct Nursery {
     site: Site,
     /// Of the run file and the certificates.
     folder: PathBuf,
-    /// Where nodes keep what they need to go on.
-    nodes: PathBuf,
+    states: PathBuf,
+    files: Option<NodeFiles>,
     coordinator: String,
+}
+
+/// Where the nodes that a run starts write to.
+#[derive(Clone, Debug)]
+pub struct NodeFiles {
+    /// Where each keeps what it needs to go on after a crash, in a folder of its own, until the run is over.
+    pub states: PathBuf,
+    /// Where they log to. A node's file is called as its folder of certificates is, such as `tokyo/server-0.log`. A
+    /// worker that shares a process with a server shares its log.
+    pub logs: PathBuf,
+    /// Whether a line is an object, and not text for people.
+    pub json: bool,
 }
 
 /// A child that has ended, for good.
@@ -63,17 +77,17 @@ struct Exit {
 /// Runs a plan over processes of this machine.
 ///
 /// The program that is started is the one that runs: it has to be `gaia`.
-pub(super) fn run(
+pub(in crate::driver) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
-    nodes: Option<&Path>,
+    files: Option<&NodeFiles>,
 ) -> Result<Outcome, RunError> {
     if std::env::var_os(CHILD).is_some() {
         return Err(RealError::Nested.into());
     }
     let runtime = runtime()?;
-    let outcome = runtime.block_on(conduct(plan, application, observer, nodes));
+    let outcome = runtime.block_on(conduct(plan, application, observer, files));
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome?)
 }
@@ -82,7 +96,7 @@ async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
-    nodes_folder: Option<&Path>,
+    files: Option<&NodeFiles>,
 ) -> Result<Outcome, RealError> {
     let wall = Moment::now();
     let folder = tempfile::Builder::new().prefix("gaia-").tempdir()?;
@@ -102,19 +116,21 @@ async fn conduct(
     let (ended, mut exits) = unbounded_channel();
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
-    let kept = nodes_folder.map_or_else(|| folder.path().join(NODES), Path::to_owned);
+    let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
     let nursery = Arc::new(Nursery {
         site: site.clone(),
         folder: folder.path().to_owned(),
-        nodes: kept.clone(),
+        states: states.clone(),
+        files: files.cloned(),
         coordinator: address,
     });
     for (server, worker) in processes(plan) {
         let process = Process::new(&site, server, worker);
         let first = nursery.start(&process)?;
+        let log = files.map(|files| files.open(&site, server, worker)).transpose()?;
         let (nursery, ended) = (nursery.clone(), ended.clone());
         children.spawn(async move {
-            let exit = nursery.keep(process, first).await;
+            let exit = nursery.keep(process, first, log).await;
             // Nobody asks any more once the run has failed.
             let _over = ended.send(exit);
         });
@@ -137,8 +153,8 @@ async fn conduct(
                 timeout(EXIT_MAX, async { while children.join_next().await.is_some() {} }).await;
             children.shutdown().await;
             // Of a run that is over nothing goes on.
-            if let Err(error) = std::fs::remove_dir_all(&kept) {
-                info!("{} stays: {error}", kept.display());
+            if let Err(error) = std::fs::remove_dir_all(&states) {
+                info!("{} stays: {error}", states.display());
             }
             Ok(outcome)
         }
@@ -199,10 +215,17 @@ impl Nursery {
                 command.args(["--worker", &worker.index.to_string()]);
             }
             command.arg("--certs").arg(self.folder.join(CERTIFICATES));
-            command.arg("--state").arg(&self.nodes);
+            command.arg("--state").arg(&self.states);
             command.args(["--quiet", "--ends-with-stdin"]);
+            let json = self.files.as_ref().is_some_and(|files| files.json);
+            command.args(["--log", if json { "json" } else { "text" }]);
+            if self.files.is_some() && std::env::var_os(LOG).is_none() {
+                command.env(LOG, LOGGED);
+            }
             command.env("GAIA_COORDINATOR", &self.coordinator);
             command.env(CHILD, "1").env("NO_COLOR", "1");
+            // All would listen at the same address.
+            command.env_remove("GAIA_METRICS");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.kill_on_drop(true).spawn()
         });
@@ -213,10 +236,12 @@ impl Nursery {
     }
 
     /// Watches a child, and starts it again where it did not end by itself, unless that comes too often.
-    async fn keep(&self, process: Process, mut child: Child) -> Exit {
+    async fn keep(&self, process: Process, mut child: Child, log: Option<File>) -> Exit {
         let mut starts = VecDeque::new();
         loop {
-            let exit = watch(process.name.clone(), child).await;
+            // One that is started again goes on with the log.
+            let log = log.as_ref().and_then(|log| log.try_clone().ok());
+            let exit = watch(process.name.clone(), child, log).await;
             starts.retain(|at: &Moment| at.elapsed() < RESTARTS_WITHIN);
             let waits = !self.site.plan.failures.give_up_after.0.is_zero();
             if !exit.was_killed() || !waits || starts.len() >= RESTARTS_MAX {
@@ -238,13 +263,26 @@ impl Nursery {
 }
 
 /// Hears what a child says until it ends. Its standard input stays open for as long as this is not dropped.
-async fn watch(name: String, mut child: Child) -> Exit {
+async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
     let _open = child.stdin.take();
     let mut said = VecDeque::new();
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             info!(node = name, "{line}");
+            if let Some(file) = &mut log
+                && let Err(error) = writeln!(file, "{line}")
+            {
+                warn!("the log of {name} ends here: {error}");
+                log = None;
+            }
+            let line = match failure_in(&line) {
+                Some(failure) => {
+                    said.clear();
+                    failure
+                }
+                None => line,
+            };
             said.push_back(line);
             if said.len() > LINES_KEPT {
                 said.pop_front();
@@ -253,6 +291,35 @@ async fn watch(name: String, mut child: Child) -> Exit {
     }
     let status = child.wait().await;
     Exit { name, status, said: Vec::from(said).join("; ") }
+}
+
+/// Why a child failed, where a line of its log says that: as text, or as JSON.
+fn failure_in(line: &str) -> Option<String> {
+    if let Some(reason) = line.strip_prefix(ERROR) {
+        return Some(reason.into());
+    }
+    let event: serde_json::Value = serde_json::from_str(line).ok()?;
+    let message = event["fields"]["message"].as_str().filter(|_| event["level"] == "ERROR")?;
+    Some(message.strip_prefix(ERROR).unwrap_or(message).into())
+}
+
+impl NodeFiles {
+    /// Opens the log of a process that is these nodes; one that is started again goes on with it.
+    fn open(
+        &self,
+        site: &Site,
+        server: Option<ServerId>,
+        worker: Option<WorkerId>,
+    ) -> Result<File, RealError> {
+        let nodes = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
+        let labels: Vec<String> =
+            nodes.into_iter().flatten().map(|node| site.label(node)).collect();
+        let path = self.logs.join(format!("{}.log", labels[0]));
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| File::options().create(true).append(true).open(&path)).map_err(|error| {
+            RealError::NoLog { path: path.display().to_string(), reason: error.to_string() }
+        })
+    }
 }
 
 /// Waits for the first child that fails; for ever where none does.
@@ -289,7 +356,7 @@ impl Exit {
         let reason = match &self.status {
             Ok(status) if status.success() => return None,
             Ok(status) if self.said.is_empty() || status.code().is_none() => status.to_string(),
-            Ok(_) => self.said.trim_start_matches("error: ").to_owned(),
+            Ok(_) => self.said.clone(),
             Err(error) => error.to_string(),
         };
         Some(RealError::Failed { node: self.name.clone(), reason })
@@ -306,9 +373,16 @@ const INTERRUPTED: i32 = 75;
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 
-const NODES: &str = "nodes";
+const STATES: &str = "states";
 const RUN_FILE: &str = "run.toml";
 const CERTIFICATES: &str = "certificates";
+
+/// What begins a line that says why a process failed.
+const ERROR: &str = "error: ";
+
+/// What is logged, and what of nodes that keep a log, unless the environment says otherwise.
+const LOG: &str = "GAIA_LOG";
+const LOGGED: &str = "warn,gaia=info";
 
 /// Set for children, so that none starts nodes of its own.
 const CHILD: &str = "GAIA_CHILD";
@@ -317,3 +391,21 @@ const LASTING: Duration = Duration::from_secs(366 * 86_400);
 const EXIT_MAX: Duration = Duration::from_secs(10);
 const BLAME_MAX: Duration = Duration::from_millis(500);
 const LINES_KEPT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failure_is_found_among_what_a_node_says() {
+        let check = |line: &str, expect: Option<&str>| {
+            assert_eq!(failure_in(line).as_deref(), expect, "{line}");
+        };
+        check("error: server 0 of tokyo is lost", Some("server 0 of tokyo is lost"));
+        check("2026-11-21T00:00:00Z  INFO gaia: error: no", None);
+        let json = r#"{"level":"ERROR","fields":{"message":"error: it is lost\n  because x"}}"#;
+        check(json, Some("it is lost\n  because x"));
+        check(r#"{"level":"WARN","fields":{"message":"error: no"}}"#, None);
+        check(r#"{"level":"ERROR"}"#, None);
+    }
+}

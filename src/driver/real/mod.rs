@@ -26,6 +26,7 @@ mod hearing;
 mod line;
 mod links;
 mod local;
+mod measure;
 mod message;
 mod meters;
 mod mirrors;
@@ -33,12 +34,13 @@ mod roll;
 mod server;
 mod servers;
 mod site;
+mod watch;
 mod worker;
 mod workers;
 
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -51,8 +53,9 @@ use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
 use self::diary::Shelf;
 use self::door::{Door, listen};
+use self::measure::Measured;
 use self::server::serve;
-use self::site::Site;
+use self::site::{Site, identity};
 use self::worker::work;
 use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
@@ -63,12 +66,15 @@ use crate::config::{ComputeModel, Plan};
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::recovery::Turn;
-use crate::telemetry::Observer;
+use crate::telemetry::{Observer, Telemetry};
 use crate::topology::Address;
 use crate::types::{NodeId, ServerId, ShardId, WorkerId};
 
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
+pub use local::NodeFiles;
+pub(super) use local::run;
+pub use watch::watch;
 
 /// What one process is in a run, and what it needs to take part.
 #[derive(Clone, Debug)]
@@ -87,6 +93,13 @@ pub struct NodeOptions {
     pub interrupted: Option<Arc<AtomicBool>>,
     /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
     pub ends_with_stdin: bool,
+    /// Where the nodes tell of themselves.
+    pub telemetry: Telemetry,
+}
+
+/// Nodes as metrics and logs call them: as their folders of certificates, such as `tokyo/server-0`.
+pub fn labels(plan: &Plan, nodes: &[NodeId]) -> Vec<String> {
+    nodes.iter().map(|node| identity(plan, *node).folder()).collect()
 }
 
 /// How the part of one process in a run ended.
@@ -138,20 +151,6 @@ enum FromNear {
     Rows(Arc<RowsRead>),
 }
 
-/// Runs all nodes of a plan as processes of this machine, which keep what they need to go on after a crash in a folder
-/// of their own under `nodes` until the run is over, or in a temporary one.
-///
-/// # Errors
-/// Where the run fails, or this process is not `gaia` and cannot start nodes.
-pub fn train(
-    plan: &Plan,
-    application: &Arc<dyn Application>,
-    observer: &mut dyn Observer,
-    nodes: Option<&Path>,
-) -> Result<Outcome, RunError> {
-    local::run(plan, application, observer, nodes)
-}
-
 /// Runs the nodes of one process until the run is over, or they are told to leave.
 ///
 /// # Errors
@@ -184,7 +183,8 @@ async fn take_part(
     observer: &mut dyn Observer,
 ) -> Result<NodeEnd, RealError> {
     let blueprint = Blueprint::new(plan, application);
-    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    site.telemetry = options.telemetry.clone();
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
     if options.nodes.contains(&NodeId::Coordinator) {
         let seat = site.seat(NodeId::Coordinator)?;
@@ -201,8 +201,9 @@ async fn take_part(
             .as_deref()
             .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
         let file = file.transpose()?;
+        let mut observer = Measured { observer, meter: &seat.meter, plan };
         let conductor =
-            Conductor::gather(&seat, &blueprint, application, observer, door, file).await?;
+            Conductor::gather(&seat, &blueprint, application, &mut observer, door, file).await?;
         let outcome = conductor.conduct(wall).await?;
         return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }

@@ -16,6 +16,7 @@ use super::diary::Diary;
 use super::door::{Door, Guest, listen};
 use super::error::RealError;
 use super::line::{Line, addresses_of};
+use super::measure::Meters;
 use super::message::{Order, Report};
 use super::mirrors::{Addresses, FromMirror, MESSAGES_IN_HAND_MAX, Mirrors, Watch, stall_max};
 use super::site::Seat;
@@ -25,7 +26,7 @@ use crate::driver::tally::Tally;
 use crate::link::quantum;
 use crate::node::WorkerMessage;
 use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
-use crate::server::Server;
+use crate::server::{PeerError, Server};
 use crate::session::{Meeting, SessionError, window};
 use crate::topology::Topology;
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
@@ -46,6 +47,7 @@ struct ServerNode {
     /// Whether everyone has been met, and the coordinator knows.
     ready: bool,
     interrupted: Interrupted,
+    meters: Meters,
 }
 
 /// What there is to know of the way to a mirror.
@@ -118,6 +120,7 @@ pub(super) async fn serve(
         origin,
         ready: false,
         interrupted: errand.interrupted.clone(),
+        meters: Meters::new(&seat, id),
     };
     let opened = Line::open(&seat, &errand.coordinator, Some(listens));
     let mut line = tokio::select! {
@@ -139,6 +142,7 @@ pub(super) async fn serve(
 
 impl ServerNode {
     async fn run(&mut self, line: &mut Line, addresses: Addresses) -> Result<Exit, RealError> {
+        self.seat.meter.on_begun();
         self.stand(line).await;
         self.mirrors.reach(addresses);
         // What was heard again has had its consequences; that this process has begun has not.
@@ -148,6 +152,7 @@ impl ServerNode {
             self.workers.join_near(worker, due);
         }
         loop {
+            self.seat.meter.on_turn();
             let mut happening = self.next(line).await?;
             for _ in 0..GROUP_MAX {
                 if let Happening::Order(Order::End) = happening {
@@ -193,6 +198,7 @@ impl ServerNode {
             Happening::Order(order) => self.on_order(order, line).await?,
             Happening::Beat => {
                 let links = self.mirrors.carriages();
+                self.meters.read(self.server.server(), &links);
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
             }
             Happening::Guest(guest) => self.on_guest(guest).await?,
@@ -272,7 +278,11 @@ impl ServerNode {
             FromMirror::Drained { to, bytes, busy } => {
                 let now = self.now();
                 let drained = self.server.handle_drained(now, to, bytes, busy);
-                drained.map_err(|error| RealError::Peer { at: self.seat.name(), error })
+                drained.map_err(|error| self.refused(error))
+            }
+            FromMirror::Parted { peer } => {
+                let parted = self.server.handle_parted(self.now(), peer);
+                parted.map_err(|error| self.refused(error))
             }
             FromMirror::Room => Ok(()),
         }
@@ -297,13 +307,18 @@ impl ServerNode {
         }
         loop {
             let delivered = self.server.deliver(now, from);
-            let at = || self.seat.name();
-            if delivered.map_err(|error| RealError::Peer { at: at(), error })?.is_none() {
+            let Some((lane, frame)) = delivered.map_err(|error| self.refused(error))? else {
                 return Ok(());
-            }
+            };
+            self.meters.on_frame(from, lane, frame.len());
             let link = self.link(from);
             link.news_due.get_or_insert(Moment::now() + link.news_wait);
         }
+    }
+
+    fn refused(&self, error: PeerError) -> RealError {
+        self.meters.on_frame_refused(error.peer());
+        RealError::Peer { at: self.seat.name(), error }
     }
 
     fn forgot(&self, peer: DcId, reason: String) -> RealError {

@@ -19,11 +19,13 @@ use super::{FromNear, NearServer};
 use crate::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
 use crate::recovery::Turn;
 use crate::topology::Address;
-use crate::types::{NodeId, ServerId, ShardId, ShardLayout, WorkerId};
+use crate::types::{DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use crate::wire::LanKind;
 
 /// Every server of a data center, as one of its workers sees them.
 pub(super) struct Servers {
+    seat: Seat,
+    dc: DcId,
     layouts: Vec<ShardLayout>,
     ways: Vec<ToServer>,
     /// Which have been met.
@@ -89,7 +91,16 @@ impl Servers {
             ways.push(ToServer::Far(None));
         }
         let met = vec![false; ways.len()];
-        Self { layouts: layouts.to_vec(), ways, met, incoming, addresses, _reading: reading }
+        Self {
+            seat: seat.clone(),
+            dc: id.dc,
+            layouts: layouts.to_vec(),
+            ways,
+            met,
+            incoming,
+            addresses,
+            _reading: reading,
+        }
     }
 
     /// Says where servers listen.
@@ -108,6 +119,7 @@ impl Servers {
         }
         if let FromServer::Joined(_) = from {
             self.met[shard.index()] = true;
+            self.seat.on_connected(NodeId::Server(ServerId { dc: self.dc, shard }));
         }
         (shard, from)
     }
@@ -203,6 +215,7 @@ impl Far {
                 return Ok(());
             }
             info!("{} does not hear {name} any more: {error}", self.seat.name());
+            self.seat.on_lost(node);
             sleep(BREATH).await;
         }
     }

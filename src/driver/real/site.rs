@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::channel::Channel;
 use super::error::{LinkFault, RealError};
+use super::measure::peers;
 use super::message::{Hello, Purpose};
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
 use crate::config::Plan;
+use crate::telemetry::{NodeMeter, Telemetry};
 use crate::topology::Address;
 use crate::types::NodeId;
 
@@ -22,6 +24,7 @@ pub(super) struct Site {
     pub(super) plan_hash: u64,
     /// Where `gaia certs` keeps a folder for each node.
     certificates: PathBuf,
+    pub(super) telemetry: Telemetry,
 }
 
 /// One node's place in it.
@@ -30,11 +33,17 @@ pub(super) struct Seat {
     pub(super) site: Site,
     pub(super) node: NodeId,
     pub(super) credentials: Credentials,
+    pub(super) meter: NodeMeter,
 }
 
 impl Site {
     pub(super) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
-        Self { plan: Arc::new(plan.clone()), plan_hash, certificates: certificates.to_owned() }
+        Self {
+            plan: Arc::new(plan.clone()),
+            plan_hash,
+            certificates: certificates.to_owned(),
+            telemetry: Telemetry::new(),
+        }
     }
 
     /// Takes the seat of a node: finds its certificate, in its folder of the directory or in the directory itself.
@@ -47,17 +56,14 @@ impl Site {
             let (found, expected) = (credentials.identity().to_string(), expected.to_string());
             return Err(RealError::NotThisNode { found, expected });
         }
-        Ok(Seat { site: self.clone(), node, credentials })
+        let peers = peers(&self.plan.topology, node);
+        let peers = peers.into_iter().map(|(peer, kind)| (self.label(peer), kind)).collect();
+        let meter = self.telemetry.node(&self.label(node), &self.plan.name, peers);
+        Ok(Seat { site: self.clone(), node, credentials, meter })
     }
 
-    /// What a node's certificate says. The coordinator's names the first data center of the topology.
     pub(super) fn identity(&self, node: NodeId) -> Identity {
-        let (run, topology) = (&self.plan.name, &self.plan.topology);
-        match node {
-            NodeId::Coordinator => Identity::coordinator(run, &topology.data_centers[0].name),
-            NodeId::Server(id) => Identity::server(run, &topology.dc(id.dc).name, id.shard.0),
-            NodeId::Worker(id) => Identity::worker(run, &topology.dc(id.dc).name, id.index),
-        }
+        identity(&self.plan, node)
     }
 
     /// A node as people call it.
@@ -68,6 +74,11 @@ impl Site {
             NodeId::Server(id) => format!("server {} of {}", id.shard.0, topology.dc(id.dc).name),
             NodeId::Worker(id) => format!("worker {} of {}", id.index, topology.dc(id.dc).name),
         }
+    }
+
+    /// A node as metrics and logs call it: as its folder of certificates.
+    pub(super) fn label(&self, node: NodeId) -> String {
+        self.identity(node).folder()
     }
 
     /// Whether two nodes speak TLS: between data centers always.
@@ -81,6 +92,18 @@ impl Site {
 impl Seat {
     pub(super) fn name(&self) -> String {
         self.site.name(self.node)
+    }
+
+    /// A peer of this node is connected.
+    pub(super) fn on_connected(&self, peer: NodeId) {
+        info!("{} is connected to {}", self.name(), self.site.name(peer));
+        self.meter.on_connected(&self.site.label(peer));
+    }
+
+    /// A peer of this node is connected no more.
+    pub(super) fn on_lost(&self, peer: NodeId) {
+        info!("{} has lost {}", self.name(), self.site.name(peer));
+        self.meter.on_lost(&self.site.label(peer));
     }
 
     pub(super) fn hello(&self, purpose: Purpose) -> Hello {
@@ -148,6 +171,16 @@ impl Seat {
             ));
         }
         Ok(())
+    }
+}
+
+/// What a node's certificate says. The coordinator's names the first data center of the topology.
+pub(super) fn identity(plan: &Plan, node: NodeId) -> Identity {
+    let (run, topology) = (&plan.name, &plan.topology);
+    match node {
+        NodeId::Coordinator => Identity::coordinator(run, &topology.data_centers[0].name),
+        NodeId::Server(id) => Identity::server(run, &topology.dc(id.dc).name, id.shard.0),
+        NodeId::Worker(id) => Identity::worker(run, &topology.dc(id.dc).name, id.index),
     }
 }
 

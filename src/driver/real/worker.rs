@@ -10,6 +10,7 @@ use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sle
 use super::diary::Diary;
 use super::error::RealError;
 use super::line::{Line, addresses_of};
+use super::measure::tell_held;
 use super::message::{Order, Report};
 use super::servers::{FromServer, Servers};
 use super::site::Seat;
@@ -116,6 +117,7 @@ pub(super) async fn work(
 impl WorkerNode {
     async fn run(&mut self, line: &mut Line) -> Result<Exit, RealError> {
         loop {
+            self.seat.meter.on_turn();
             let mut happening = self.next(line).await?;
             for _ in 0..GROUP_MAX {
                 if let Happening::Order(Order::End) = happening {
@@ -158,6 +160,7 @@ impl WorkerNode {
             Happening::Order(order) => self.on_order(order)?,
             Happening::Beat => {
                 let lan_bytes = self.lan_bytes;
+                self.seat.meter.on_lan(lan_bytes);
                 line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
             }
             Happening::Server(shard, from) => self.on_server(shard, from)?,
@@ -170,7 +173,10 @@ impl WorkerNode {
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
             Order::Begin { servers } => self.servers.reach(addresses_of(servers)?),
-            Order::Start => self.worker.handle_start(),
+            Order::Start => {
+                self.seat.meter.on_begun();
+                self.worker.handle_start();
+            }
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
             other => return Err(Line::unexpected(&other)),
@@ -206,6 +212,7 @@ impl WorkerNode {
         let (worker, work) = ran;
         self.running = None;
         self.replay += self.began.elapsed();
+        self.seat.meter.on_iteration(self.began.elapsed());
         let part = self.seat.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
         self.worker.handle_ran(worker);
@@ -235,6 +242,7 @@ impl WorkerNode {
             && let Some(mut worker) = self.worker.poll_compute()
         {
             let held = worker.take_held();
+            tell_held(&self.seat, &held);
             if !held.is_empty() {
                 line.report(&Report::Held(held)).await;
             }

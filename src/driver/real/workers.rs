@@ -92,6 +92,7 @@ impl Workers {
 
     /// Tells the worker in this process what is due from it.
     pub(super) fn join_near(&mut self, worker: WorkerId, due: Turn) {
+        self.seat.on_connected(NodeId::Worker(worker));
         if let Some(Way::Near(hears)) = self.ways.get(&worker) {
             // One that has ended ends this process.
             let _ended = hears.try_send(FromNear::Joined(due));
@@ -112,6 +113,7 @@ impl Workers {
         let heard = hear((worker, connection), reader, self.layout.clone(), self.sender.clone());
         let reading = self.reading.spawn(heard);
         self.ways.insert(worker, Way::Far { connection, parcels, reading });
+        self.seat.on_connected(NodeId::Worker(worker));
         self.missing.remove(&worker);
     }
 
@@ -143,6 +145,7 @@ impl Workers {
     pub(super) fn part(&mut self, worker: WorkerId) {
         if let Some(Way::Far { reading, .. }) = self.ways.remove(&worker) {
             reading.abort();
+            self.seat.on_lost(NodeId::Worker(worker));
         }
     }
 

@@ -56,7 +56,6 @@ impl Outgoing {
         if walk.restores() {
             self.values = Arc::new(values);
         }
-        walk.record_that("sent", &mut self.sent, |found, _| *found <= length)?;
-        walk.record("ended", &mut self.ended)
+        walk.record_that("sent", &mut self.sent, |found, _| *found <= length)
     }
 }

@@ -235,7 +235,10 @@ pub(super) async fn accept_lower(
             match taken {
                 // An owner that has gone meets nobody.
                 Ok(arrival) => drop(arrivals.send(Ok(arrival))),
-                Err(fault) => warn!("{} turned away {from}: {fault}", seat.name()),
+                Err(fault) => {
+                    seat.meter.on_caller_refused();
+                    warn!("{} turned away {from}: {fault}", seat.name());
+                }
             }
         });
     }

@@ -11,7 +11,7 @@
 mod connect;
 mod stall;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, open, patience};
 use super::error::RealError;
@@ -48,6 +48,8 @@ pub(super) struct Mirrors {
     arrivals: UnboundedReceiver<Result<Arrival, RealError>>,
     sender: UnboundedSender<Result<Arrival, RealError>>,
     addresses: watch::Sender<Addresses>,
+    /// Whose connection is gone, of which the owner has yet to hear.
+    parted: VecDeque<DcId>,
     pumps: JoinSet<bool>,
     others: JoinSet<()>,
 }
@@ -59,6 +61,10 @@ pub(super) type Addresses = BTreeMap<ServerId, Address>;
 pub(super) enum FromMirror {
     /// A connection is there, in place of any before, and nothing has left over it.
     Joined {
+        peer: DcId,
+    },
+    /// The connection is gone.
+    Parted {
         peer: DcId,
     },
     Message {
@@ -111,6 +117,7 @@ impl Mirrors {
             arrivals,
             sender,
             addresses: watch::Sender::new(BTreeMap::new()),
+            parted: VecDeque::new(),
             pumps: JoinSet::new(),
             others,
         })
@@ -138,6 +145,9 @@ impl Mirrors {
     /// Where a mirror cannot be met at all.
     pub(super) async fn next(&mut self) -> Result<FromMirror, RealError> {
         loop {
+            if let Some(peer) = self.parted.pop_front() {
+                return Ok(FromMirror::Parted { peer });
+            }
             let event = tokio::select! {
                 biased;
                 arrival = self.arrivals.recv() => {
@@ -161,7 +171,6 @@ impl Mirrors {
                     continue;
                 }
                 Event::Left { peer } => {
-                    info!("{} has left {}", self.name(peer), self.seat.name());
                     self.lose(peer);
                     continue;
                 }
@@ -231,11 +240,17 @@ impl Mirrors {
         link.close();
         link.open = Some((connection, finisher));
         (link.dialled, link.met_before) = (false, true);
+        self.parted.retain(|parted| *parted != peer);
+        self.seat.on_connected(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
         peer
     }
 
     fn lose(&mut self, peer: DcId) {
-        self.link(peer).close();
+        if self.is_joined(peer) {
+            self.link(peer).close();
+            self.parted.push_back(peer);
+            self.seat.on_lost(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
+        }
         self.dial(peer);
     }
 

@@ -1,0 +1,156 @@
+//! The log: which events are written to standard error, and how.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use clap::ValueEnum;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::OutputFlags;
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// An object a line.
+    Json,
+}
+
+/// Writes what `GAIA_LOG` asks for to standard error: warnings where it is not set. In JSON, what a person would be
+/// told there comes as events too.
+///
+/// # Errors
+/// Where `GAIA_LOG` is no filter.
+pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> {
+    let told = flags.log == LogFormat::Json && !flags.quiet;
+    let default = if told { TOLD_TOO } else { "warn" };
+    let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());
+    let wanted = wanted.to_string_lossy();
+    let (filter, opened) = match EnvFilter::builder().parse(&wanted) {
+        Ok(filter) => (filter, Ok(())),
+        // The complaint goes the way of the log.
+        Err(error) => (EnvFilter::new("warn"), Err(complaint(&wanted, &error))),
+    };
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A process that calls this twice keeps its first log.
+    let _already_set = match flags.log {
+        LogFormat::Text => log.with_ansi(colour).try_init(),
+        LogFormat::Json => {
+            let lines = NodeLines { json: Format::default().json(), node: &NODE };
+            log.with_ansi(false).fmt_fields(JsonFields::new()).event_format(lines).try_init()
+        }
+    };
+    opened
+}
+
+fn complaint(wanted: &str, error: &ParseError) -> String {
+    format!("{LOG}: `{wanted}`: {error}; expected a filter such as \"gaia=info\"")
+}
+
+/// Says which node this process is: from here on each line of a log in JSON does.
+pub(super) fn name_node(name: &str) {
+    // A process is one node, or one server with its worker.
+    let _already_named = NODE.set(name.into());
+}
+
+/// JSON as the library writes it, and the node in front of all else, so that the logs of many can be merged.
+struct NodeLines {
+    json: Format<Json>,
+    node: &'static OnceLock<String>,
+}
+
+impl<S, N> FormatEvent<S, N> for NodeLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(node) = self.node.get() else {
+            return self.json.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.json.format_event(context, Writer::new(&mut line), event)?;
+        let rest = line.strip_prefix('{').ok_or(fmt::Error)?;
+        let node = serde_json::to_string(node).map_err(|_| fmt::Error)?;
+        write!(writer, "{{\"node\":{node},{rest}")
+    }
+}
+
+/// Which node this process is, once that is known.
+static NODE: OnceLock<String> = OnceLock::new();
+
+/// The environment variable that says what is logged.
+const LOG: &str = "GAIA_LOG";
+
+/// The target of events that tell a person something.
+pub(super) const TOLD: &str = "gaia::told";
+
+/// Warnings, and what a person is told.
+const TOLD_TOO: &str = "warn,gaia::told=info";
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_line_is_an_object_with_time_level_target_message_fields_spans_and_node() {
+        static NAMED: OnceLock<String> = OnceLock::new();
+        let page = Page::default();
+        let (json, writer) = (Format::default().json(), page.clone());
+        let log = tracing_subscriber::fmt().with_writer(move || writer.clone());
+        let log = log.fmt_fields(JsonFields::new());
+        let log = log.event_format(NodeLines { json, node: &NAMED }).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!("before");
+            NAMED.set("to\"kyo/server-0".into()).unwrap();
+            let span = tracing::info_span!("link", peer = "oregon/server-0").entered();
+            tracing::info!(bytes = 7, "a \"message\"\nof two lines");
+            drop(span);
+        });
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["level"], &lines[0]["node"]), (&"WARN".into(), &Value::Null));
+        let line = &lines[1];
+        assert_eq!(line["node"], "to\"kyo/server-0");
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["target"], "gaia::cli::log::tests");
+        assert_eq!(line["fields"]["message"], "a \"message\"\nof two lines");
+        assert_eq!(line["fields"]["bytes"], 7);
+        assert_eq!(line["span"]["peer"], "oregon/server-0");
+        let time = line["timestamp"].as_str().unwrap();
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000000Z");
+    }
+}

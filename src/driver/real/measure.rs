@@ -1,0 +1,112 @@
+//! What nodes tell of themselves: machines' counts read at each heartbeat, and with whom a node has to be connected.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::site::Seat;
+use crate::config::Plan;
+use crate::driver::cluster::{server_ids, worker_ids};
+use crate::driver::journal::Carriage;
+use crate::server::Server;
+use crate::sync::WaitReason;
+use crate::telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
+use crate::topology::Topology;
+use crate::types::{DcId, Lane, NodeId, ServerId, ShardId, WorkerId};
+
+/// What is told of a server and its links.
+pub(super) struct Meters {
+    node: NodeMeter,
+    mirrors: BTreeMap<DcId, MirrorMeter>,
+}
+
+impl Meters {
+    pub(super) fn new(seat: &Seat, id: ServerId) -> Self {
+        let others = seat.site.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
+        let meter = |dc| {
+            seat.meter.mirror(&seat.site.label(NodeId::Server(ServerId { dc, shard: id.shard })))
+        };
+        Self { node: seat.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
+    }
+
+    pub(super) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
+        if let Some(mirror) = self.mirrors.get(&from) {
+            mirror.on_frame(lane, bytes);
+        }
+    }
+
+    /// A frame of a mirror could not be applied.
+    pub(super) fn on_frame_refused(&self, from: DcId) {
+        if let Some(mirror) = self.mirrors.get(&from) {
+            mirror.on_frame_refused();
+        }
+    }
+
+    /// Reads what the server has counted, and what its links have carried.
+    pub(super) fn read(&self, server: &Server, links: &[(DcId, Carriage)]) {
+        let clock = server.clock();
+        self.node.on_server(clock, server.brake_stats(), server.waiting());
+        for (dc, mirror) in &self.mirrors {
+            mirror.on_stats(&server.link_stats(*dc));
+            if let Some(heard) = server.mirror_clock(*dc) {
+                mirror.on_clocks(clock, heard);
+            }
+        }
+        for (dc, carriage) in links {
+            self.mirrors[dc].on_carried(carriage.bytes, carriage.busy);
+        }
+    }
+}
+
+/// Tells why a worker's reads were held back.
+pub(super) fn tell_held(seat: &Seat, held: &[(WaitReason, Duration)]) {
+    for (reason, time) in held {
+        let from = reason.from().map_or("", |dc| &seat.site.plan.topology.dc(dc).name);
+        seat.meter.on_held(*reason, from, *time);
+    }
+}
+
+/// Passes on what the coordinator observes, and counts it.
+pub(super) struct Measured<'a> {
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) meter: &'a NodeMeter,
+    pub(super) plan: &'a Plan,
+}
+
+impl Observer for Measured<'_> {
+    fn on_progress(&mut self, progress: &Progress) {
+        self.meter.on_evaluation(progress);
+        self.observer.on_progress(progress);
+    }
+
+    fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+        for (dc, clock) in self.plan.topology.data_centers.iter().zip(clocks) {
+            self.meter.on_data_center_clock(&dc.name, *clock);
+        }
+        self.observer.on_tick(time_s, clocks, wan_sent_bytes);
+    }
+}
+
+/// With whom a node has to be connected, and what each is to it.
+pub(super) fn peers(topology: &Topology, node: NodeId) -> Vec<(NodeId, &'static str)> {
+    let server = |dc, shard| (NodeId::Server(ServerId { dc, shard }), "server");
+    let coordinator = (NodeId::Coordinator, "coordinator");
+    match node {
+        NodeId::Coordinator => {
+            let servers = server_ids(topology).map(|id| server(id.dc, id.shard));
+            servers.chain(worker_ids(topology).map(|id| (NodeId::Worker(id), "worker"))).collect()
+        }
+        NodeId::Server(own) => {
+            let others = topology.dc_ids().filter(|dc| *dc != own.dc);
+            let mirrors = others.map(|dc| (server(dc, own.shard).0, "mirror"));
+            let workers = 0..topology.dc(own.dc).workers as u16;
+            let workers =
+                workers.map(|index| (NodeId::Worker(WorkerId { dc: own.dc, index }), "worker"));
+            std::iter::once(coordinator).chain(mirrors).chain(workers).collect()
+        }
+        NodeId::Worker(own) => {
+            let servers = 0..topology.dc(own.dc).servers as u16;
+            let servers = servers.map(|shard| server(own.dc, ShardId(shard)));
+            std::iter::once(coordinator).chain(servers).collect()
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! How one node stands: whether its loop turns, and what it waits for before it takes part.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// One node of this process. Times count from the start of the process.
+#[derive(Debug)]
+pub(super) struct Standing {
+    node: String,
+    /// When the loop last turned, in milliseconds and one more; 0 before it has.
+    turned: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Peers that are not connected, and what each is to this node.
+    awaited: BTreeMap<String, &'static str>,
+    peers: BTreeMap<String, &'static str>,
+    begun: bool,
+}
+
+impl Standing {
+    /// A node that is connected to none of its peers; each comes with what it is to the node, such as `mirror`.
+    pub(super) fn new(node: &str, peers: BTreeMap<String, &'static str>) -> Self {
+        let inner = Inner { awaited: peers.clone(), peers, begun: false };
+        Self { node: node.into(), turned: AtomicU64::new(0), inner: Mutex::new(inner) }
+    }
+
+    pub(super) fn on_turn(&self, now: Duration) {
+        self.turned.store(now.as_millis() as u64 + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn on_connected(&self, peer: &str) {
+        self.inner().awaited.remove(peer);
+    }
+
+    pub(super) fn on_lost(&self, peer: &str) {
+        let mut inner = self.inner();
+        if let Some(kind) = inner.peers.get(peer).copied() {
+            inner.awaited.insert(peer.into(), kind);
+        }
+    }
+
+    pub(super) fn on_begun(&self) {
+        self.inner().begun = true;
+    }
+
+    /// Whether the loop has turned lately, or is yet to begin.
+    ///
+    /// # Errors
+    /// Says for how long it has not.
+    pub(super) fn alive(&self, now: Duration) -> Result<(), String> {
+        let Some(turned) = self.turned.load(Ordering::Relaxed).checked_sub(1) else {
+            return Ok(());
+        };
+        let still = now.saturating_sub(Duration::from_millis(turned));
+        if still < STILL_MAX {
+            return Ok(());
+        }
+        Err(format!("{}: its loop has not turned for {} s", self.node, still.as_secs()))
+    }
+
+    /// Whether the run has begun here and every peer is connected.
+    ///
+    /// # Errors
+    /// Says what is waited for.
+    pub(super) fn ready(&self) -> Result<(), String> {
+        let inner = self.inner();
+        if !inner.awaited.is_empty() {
+            let mut said = format!("{}: waits for ", self.node);
+            for (place, (peer, kind)) in inner.awaited.iter().take(NAMED_MAX).enumerate() {
+                let comma = if place == 0 { "" } else { ", " };
+                write!(said, "{comma}{kind} {peer}").expect("a string takes every text");
+            }
+            if let Some(more @ 1..) = inner.awaited.len().checked_sub(NAMED_MAX) {
+                write!(said, " and {more} more").expect("a string takes every text");
+            }
+            return Err(said);
+        }
+        if !inner.begun {
+            return Err(format!("{}: waits for the run to begin", self.node));
+        }
+        Ok(())
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Each change is one call: what a panic leaves behind is whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A loop that has stood still for this long is stuck. It is the silence after which peers give a node up.
+const STILL_MAX: Duration = Duration::from_secs(10);
+
+/// So many of the peers that are waited for are named.
+const NAMED_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(mirrors: usize) -> Standing {
+        let mut peers = BTreeMap::from([("north/coordinator".to_owned(), "coordinator")]);
+        peers.extend((0..mirrors).map(|dc| (format!("t{dc}/server-0"), "mirror")));
+        Standing::new("south/server-0", peers)
+    }
+
+    #[test]
+    fn a_loop_that_stands_still_is_told_of() {
+        let standing = standing(1);
+        let at = Duration::from_secs;
+        assert_eq!(standing.alive(at(1000)), Ok(()), "before its loop begins a node only waits");
+        standing.on_turn(at(1000));
+        assert_eq!(standing.alive(at(1009)), Ok(()));
+        let said = standing.alive(at(1012)).unwrap_err();
+        assert_eq!(said, "south/server-0: its loop has not turned for 12 s");
+        standing.on_turn(at(1012));
+        assert_eq!(standing.alive(at(1013)), Ok(()));
+    }
+
+    #[test]
+    fn a_node_is_ready_once_all_are_met_and_the_run_has_begun_and_for_as_long() {
+        let standing = standing(1);
+        let check = |expect: &str| {
+            let said = standing.ready().err().unwrap_or_default();
+            assert_eq!(said.strip_prefix("south/server-0: ").unwrap_or(&said), expect);
+        };
+        check("waits for coordinator north/coordinator, mirror t0/server-0");
+        standing.on_connected("north/coordinator");
+        check("waits for mirror t0/server-0");
+        standing.on_connected("t0/server-0");
+        check("waits for the run to begin");
+        standing.on_begun();
+        check("");
+        standing.on_lost("t0/server-0");
+        check("waits for mirror t0/server-0");
+        standing.on_connected("t0/server-0");
+        check("");
+        standing.on_lost("nobody/server-9");
+        check("");
+    }
+
+    #[test]
+    fn of_many_that_are_missing_some_are_named() {
+        let said = standing(20).ready().unwrap_err();
+        assert!(said.ends_with("t14/server-0 and 13 more"), "{said}");
+    }
+}

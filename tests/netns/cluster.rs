@@ -1,0 +1,189 @@
+//! The nodes of three data centers as processes in their namespaces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use gaia::certificates::{Directory, Identity};
+use rustls::pki_types::UnixTime;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::network::{DATA_CENTERS, Network, address};
+
+/// What is run.
+pub struct Setting {
+    /// The keys of `[stop]`.
+    pub stop: String,
+}
+
+pub struct Cluster {
+    network: Network,
+    folder: TempDir,
+    nodes: BTreeMap<String, Child>,
+    began: Option<Instant>,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    pub clocks: u64,
+    pub objective: f64,
+    pub first_objective: f64,
+    pub copies_equal: bool,
+}
+
+impl Cluster {
+    /// Starts a server and a worker in each data center, and the coordinator in the first.
+    pub fn start(network: Network, setting: &Setting) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("run.toml"), run_file(setting)).unwrap();
+        certify(&folder.path().join("certs"));
+        let mut cluster = Self { network, folder, nodes: BTreeMap::new(), began: None };
+        for dc in 0..DATA_CENTERS.len() {
+            cluster.start_node(&format!("server-{dc}"));
+            cluster.start_node(&format!("worker-{dc}"));
+        }
+        cluster.start_node("coordinator-0");
+        cluster
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Kills a node, which cannot so much as say goodbye, and starts it again.
+    pub fn restart(&mut self, name: &str) {
+        let mut node = self.nodes.remove(name).unwrap();
+        node.kill().unwrap();
+        node.wait().unwrap();
+        self.start_node(name);
+    }
+
+    /// Waits until every data center has finished a clock.
+    pub fn wait_for_clock(&mut self, clock: u64) {
+        while self.progress().last().is_none_or(|last| last["clock"].as_u64() < Some(clock)) {
+            self.watch_for(Duration::from_millis(50));
+        }
+        self.began.get_or_insert_with(Instant::now);
+    }
+
+    /// How long training has gone on since the first clock.
+    pub fn trained(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+
+    /// Lets time pass, in which no node may end.
+    pub fn watch_for(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            for (name, node) in &mut self.nodes {
+                if let Some(status) = node.try_wait().unwrap() {
+                    let log = fs::read_to_string(self.folder.path().join(format!("{name}.log")));
+                    panic!("{name} has ended, {status}: {}", log.unwrap_or_default());
+                }
+            }
+            if Instant::now() >= until {
+                return;
+            }
+            sleep(Duration::from_millis(20).min(time));
+        }
+    }
+
+    /// Waits for all nodes to end.
+    pub fn end(mut self) -> Outcome {
+        let mut coordinator = self.nodes.remove("coordinator-0").unwrap();
+        let status = coordinator.wait().unwrap();
+        let log = |name: &str| {
+            fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap_or_default()
+        };
+        assert!(status.success(), "{status}: {}", log("coordinator-0"));
+        for (name, mut node) in std::mem::take(&mut self.nodes) {
+            let status = node.wait().unwrap();
+            assert!(status.success(), "{name}, {status}: {}", log(&name));
+        }
+        let text = fs::read_to_string(self.path("out").join("summary.json")).unwrap();
+        let summary: Value = serde_json::from_str(&text).unwrap();
+        let progress = self.progress();
+        let objective = |line: &Value| line["objective"].as_f64().unwrap();
+        Outcome {
+            clocks: progress.last().unwrap()["clock"].as_u64().unwrap(),
+            objective: summary["objective"].as_f64().unwrap(),
+            first_objective: objective(&progress[0]),
+            copies_equal: summary["copies_equal"].as_bool().unwrap(),
+        }
+    }
+
+    fn start_node(&mut self, name: &str) {
+        let (role, dc) = name.split_once('-').unwrap();
+        let dc: usize = dc.parse().unwrap();
+        let program = assert_cmd::cargo::cargo_bin!("gaia");
+        let mut command = self.network.command(dc, program.to_str().unwrap());
+        command.arg("node").arg(self.path("run.toml")).arg("--certs").arg(self.path("certs"));
+        match role {
+            "coordinator" => command.arg("--coordinator").arg("--out").arg(self.path("out")),
+            role => command.args(["--dc", DATA_CENTERS[dc], &format!("--{role}"), "0"]),
+        };
+        command.arg("--state").arg(self.path(&format!("state/{name}"))).arg("--quiet");
+        let log = fs::OpenOptions::new().append(true).create(true);
+        let log = log.clone().open(self.path(&format!("{name}.log"))).unwrap();
+        command.env("NO_COLOR", "1").current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.nodes.insert(name.to_owned(), command.spawn().unwrap());
+    }
+
+    /// The evaluations so far.
+    fn progress(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.path("out").join("progress.jsonl"));
+        let text = text.unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in self.nodes.values_mut() {
+            // One that has ended cannot be killed.
+            let _ended = node.kill();
+            let _ended = node.wait();
+        }
+    }
+}
+
+fn run_file(setting: &Setting) -> String {
+    let mut text = format!(
+        "name = \"apart\"\nseed = 7\n\
+         [app]\nkind = \"matrix-factorization\"\nrank = 8\n\
+         data.synthetic = {{ users = 300, items = 200, ratings = 20000, rank = 4, noise = 0.3 }}\n\
+         [sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n\
+         [compute]\nmodel = \"cost\"\nclock_overhead = \"50 ms\"\n\
+         [evaluate]\nevery = 10\n[stop]\n{}\n\
+         [topology]\nname = \"apart\"\ncoordinator_address = \"{}:4400\"\n\
+         [topology.wan]\nbandwidth = \"50 Mbit/s\"\nrtt = \"1 ms\"\nprice = \"0.02 USD/GB\"\n",
+        setting.stop,
+        address(0),
+    );
+    for (dc, name) in DATA_CENTERS.iter().enumerate() {
+        text += &format!("[[topology.data_center]]\nname = \"{name}\"\n");
+        text += &format!("server_addresses = [\"{}:4433\"]\n", address(dc));
+    }
+    text
+}
+
+fn certify(folder: &std::path::Path) {
+    let mut nodes = vec![Identity::coordinator("apart", DATA_CENTERS[0])];
+    for dc in DATA_CENTERS {
+        nodes.push(Identity::server("apart", dc, 0));
+        nodes.push(Identity::worker("apart", dc, 0));
+    }
+    let now = UnixTime::now();
+    let mut directory = Directory::create(folder, "apart", now).unwrap();
+    directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
+}

@@ -1,0 +1,102 @@
+//! Three data centers as network namespaces around a bridge, each behind a link that `tc tbf` shapes both ways.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Namespaces that end with this.
+#[derive(Debug)]
+pub struct Network {
+    prefix: String,
+}
+
+pub const DATA_CENTERS: [&str; 3] = ["north", "south", "west"];
+
+impl Network {
+    /// `None` where namespaces, virtual links or shaping are not allowed.
+    pub fn new(rate: &str) -> Option<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let network = Self { prefix: format!("gaia{}x{number}", std::process::id()) };
+        network.make(rate).then_some(network)
+    }
+
+    fn make(&self, rate: &str) -> bool {
+        let hub = self.hub();
+        let mut made = ip(&["netns", "add", &hub])
+            && ip(&["-n", &hub, "link", "add", "br0", "type", "bridge"])
+            && ip(&["-n", &hub, "link", "set", "br0", "up"]);
+        for dc in 0..DATA_CENTERS.len() {
+            let (space, port, address) = (self.space(dc), port(dc), format!("{}/24", address(dc)));
+            made = made
+                && ip(&["netns", "add", &space])
+                && ip(&[
+                    "-n", &hub, "link", "add", &port, "type", "veth", "peer", "eth0", "netns",
+                    &space,
+                ])
+                && ip(&["-n", &hub, "link", "set", &port, "master", "br0", "up"])
+                && ip(&["-n", &space, "addr", "add", &address, "dev", "eth0"])
+                && ip(&["-n", &space, "link", "set", "eth0", "up"])
+                && ip(&["-n", &space, "link", "set", "lo", "up"])
+                && shape(&hub, &port, rate)
+                && shape(&space, "eth0", rate);
+        }
+        made
+    }
+
+    /// No packet reaches the data center or leaves it.
+    pub fn cut(&self, dc: usize) {
+        assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "down"]));
+    }
+
+    pub fn heal(&self, dc: usize) {
+        assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "up"]));
+    }
+
+    /// A command within a data center. The process that it starts is the program itself.
+    pub fn command(&self, dc: usize, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(dc), program]);
+        command
+    }
+
+    fn hub(&self) -> String {
+        format!("{}h", self.prefix)
+    }
+
+    fn space(&self, dc: usize) -> String {
+        format!("{}d{dc}", self.prefix)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // One that was not made cannot be removed.
+        for dc in 0..DATA_CENTERS.len() {
+            ip(&["netns", "del", &self.space(dc)]);
+        }
+        ip(&["netns", "del", &self.hub()]);
+    }
+}
+
+/// The address of a data center's only host.
+pub fn address(dc: usize) -> String {
+    format!("10.77.0.{}", dc + 1)
+}
+
+fn port(dc: usize) -> String {
+    format!("p{dc}")
+}
+
+fn shape(space: &str, device: &str, rate: &str) -> bool {
+    let words = ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate];
+    let rest = ["burst", "64kb", "limit", "256kb"];
+    succeeds(Command::new("tc").args(["-n", space]).args(words).args(rest))
+}
+
+fn ip(words: &[&str]) -> bool {
+    succeeds(Command::new("ip").args(words))
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}

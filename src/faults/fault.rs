@@ -196,11 +196,13 @@ impl Fault {
     }
 
     fn mistake_of_nodes(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
-        let named = [("server", self.server, nodes.servers), ("worker", self.worker, nodes.workers)];
+        let named =
+            [("server", self.server, nodes.servers), ("worker", self.worker, nodes.workers)];
         for (key, node, count) in named {
             let Some(node) = node else { continue };
             let takes = self.kind.has_node()
-                && !(key == "worker" && (self.kind == FaultKind::ClockStep || self.server.is_some()));
+                && !(key == "worker"
+                    && (self.kind == FaultKind::ClockStep || self.server.is_some()));
             if !takes {
                 let expected = format!("no {key} for this {}", self.kind.name());
                 return Some((key, node.to_string(), expected));

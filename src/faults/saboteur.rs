@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::bugs::Bug;
 use super::disk::Found;
 use super::envelopes::{
-    FROM, HELLO, KIND, NUMBER, RECEIVED, TO, believed, is_whole, lane_of, put_u64, remade, reseal, u64_at,
+    FROM, HELLO, KIND, NUMBER, RECEIVED, TO, believed, is_whole, lane_of, put_u64, remade, reseal,
+    u64_at,
 };
 use crate::codec::{Buffers, Changes, ValueFormat, encode_indexes};
 use crate::node::WorkerMessage;
@@ -207,7 +208,8 @@ impl Saboteur {
                     self.originals.insert((at, from, lane, number), frame);
                     let mut header = [0; HEADER_BYTES];
                     header.copy_from_slice(&bytes[..HEADER_BYTES]);
-                    bytes = remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
+                    bytes =
+                        remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
                 }
             }
         }

@@ -154,9 +154,7 @@ impl Scenario {
                 .remote
                 .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
             packets: keys.packets.unwrap_or_else(|| Packets::draw(root.child("packets"))),
-            faults: keys
-                .fault
-                .unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes)),
+            faults: keys.fault.unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes)),
         }
     }
 

@@ -129,9 +129,10 @@ impl Durability {
                 }
             }
         }
-        for ((_, peer, lane), sent) in self.frames.range(
-            (server, DcId(0), Lane::Control)..=(server, DcId(u16::MAX), Lane::Data),
-        ) {
+        for ((_, peer, lane), sent) in self
+            .frames
+            .range((server, DcId(0), Lane::Control)..=(server, DcId(u16::MAX), Lane::Data))
+        {
             let (found, lane_name) = (machine.session(*peer).pushed(*lane), lane.name());
             if let Some((last, _)) = sent.last_key_value().filter(|(last, _)| **last > found) {
                 return Err(format!(

@@ -81,17 +81,43 @@ pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
 /// What is to happen at some time.
 enum Event {
     /// To a node, if it has not died meanwhile.
-    Node { node: NodeId, life: u64, task: Task },
+    Node {
+        node: NodeId,
+        life: u64,
+        task: Task,
+    },
     /// What a node has written is synced, if it has not died meanwhile.
-    Synced { node: NodeId, life: u64 },
-    Restart { node: NodeId },
-    Checkpoint { node: NodeId },
-    Arrives { at: ServerId, from: DcId, epoch: u64, message: Bytes },
-    LinkReady { from: DcId, to: DcId },
-    Connect { pair: Pair },
-    Watch { pair: Pair },
+    Synced {
+        node: NodeId,
+        life: u64,
+    },
+    Restart {
+        node: NodeId,
+    },
+    Checkpoint {
+        node: NodeId,
+    },
+    Arrives {
+        at: ServerId,
+        from: DcId,
+        epoch: u64,
+        message: Bytes,
+    },
+    LinkReady {
+        from: DcId,
+        to: DcId,
+    },
+    Connect {
+        pair: Pair,
+    },
+    Watch {
+        pair: Pair,
+    },
     /// A structural fault begins, or ends.
-    Fault { number: usize, begins: bool },
+    Fault {
+        number: usize,
+        begins: bool,
+    },
     /// Faults are over.
     Calm,
     /// All must be quiet by now.

@@ -23,7 +23,8 @@ impl Schedule<'_> {
             FaultKind::Crash if fault.write.is_some() => {
                 // Counted once it comes to it.
                 for node in self.befallen(&fault) {
-                    self.nodes.host(node).doomed = fault.write.map(|moment| (moment, fault.lasts.0));
+                    self.nodes.host(node).doomed =
+                        fault.write.map(|moment| (moment, fault.lasts.0));
                 }
                 return Ok(());
             }

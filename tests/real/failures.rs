@@ -1,4 +1,9 @@
 //! Nodes that are killed, told to leave or cut off, in the middle of runs.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "processes have the time of the machine, and a relay its threads"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -119,7 +119,7 @@ impl Node {
         stream.read_to_string(&mut answer)?;
         let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        status.zip(body).ok_or(io::ErrorKind::InvalidData.into())
+        status.zip(body).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn wait_until_it_says(&mut self, page: &str, status: u16, expected: &str) {
@@ -312,10 +312,10 @@ fn a_mirror_that_is_gone_is_told_of() {
 fn nodes_that_a_run_starts_keep_a_log_each() {
     for format in ["text", "json"] {
         let bench = Bench::new(12);
-        let arguments = ["--driver", "real", "--out", "out", "--quiet", "--log", format];
-        let mut command = bench.gaia("train", &arguments);
+        let mut command = bench.gaia("train", &["--driver", "real", "--out", "out", "--quiet"]);
         // A port for one is not for all.
-        let output = command.env("GAIA_METRICS", "1").output().unwrap();
+        command.env("GAIA_LOG_FORMAT", format).env("GAIA_METRICS", "1");
+        let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(said, "");
@@ -331,6 +331,27 @@ fn nodes_that_a_run_starts_keep_a_log_each() {
             }
         }
     }
+}
+
+#[test]
+fn a_run_whose_log_is_in_json_says_all_of_it_so() {
+    let bench = Bench::new(12);
+    let run = |settings: &[&str]| {
+        let arguments = ["--driver", "real", "--out", "out", "--log", "json"];
+        let mut command = bench.gaia("train", &[&arguments, settings].concat());
+        command.env("GAIA_LOG", "gaia=info").output().unwrap()
+    };
+    let output = run(&["--set", "topology.wan.bandwidth=none"]);
+    assert_eq!(output.status.code(), Some(2));
+    let lines = events(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!((lines.len(), &lines[0]["level"]), (1, &"ERROR".into()), "{lines:?}");
+    let output = run(&[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    fs::write(bench.path("said"), &said).unwrap();
+    check_log(&bench.path("said"), "north/coordinator");
+    let evaluated = events(&said).into_iter().filter(|line| line["fields"]["objective"].is_f64());
+    assert!(evaluated.count() >= 2, "{said}");
 }
 
 #[test]

@@ -202,7 +202,7 @@ pub struct OutputFlags {
     #[arg(long)]
     pub json: bool,
     /// How the log is written to standard error; as json, an object a line
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT, hide_env = true)]
     pub log: LogFormat,
 }
 

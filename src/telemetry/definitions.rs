@@ -76,7 +76,7 @@ impl Definitions {
             ),
             callers_refused: to.counters(
                 "gaia_callers_refused_total",
-                "Connections that the node turned away: not of this run, not believed, or not due.",
+                "Connections that the node turned away: not of this run, or not believed.",
                 &["node"],
             ),
             clocks_finished: to.counters(

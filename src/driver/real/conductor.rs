@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::channel::Parcel;
 use super::door::{Door, Guest};
@@ -399,6 +399,7 @@ impl<'a> Conductor<'a> {
         let judging = self.judging.take().expect("a verdict follows an evaluation");
         let Judging { at, clock, clocks, carriages, .. } = judging;
         let progress = self.journal.on_evaluation(at, clock, &verdict, &clocks, &carriages);
+        info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.coordinator.handle_evaluation(self.now(), clock, objective);

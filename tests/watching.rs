@@ -322,7 +322,7 @@ fn nodes_that_a_run_starts_keep_a_log_each() {
         for dc in ["north", "south"] {
             for node in ["server-0", "worker-0"] {
                 let label = format!("{dc}/{node}");
-                let log = bench.path("out/nodes").join(format!("{label}.log"));
+                let log = bench.path("out/logs").join(format!("{label}.log"));
                 if format == "json" {
                     check_log(&log, &label);
                 }

@@ -328,7 +328,7 @@ A path in a file starts at that file; a path in --set starts at the working dire
 A --set that chooses another `model` or `kind` drops the settings of the one in the file.
 
 The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html; with --driver real also what each node logged, in nodes/.
+convergence.svg and report.html; with --driver real also what each node logged, in logs/.
 
 Checkpoints: [checkpoint] every = CLOCKS writes one into checkpoints/clock-NNNN of the run directory that often; on \
 SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and a second signal ends it at once. \

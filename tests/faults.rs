@@ -13,9 +13,10 @@ use assert_cmd::Command;
 use gaia::config::Place;
 use gaia::faults::{Bug, Campaign, Counts, FaultKind, Scenario, run, shrink};
 use gaia::sync::RemoteSync;
+use rayon::prelude::*;
 
-/// What the ordinary suite runs: about half a minute on one core.
-const SCHEDULES: u64 = 6_000;
+/// What every commit runs.
+const SCHEDULES: u64 = 20_000;
 
 /// Within so many schedules a checker must have caught a planted bug.
 const CAUGHT_WITHIN: u64 = 1_000;
@@ -23,34 +24,27 @@ const CAUGHT_WITHIN: u64 = 1_000;
 #[test]
 fn no_schedule_breaks_a_promise() {
     let mut campaign = Campaign::default();
-    for seed in 0..SCHEDULES {
-        campaign.run(&Scenario::draw(seed));
-    }
+    let drawn: Vec<Scenario> = (0..SCHEDULES).map(Scenario::draw).collect();
+    campaign.run_all(&drawn);
     let report = campaign.report();
     let lines = report.lines("gaia simulate").join("\n");
     println!("{lines}");
     assert!(report.failures.is_empty(), "{lines}");
-    let Counts { packet, structural, refused, reconnects, .. } = report.faults;
-    for struck in [
-        packet.lost,
-        packet.repeated,
-        packet.reordered,
-        packet.damaged,
-        packet.delayed,
-        structural.partitions,
-        structural.one_way_partitions,
-        structural.resets,
-        structural.stragglers,
-        structural.slow_links,
-        refused,
-        reconnects,
-    ] {
-        assert!(struck > SCHEDULES / 20, "{lines}");
+    let Counts { packet, structural, recovery, refused, reconnects, .. } = report.faults;
+    let named = packet.named().into_iter().chain(structural.named());
+    for (struck, what) in named.chain([
+        (refused, "refused"),
+        (reconnects, "reconnects"),
+        (recovery.restarts, "restarts"),
+        (recovery.torn, "torn logs"),
+        (recovery.checkpoints, "checkpoints"),
+    ]) {
+        assert!(struck > SCHEDULES / 40, "{struck} {what}\n{lines}");
     }
 }
 
 /// By which checker each planted bug must be caught; others may catch it too.
-const CAUGHT_BY: [(Bug, &str); 17] = [
+const CAUGHT_BY: [(Bug, &str); 32] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -63,28 +57,43 @@ const CAUGHT_BY: [(Bug, &str); 17] = [
     (Bug::SwapsControl, "delivery"),
     (Bug::ForgetsResidual, "conservation"),
     (Bug::ReportsClockEarly, "clock bound"),
+    (Bug::MirrorClockRunsBackwards, "clock bound"),
     (Bug::IgnoresMirrorClock, "clock bound"),
     (Bug::IgnoresAnnouncements, "barrier"),
     (Bug::DrainEndsEarly, "peer"),
     (Bug::DrainDiffers, "divergence"),
     (Bug::AddsElsewhere, "conservation"),
+    (Bug::SkipsLog, "durability"),
+    (Bug::SendsBeforeSync, "durability"),
+    (Bug::AcknowledgesBeforeSync, "durability"),
+    (Bug::AnswersBeforeSync, "durability"),
+    (Bug::ReportsBeforeSync, "durability"),
+    (Bug::TakesFailedWriteForDone, "durability"),
+    (Bug::ForgetsResidualsAtRecovery, "durability"),
+    (Bug::ReplaysOneTooMany, "durability"),
+    (Bug::ReplaysOneTooFew, "durability"),
+    (Bug::CutsTailTooFar, "durability"),
+    (Bug::KeepsIncarnation, "lives"),
+    (Bug::AcceptsStaleIncarnation, "lives"),
+    (Bug::ForgetsLastAnswer, "liveness"),
+    (Bug::AddsUpdateTwice, "conservation"),
 ];
 
 #[test]
 fn every_planted_bug_is_caught_by_the_checker_that_is_there_for_it() {
     assert_eq!(CAUGHT_BY.map(|(bug, _)| bug), Bug::ALL);
-    for (bug, by) in CAUGHT_BY {
+    CAUGHT_BY.par_iter().for_each(|(bug, by)| {
         let mut caught: BTreeMap<&str, u64> = BTreeMap::new();
         let at = (0..CAUGHT_WITHIN).find(|seed| {
-            let broken = run(&Scenario::draw(*seed), Some(bug)).broken;
+            let broken = run(&Scenario::draw(*seed), Some(*bug)).broken;
             if let Some(violation) = &broken {
                 *caught.entry(violation.checker).or_default() += 1;
             }
-            broken.is_some_and(|violation| violation.checker == by)
+            broken.is_some_and(|violation| violation.checker == *by)
         });
         println!("{bug:?}: {caught:?} by seed {at:?}");
         assert!(at.is_some(), "{bug:?} is not caught by {by} but by {caught:?}");
-    }
+    });
 }
 
 #[test]
@@ -96,7 +105,7 @@ fn a_seed_draws_the_same_schedule_and_gives_the_same_bytes() {
     }
     let told = || {
         let mut campaign = Campaign::default();
-        (0..40).for_each(|seed| campaign.run(&Scenario::draw(seed)));
+        campaign.run_all(&(0..40).map(Scenario::draw).collect::<Vec<_>>());
         serde_json::to_string(&campaign.report()).unwrap()
     };
     assert_eq!(told(), told());
@@ -115,6 +124,9 @@ fn every_remote_model_and_every_fault_is_drawn() {
         FaultKind::Reset,
         FaultKind::Straggler,
         FaultKind::SlowLink,
+        FaultKind::Crash,
+        FaultKind::DiskFull,
+        FaultKind::ClockStep,
     ] {
         assert!(faults.contains(&kind), "{kind:?}");
     }
@@ -183,6 +195,24 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     let straggler = fault.replace("partition", "straggler");
     check(format!("{straggler}peer = 1\n"), 6, "fault.0.peer", "alone");
     check(format!("{straggler}factor = 101.0\n"), 6, "fault.0.factor", "from 1 to 100");
+    let crash = "data_centers = 3\nservers = 2\nworkers = 1\n[[fault]]\nkind = \"crash\"\nat = \"1 s\"\ndc = 0\n";
+    check(format!("{crash}server = 2\n"), 8, "fault.0.server", "a server from 0 to 1");
+    check(format!("{crash}worker = 1\n"), 8, "fault.0.worker", "a worker from 0 to 0");
+    check(format!("{crash}server = 0\nworker = 0\n"), 9, "fault.0.worker", "no worker");
+    check(format!("{crash}peer = 1\n"), 8, "fault.0.peer", "alone");
+    check(format!("{crash}write = \"torn\"\n"), 8, "fault.0.write", "a single node");
+    check(format!("{crash}step_s = 1.0\n"), 8, "fault.0.step_s", "from -0 to 0");
+    let full = crash.replace("crash", "disk-full");
+    check(full.clone(), 4, "fault.0.server", "the node");
+    check(format!("{full}server = 0\nwrite = \"torn\"\n"), 9, "fault.0.write", "crashes");
+    let step = crash.replace("crash", "clock-step");
+    check(format!("{step}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    check(format!("{step}server = 0\nstep_s = 61.0\n"), 9, "fault.0.step_s", "from -60 to 60");
+    check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "a moment");
+    assert!(
+        Scenario::from_text("right.toml", &format!("{crash}server = 1\nwrite = \"torn\"\n"), None)
+            .is_ok()
+    );
     assert!(Scenario::from_text("right.toml", &format!("{fault}peer = 1\n"), None).is_ok());
 }
 

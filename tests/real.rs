@@ -6,9 +6,10 @@ mod failures;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use gaia::certificates::{Directory, Identity};
@@ -115,9 +116,16 @@ impl Drop for Node {
     }
 }
 
-/// An address that is free now, as far as anyone can know.
+/// An address that is free, below those that a machine gives to whoever asks for any.
 fn free_address() -> String {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let at = ("127.0.0.1", (20_000 + (std::process::id() * 61 + next) % 12_000) as u16);
+        if TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok() {
+            return format!("{}:{}", at.0, at.1);
+        }
+    }
 }
 
 fn said(output: &Output) -> String {

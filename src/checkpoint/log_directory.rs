@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::CheckpointError;
 use super::log_disk::{DRAFT, LogDisk, LogFolder};
@@ -34,9 +34,8 @@ pub struct LogDirectory {
     appender: Appender,
     /// What has yet to be written.
     pending: Vec<u8>,
-    /// Bytes of the last segment that were written, and those of them that were synced.
+    /// Bytes of the last segment that were written.
     written_bytes: u64,
-    synced_bytes: u64,
     stopped: bool,
 }
 
@@ -51,7 +50,7 @@ pub struct Recovered {
 
 impl LogDirectory {
     /// Opens the log in a directory, and hands all its records from number `from` on to `replay`, in order. A torn tail
-    /// is cut off, and what remains is synced. Where there is none, `from` being 0, a log is begun.
+    /// is cut off, and what remains is synced and marked. Where there is none, `from` being 0, a log is begun.
     ///
     /// # Errors
     /// Where another process has the log, it is damaged or another's, does not reach from `from` on without a gap, or the
@@ -82,7 +81,7 @@ impl LogDirectory {
             let log = Self::at(disk, path, config, segments, appender, written_bytes);
             return Ok((log, Recovered { records: 0, torn: None }));
         }
-        let (end, records) = read(disk.as_mut(), path, &config, &segments, from, replay)?;
+        let (end, tail, records) = read(disk.as_mut(), path, &config, &segments, from, replay)?;
         let last = *segments.last().expect("a log that was read has segments");
         let whole_bytes = end.whole_bytes as u64;
         let file = path.join(name(last));
@@ -94,9 +93,13 @@ impl LogDirectory {
             disk.cut(&name(last), whole_bytes)
                 .map_err(CheckpointError::io(&file, "cannot be cut off"))?;
         }
-        // What a killed process has written and not synced is read like all else, and gone on from.
-        disk.sync(&name(last)).map_err(CheckpointError::io(&file, CANNOT_SYNC))?;
-        let log = Self::at(disk, path, config, segments, end.appender, whole_bytes);
+        let proven_bytes = end.proven_bytes as u64;
+        disk.rewrite(&name(last), proven_bytes, &tail)
+            .map_err(CheckpointError::io(&file, "cannot be written anew"))?;
+        let mut log = Self::at(disk, path, config, segments, end.appender, whole_bytes);
+        if log.synced() < log.next_number() {
+            log.mark()?;
+        }
         Ok((log, Recovered { records, torn: end.torn }))
     }
 
@@ -134,12 +137,10 @@ impl LogDirectory {
         let file = self.name();
         let synced = self.disk.sync(&file);
         self.unless_failed(synced, CANNOT_SYNC)?;
-        self.synced_bytes = self.written_bytes;
         if self.written_bytes >= self.config.segment_bytes {
             return self.rotate();
         }
-        self.appender.push_mark(&mut self.pending);
-        self.write()
+        self.mark()
     }
 
     /// Hands all records to the machine without waiting for its disk: they survive the end of this process, not that of
@@ -198,7 +199,6 @@ impl LogDirectory {
             appender,
             pending: Vec::new(),
             written_bytes,
-            synced_bytes: written_bytes,
             stopped: false,
         }
     }
@@ -217,13 +217,19 @@ impl LogDirectory {
         Ok(())
     }
 
+    /// Says that all so far is synced, as it is.
+    fn mark(&mut self) -> Result<(), CheckpointError> {
+        self.appender.push_mark(&mut self.pending);
+        self.write()
+    }
+
     /// Begins the next segment. That it is there says that all before it is synced.
     fn rotate(&mut self) -> Result<(), CheckpointError> {
         let first = self.appender.next_number();
         match begin_segment(self.disk.as_mut(), &self.path, &self.config, first) {
             Ok((appender, written_bytes)) => {
                 self.appender = appender;
-                (self.written_bytes, self.synced_bytes) = (written_bytes, written_bytes);
+                self.written_bytes = written_bytes;
                 self.segments.insert(first);
                 Ok(())
             }
@@ -242,13 +248,7 @@ impl LogDirectory {
     ) -> Result<(), CheckpointError> {
         let Err(error) = step else { return Ok(()) };
         self.stopped = true;
-        let name = self.name();
-        // What may be in memory and not on the disk is not to be read by whoever opens the log next. Where this fails
-        // too, a reader finds a group that has had no consequences, whole or torn.
-        if let Err(error) = self.disk.cut(&name, self.synced_bytes) {
-            info!(%error, "what was not synced stays in the log");
-        }
-        Err(CheckpointError::io(&self.path.join(name), problem)(error))
+        Err(CheckpointError::io(&self.path.join(self.name()), problem)(error))
     }
 
     /// The name of the segment that is written.
@@ -281,7 +281,8 @@ fn begin_segment(
     Ok((appender, header.len() as u64))
 }
 
-/// Reads all records from number `from` on; answers how the last segment ends and how many there were.
+/// Reads all records from number `from` on; answers how the last segment ends, what of it no mark says to be synced, and
+/// how many records there were.
 fn read<E: From<CheckpointError>>(
     disk: &mut dyn LogDisk,
     path: &Path,
@@ -289,7 +290,7 @@ fn read<E: From<CheckpointError>>(
     segments: &BTreeSet<u64>,
     from: u64,
     mut replay: impl FnMut(Record<'_>) -> Result<(), E>,
-) -> Result<(End, u64), E> {
+) -> Result<(End, Vec<u8>, u64), E> {
     let begins_late = || CheckpointError::LogBeginsLate {
         path: path.to_owned(),
         first: segments.first().copied(),
@@ -330,7 +331,8 @@ fn read<E: From<CheckpointError>>(
                     CheckpointError::LogEndsEarly { path, next: expected, needed: from }.into()
                 );
             }
-            return Ok((end, records));
+            let tail = bytes[end.proven_bytes..end.whole_bytes].to_vec();
+            return Ok((end, tail, records));
         }
         if let Some(TornTail { number, broken, .. }) = end.torn {
             // There is a next segment, so this one was synced.

@@ -1,7 +1,7 @@
 //! What a log asks of a disk, one step at a time, so that tests and simulations can let each of them fail.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
@@ -23,6 +23,10 @@ pub trait LogDisk {
 
     /// Waits until the disk has all of a file.
     fn sync(&mut self, name: &str) -> io::Result<()>;
+
+    /// Writes anew what a file holds from a byte on up to its end, and waits until the disk has all of the file. What is
+    /// in memory is what it holds, whether the disk has it or has failed to sync it before.
+    fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Cuts a file off after so many bytes, and waits until the disk has what is left.
     fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()>;
@@ -98,6 +102,14 @@ impl LogDisk for LogFolder {
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
         self.opened(name)?.sync_data()
+    }
+
+    fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
+        // A file that is open for appending writes at its end alone.
+        let mut file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        file.seek(SeekFrom::Start(from))?;
+        file.write_all(bytes)?;
+        file.sync_all()
     }
 
     fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()> {

@@ -238,6 +238,7 @@ impl<'p> Nodes<'p> {
         }?;
         let shadow = self.shadow(node);
         self.host(node).disk.write_checkpoint(state.clone(), rotates);
+        let state = if matches!(node, NodeId::Worker(_)) { without_unheard(state) } else { state };
         Some(Twins { state, shadow })
     }
 
@@ -275,7 +276,7 @@ impl<'p> Nodes<'p> {
                 for (_, body) in records {
                     recovering.hear(body).map_err(wrong)?;
                 }
-                let state = recovering.state();
+                let state = without_unheard(recovering.state());
                 let logs = self.logs;
                 let node = self.worker_mut(id);
                 (node.machine, node.told) = (recovering.begin(logs), None);
@@ -310,7 +311,7 @@ impl<'p> Nodes<'p> {
                 for (_, body) in new {
                     shadow.hear(body)?;
                 }
-                Ok(shadow.state())
+                Ok(without_unheard(shadow.state()))
             }
             NodeId::Coordinator => Ok(State::default()),
         }
@@ -324,6 +325,13 @@ impl<'p> Nodes<'p> {
     fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {
         RecoveringWorker::new(self.blueprint.worker(id), self.blueprint.layouts().len())
     }
+}
+
+/// The state of a worker without what servers may not have heard: it is told of that too when they join, and forgetting
+/// less than it could harms nothing.
+fn without_unheard(mut state: State) -> State {
+    state.records.remove("unheard");
+    state
 }
 
 impl Host {

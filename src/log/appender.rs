@@ -62,8 +62,7 @@ impl Appender {
     pub(super) fn pass(&mut self, entry: &Entry, ends_with: u32) {
         self.before = ends_with;
         self.next += u64::from(entry.body_bytes > 0);
-        // Whoever goes on behind it has synced it before.
-        self.synced = self.next;
+        self.synced = self.synced.max(entry.synced);
     }
 
     /// What must stand where the next entry does: the CRC of the segment, and of the entry before.

@@ -42,6 +42,8 @@ pub enum Broken {
         "the entry follows one that ends with {found:08x}, the one before it ends with {expected:08x}"
     )]
     History { found: u32, expected: u32 },
-    #[error("the entry has records synced below {found}, at most {most} can be")]
-    Synced { found: u64, most: u64 },
+    #[error(
+        "the entry says that what was before record {found} was synced, and is before record {before}"
+    )]
+    Synced { found: u64, before: u64 },
 }

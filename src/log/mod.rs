@@ -44,6 +44,10 @@
 //! whose own checksum is right and which says that all records below some number above n were. With it, n was whole once
 //! and is *damaged* now: that is an error, nothing is cut off. Without it, the rest is a *torn tail*.
 //!
+//! **Going on.** What is whole behind the last mark may be in the memory of the machine and not on its disk: a disk that has
+//! once failed to sync does not try again. A writer that goes on behind it writes it again first, in its place, syncs and
+//! marks, and only then lets anything depend on it.
+//!
 //! So whatever befalls a record is found as damage if a mark or a later group's record behind it can still be read. It
 //! reads as a torn tail only in the last group and the mark before it, and only if no mark has followed: if the power
 //! failed before the mark of that group came to the disk. Such a group may have been synced or not, and no reader of

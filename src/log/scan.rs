@@ -13,6 +13,8 @@ pub struct Scan<'b> {
     record_bytes_max: usize,
     /// Where the next entry begins.
     offset: usize,
+    /// Where the last mark begins.
+    proven: usize,
     appender: Appender,
     /// Why nothing follows.
     stopped: Option<Stop>,
@@ -31,9 +33,11 @@ pub struct Record<'b> {
 pub struct End {
     /// Bytes of all that is whole, the header included.
     pub whole_bytes: usize,
-    /// What follows them and is to be cut off.
+    /// How many of them a mark says to be synced; the others may be in memory alone.
+    pub proven_bytes: usize,
+    /// What follows what is whole and is to be cut off.
     pub torn: Option<TornTail>,
-    /// Goes on behind what is whole, once the rest is cut off **and all of the segment is synced**.
+    /// Goes on behind what is whole. If it does not know all of it to be synced, it is to be made so, and marked.
     pub appender: Appender,
 }
 
@@ -66,7 +70,15 @@ impl<'b> Scan<'b> {
         let header = header::decode(owner, segment)?;
         let (first, appender) = (header.first, Appender::at(header.crc, header.first));
         let offset = header.bytes;
-        Ok(Self { segment, first, record_bytes_max, offset, appender, stopped: None })
+        Ok(Self {
+            segment,
+            first,
+            record_bytes_max,
+            offset,
+            proven: offset,
+            appender,
+            stopped: None,
+        })
     }
 
     /// The number of the segment's first record, whether it is there or not.
@@ -86,7 +98,8 @@ impl<'b> Scan<'b> {
             Some(Stop::Torn(broken)) => Some(TornTail { number, bytes, broken }),
             Some(Stop::Damage(error)) => return Err(error),
         };
-        Ok(End { whole_bytes: self.offset, torn, appender: self.appender })
+        let (whole_bytes, proven_bytes) = (self.offset, self.proven);
+        Ok(End { whole_bytes, proven_bytes, torn, appender: self.appender })
     }
 
     /// The entry at the offset, what it ends with, and its body.
@@ -105,8 +118,9 @@ impl<'b> Scan<'b> {
         if entry.before != before {
             return Err(Broken::History { found: entry.before, expected: before });
         }
-        if entry.synced > number {
-            return Err(Broken::Synced { found: entry.synced, most: number });
+        let right = entry.synced == number || (entry.body_bytes > 0 && entry.synced < number);
+        if !right {
+            return Err(Broken::Synced { found: entry.synced, before: number });
         }
         let expected = ENTRY_BYTES.saturating_add(entry.body_bytes as usize);
         let body =
@@ -170,6 +184,7 @@ impl<'b> Iterator for Scan<'b> {
             if bytes > 0 {
                 return Some(Ok(Record { number, body }));
             }
+            self.proven = offset;
         }
         None
     }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
 use gaia::checkpoint::LogDisk;
@@ -18,6 +19,8 @@ pub enum Failure {
     Torn,
     /// It is done, and nobody hears of that.
     Unheard,
+    /// Half of it, and what is asked behind it works again.
+    Passing,
 }
 
 /// All who hold a clone of it see the same disk.
@@ -27,8 +30,9 @@ pub struct Memory(Rc<RefCell<Files>>);
 #[derive(Default)]
 struct Files {
     files: BTreeMap<String, File>,
-    /// After so many steps, the next one fails in this way, and all behind it are refused.
+    /// After so many steps, the next one fails in this way, and all behind it are refused but for one that passes.
     failing: Option<(usize, Failure)>,
+    failed: bool,
     /// Says that it syncs and does not.
     lies: bool,
 }
@@ -38,6 +42,8 @@ struct File {
     bytes: Vec<u8>,
     /// How many of them no crash takes.
     synced: usize,
+    /// Those that a failed sync has let go: they are read as long as the machine runs, and no later sync writes them.
+    doomed: Range<usize>,
 }
 
 impl Memory {
@@ -54,14 +60,16 @@ impl Memory {
 
     /// Works again; answers whether it had failed.
     pub fn mend(&self) -> bool {
-        let failing = self.0.borrow_mut().failing.take();
-        matches!(failing, Some((0, _)))
+        let files = &mut *self.0.borrow_mut();
+        files.failing = None;
+        std::mem::take(&mut files.failed)
     }
 
     /// Each file keeps what was synced, and of the rest some sectors at random, others as zeros or garbage, up to some
     /// length.
     pub fn lose_power(&self, random: &mut Random) {
         for file in self.0.borrow_mut().files.values_mut() {
+            file.bytes[std::mem::take(&mut file.doomed)].fill(0);
             let length = random.random_range(file.synced..=file.bytes.len());
             file.bytes.truncate(length);
             let mut at = file.synced;
@@ -86,21 +94,25 @@ impl Memory {
         half: impl FnOnce(&mut Files),
     ) -> io::Result<()> {
         let files = &mut *self.0.borrow_mut();
-        match &mut files.failing {
-            None => {
+        let how = match &mut files.failing {
+            Some((0, how)) => *how,
+            working => {
+                if let Some((steps, _)) = working {
+                    *steps -= 1;
+                }
                 whole(files);
                 return Ok(());
             }
-            Some((steps @ 1.., _)) => {
-                *steps -= 1;
-                whole(files);
-                return Ok(());
-            }
-            Some((0, how)) => match std::mem::replace(how, Failure::Refused) {
-                Failure::Refused => {}
-                Failure::Torn => half(files),
-                Failure::Unheard => whole(files),
-            },
+        };
+        files.failed = true;
+        files.failing = match how {
+            Failure::Passing => None,
+            _ => Some((0, Failure::Refused)),
+        };
+        match how {
+            Failure::Refused => {}
+            Failure::Torn | Failure::Passing => half(files),
+            Failure::Unheard => whole(files),
         }
         Err(io::Error::other("the disk is full"))
     }
@@ -121,6 +133,30 @@ impl Files {
             file.synced = file.bytes.len();
         }
     }
+
+    fn fail_to_sync(&mut self, name: &str) {
+        let file = self.file(name);
+        if file.doomed.is_empty() {
+            file.doomed.start = file.synced;
+        }
+        file.doomed.end = file.bytes.len();
+    }
+
+    fn rewrite(&mut self, name: &str, from: usize, bytes: &[u8]) {
+        let file = self.file(name);
+        file.bytes[from..].copy_from_slice(bytes);
+        file.doomed.end = file.doomed.end.min(from);
+        file.doomed.start = file.doomed.start.min(from);
+        self.sync(name);
+    }
+
+    fn cut(&mut self, name: &str, bytes: usize) {
+        let file = self.file(name);
+        file.bytes.truncate(bytes);
+        file.doomed.end = file.doomed.end.min(bytes);
+        file.doomed.start = file.doomed.start.min(bytes);
+        self.sync(name);
+    }
 }
 
 impl LogDisk for Memory {
@@ -133,7 +169,7 @@ impl LogDisk for Memory {
     }
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let file = File { bytes: bytes.to_vec(), synced: bytes.len() };
+        let file = File { bytes: bytes.to_vec(), synced: bytes.len(), doomed: 0..0 };
         let create = |files: &mut Files| drop(files.files.insert(name.to_owned(), file));
         self.step(create, |files| {
             drop(files.files.insert(format!(".part-{name}"), File::default()))
@@ -146,15 +182,16 @@ impl LogDisk for Memory {
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        self.step(|files| files.sync(name), |_| {})
+        self.step(|files| files.sync(name), |files| files.fail_to_sync(name))
+    }
+
+    fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
+        let from = from as usize;
+        self.step(|files| files.rewrite(name, from, bytes), |files| files.fail_to_sync(name))
     }
 
     fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()> {
-        let cut = |files: &mut Files| {
-            files.file(name).bytes.truncate(bytes as usize);
-            files.sync(name);
-        };
-        self.step(cut, |_| {})
+        self.step(|files| files.cut(name, bytes as usize), |_| {})
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {

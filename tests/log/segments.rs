@@ -89,13 +89,14 @@ fn read_of(written: &Written, bodies: &[Vec<u8>]) -> usize {
 fn check_goes_on(bytes: &[u8], end: &End) {
     let mut bytes = bytes[..end.whole_bytes].to_vec();
     let mut appender = end.appender.clone();
-    assert_eq!(appender.synced(), appender.next_number(), "what is gone on from is synced");
+    assert!(end.proven_bytes <= end.whole_bytes && appender.synced() <= appender.next_number());
     let number = appender.push(b"goes on", &mut bytes);
     appender.push_mark(&mut bytes);
     let (bodies, again) = scan(&bytes);
     assert_eq!(bodies.len() as u64, number + 1 - FIRST);
     assert_eq!(bodies.last().unwrap(), b"goes on");
-    assert_eq!(again, Ok(End { whole_bytes: bytes.len(), torn: None, appender }));
+    let (whole_bytes, proven_bytes) = (bytes.len(), bytes.len() - 32);
+    assert_eq!(again, Ok(End { whole_bytes, proven_bytes, torn: None, appender }));
 }
 
 #[test]
@@ -104,8 +105,9 @@ fn a_segment_is_read_as_it_was_written() {
     let (bodies, end) = scan(&written.bytes);
     assert_eq!(read_of(&written, &bodies), written.records.len());
     let end = end.unwrap();
-    assert_eq!((end.whole_bytes, end.torn), (written.bytes.len(), None));
-    assert_eq!(end.appender.next_number(), written.next());
+    assert_eq!((end.whole_bytes, &end.torn), (written.bytes.len(), &None));
+    assert_eq!(end.appender, written.appender);
+    assert_eq!(end.proven_bytes, written.records[7].0, "the last mark is behind eight records");
     check_goes_on(&written.bytes, &end);
     let empty = Written::new();
     assert_eq!(scan(&empty.bytes).1.unwrap().appender, empty.appender);

@@ -128,8 +128,8 @@ impl Cluster {
             role => command.args(["--dc", DATA_CENTERS[dc], &format!("--{role}"), "0"]),
         };
         command.arg("--state").arg(self.path(&format!("state/{name}"))).arg("--quiet");
-        let log = fs::OpenOptions::new().append(true).create(true);
-        let log = log.clone().open(self.path(&format!("{name}.log"))).unwrap();
+        let log = self.path(&format!("{name}.log"));
+        let log = fs::File::options().append(true).create(true).open(log).unwrap();
         command.env("NO_COLOR", "1").current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.nodes.insert(name.to_owned(), command.spawn().unwrap());

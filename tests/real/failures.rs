@@ -1,4 +1,9 @@
 //! Nodes that are killed, told to leave or cut off, in the middle of runs.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "processes have the time of the machine, and a relay its threads"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -6,10 +11,14 @@ use std::net::UdpSocket;
 use std::process::{ChildStderr, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::{Bench, Node, check_summary, children, evaluations, free_address, run_file};
+
+/// Far more than any of these runs takes.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A run whose outcome does not depend on who is when where: every clock takes the changes of all.
 fn in_step(clocks: u64) -> String {
@@ -18,11 +27,40 @@ fn in_step(clocks: u64) -> String {
     text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"bsp\"")
 }
 
+/// Ends processes that would let a test hang: what they have said is then part of its failure.
+struct Limit(Arc<AtomicBool>);
+
+impl Limit {
+    fn on(processes: &[&Node]) -> Self {
+        let pids: Vec<String> = processes.iter().map(|node| node.0.id().to_string()).collect();
+        let over = Arc::<AtomicBool>::default();
+        let watched = over.clone();
+        std::thread::spawn(move || {
+            let until = Instant::now() + LIMIT;
+            while !watched.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                if Instant::now() > until {
+                    let _ended = Command::new("kill").arg("-9").args(&pids).status();
+                    return;
+                }
+            }
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A run over processes of this machine that is watched while things happen to it.
 struct Watched {
     bench: Bench,
     run: Node,
     said: BufReader<ChildStderr>,
+    _limit: Limit,
 }
 
 impl Watched {
@@ -30,7 +68,8 @@ impl Watched {
         let bench = Bench::new(text);
         let mut run = Node(bench.gaia("train", &["--out", "out", "--quiet"]).spawn().unwrap());
         let said = run.stderr();
-        Self { bench, run, said }
+        let limit = Limit::on(&[&run]);
+        Self { bench, run, said, _limit: limit }
     }
 
     /// Waits until the run has been evaluated so many times more.
@@ -150,26 +189,32 @@ fn mirrors_that_were_cut_off_meet_again() {
     let bench = Bench::new(&text.replace("name = \"south\"", &named));
     bench.certify("certs", &names);
     let place = |dc, listen| ["--dc", dc, "--server", "0", "--worker", "0", "--listen", listen];
-    let mut first = bench.node(&coordinator, "certs", &place("north", "127.0.0.1:0"));
-    let second = bench.node(&coordinator, "certs", &place("south", &south));
-    let conduct = ["--coordinator", "--out", "out", "--quiet"];
-    let conductor = bench.node(&coordinator, "certs", &conduct);
+    let node = |place: &[&str]| {
+        let mut command = bench.gaia("node", place);
+        command.args(["--certs", "certs"]).env("GAIA_COORDINATOR", &coordinator);
+        Node(command.env("GAIA_LOG", "info").spawn().unwrap())
+    };
+    let mut first = node(&place("north", "127.0.0.1:0"));
+    let second = node(&place("south", &south));
+    let mut conductor = node(&["--coordinator", "--out", "out", "--quiet"]);
+    let _limit = Limit::on(&[&first, &second, &conductor]);
     while evaluations(&bench, "out").is_empty() {
+        assert!(conductor.0.try_wait().unwrap().is_none(), "{}", conductor.end().1);
         std::thread::yield_now();
     }
     cut.store(true, Ordering::Relaxed);
     let mut said = first.stderr();
     let mut line = String::new();
-    while !line.contains("server 0 of south") {
+    let lost = "server 0 of north has lost server 0 of south";
+    while !line.contains(lost) {
         line.clear();
         assert_ne!(said.read_line(&mut line).unwrap(), 0);
     }
     cut.store(false, Ordering::Relaxed);
-    for node in [conductor, second] {
-        let (code, said) = node.end();
-        assert_eq!(code, Some(0), "{said}");
-    }
-    assert_eq!(first.0.wait().unwrap().code(), Some(0));
+    let mut ends = vec![conductor.end(), second.end()];
+    let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
+    ends.push((first.end().0, rest.join("\n")));
+    assert!(ends.iter().all(|(code, _)| *code == Some(0)), "{ends:#?}");
     let summary = bench.summary("out");
     check_summary(&summary, 2, 2);
     assert_eq!(summary["clocks"], 100);

@@ -10,9 +10,15 @@
 //! coordinator as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
 //! meet their mirrors and workers their servers, and training begins. So nodes start in any order.
 //!
-//! **How it ends.** The coordinator ends workers, then servers. Every node and the coordinator hear of each
-//! other each second; who is silent for ten is lost. A node that is lost or fails ends the run, and every
-//! node says which one it was: nothing is taken up again.
+//! **What is lost and found.** Every connection is made again for as long as the run goes on: mirrors resume their
+//! sessions, a worker hears from its servers what is due from it, lines to the coordinator repeat what stands. Where a
+//! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
+//! process goes on from there after `kill -9` (see [`crate::recovery`]); what was kept for another node or run is refused.
+//! Without a directory a lost server ends the run, because its mirrors know more of it than it does itself.
+//!
+//! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
+//! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
+//! a checkpoint first.
 //!
 //! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
 //! workers train on their own share of it. No example crosses a connection.

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
@@ -18,17 +17,15 @@ use super::error::RealError;
 use super::line::{Line, addresses_of};
 use super::measure::Meters;
 use super::message::{Order, Report};
-use super::mirrors::{Addresses, FromMirror, MESSAGES_IN_HAND_MAX, Mirrors, Watch, stall_max};
+use super::mirrors::{Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, windows_of};
 use super::site::Seat;
 use super::workers::Workers;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
 use crate::driver::tally::Tally;
-use crate::link::quantum;
 use crate::node::WorkerMessage;
 use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
 use crate::server::{PeerError, Server};
-use crate::session::{Meeting, SessionError, window};
-use crate::topology::Topology;
+use crate::session::{Meeting, SessionError};
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 /// A server at work.
@@ -48,17 +45,6 @@ struct ServerNode {
     ready: bool,
     interrupted: Interrupted,
     meters: Meters,
-}
-
-/// What there is to know of the way to a mirror.
-struct Link {
-    /// The frame size that keeps control prompt.
-    room: usize,
-    /// How long news of what has come may wait for something to go with.
-    news_wait: Duration,
-    /// When it has waited so long.
-    news_due: Option<Moment>,
-    watch: Watch,
 }
 
 /// What can happen to a server.
@@ -154,11 +140,15 @@ impl ServerNode {
         loop {
             self.seat.meter.on_turn();
             let mut happening = self.next(line).await?;
-            for _ in 0..GROUP_MAX {
+            for taken in 1.. {
                 if let Happening::Order(Order::End) = happening {
                     return Ok(Exit::Over);
                 }
                 self.handle(happening, line).await?;
+                // Asked for before it is known that there is room, what comes next would be lost.
+                if taken == GROUP_MAX {
+                    break;
+                }
                 happening = tokio::select! {
                     biased;
                     next = self.next(line) => next?,
@@ -313,7 +303,7 @@ impl ServerNode {
             };
             self.meters.on_frame(from, lane, frame.len());
             let link = self.link(from);
-            link.news_due.get_or_insert(Moment::now() + link.news_wait);
+            link.news_due.get_or_insert_with(|| Moment::now() + link.news_wait);
         }
     }
 
@@ -435,35 +425,6 @@ impl ServerNode {
     }
 }
 
-impl Link {
-    fn new(topology: &Topology, own: DcId, peer: DcId, parameters: usize) -> Self {
-        let link = topology.link(own, peer);
-        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(own).servers as f64);
-        Self {
-            room: quantum(bandwidth).0 as usize,
-            news_wait: (link.rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
-            news_due: None,
-            watch: Watch::new(stall_max(topology, (own, peer), parameters)),
-        }
-    }
-}
-
-/// What may be under way between a server and each of its mirrors.
-fn windows_of(topology: &Topology, own: DcId) -> BTreeMap<DcId, usize> {
-    let peers = topology.dc_ids().filter(|peer| *peer != own);
-    peers.map(|peer| (peer, window_of(topology, own, peer))).collect()
-}
-
-/// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
-fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
-    let ways = [(own, peer), (peer, own)].map(|(from, to)| {
-        let link = topology.link(from, to);
-        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(from).servers as f64);
-        window(bandwidth, link.rtt.0).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
-    });
-    ways[0].max(ways[1])
-}
-
 /// Listens for workers over TCP and for mirrors over UDP, on one port.
 async fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), RealError> {
     let mut left = if address.port() == 0 { FREE_PORTS_TRIED } else { 1 };
@@ -485,12 +446,5 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), RealError
 
 /// What is handed in at most before a group is written down.
 const GROUP_MAX: usize = 64;
-
-/// Frames of the usual size that may be under way, however short the link is.
-const FRAMES_IN_WINDOW: usize = 4;
-
-/// A sender waits for news only once its window is full, which takes a round trip or more.
-const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
-const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);
 
 const FREE_PORTS_TRIED: usize = 16;

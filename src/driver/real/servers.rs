@@ -253,7 +253,7 @@ async fn moved(addresses: &mut watch::Receiver<Addresses>, server: ServerId, fro
     let elsewhere = |addresses: &Addresses| addresses.get(&server) != Some(from);
     if addresses.wait_for(elsewhere).await.is_err() {
         // Nobody is left to say so.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

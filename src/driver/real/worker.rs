@@ -119,11 +119,15 @@ impl WorkerNode {
         loop {
             self.seat.meter.on_turn();
             let mut happening = self.next(line).await?;
-            for _ in 0..GROUP_MAX {
+            for taken in 1.. {
                 if let Happening::Order(Order::End) = happening {
                     return Ok(Exit::Over);
                 }
                 self.handle(happening, line).await?;
+                // Asked for before it is known that there is room, what comes next would be lost.
+                if taken == GROUP_MAX {
+                    break;
+                }
                 happening = tokio::select! {
                     biased;
                     next = self.next(line) => next?,

@@ -51,6 +51,11 @@ impl Checker for Lives {
                 }
                 Ok(())
             }
+            // Whom it met last may not have been on disk.
+            Seen::Recovered { server } => {
+                self.met.retain(|(at, _), _| *at != server);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

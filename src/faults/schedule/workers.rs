@@ -34,6 +34,7 @@ impl Schedule<'_> {
         let node = self.nodes.worker_mut(id);
         if let Some(mut worker) = node.machine.poll_compute() {
             let work = worker.compute();
+            worker.take_held();
             node.machine.handle_ran(worker);
             let time = self.cost.time(id, number, work).mul_f64(slowdown);
             let (node, life) = (NodeId::Worker(id), node.host.life);

@@ -9,6 +9,7 @@
 //! lost one had under way is the sessions' business.
 
 mod connect;
+mod link;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +37,7 @@ use crate::topology::Address;
 use crate::types::{DcId, Lane, NodeId, ServerId};
 
 pub(super) use connect::check;
-pub(super) use stall::{Watch, stall_max};
+pub(super) use link::{Link, windows_of};
 
 /// A server's lanes to all its mirrors, and the tasks behind them.
 pub(super) struct Mirrors {

@@ -1,0 +1,64 @@
+//! What a server knows of the ways to its mirrors, and what may be under way on them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant as Moment;
+
+use super::stall::{Watch, stall_max};
+use crate::link::quantum;
+use crate::session::window;
+use crate::topology::Topology;
+use crate::types::DcId;
+
+/// What there is to know of the way to a mirror.
+pub(in crate::driver::real) struct Link {
+    /// The frame size that keeps control prompt.
+    pub(in crate::driver::real) room: usize,
+    /// How long news of what has come may wait for something to go with.
+    pub(in crate::driver::real) news_wait: Duration,
+    /// When it has waited so long.
+    pub(in crate::driver::real) news_due: Option<Moment>,
+    pub(in crate::driver::real) watch: Watch,
+}
+
+impl Link {
+    pub(in crate::driver::real) fn new(
+        topology: &Topology,
+        own: DcId,
+        peer: DcId,
+        parameters: usize,
+    ) -> Self {
+        let link = topology.link(own, peer);
+        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(own).servers as f64);
+        Self {
+            room: quantum(bandwidth).0 as usize,
+            news_wait: (link.rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
+            news_due: None,
+            watch: Watch::new(stall_max(topology, (own, peer), parameters)),
+        }
+    }
+}
+
+/// What may be under way between a server and each of its mirrors.
+pub(in crate::driver::real) fn windows_of(topology: &Topology, own: DcId) -> BTreeMap<DcId, usize> {
+    let peers = topology.dc_ids().filter(|peer| *peer != own);
+    peers.map(|peer| (peer, window_of(topology, own, peer))).collect()
+}
+
+/// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
+fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
+    let ways = [(own, peer), (peer, own)].map(|(from, to)| {
+        let link = topology.link(from, to);
+        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(from).servers as f64);
+        window(bandwidth, link.rtt.0).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
+    });
+    ways[0].max(ways[1])
+}
+
+/// Frames of the usual size that may be under way, however short the link is.
+const FRAMES_IN_WINDOW: usize = 4;
+
+/// A sender waits for news only once its window is full, which takes a round trip or more.
+const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
+const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::{info, warn};
 
@@ -24,6 +23,7 @@ use super::HEARTBEAT;
 use super::door::Door;
 use super::error::RealError;
 use super::hearing::{Heard, Message};
+use super::judging::{Copies, Judging, judged};
 use super::message::{Order, Report};
 use super::meters::Meters;
 use super::roll::{News, Roll};
@@ -32,9 +32,8 @@ use crate::checkpoint::StateFile;
 use crate::coordinator::{Coordinator, CoordinatorOutput};
 use crate::driver::Outcome;
 use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
-use crate::driver::journal::{Carriages, Journal};
-use crate::driver::judge::{Verdict, highlights_of, judge_values};
-use crate::driver::message_of;
+use crate::driver::journal::Journal;
+use crate::driver::judge::{Verdict, highlights_of};
 use crate::driver::tally::Tally;
 use crate::ml::Application;
 use crate::telemetry::Observer;
@@ -76,20 +75,6 @@ struct Standing {
     drain: BTreeMap<DcId, Vec<Clock>>,
     tally: bool,
 }
-
-/// Copies as they were at some time, or what they are worth.
-struct Judging {
-    ticket: u64,
-    at: Instant,
-    clock: Clock,
-    clocks: Vec<Clock>,
-    carriages: Carriages,
-    copies: BTreeMap<ServerId, Vec<f32>>,
-    verdict: Option<JoinHandle<(Verdict, Copies)>>,
-}
-
-/// By data center, then shard.
-type Copies = Vec<Vec<Vec<f32>>>;
 
 impl<'a> Conductor<'a> {
     /// Waits until every node of the run is on the line, and tells them of each other.
@@ -303,10 +288,8 @@ impl<'a> Conductor<'a> {
         if let Some(clocks) = standing.drain.get(&server.dc) {
             roll.tell(node, &Order::Drain { clocks: clocks.clone() }).await;
         }
-        let awaited = self.judging.as_ref();
-        let awaited = awaited.filter(|judging| !judging.copies.contains_key(&server));
-        if let Some(Judging { ticket, verdict: None, .. }) = awaited {
-            roll.tell(node, &Order::Copy { ticket: *ticket }).await;
+        if let Some(judging) = self.judging.as_ref().filter(|judging| judging.awaits(server)) {
+            roll.tell(node, &Order::Copy { ticket: judging.ticket }).await;
         }
         if standing.tally && !self.tallies.contains_key(&server) {
             roll.tell(node, &Order::Tally).await;
@@ -369,20 +352,9 @@ impl<'a> Conductor<'a> {
 
     fn on_copy(&mut self, server: ServerId, ticket: u64, values: Vec<f32>) {
         let count = self.seat.site.plan.topology.servers();
-        let shards = self.layouts.len();
-        let Some(judging) = self.judging.as_mut().filter(|judging| judging.ticket == ticket) else {
-            return;
-        };
-        judging.copies.insert(server, values);
-        if judging.copies.len() < count {
-            return;
+        if let Some(judging) = self.judging.as_mut().filter(|judging| judging.ticket == ticket) {
+            judging.take(server, values, count, &self.layouts, self.application);
         }
-        let mut all = std::mem::take(&mut judging.copies).into_values();
-        let copies: Copies =
-            (0..count / shards).map(|_| all.by_ref().take(shards).collect()).collect();
-        let (layouts, application) = (self.layouts.clone(), self.application.clone());
-        judging.verdict =
-            Some(spawn_blocking(move || (judge_values(&copies, &layouts, &application), copies)));
     }
 
     async fn settle(&mut self) -> Result<(), RealError> {
@@ -424,15 +396,8 @@ impl<'a> Conductor<'a> {
         let Some(clock) = self.due.take() else { return };
         self.tickets += 1;
         let ticket = self.tickets;
-        self.judging = Some(Judging {
-            ticket,
-            at: self.now(),
-            clock,
-            clocks: self.clocks(),
-            carriages: self.meters.carriages(&self.seat.site.plan.topology),
-            copies: BTreeMap::new(),
-            verdict: None,
-        });
+        let carriages = self.meters.carriages(&self.seat.site.plan.topology);
+        self.judging = Some(Judging::new(ticket, self.now(), clock, self.clocks(), carriages));
         self.roll.tell_all(|node| !is_worker(node), &Order::Copy { ticket }).await;
     }
 
@@ -512,19 +477,6 @@ pub(super) fn nodes(seat: &Seat) -> impl Iterator<Item = NodeId> + '_ {
 
 fn is_worker(node: &NodeId) -> bool {
     matches!(node, NodeId::Worker(_))
-}
-
-/// Waits for the judge; for ever where nothing is at the judge's.
-async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), RealError> {
-    match judging.as_mut().and_then(|judging| judging.verdict.as_mut()) {
-        Some(verdict) => verdict.await.map_err(|error| RealError::Panicked {
-            part: "the evaluation".into(),
-            message: error
-                .try_into_panic()
-                .map_or_else(|error| error.to_string(), |panic| message_of(&*panic)),
-        }),
-        None => std::future::pending().await,
-    }
 }
 
 /// How long nodes that are away at the end of a run are waited for.

@@ -29,6 +29,7 @@ mod diary;
 mod door;
 mod error;
 mod hearing;
+mod judging;
 mod line;
 mod links;
 mod local;

@@ -1,0 +1,85 @@
+//! An evaluation under way: copies come in from all servers, then they are judged beside the run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::error::RealError;
+use crate::driver::journal::Carriages;
+use crate::driver::judge::{Verdict, judge_values};
+use crate::driver::message_of;
+use crate::ml::Application;
+use crate::types::{Clock, Instant, ServerId, ShardLayout};
+
+/// Copies as they were at some time, or what they are worth.
+pub(super) struct Judging {
+    pub(super) ticket: u64,
+    pub(super) at: Instant,
+    pub(super) clock: Clock,
+    /// Of each data center.
+    pub(super) clocks: Vec<Clock>,
+    pub(super) carriages: Carriages,
+    copies: BTreeMap<ServerId, Vec<f32>>,
+    verdict: Option<JoinHandle<(Verdict, Copies)>>,
+}
+
+/// By data center, then shard.
+pub(super) type Copies = Vec<Vec<Vec<f32>>>;
+
+impl Judging {
+    /// Copies under this ticket, of what holds now.
+    pub(super) fn new(
+        ticket: u64,
+        at: Instant,
+        clock: Clock,
+        clocks: Vec<Clock>,
+        carriages: Carriages,
+    ) -> Self {
+        let copies = BTreeMap::new();
+        Self { ticket, at, clock, clocks, carriages, copies, verdict: None }
+    }
+
+    /// Whether the copy of a server has yet to come.
+    pub(super) fn awaits(&self, server: ServerId) -> bool {
+        self.verdict.is_none() && !self.copies.contains_key(&server)
+    }
+
+    /// Takes a server's copy; with the last of `count` they go to the judge.
+    pub(super) fn take(
+        &mut self,
+        server: ServerId,
+        values: Vec<f32>,
+        count: usize,
+        layouts: &[ShardLayout],
+        application: &Arc<dyn Application>,
+    ) {
+        if !self.awaits(server) {
+            return;
+        }
+        self.copies.insert(server, values);
+        if self.copies.len() < count {
+            return;
+        }
+        let shards = layouts.len();
+        let mut all = std::mem::take(&mut self.copies).into_values();
+        let copies: Copies =
+            (0..count / shards).map(|_| all.by_ref().take(shards).collect()).collect();
+        let (layouts, application) = (layouts.to_vec(), application.clone());
+        self.verdict =
+            Some(spawn_blocking(move || (judge_values(&copies, &layouts, &application), copies)));
+    }
+}
+
+/// Waits for the judge; for ever where nothing is at the judge's.
+pub(super) async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), RealError> {
+    match judging.as_mut().and_then(|judging| judging.verdict.as_mut()) {
+        Some(verdict) => verdict.await.map_err(|error| RealError::Panicked {
+            part: "the evaluation".into(),
+            message: error
+                .try_into_panic()
+                .map_or_else(|error| error.to_string(), |panic| message_of(&*panic)),
+        }),
+        None => std::future::pending().await,
+    }
+}

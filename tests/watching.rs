@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -109,17 +109,13 @@ impl Node {
 
     /// The status of a page, and its body.
     fn get(&self, page: &str) -> (u16, String) {
-        self.ask(page).unwrap()
-    }
-
-    fn ask(&self, page: &str) -> io::Result<(u16, String)> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        write!(stream, "GET {page} HTTP/1.1\r\nHost: h\r\n\r\n")?;
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {page} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        status.zip(body).ok_or(io::ErrorKind::InvalidData.into())
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        (status, body.into())
     }
 
     fn wait_until_it_says(&mut self, page: &str, status: u16, expected: &str) {
@@ -283,46 +279,50 @@ fn a_run_can_be_watched_while_it_gathers_and_while_it_goes() {
 }
 
 #[test]
-fn a_mirror_that_is_gone_is_told_of() {
+fn a_mirror_that_is_gone_is_told_of_and_that_it_is_back() {
     let bench = Bench::new(1_000_000);
     bench.certify();
     let _coordinator = bench.node("north/coordinator", &["--coordinator", "--out", "out"]);
-    let [mut server, other] = ["north", "south"].map(|dc| {
-        let place = ["--dc", dc, "--server", "0", "--worker", "0", "--listen", "127.0.0.1:0"];
-        bench.node(&format!("{dc}/server-0+{dc}/worker-0"), &place)
-    });
+    let start = |dc: &str| {
+        let listen = ["--listen", "127.0.0.1:0", "--state", "state"];
+        let place = ["--dc", dc, "--server", "0", "--worker", "0"];
+        bench.node(&format!("{dc}/server-0+{dc}/worker-0"), &[&place[..], &listen].concat())
+    };
+    let [mut server, other] = ["north", "south"].map(start);
     server.wait_until_it_says("/readyz", 200, "ok");
+    let link = "{node=\"north/server-0\",peer=\"south/server-0\"}";
+    let (connected, connections) =
+        (format!("gaia_peer_connected{link}"), format!("gaia_peer_connections_total{link}"));
+    let found = server.wait_until_counted(&[&connected]);
+    assert_eq!(found[&connections], 1.0);
     drop(other);
-    // It waits for the mirror, until it gives up and says for whose sake.
-    while server.child.try_wait().unwrap().is_none() {
-        match server.ask("/readyz") {
-            Ok((503, reason)) if reason.contains("waits for mirror south/server-0") => return,
-            // It may end between two questions.
-            Ok(_) | Err(_) => std::thread::yield_now(),
-        }
-    }
-    check_log(&server.log, &server.label);
-    let lines = events(&fs::read_to_string(&server.log).unwrap());
-    let last = lines.last().unwrap();
-    assert_eq!(last["level"], "ERROR", "{last}");
-    assert!(last["fields"]["message"].as_str().unwrap().contains("south"), "{last}");
+    let reason = "north/server-0: waits for mirror south/server-0";
+    server.wait_until_it_says("/readyz", 503, reason);
+    assert_eq!(server.get("/healthz"), (200, "ok\n".into()));
+    assert_eq!(exposition(&server.get("/metrics").1)[&connected], 0.0);
+    let _back = start("south");
+    server.wait_until_it_says("/readyz", 200, "ok");
+    let synced = "gaia_log_sync_seconds_count{node=\"north/server-0\"}";
+    let written = "gaia_log_written_bytes_total{node=\"north/server-0\"}";
+    let found = server.wait_until_counted(&[&connected, synced, written]);
+    assert!(found[&connections] >= 2.0, "{found:#?}");
 }
 
 #[test]
 fn nodes_that_a_run_starts_keep_a_log_each() {
     for format in ["text", "json"] {
         let bench = Bench::new(12);
-        let arguments = ["--driver", "real", "--out", "out", "--quiet", "--log", format];
-        let mut command = bench.gaia("train", &arguments);
+        let mut command = bench.gaia("train", &["--driver", "real", "--out", "out", "--quiet"]);
         // A port for one is not for all.
-        let output = command.env("GAIA_METRICS", "1").output().unwrap();
+        command.env("GAIA_LOG_FORMAT", format).env("GAIA_METRICS", "1");
+        let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(said, "");
         for dc in ["north", "south"] {
             for node in ["server-0", "worker-0"] {
                 let label = format!("{dc}/{node}");
-                let log = bench.path("out/nodes").join(format!("{label}.log"));
+                let log = bench.path("out/logs").join(format!("{label}.log"));
                 if format == "json" {
                     check_log(&log, &label);
                 }
@@ -331,6 +331,27 @@ fn nodes_that_a_run_starts_keep_a_log_each() {
             }
         }
     }
+}
+
+#[test]
+fn a_run_whose_log_is_in_json_says_all_of_it_so() {
+    let bench = Bench::new(12);
+    let run = |settings: &[&str]| {
+        let arguments = ["--driver", "real", "--out", "out", "--log", "json"];
+        let mut command = bench.gaia("train", &[&arguments, settings].concat());
+        command.env("GAIA_LOG", "gaia=info").output().unwrap()
+    };
+    let output = run(&["--set", "topology.wan.bandwidth=none"]);
+    assert_eq!(output.status.code(), Some(2));
+    let lines = events(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!((lines.len(), &lines[0]["level"]), (1, &"ERROR".into()), "{lines:?}");
+    let output = run(&[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    fs::write(bench.path("said"), &said).unwrap();
+    check_log(&bench.path("said"), "north/coordinator");
+    let evaluated = events(&said).into_iter().filter(|line| line["fields"]["objective"].is_f64());
+    assert!(evaluated.count() >= 2, "{said}");
 }
 
 #[test]

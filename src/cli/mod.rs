@@ -202,7 +202,7 @@ pub struct OutputFlags {
     #[arg(long)]
     pub json: bool,
     /// How the log is written to standard error; as json, an object a line
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT, hide_env = true)]
     pub log: LogFormat,
 }
 
@@ -328,7 +328,7 @@ A path in a file starts at that file; a path in --set starts at the working dire
 A --set that chooses another `model` or `kind` drops the settings of the one in the file.
 
 The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html; with --driver real also what each node logged, in nodes/.
+convergence.svg and report.html; with --driver real also what each node logged, in logs/.
 
 Checkpoints: [checkpoint] every = CLOCKS writes one into checkpoints/clock-NNNN of the run directory that often; on \
 SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and a second signal ends it at once. \

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use super::log::name_node;
 use super::training::{carry_out, carry_out_kept};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use crate::checkpoint::{Checkpoints, Keeper, Resumed};
 use crate::config::{DriverKind, Plan};
 use crate::data;
+use crate::driver::real::labels;
 use crate::driver::{Ending, Outcome, RunError};
 use crate::ml::Application;
 use crate::report::{Paint, RunDirectory, highlights_block, run_block};
-use crate::types::Seed;
+use crate::types::{NodeId, Seed};
 
 /// Trains what the run file describes.
 pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Failure> {
@@ -18,6 +20,10 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     let file = run.read()?;
     let plan = file.plan()?;
     let simulated = plan.driver == DriverKind::Simulated;
+    if plan.driver == DriverKind::Real {
+        // This process is the coordinator.
+        name_node(&labels(&plan, &[NodeId::Coordinator]).join("+"));
+    }
     if !simulated && *resume != Resume::Never {
         let driver = plan.driver.name();
         return Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver }));

@@ -307,7 +307,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 pub(super) const RUN_TOML: &str = "run.toml";
 pub(super) const PROGRESS: &str = "progress.jsonl";
 const NODE_STATES: &str = "nodes";
-const NODE_LOGS: &str = "nodes";
+const NODE_LOGS: &str = "logs";
 const CHECKPOINTS: &str = "checkpoints";
 pub(super) const SUMMARY: &str = "summary.json";
 pub(super) const PICTURE: &str = "convergence.svg";

@@ -76,7 +76,7 @@ impl Definitions {
             ),
             callers_refused: to.counters(
                 "gaia_callers_refused_total",
-                "Connections that the node turned away: not of this run, not believed, or not due.",
+                "Connections that the node turned away: not of this run, or not believed.",
                 &["node"],
             ),
             clocks_finished: to.counters(
@@ -206,7 +206,7 @@ impl Definitions {
             ),
             log_sync: to.histograms(
                 "gaia_log_sync_seconds",
-                "How long syncs of the log have taken.",
+                "How long writes to the log have taken, each with its sync.",
                 SYNC_S,
             ),
             watchers_refused: to.put(IntCounter::new(

@@ -189,6 +189,23 @@ fn a_flipped_bit_of_what_was_synced_names_its_file_and_place() {
     assert_eq!(fs::read(&file).unwrap(), bytes, "nothing is cut off");
 }
 
+/// As after a loss of power that took the mark: the records are believed, have consequences from then on, and are not
+/// cut off any more.
+#[test]
+fn a_group_that_is_gone_on_from_is_marked() {
+    let (_directory, path) = written();
+    let file = segment(&path, 8);
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 32]).unwrap();
+    assert_eq!(recover(&path, 8).unwrap().2, bodies(8..11));
+    let mut bytes = fs::read(&file).unwrap();
+    assert_eq!(bytes.len(), whole.len());
+    bytes[whole.len() - 33] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let said = refused(&path, 8);
+    assert!(said.contains("record 10 is expected, which was synced"), "{said}");
+}
+
 #[test]
 fn one_process_has_a_log_at_a_time() {
     let (_directory, path) = written();

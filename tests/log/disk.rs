@@ -171,9 +171,10 @@ impl LogDisk for Memory {
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let file = File { bytes: bytes.to_vec(), synced: bytes.len(), doomed: 0..0 };
         let create = |files: &mut Files| drop(files.files.insert(name.to_owned(), file));
-        self.step(create, |files| {
-            drop(files.files.insert(format!(".part-{name}"), File::default()))
-        })
+        let draft = |files: &mut Files| {
+            drop(files.files.insert(format!(".part-{name}"), File::default()));
+        };
+        self.step(create, draft)
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -241,6 +241,17 @@ fn records_that_are_missing_or_doubled_in_the_middle_are_damage() {
     check(1, between(0, 2), &[], "the entry has number 10, expected 8");
     let doubled = written.bytes[between(0, 1)].to_vec();
     check(2, written.records[1].0..written.records[1].0, &doubled, "number 8, expected 9");
+    // The record that follows the gap may be the only one that knows of it.
+    let mut few = Written::new();
+    few.group(&[9]);
+    few.mark();
+    few.group(&[9]);
+    few.mark();
+    let lost = few.records[0].0 + 32..few.bytes.len();
+    few.group(&[9]);
+    few.bytes.drain(lost);
+    let error = scan(&few.bytes).1.unwrap_err();
+    assert!(matches!(error, LogError::Damaged { number: 8, broken: Broken::Number { .. }, .. }));
     // A mark that is gone: the record after it has lost what was before it.
     let mark = written.records[2].0..written.records[2].0 + 32;
     let mut bytes = written.bytes.clone();

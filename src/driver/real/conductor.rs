@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::HEARTBEAT;
 use super::door::Door;
@@ -265,6 +265,7 @@ impl<'a> Conductor<'a> {
     }
 
     async fn on_news(&mut self, news: News) -> Result<(), RealError> {
+        self.seat.meter.on_turn();
         match news {
             News::Joined(node) => {
                 self.seat.on_connected(node);
@@ -439,6 +440,7 @@ impl<'a> Conductor<'a> {
         let judging = self.judging.take().expect("a verdict follows an evaluation");
         let Judging { at, clock, clocks, carriages, .. } = judging;
         let progress = self.journal.on_evaluation(at, clock, &verdict, &clocks, &carriages);
+        info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.coordinator.handle_evaluation(self.now(), clock, objective);

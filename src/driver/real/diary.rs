@@ -14,6 +14,7 @@ use crate::config::{LogSync, Plan};
 use crate::log::Owner;
 use crate::ml::Application;
 use crate::recovery::{RecoveringServer, RecoveringWorker, RecoveryError};
+use crate::telemetry::NodeMeter;
 use crate::types::{Clock, Seed, State};
 
 /// Where the nodes of a process keep what they need to go on, each in a folder of its own.
@@ -37,6 +38,7 @@ pub(super) struct Diary {
     bytes_max: u64,
     /// How long the last checkpoint took.
     took: Duration,
+    meter: NodeMeter,
 }
 
 /// A node on its way back.
@@ -106,6 +108,7 @@ impl Shelf {
             bytes,
             bytes_max: BYTES_MIN,
             took: Duration::ZERO,
+            meter: seat.meter.clone(),
         };
         Ok((diary, machine))
     }
@@ -120,9 +123,11 @@ impl Diary {
         if entries.is_empty() {
             return Ok(());
         }
+        let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
+        self.bytes += bytes;
+        let began = Instant::now();
         block_in_place(|| {
             for entry in entries {
-                self.bytes += entry.len() as u64;
                 self.store.log().append(entry)?;
             }
             match self.sync {
@@ -130,6 +135,7 @@ impl Diary {
                 LogSync::Never => self.store.log().flush(),
             }
         })?;
+        self.meter.on_log_synced(bytes, began.elapsed());
         Ok(())
     }
 

@@ -290,6 +290,7 @@ impl ServerNode {
                 error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
             ) => return Err(self.forgot(from, error.to_string())),
             Err(error) => {
+                self.meters.on_frame_refused(from);
                 self.mirrors.part(from, &error.to_string());
                 return Ok(());
             }

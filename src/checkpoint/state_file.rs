@@ -35,7 +35,7 @@ impl StateFile {
     /// # Errors
     /// Where the disk fails.
     pub fn new(path: &Path, plan: u64) -> Result<Self, CheckpointError> {
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
         Filesystem
             .create_directory(folder)
             .map_err(CheckpointError::io(folder, "cannot be made"))?;
@@ -67,7 +67,7 @@ impl StateFile {
         disk.write(&draft, &bytes).map_err(unwritten(&draft))?;
         disk.rename(&draft, &self.path).map_err(unwritten(&self.path))?;
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
-        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder.unwrap_or_else(|| Path::new("."));
         disk.sync_directory(folder).map_err(unwritten(folder))
     }
 

@@ -27,6 +27,8 @@ pub struct RecoverableWorker {
     /// `None` while an iteration runs.
     worker: Option<Box<Worker>>,
     kept: Kept,
+    /// Whether the iteration has run whose time is not over.
+    ran: bool,
     /// A stop that came while an iteration ran.
     stop: Option<Clock>,
     log: Log,
@@ -98,7 +100,8 @@ impl RecoveringWorker {
     /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         let (worker, outputs) = (Some(self.worker), VecDeque::new());
-        RecoverableWorker { worker, kept: self.kept, stop: None, log: Log::new(logs), outputs }
+        let log = Log::new(logs);
+        RecoverableWorker { worker, kept: self.kept, ran: false, stop: None, log, outputs }
     }
 }
 
@@ -131,12 +134,13 @@ impl RecoverableWorker {
 
     /// Gives the worker away for an iteration, where one has to run and what it read is on disk.
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
-        if self.kept.to_compute && self.log.is_settled() { self.worker.take() } else { None }
+        let due = self.kept.to_compute && !self.ran && self.log.is_settled();
+        if due { self.worker.take() } else { None }
     }
 
     /// Takes the worker back, whose iteration has run.
     pub fn handle_ran(&mut self, worker: Box<Worker>) {
-        self.worker = Some(worker);
+        (self.worker, self.ran) = (Some(worker), true);
         if let Some(last) = self.stop.take() {
             self.apply(WorkerEntry::Stop { last });
         }
@@ -144,6 +148,7 @@ impl RecoverableWorker {
 
     /// The time of the iteration that has run is over.
     pub fn handle_computed(&mut self) {
+        self.ran = false;
         self.apply(WorkerEntry::Computed);
     }
 

@@ -429,6 +429,11 @@ impl Incarnation {
     /// The first.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
+    /// Its number, from 1.
+    pub fn number(self) -> u64 {
+        self.0.get()
+    }
+
     /// The one after this.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -14,10 +14,16 @@ pub struct SimulateFlags {
     /// scenario's, or 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
-    /// How many seeds to run, one after another
+    /// How many seeds to run, from the first on, on all cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     pub seeds: u64,
-    /// A file that fixes some of what seeds draw
+    /// A TOML file that fixes some of what seeds draw
+    ///
+    /// Its keys are seed, data_centers, servers, workers, rows, clocks, remote, `[packets]` with the chances loss,
+    /// repetition, reordering, damage, delay and stale, and for each fault a `[[fault]]` with kind, at, lasts and dc.
+    /// Kinds are partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, a
+    /// worker or the whole data center, at its next write where write is before, torn or after; disk-full, of a server or
+    /// a worker; clock-step, of a server by step_s seconds. Stragglers and slow links have a factor.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -28,14 +34,16 @@ pub struct SimulateFlags {
 pub(super) fn simulate(flags: &SimulateFlags, terminal: &Terminal) -> Result<(), Failure> {
     let first = scenario(flags, flags.seed)?;
     let mut campaign = Campaign::default();
-    for number in 0..flags.seeds {
-        let next = match number {
-            0 => first.clone(),
-            number => scenario(flags, Some(first.seed.saturating_add(number)))?,
-        };
-        campaign.run(&next);
-        if terminal.live() && (number + 1) % NOTE_EVERY == 0 {
-            terminal.note(&format!("{} of {} schedules", number + 1, flags.seeds));
+    let mut next = vec![first.clone()];
+    for number in 1..=flags.seeds {
+        if number.is_multiple_of(NOTE_EVERY) || number == flags.seeds {
+            campaign.run_all(&std::mem::take(&mut next));
+            if terminal.live() {
+                terminal.note(&format!("{number} of {} schedules", flags.seeds));
+            }
+        }
+        if number < flags.seeds {
+            next.push(scenario(flags, Some(first.seed.saturating_add(number)))?);
         }
     }
     let report = campaign.report();

@@ -1,8 +1,9 @@
 //! Many schedules, one after the other, and what they came to.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Counts, Scenario, Violation, run, shrink};
+use super::{Counts, Run, Scenario, Violation, run, shrink};
 use crate::types::Instant;
 
 /// What the schedules so far came to.
@@ -35,9 +36,16 @@ pub struct Failure {
 }
 
 impl Campaign {
-    /// Runs one schedule, and where it fails looks for a shorter one.
-    pub fn run(&mut self, scenario: &Scenario) {
-        let done = run(scenario, None);
+    /// Runs schedules on all cores, and where one fails looks for a shorter one. What comes of it does not depend on how
+    /// many cores there are.
+    pub fn run_all(&mut self, scenarios: &[Scenario]) {
+        let runs: Vec<Run> = scenarios.par_iter().map(|scenario| run(scenario, None)).collect();
+        for (scenario, run) in scenarios.iter().zip(runs) {
+            self.add(scenario, run);
+        }
+    }
+
+    fn add(&mut self, scenario: &Scenario, done: Run) {
         self.schedules += 1;
         self.counts += done.counts;
         self.virtual_s += done.lasted.since(Instant::ZERO).as_secs_f64();
@@ -61,31 +69,19 @@ impl Campaign {
 impl Report {
     /// The result in lines for people. `command` is what ran it, but for the seed.
     pub fn lines(&self, command: &str) -> Vec<String> {
-        let Counts { messages, packet, structural, refused, reconnects } = self.faults;
+        let Counts { messages, packet, structural, recovery, refused, reconnects } = self.faults;
         let mut lines = vec![
             format!(
                 "{} schedules, {:.0} s of virtual time, {messages} messages",
                 self.schedules, self.virtual_s
             ),
-            format!(
-                "  structural faults  {}: {} partitions, {} one-way, {} resets, {} stragglers, {} slow links",
-                structural.total(),
-                structural.partitions,
-                structural.one_way_partitions,
-                structural.resets,
-                structural.stragglers,
-                structural.slow_links
-            ),
-            format!(
-                "  packet faults      {}: {} lost, {} repeated, {} reordered, {} damaged, {} delayed",
-                packet.total(),
-                packet.lost,
-                packet.repeated,
-                packet.reordered,
-                packet.damaged,
-                packet.delayed
-            ),
+            format!("  structural faults  {}: {}", structural.total(), listed(&structural.named())),
+            format!("  packet faults      {}: {}", packet.total(), listed(&packet.named())),
             format!("  sessions           {reconnects} reconnects, {refused} messages refused"),
+            format!(
+                "  recovery           {} restarts, {} torn logs, {} checkpoints",
+                recovery.restarts, recovery.torn, recovery.checkpoints
+            ),
         ];
         for failure in &self.failures {
             let Failure { scenario, violation, shortest, shortest_violation } = failure;
@@ -105,6 +101,11 @@ impl Report {
         });
         lines
     }
+}
+
+fn listed(counts: &[(u64, &'static str)]) -> String {
+    let counts = counts.iter().map(|(count, what)| format!("{count} {what}"));
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 fn told(violation: &Violation) -> String {

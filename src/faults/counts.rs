@@ -13,6 +13,7 @@ pub struct Counts {
     pub messages: u64,
     pub packet: PacketCounts,
     pub structural: StructuralCounts,
+    pub recovery: RecoveryCounts,
     /// Messages that sessions refused.
     pub refused: u64,
     /// Connections begun after the first of each pair.
@@ -27,6 +28,7 @@ pub struct PacketCounts {
     pub reordered: u64,
     pub damaged: u64,
     pub delayed: u64,
+    pub stale: u64,
 }
 
 /// What befell the cluster while it ran.
@@ -37,15 +39,43 @@ pub struct StructuralCounts {
     pub resets: u64,
     pub stragglers: u64,
     pub slow_links: u64,
+    pub crashes: u64,
+    /// Of single nodes, before, within or after a write.
+    pub crashes_at_writes: u64,
+    /// Nodes that stopped for want of room.
+    pub full_disks: u64,
+    pub clock_steps: u64,
+}
+
+/// What came of crashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoveryCounts {
+    pub restarts: u64,
+    /// Logs with something torn at their end.
+    pub torn: u64,
+    pub checkpoints: u64,
 }
 
 impl PacketCounts {
     pub fn total(&self) -> u64 {
-        self.lost + self.repeated + self.reordered + self.damaged + self.delayed
+        self.named().iter().map(|(count, _)| count).sum()
+    }
+
+    /// Each count with what it counts.
+    pub fn named(&self) -> [(u64, &'static str); 6] {
+        [
+            (self.lost, "lost"),
+            (self.repeated, "repeated"),
+            (self.reordered, "reordered"),
+            (self.damaged, "damaged"),
+            (self.delayed, "delayed"),
+            (self.stale, "stale"),
+        ]
     }
 }
 
 impl StructuralCounts {
+    /// Counts a fault that has struck; crashes at writes and full disks strike when a node writes.
     pub(super) fn count(&mut self, kind: FaultKind) {
         *match kind {
             FaultKind::Partition => &mut self.partitions,
@@ -53,11 +83,29 @@ impl StructuralCounts {
             FaultKind::Reset => &mut self.resets,
             FaultKind::Straggler => &mut self.stragglers,
             FaultKind::SlowLink => &mut self.slow_links,
+            FaultKind::Crash => &mut self.crashes,
+            FaultKind::DiskFull => &mut self.full_disks,
+            FaultKind::ClockStep => &mut self.clock_steps,
         } += 1;
     }
 
     pub fn total(&self) -> u64 {
-        self.partitions + self.one_way_partitions + self.resets + self.stragglers + self.slow_links
+        self.named().iter().map(|(count, _)| count).sum()
+    }
+
+    /// Each count with what it counts.
+    pub fn named(&self) -> [(u64, &'static str); 9] {
+        [
+            (self.partitions, "partitions"),
+            (self.one_way_partitions, "one-way"),
+            (self.resets, "resets"),
+            (self.stragglers, "stragglers"),
+            (self.slow_links, "slow links"),
+            (self.crashes, "crashes"),
+            (self.crashes_at_writes, "crashes at writes"),
+            (self.full_disks, "full disks"),
+            (self.clock_steps, "clock steps"),
+        ]
     }
 }
 
@@ -71,10 +119,18 @@ impl AddAssign for Counts {
         self.packet.reordered += other.packet.reordered;
         self.packet.damaged += other.packet.damaged;
         self.packet.delayed += other.packet.delayed;
+        self.packet.stale += other.packet.stale;
         self.structural.partitions += other.structural.partitions;
         self.structural.one_way_partitions += other.structural.one_way_partitions;
         self.structural.resets += other.structural.resets;
         self.structural.stragglers += other.structural.stragglers;
         self.structural.slow_links += other.structural.slow_links;
+        self.structural.crashes += other.structural.crashes;
+        self.structural.crashes_at_writes += other.structural.crashes_at_writes;
+        self.structural.full_disks += other.structural.full_disks;
+        self.structural.clock_steps += other.structural.clock_steps;
+        self.recovery.restarts += other.recovery.restarts;
+        self.recovery.torn += other.recovery.torn;
+        self.recovery.checkpoints += other.recovery.checkpoints;
     }
 }

@@ -1,11 +1,11 @@
-//! The sessions between all mirrors, and the connections under them.
+//! The connections between all mirrors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::driver::cluster::server_ids;
 use crate::link::quantum;
-use crate::session::{HEADER_BYTES, Incarnation, Session, SessionConfig};
+use crate::session::{HEADER_BYTES, Session};
 use crate::topology::Topology;
 use crate::types::{DcId, Lane, ServerId, ShardId};
 use crate::wire::BULK_HEADER_BYTES;
@@ -13,9 +13,8 @@ use crate::wire::BULK_HEADER_BYTES;
 /// Two mirrors: their data centers, the lower first, and their shard.
 pub(super) type Pair = (DcId, DcId, ShardId);
 
+#[derive(Default)]
 pub(super) struct Ends {
-    /// By server and mirror.
-    sessions: BTreeMap<(ServerId, DcId), Session>,
     connections: BTreeMap<Pair, Connection>,
 }
 
@@ -25,78 +24,74 @@ pub(super) struct Connection {
     /// How many there have been before: what is still on an earlier one is lost.
     pub(super) epoch: u64,
     pub(super) up: bool,
+    /// Which ends have said hello on it, the lower data center's first.
+    pub(super) greeted: [bool; 2],
     /// What was acknowledged by each end in each lane when it was last looked at, where something was under way.
     watched: [Option<u64>; 4],
 }
 
 impl Ends {
     pub(super) fn new(topology: &Topology) -> Self {
-        let incarnation = Incarnation::FIRST;
-        let mut ends = Self { sessions: BTreeMap::new(), connections: BTreeMap::new() };
+        let mut ends = Self::default();
         for server in server_ids(topology) {
             for peer in topology.dc_ids().filter(|peer| *peer != server.dc) {
-                let config = SessionConfig {
-                    incarnation,
-                    sent_bytes_max: WINDOW_BYTES,
-                    early_bytes_max: WINDOW_BYTES,
-                };
-                ends.sessions.insert((server, peer), Session::new(config));
                 ends.connections.insert(pair_of(server, peer), Connection::default());
             }
         }
         ends
     }
 
-    pub(super) fn session(&mut self, server: ServerId, peer: DcId) -> &mut Session {
-        self.sessions.get_mut(&(server, peer)).expect("mirrors have a session")
-    }
-
     pub(super) fn connection(&mut self, pair: Pair) -> &mut Connection {
         self.connections.get_mut(&pair).expect("mirrors have a connection")
+    }
+
+    pub(super) fn epoch(&self, server: ServerId, peer: DcId) -> u64 {
+        self.connections[&pair_of(server, peer)].epoch
+    }
+
+    pub(super) fn is_up(&self, server: ServerId, peer: DcId) -> bool {
+        self.connections[&pair_of(server, peer)].up
     }
 
     pub(super) fn pairs(&self) -> Vec<Pair> {
         self.connections.keys().copied().collect()
     }
 
-    pub(super) fn sessions(&self) -> impl Iterator<Item = (&(ServerId, DcId), &Session)> {
-        self.sessions.iter()
+    /// A server has said hello on the connection that is up.
+    pub(super) fn greet(&mut self, server: ServerId, peer: DcId) {
+        self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
     }
 
-    /// Whether messages may leave: the connection is up, and the mirror has said hello on it.
+    /// Whether messages of a server may leave: the connection is up, and it has said hello on it.
     pub(super) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
-        self.connections[&pair_of(server, peer)].up && self.sessions[&(server, peer)].has_met()
+        let connection = &self.connections[&pair_of(server, peer)];
+        connection.up && connection.greeted[end_of(server, peer)]
     }
 
     /// Whether a connection has come to nothing since it was last looked at: no hello, or something under way and
-    /// nothing acknowledged.
-    pub(super) fn is_stalled(&mut self, pair: Pair) -> bool {
-        let mut stalled = false;
+    /// nothing acknowledged. `sessions` are those of [`ends_of`].
+    pub(super) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
+        let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
+        let mut stalled = connection.greeted.contains(&false);
         let mut watched = [None; 4];
-        let before = self.connections[&pair].watched;
-        for (end, (server, peer)) in ends_of(pair).into_iter().enumerate() {
-            let session = &self.sessions[&(server, peer)];
+        for (end, session) in sessions.into_iter().enumerate() {
             stalled |= !session.has_met();
             for lane in Lane::ALL {
                 let acknowledged = session.acknowledged(lane);
                 if session.pushed(lane) > acknowledged {
                     let place = 2 * end + lane.index();
                     watched[place] = Some(acknowledged);
-                    stalled |= before[place] == Some(acknowledged);
+                    stalled |= connection.watched[place] == Some(acknowledged);
                 }
             }
         }
-        let connection = self.connection(pair);
         connection.watched = if stalled { [None; 4] } else { watched };
         connection.up && stalled
     }
 
-    /// Whether all mirrors are joined, everything that was sent has arrived, and both ends know.
-    pub(super) fn are_quiet(&self) -> bool {
-        let mut sessions = self.sessions.iter();
-        sessions.all(|((server, peer), session)| {
-            self.is_open(*server, *peer) && held_bytes(session) == 0
-        })
+    /// Whether all mirrors are joined.
+    pub(super) fn are_up(&self) -> bool {
+        self.connections.values().all(|connection| connection.up && connection.greeted == [true; 2])
     }
 }
 
@@ -128,8 +123,12 @@ pub(super) fn ends_of((a, b, shard): Pair) -> [(ServerId, DcId); 2] {
     [(ServerId { dc: a, shard }, b), (ServerId { dc: b, shard }, a)]
 }
 
-/// Small, as the models are, so that windows close.
-const WINDOW_BYTES: usize = 2 << 10;
+fn end_of(server: ServerId, peer: DcId) -> usize {
+    usize::from(server.dc > peer)
+}
+
+/// What may be under way: small, as the models are, so that windows close.
+pub(super) const WINDOW_BYTES: usize = 2 << 10;
 
 /// Of one change, its index and what its block of values has beside.
 const CHANGE_BYTES_MAX: usize = 16;

@@ -76,7 +76,7 @@ impl Network {
         if self.is_cut(from.dc, to) {
             return Vec::new();
         }
-        let Packets { loss, repetition, reordering, damage, delay } = self.packets;
+        let Packets { loss, repetition, reordering, damage, delay, .. } = self.packets;
         if self.strikes(loss) {
             self.counts.lost += 1;
             return Vec::new();
@@ -123,13 +123,20 @@ impl Network {
                 let factor = if in_force { fault.factor } else { 1.0 };
                 self.wan.set_bandwidth(from, to, now, bandwidth.scaled(1.0 / factor));
             }
-            FaultKind::Reset | FaultKind::Straggler => {}
+            _ => {}
         }
     }
 
     /// No more packet faults.
     pub(super) fn calm(&mut self) {
         self.packets = Packets::default();
+    }
+
+    /// Whether a message that was on a broken connection arrives on the next.
+    pub(super) fn is_stale(&mut self) -> bool {
+        let stale = self.strikes(self.packets.stale);
+        self.counts.stale += u64::from(stale);
+        stale
     }
 
     /// The shards in the order in which they may use a link next.

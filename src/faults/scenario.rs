@@ -1,11 +1,13 @@
 //! What one schedule is made of: drawn from a seed, fixed by a file, or some of each.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::fault::{FAULTS_LAST, Fault, Nodes};
 use crate::config::{
     ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
     Plan, RunFile,
@@ -50,40 +52,8 @@ pub struct Packets {
     /// Of a single bit.
     pub damage: f64,
     pub delay: f64,
-}
-
-/// One structural fault.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fault {
-    pub kind: FaultKind,
-    pub at: Time,
-    /// How long it lasts. Left out, and always for a reset: a moment.
-    #[serde(default)]
-    pub lasts: Time,
-    /// The data center that it befalls, or from which a link starts.
-    pub dc: u16,
-    /// The data center at the other end of the link; for all kinds but stragglers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<u16>,
-    /// How many times slower, from 1 to 100; for stragglers and slow links.
-    #[serde(default = "no_slower")]
-    pub factor: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FaultKind {
-    /// Nothing passes between two data centers.
-    Partition,
-    /// Nothing passes from one data center to another; what goes back passes.
-    OneWayPartition,
-    /// The connections between two data centers break, and what is on them is lost.
-    Reset,
-    /// The workers of a data center compute more slowly.
-    Straggler,
-    /// A link carries less, one way.
-    SlowLink,
+    /// To come on the next connection, where it was still on one that broke.
+    pub stale: f64,
 }
 
 /// The keys of a scenario file: what is left out is drawn.
@@ -156,7 +126,7 @@ impl Scenario {
         }
         let scenario = Self::with(seed.or(keys.seed).unwrap_or_default(), keys);
         for (place, fault) in scenario.faults.iter().enumerate() {
-            if let Some((key, found, expected)) = fault.mistake(scenario.data_centers) {
+            if let Some((key, found, expected)) = fault.mistake(scenario.nodes()) {
                 return Err(file.wrong(&format!("fault.{place}.{key}"), found, expected));
             }
         }
@@ -170,21 +140,32 @@ impl Scenario {
         };
         let names = ["bsp", "ssp", "tap", "asp", "asp", "asp", "local-steps"];
         let data_centers = keys.data_centers.unwrap_or_else(|| from("data centers", 2, 4));
+        let servers = keys.servers.unwrap_or_else(|| from("servers", 1, 2));
+        let workers = keys.workers.unwrap_or_else(|| from("workers", 1, 2));
+        let nodes = nodes(data_centers, servers, workers);
         Self {
             seed,
             data_centers,
-            servers: keys.servers.unwrap_or_else(|| from("servers", 1, 2)),
-            workers: keys.workers.unwrap_or_else(|| from("workers", 1, 2)),
+            servers,
+            workers,
             rows: keys.rows.unwrap_or_else(|| from("rows", 4, 40)),
-            clocks: keys.clocks.unwrap_or_else(|| from("clocks", 5, 25) as u64),
+            clocks: keys.clocks.unwrap_or_else(|| from("clocks", 4, 14) as u64),
             remote: keys
                 .remote
                 .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
             packets: keys.packets.unwrap_or_else(|| Packets::draw(root.child("packets"))),
-            faults: keys
-                .fault
-                .unwrap_or_else(|| Fault::draw_all(root.child("faults"), data_centers)),
+            faults: keys.fault.unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes)),
         }
+    }
+
+    /// Whether nodes keep logs: where they must, and in every other schedule.
+    pub(super) fn keeps_logs(&self) -> bool {
+        let mut chance = Seed(self.seed).child("logs").random();
+        within(&mut chance, 0, 1) == 0 || self.faults.iter().any(|fault| fault.kind.needs_logs())
+    }
+
+    fn nodes(&self) -> Nodes {
+        nodes(self.data_centers, self.servers, self.workers)
     }
 
     /// How long faults happen.
@@ -203,7 +184,6 @@ impl Scenario {
     pub(super) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
         let mut chance = seed.child("plan").random();
-        let base = RunFile::from_text("scenario", BASE, &[]).and_then(|file| file.plan());
         let staleness = within(&mut chance, 0, 2);
         let seconds = 0.02 * 10_f64.powf(unit(&mut chance));
         let method =
@@ -226,7 +206,7 @@ impl Scenario {
             evaluate: EvaluateConfig::default(),
             drain: DrainConfig { method },
             stop: StopRules { clocks: Some(self.clocks), ..StopRules::default() },
-            ..base.expect("the base of all scenarios is a run file")
+            ..base().clone()
         }
     }
 
@@ -271,93 +251,35 @@ impl Packets {
             let (struck, rate) = (within(&mut chance, 0, 1) == 0, unit(&mut chance));
             if struck { 0.1 * 0.01_f64.powf(rate) } else { 0.0 }
         };
-        Self { loss: rate(), repetition: rate(), reordering: rate(), damage: rate(), delay: rate() }
+        let (loss, repetition, reordering) = (rate(), rate(), rate());
+        Self { loss, repetition, reordering, damage: rate(), delay: rate(), stale: 5.0 * rate() }
     }
 
     /// Each chance with its key.
-    pub(super) fn named(&self) -> [(&'static str, f64); 5] {
+    pub(super) fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("loss", self.loss),
             ("repetition", self.repetition),
             ("reordering", self.reordering),
             ("damage", self.damage),
             ("delay", self.delay),
+            ("stale", self.stale),
         ]
     }
 }
 
-impl Fault {
-    fn draw_all(seed: Seed, data_centers: usize) -> Vec<Self> {
-        let mut chance = seed.random();
-        let count = within(&mut chance, 0, 4);
-        let mut faults: Vec<Self> =
-            (0..count).map(|_| Self::draw(&mut chance, data_centers as u64)).collect();
-        faults.sort_by_key(|fault| fault.at);
-        faults
-    }
-
-    fn draw(chance: &mut Random, data_centers: u64) -> Self {
-        let kinds = [
-            FaultKind::Partition,
-            FaultKind::OneWayPartition,
-            FaultKind::Reset,
-            FaultKind::Straggler,
-            FaultKind::SlowLink,
-        ];
-        let kind = kinds[within(chance, 0, kinds.len() as u64 - 1) as usize];
-        let millis = |millis| Time(Duration::from_millis(millis));
-        let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
-        let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
-        let dc = within(chance, 0, data_centers - 1);
-        let peer = (dc + within(chance, 1, data_centers - 1)) % data_centers;
-        let factor = within(chance, 2, 10) as f64;
-        Self {
-            kind,
-            at,
-            lasts: if kind == FaultKind::Reset { Time::default() } else { lasts },
-            dc: dc as u16,
-            peer: (kind != FaultKind::Straggler).then_some(peer as u16),
-            factor: if kind.slows() { factor } else { 1.0 },
-        }
-    }
-
-    /// The key that is wrong, what it holds and what was expected.
-    fn mistake(&self, data_centers: usize) -> Option<(&'static str, String, String)> {
-        let dcs = format!("a data center from 0 to {}", data_centers - 1);
-        if usize::from(self.dc) >= data_centers {
-            return Some(("dc", self.dc.to_string(), dcs));
-        }
-        match (self.kind, self.peer) {
-            (FaultKind::Straggler, Some(peer)) => {
-                return Some(("peer", peer.to_string(), "no peer: a straggler is alone".into()));
-            }
-            (FaultKind::Straggler, None) => {}
-            (_, None) => return Some(("peer", "nothing".into(), dcs)),
-            (_, Some(peer)) if peer == self.dc || usize::from(peer) >= data_centers => {
-                return Some(("peer", peer.to_string(), format!("{dcs}, other than `dc`")));
-            }
-            _ => {}
-        }
-        for (key, time) in [("at", self.at), ("lasts", self.lasts)] {
-            if time.0 > FAULT_TIME_MAX {
-                let most = Time(FAULT_TIME_MAX);
-                return Some((key, time.to_string(), format!("at most {most}")));
-            }
-        }
-        if self.kind == FaultKind::Reset && self.lasts != Time::default() {
-            return Some(("lasts", self.lasts.to_string(), "nothing: a reset is a moment".into()));
-        }
-        let right = if self.kind.slows() { 1.0..=FACTOR_MAX } else { 1.0..=1.0 };
-        let expected = || format!("a factor from {} to {}", right.start(), right.end());
-        (!right.contains(&self.factor)).then(|| ("factor", self.factor.to_string(), expected()))
-    }
+fn nodes(data_centers: usize, servers: usize, workers: usize) -> Nodes {
+    let [data_centers, servers, workers] = [data_centers, servers, workers].map(|of| of as u64);
+    Nodes { data_centers, servers, workers }
 }
 
-impl FaultKind {
-    /// Whether a factor belongs to it.
-    fn slows(self) -> bool {
-        matches!(self, Self::Straggler | Self::SlowLink)
-    }
+/// What all plans have in common.
+fn base() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| {
+        let plan = RunFile::from_text("scenario", BASE, &[]).and_then(|file| file.plan());
+        plan.expect("the base of all scenarios is a run file")
+    })
 }
 
 /// A remote model with drawn settings.
@@ -408,10 +330,6 @@ fn is_remote(name: &str) -> bool {
     RemoteSync::NAMES.contains(&name)
 }
 
-fn no_slower() -> f64 {
-    1.0
-}
-
 /// A whole number between two, both included.
 pub(super) fn within(chance: &mut Random, least: u64, most: u64) -> u64 {
     least + chance.next_u64() % (most - least + 1)
@@ -442,11 +360,3 @@ const NODES_MAX: usize = 4;
 const ROWS_MAX: usize = 10_000;
 const CLOCKS_MAX: usize = 10_000;
 const CHANCE_MAX: f64 = 0.5;
-const FACTOR_MAX: f64 = 100.0;
-
-/// Faults that are drawn begin within this time, and packet faults happen for no less.
-const FAULTS_LAST: Duration = Duration::from_millis(2_000);
-const LASTS_MAX: Duration = Duration::from_millis(1_500);
-
-/// The latest that a file may have a fault begin, and the longest that it may last: half an hour.
-const FAULT_TIME_MAX: Duration = Duration::from_secs(1_800);

@@ -53,6 +53,7 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     with(&|shorter| shorter.packets.reordering = 0.0);
     with(&|shorter| shorter.packets.damage = 0.0);
     with(&|shorter| shorter.packets.delay = 0.0);
+    with(&|shorter| shorter.packets.stale = 0.0);
     with(&|shorter| shorter.clocks = (shorter.clocks / 2).max(1));
     with(&|shorter| shorter.clocks = (shorter.clocks - 1).max(1));
     with(&|shorter| shorter.workers = 1);

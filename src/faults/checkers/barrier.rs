@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Broken, Checker, Seen, View};
+use super::{Broken, Checker, Seen, Undone, View};
 use crate::codec::{Buffers, Changes, decode_indexes};
 use crate::store::ShardRows;
 use crate::sync::RemoteSync;
@@ -33,17 +33,17 @@ impl Checker for Barrier {
                     return Ok(());
                 };
                 let applied = self.applied.get(&(at, from)).copied().unwrap_or_default();
-                let layout = view.cluster.servers[view.cluster.server_index(at)].layout();
+                let layout = view.server(at).layout();
                 let mut places = Vec::new();
                 let known = decode_indexes(&indexes, layout.parameters(), &mut places).is_ok();
                 if known && applied < sequence {
-                    let due = view.now + asp.barrier_deadline.0;
+                    let due = view.time_at(at) + asp.barrier_deadline.0;
                     let announced = self.announced.entry((at, from)).or_default();
                     announced.extend(places.into_iter().map(|place| (place, (sequence, due))));
                 }
             }
             Seen::Delivered { at, from, lane: Lane::Data, frame } => {
-                let layout = view.cluster.servers[view.cluster.server_index(at)].layout();
+                let layout = view.server(at).layout();
                 let decoded = decode_bulk(frame, layout.parameters(), &mut self.buffers);
                 let Ok((header, changes)) = decoded else { return Ok(()) };
                 self.applied.insert((at, from), header.sequence);
@@ -67,6 +67,25 @@ impl Checker for Barrier {
         }
         Ok(())
     }
+
+    /// What was undone comes again. Until then this knows of fewer announcements, never of more.
+    fn undo(&mut self, undone: &Undone) {
+        match undone {
+            Undone::Asked { server, worker } => drop(self.asked.remove(&(*server, *worker))),
+            Undone::Delivered { at, from, lane: Lane::Control, frame } => {
+                if let Ok(ControlMessage::Announce { sequence, .. }) = decode_control(frame)
+                    && let Some(announced) = self.announced.get_mut(&(*at, *from))
+                {
+                    announced.retain(|_, (due, _)| *due != sequence);
+                }
+            }
+            Undone::Delivered { at, from, lane: Lane::Data, .. } => {
+                let applied = self.applied.entry((*at, *from)).or_default();
+                *applied = applied.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Barrier {
@@ -76,12 +95,12 @@ impl Barrier {
         server: ServerId,
         rows: &ShardRows,
     ) -> Result<(), Broken> {
-        let layout = view.cluster.servers[view.cluster.server_index(server)].layout();
+        let layout = view.server(server).layout();
+        let now = view.time_at(server);
         for ((_, from), announced) in
             self.announced.range((server, DcId(0))..=(server, DcId(u16::MAX)))
         {
-            for (place, (sequence, due)) in announced.iter().filter(|(_, (_, due))| *due > view.now)
-            {
+            for (place, (sequence, due)) in announced.iter().filter(|(_, (_, due))| *due > now) {
                 let (table, row) = layout.row_of_parameter(*place as usize);
                 let first = layout.first_row_of(table);
                 let read = rows.tables().any(|(read, rows)| match rows {
@@ -94,7 +113,7 @@ impl Barrier {
                     return Err(format!(
                         "{server} answers a read of parameter {place}, which {from} announced for update {sequence}, \
                          {:?} before its deadline",
-                        due.since(view.now)
+                        due.since(now)
                     ));
                 }
             }

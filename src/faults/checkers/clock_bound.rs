@@ -1,14 +1,20 @@
 //! Nobody reads too far ahead: of its own data center's workers, and of other data centers as the remote model has it,
-//! unless a deadline has passed.
+//! unless a deadline has passed. And the clocks that mirrors are told rise.
 //!
 //! What counts is where others truly are, not where they say they are.
 
-use super::{Broken, Checker, Seen, View, clock_of};
-use crate::sync::{Brake, RemoteSync};
-use crate::types::{Clock, DcId, ServerId};
+use std::collections::BTreeMap;
 
-#[derive(Debug)]
-pub(super) struct ClockBound;
+use super::{Broken, Checker, Seen, Undone, View, clock_of};
+use crate::sync::{Brake, RemoteSync};
+use crate::types::{Clock, DcId, Lane, ServerId};
+use crate::wire::{ControlMessage, decode_control};
+
+/// The mirror clocks that each link was told.
+#[derive(Debug, Default)]
+pub(super) struct ClockBound {
+    told: BTreeMap<(ServerId, DcId), Vec<Clock>>,
+}
 
 impl Checker for ClockBound {
     fn name(&self) -> &'static str {
@@ -16,6 +22,9 @@ impl Checker for ClockBound {
     }
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        if let Seen::Cut { from, to, lane: Lane::Control, frame } = seen {
+            return self.check_told(from, to, frame);
+        }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
         let local = view.plan.local.staleness().0;
@@ -37,6 +46,34 @@ impl Checker for ClockBound {
             None => Ok(()),
         }
     }
+
+    fn undo(&mut self, undone: &Undone) {
+        if let Undone::Cut { from, to, lane: Lane::Control, frame } = undone
+            && mirror_clock(frame).is_some()
+            && let Some(told) = self.told.get_mut(&(*from, *to))
+        {
+            told.pop();
+        }
+    }
+}
+
+impl ClockBound {
+    fn check_told(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
+        let Some(clock) = mirror_clock(frame) else { return Ok(()) };
+        let told = self.told.entry((from, to)).or_default();
+        if let Some(before) = told.last().filter(|before| **before >= clock) {
+            return Err(format!("{from} reports clock {clock} to {to} after clock {before}"));
+        }
+        told.push(clock);
+        Ok(())
+    }
+}
+
+fn mirror_clock(frame: &[u8]) -> Option<Clock> {
+    match decode_control(frame) {
+        Ok(ControlMessage::MirrorClock { clock, .. }) => Some(clock),
+        _ => None,
+    }
 }
 
 /// The clock that every other data center must have finished before a read at a clock.
@@ -47,7 +84,7 @@ fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
         RemoteSync::Ssp(ssp) => behind(ssp.staleness.0),
         RemoteSync::Tap(_) => Clock::ZERO,
         RemoteSync::Asp(asp) => {
-            let reader = &view.cluster.servers[view.cluster.server_index(server)];
+            let reader = view.server(server);
             match asp.data_center_staleness {
                 Some(staleness)
                     if asp.mirror_clock != Brake::Off && reader.brake_stats().mirrors_lost == 0 =>

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Broken, Checker, Seen, View};
+use super::{Broken, Checker, Seen, Undone, View};
 use crate::codec::{Buffers, Changes};
 use crate::server::DrainMethod;
 use crate::store::ShardDeltas;
 use crate::sync::{RemoteSync, ValueFormat};
-use crate::types::{DcId, Lane, ServerId, ShardLayout};
+use crate::types::{Clock, DcId, Lane, ServerId, ShardLayout, WorkerId};
 use crate::wire::{BulkKind, decode_bulk};
 
 /// The books.
@@ -22,8 +22,11 @@ pub(super) struct Conservation {
     sent: BTreeMap<(ServerId, DcId), Vec<f64>>,
     delivered: BTreeMap<(ServerId, DcId), Vec<f64>>,
     initial: BTreeMap<ServerId, Vec<f64>>,
+    /// The clock whose update of each worker is next.
+    next: BTreeMap<(ServerId, WorkerId), Clock>,
     /// Servers whose copies the drain has begun to change.
     draining: BTreeMap<ServerId, bool>,
+    layouts: BTreeMap<ServerId, ShardLayout>,
     buffers: Buffers,
 }
 
@@ -38,27 +41,55 @@ impl Checker for Conservation {
                 self.open(view);
                 Ok(())
             }
-            Seen::Updated { server, deltas } => {
+            Seen::Updated { server, worker, clock, deltas } => {
+                let next = self.next.entry((server, worker)).or_default();
+                if clock != *next {
+                    return Err(format!(
+                        "{server} adds what {worker} changed at clock {clock}, where clock {next} was due"
+                    ));
+                }
+                *next = next.next();
                 let layout = layout_of(view, server);
                 for sums in [&mut self.own, &mut self.copies] {
                     let sums = sums.get_mut(&server).expect("the books are open");
-                    add_deltas(sums, deltas, layout);
+                    add_deltas(sums, deltas, layout, 1.0);
                 }
                 self.check_copy(view, server)
             }
             Seen::Cut { from, to, lane: Lane::Data, frame } => {
-                if self.add_update(view, frame, (from, to), true) {
+                if self.book(frame, (from, to), true, 1.0) {
                     return self.check_link(view, from, to);
                 }
                 Ok(())
             }
             Seen::Delivered { at, from, lane: Lane::Data, frame } => {
-                self.add_update(view, frame, (at, from), false);
+                self.book(frame, (at, from), false, 1.0);
                 Ok(())
             }
             Seen::Taken { at } => self.check_copy(view, at),
             Seen::End => self.check_end(view),
             _ => Ok(()),
+        }
+    }
+
+    fn undo(&mut self, undone: &Undone) {
+        match undone {
+            Undone::Updated { server, worker, deltas } => {
+                let next = self.next.entry((*server, *worker)).or_default();
+                *next = Clock(next.0.saturating_sub(1));
+                let layout = self.layouts[server].clone();
+                for sums in [&mut self.own, &mut self.copies] {
+                    let sums = sums.get_mut(server).expect("the books are open");
+                    add_deltas(sums, deltas, &layout, -1.0);
+                }
+            }
+            Undone::Cut { from, to, lane: Lane::Data, frame } => {
+                self.book(frame, (*from, *to), true, -1.0);
+            }
+            Undone::Delivered { at, from, lane: Lane::Data, frame } => {
+                self.book(frame, (*at, *from), false, -1.0);
+            }
+            _ => {}
         }
     }
 }
@@ -69,10 +100,11 @@ impl Conservation {
         if !self.own.is_empty() {
             return;
         }
-        for server in &view.cluster.servers {
+        for server in view.servers() {
             let initial: Vec<f64> = server.values().iter().map(|value| f64::from(*value)).collect();
             let zeros = vec![0.0; initial.len()];
             self.own.insert(server.id(), zeros.clone());
+            self.layouts.insert(server.id(), server.layout().clone());
             self.copies.insert(server.id(), initial.clone());
             self.initial.insert(server.id(), initial);
             for dc in view.plan.topology.dc_ids().filter(|dc| *dc != server.id().dc) {
@@ -83,14 +115,10 @@ impl Conservation {
     }
 
     /// Books a frame, where it is an update of TAP or ASP; says whether it is.
-    fn add_update(
-        &mut self,
-        view: &View<'_>,
-        frame: &[u8],
-        link: (ServerId, DcId),
-        is_sent: bool,
-    ) -> bool {
-        let parameters = layout_of(view, link.0).parameters();
+    fn book(&mut self, frame: &[u8], link: (ServerId, DcId), is_sent: bool, times: f64) -> bool {
+        // Until the books are open no worker has changed anything.
+        let Some(layout) = self.layouts.get(&link.0) else { return false };
+        let parameters = layout.parameters();
         let Ok((header, changes)) = decode_bulk(frame, parameters, &mut self.buffers) else {
             return false;
         };
@@ -103,18 +131,19 @@ impl Conservation {
             _ => return false,
         }
         if is_sent {
-            add_changes(self.sent.get_mut(&link).expect("the books are open"), changes);
+            add_changes(self.sent.get_mut(&link).expect("the books are open"), changes, times);
         } else {
             let delivered = self.delivered.get_mut(&link).expect("the books are open");
-            add_changes(delivered, changes);
-            add_changes(self.copies.get_mut(&link.0).expect("the books are open"), changes);
+            add_changes(delivered, changes, times);
+            let copy = self.copies.get_mut(&link.0).expect("the books are open");
+            add_changes(copy, changes, times);
         }
         true
     }
 
     /// What a link was to carry is what it has carried and what is at home.
     fn check_link(&self, view: &View<'_>, from: ServerId, to: DcId) -> Result<(), Broken> {
-        let server = &view.cluster.servers[view.cluster.server_index(from)];
+        let server = view.server(from);
         let residual = server.residual(to);
         let source = self.source(view, from, to);
         let sent = &self.sent[&(from, to)];
@@ -148,7 +177,7 @@ impl Conservation {
         if !shares_updates || self.draining.contains_key(&server) {
             return Ok(());
         }
-        let values = view.cluster.servers[view.cluster.server_index(server)].values();
+        let values = view.server(server).values();
         let wrong = values.iter().zip(&self.copies[&server]).enumerate();
         let mut wrong =
             wrong.filter(|(_, (value, book))| differ(f64::from(**value), **book, ROUNDING));
@@ -177,7 +206,7 @@ impl Conservation {
             }
             RemoteSync::LocalSteps(_) => return Ok(()),
         };
-        for server in &view.cluster.servers {
+        for server in view.servers() {
             let expected = expected(self, server.id(), view);
             for (place, (value, expected)) in server.values().iter().zip(expected).enumerate() {
                 if differ(f64::from(*value), expected, tolerance) {
@@ -219,29 +248,29 @@ impl Conservation {
 type Expected = fn(&Conservation, ServerId, &View<'_>) -> Vec<f64>;
 
 fn layout_of<'a>(view: &View<'a>, server: ServerId) -> &'a ShardLayout {
-    view.cluster.servers[view.cluster.server_index(server)].layout()
+    view.server(server).layout()
 }
 
-fn add_deltas(sums: &mut [f64], deltas: &ShardDeltas, layout: &ShardLayout) {
+fn add_deltas(sums: &mut [f64], deltas: &ShardDeltas, layout: &ShardLayout, times: f64) {
     for (table, changes) in deltas.tables() {
         let width = layout.width_of(table);
         for (row, values) in changes.rows.iter().zip(changes.values.chunks_exact(width)) {
             let start = layout.row_offset(table, *row as usize);
             let places = sums[start..start + width].iter_mut();
-            places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
+            places.zip(values).for_each(|(sum, value)| *sum += times * f64::from(*value));
         }
     }
 }
 
-fn add_changes(sums: &mut [f64], changes: Changes<'_>) {
+fn add_changes(sums: &mut [f64], changes: Changes<'_>, times: f64) {
     match changes {
         Changes::Dense { start, values } => {
             let places = sums[start as usize..].iter_mut();
-            places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
+            places.zip(values).for_each(|(sum, value)| *sum += times * f64::from(*value));
         }
         Changes::Sparse { indexes, values } => {
             for (index, value) in indexes.iter().zip(values) {
-                sums[*index as usize] += f64::from(*value);
+                sums[*index as usize] += times * f64::from(*value);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::{Broken, Checker, Seen, View};
+use super::{Broken, Checker, Seen, Undone, View};
 use crate::types::{DcId, Lane, ServerId};
 
 /// The frames on their way.
@@ -42,6 +42,20 @@ impl Checker for Delivery {
                 None => Ok(()),
             },
             _ => Ok(()),
+        }
+    }
+
+    fn undo(&mut self, undone: &Undone) {
+        match undone {
+            Undone::Cut { from, to, lane, .. } => {
+                self.under_way.entry((*from, *to, *lane)).or_default().pop_back();
+            }
+            Undone::Delivered { at, from, lane, frame } => {
+                let sender = ServerId { dc: *from, shard: at.shard };
+                let under_way = self.under_way.entry((sender, at.dc, *lane)).or_default();
+                under_way.push_front(frame.clone());
+            }
+            Undone::Asked { .. } | Undone::Updated { .. } => {}
         }
     }
 }

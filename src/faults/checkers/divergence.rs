@@ -18,9 +18,9 @@ impl Checker for Divergence {
         if !matches!(seen, Seen::End) {
             return Ok(());
         }
-        for server in &view.cluster.servers {
+        for server in view.servers() {
             let first = ServerId { dc: DcId(0), shard: server.id().shard };
-            let first = &view.cluster.servers[view.cluster.server_index(first)];
+            let first = view.server(first);
             let pairs = server.values().iter().zip(first.values());
             let differs = pairs.enumerate().find(|(_, (own, first))| own != first);
             if let Some((place, (own, theirs))) = differs {

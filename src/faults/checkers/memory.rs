@@ -13,7 +13,7 @@ impl Checker for Memory {
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
         let Seen::Held { at, peer, bytes } = seen else { return Ok(()) };
-        let server = &view.cluster.servers[view.cluster.server_index(at)];
+        let server = view.server(at);
         let most = held_bytes_max(server.layout().parameters());
         if bytes > most {
             return Err(format!(

@@ -9,17 +9,22 @@ mod clock_bound;
 mod conservation;
 mod delivery;
 mod divergence;
+mod durability;
+mod lives;
 mod memory;
 pub(super) mod quiescence;
 
 use bytes::Bytes;
 
+use super::nodes::{Nodes, Twins};
 use crate::config::Plan;
-use crate::driver::cluster::Cluster;
-use crate::node::RowsRead;
+use crate::node::{RowsRead, WorkerMessage};
+use crate::recovery::Turn;
+use crate::server::Server;
+use crate::session::Message;
 use crate::store::{ShardDeltas, ShardRows};
 use crate::topology::Overlay;
-use crate::types::{Clock, DcId, Instant, Lane, ServerId, WorkerId};
+use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, ShardId, WorkerId};
 
 /// A promise that was broken, in words.
 pub(super) type Broken = String;
@@ -29,10 +34,10 @@ pub(super) type Broken = String;
 pub(super) enum Seen<'a> {
     /// A worker asked for rows.
     Asked { server: ServerId, worker: WorkerId, rows: &'a ShardRows },
-    /// A worker was answered.
+    /// A worker is to be answered.
     Answered { server: ServerId, worker: WorkerId, message: &'a RowsRead },
     /// A worker's deltas were added.
-    Updated { server: ServerId, deltas: &'a ShardDeltas },
+    Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: &'a ShardDeltas },
     /// A server cut a frame for a mirror.
     Cut { from: ServerId, to: DcId, lane: Lane, frame: &'a Bytes },
     /// A session passed a frame on, which the server is about to take.
@@ -43,16 +48,58 @@ pub(super) enum Seen<'a> {
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
     /// A session holds so many bytes of data.
     Held { at: ServerId, peer: DcId, bytes: usize },
+    /// A message of a session left its server.
+    Left { from: ServerId, to: DcId, message: &'a Message },
+    /// A session took a message; `own` is the incarnation of its server.
+    Heard { at: ServerId, from: DcId, message: &'a Bytes, own: u64 },
+    /// An answer left a server.
+    Said { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
+    /// A server told a worker what is due from it.
+    Due { server: ServerId, worker: WorkerId, due: Turn },
+    /// A server told the coordinator which clock its workers have finished.
+    Reported { server: ServerId, clock: Clock },
+    /// A message left a worker.
+    Spoke { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
+    /// A node at rest, or one that has just come back, and its shadow.
+    Twins { node: NodeId, twins: &'a Twins },
+    /// A server has come back.
+    Recovered { server: ServerId },
     /// The run is over and all is quiet.
     End,
+}
+
+/// What a crash has undone: it was not on disk.
+#[derive(Clone, Debug)]
+pub(super) enum Undone {
+    Asked { server: ServerId, worker: WorkerId },
+    Updated { server: ServerId, worker: WorkerId, deltas: ShardDeltas },
+    Cut { from: ServerId, to: DcId, lane: Lane, frame: Bytes },
+    Delivered { at: ServerId, from: DcId, lane: Lane, frame: Bytes },
 }
 
 /// What checkers may know beside.
 pub(super) struct View<'a> {
     pub(super) now: Instant,
-    pub(super) cluster: &'a Cluster,
+    pub(super) nodes: &'a Nodes<'a>,
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
+    /// Whether nodes keep logs, and so may die.
+    pub(super) logs: bool,
+}
+
+impl<'a> View<'a> {
+    fn server(&self, id: ServerId) -> &'a Server {
+        self.nodes.server(id)
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.servers()
+    }
+
+    /// The time as a server has it.
+    fn time_at(&self, id: ServerId) -> Instant {
+        self.nodes.servers[&id].machine.now()
+    }
 }
 
 /// One law.
@@ -62,6 +109,9 @@ pub(super) trait Checker {
 
     /// Takes note of what has happened, and says what is wrong with it.
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken>;
+
+    /// Takes back what it has noted of something that was undone; what came last is undone first.
+    fn undo(&mut self, _undone: &Undone) {}
 }
 
 /// All laws.
@@ -71,7 +121,9 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(conservation::Conservation::default()),
         Box::new(divergence::Divergence),
         Box::new(barrier::Barrier::default()),
-        Box::new(clock_bound::ClockBound),
+        Box::new(clock_bound::ClockBound::default()),
+        Box::new(durability::Durability::default()),
+        Box::new(lives::Lives::default()),
         Box::new(bandwidth::Bandwidth::default()),
         Box::new(memory::Memory),
     ]
@@ -79,6 +131,5 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
 
 /// The clock that a data center's workers have finished, as the server of a shard knows it.
 fn clock_of(view: &View<'_>, like: ServerId, dc: DcId) -> Clock {
-    let index = view.cluster.server_index(ServerId { dc, shard: like.shard });
-    view.cluster.servers[index].clock()
+    view.server(ServerId { dc, shard: like.shard }).clock()
 }

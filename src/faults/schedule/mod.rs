@@ -1,8 +1,11 @@
-//! One schedule: the cluster, its network, its faults and the checkers, from the first event to the last.
+//! One schedule: the cluster, its network, its disks, its faults and the checkers, from the first event to the last.
 
+mod servers;
+mod trouble;
 mod wan;
+mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +14,23 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::application::Counting;
-use super::bugs::{Bug, Saboteur};
-use super::checkers::{self, Checker, Seen, View, quiescence};
-use super::ends::{Ends, Pair, pair_of, patience};
+use super::bugs::Bug;
+use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
+use super::ends::{Ends, Pair, ends_of, held_bytes, patience};
 use super::network::Network;
+use super::nodes::{Nodes, Task};
+use super::saboteur::Saboteur;
+use super::scenario::within;
 use super::{Counts, FaultKind, Scenario};
 use crate::config::Plan;
-use crate::coordinator::CoordinatorOutput;
-use crate::driver::cluster::Cluster;
+use crate::coordinator::{Coordinator, CoordinatorOutput};
+use crate::driver::cluster::Blueprint;
 use crate::driver::cost::CostModel;
 use crate::driver::simulated::events::Events;
 use crate::driver::simulated::lan::Lan;
 use crate::ml::Application;
-use crate::node::{RowsRead, ServerInput, WorkerMessage};
-use crate::server::ServerOutput;
 use crate::topology::Overlay;
-use crate::types::{DcId, Instant, Lane, NodeId, ServerId, WorkerId};
-use crate::worker::WorkerOutput;
+use crate::types::{Clock, DcId, Instant, NodeId, Random, ServerId};
 
 /// What became of a schedule.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +55,14 @@ pub struct Violation {
 
 /// Runs a schedule, with a planted bug or without.
 pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
-    let mut schedule = Schedule::new(scenario, bug);
+    let saboteur = Saboteur::new(bug);
+    let plan = scenario.plan();
+    let (width, reads_all) = scenario.model();
+    let application: Arc<dyn Application> =
+        Arc::new(Counting::new(scenario.rows, width, reads_all));
+    let run_by_servers = Plan { remote: saboteur.remote(&plan.remote), ..plan.clone() };
+    let blueprint = Blueprint::new(&run_by_servers, &application);
+    let mut schedule = Schedule::new(scenario, &plan, &blueprint, saboteur);
     let ran = catch_unwind(AssertUnwindSafe(|| schedule.run()));
     let broken = match ran {
         Ok(done) => done.err().map(|broken| *broken),
@@ -70,18 +80,22 @@ pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
 
 /// What is to happen at some time.
 enum Event {
-    ToServer {
-        server: ServerId,
-        from: WorkerId,
-        message: WorkerMessage,
+    /// To a node, if it has not died meanwhile.
+    Node {
+        node: NodeId,
+        life: u64,
+        task: Task,
     },
-    ToWorker {
-        worker: WorkerId,
-        from: ServerId,
-        message: RowsRead,
+    /// What a node has written is synced, if it has not died meanwhile.
+    Synced {
+        node: NodeId,
+        life: u64,
     },
-    Computed {
-        worker: WorkerId,
+    Restart {
+        node: NodeId,
+    },
+    Checkpoint {
+        node: NodeId,
     },
     Arrives {
         at: ServerId,
@@ -89,17 +103,15 @@ enum Event {
         epoch: u64,
         message: Bytes,
     },
+    /// What was on a connection that broke comes on the next.
+    Strays {
+        at: ServerId,
+        from: DcId,
+        message: Bytes,
+    },
     LinkReady {
         from: DcId,
         to: DcId,
-    },
-    ServerTimeout {
-        server: ServerId,
-    },
-    /// Nothing has gone that way for a while.
-    Acknowledge {
-        server: ServerId,
-        peer: DcId,
     },
     Connect {
         pair: Pair,
@@ -120,13 +132,15 @@ enum Event {
 
 type Done = Result<(), Box<Violation>>;
 
-struct Schedule {
+struct Schedule<'p> {
     now: Instant,
-    scenario: Scenario,
-    plan: Plan,
+    scenario: &'p Scenario,
+    plan: &'p Plan,
     overlay: Overlay,
     events: Events<Event>,
-    cluster: Cluster,
+    nodes: Nodes<'p>,
+    coordinator: Coordinator,
+    told: Told,
     lan: Lan,
     cost: CostModel,
     network: Network,
@@ -134,46 +148,63 @@ struct Schedule {
     saboteur: Saboteur,
     checkers: Vec<Box<dyn Checker>>,
     counts: Counts,
-    /// The next timeout scheduled for each server.
-    timeouts: Vec<Option<Instant>>,
+    chance: Random,
+    /// How long nodes take to sync what they have written, at most.
+    sync_lasts: Duration,
+    logs: bool,
     /// Whether an acknowledgement is scheduled.
-    acknowledging: BTreeMap<(ServerId, DcId), bool>,
+    acknowledging: BTreeSet<(ServerId, DcId)>,
     /// Ends whose next frame is the first after a reconnect.
-    reconnected: BTreeMap<(ServerId, DcId), bool>,
+    reconnected: BTreeSet<(ServerId, DcId)>,
     under_way: usize,
     calm: bool,
     finished: bool,
 }
 
-impl Schedule {
-    fn new(scenario: &Scenario, bug: Option<Bug>) -> Self {
-        let plan = scenario.plan();
-        let saboteur = Saboteur::new(bug);
-        let (width, reads_all) = scenario.model();
-        let application: Arc<dyn Application> =
-            Arc::new(Counting::new(scenario.rows, width, reads_all));
-        let remote = saboteur.remote(&plan.remote);
-        let cluster = Cluster::new(&Plan { remote, ..plan.clone() }, &application);
+/// What the coordinator has said that a node which comes back must hear again, and what it has heard.
+#[derive(Default)]
+struct Told {
+    started: bool,
+    stop: Option<Clock>,
+    drains: BTreeMap<DcId, Vec<Clock>>,
+    drained: BTreeSet<ServerId>,
+}
+
+impl<'p> Schedule<'p> {
+    fn new(
+        scenario: &'p Scenario,
+        plan: &'p Plan,
+        blueprint: &'p Blueprint<'p>,
+        saboteur: Saboteur,
+    ) -> Self {
         let topology = &plan.topology;
+        let shards = scenario.servers;
+        let mut chance = plan.seed.child("disk times").random();
+        let micros = [100, 1_000, 20_000][within(&mut chance, 0, 2) as usize];
+        let logs = scenario.keeps_logs();
         Self {
             now: Instant::ZERO,
             events: Events::new(),
+            nodes: Nodes::new(plan, blueprint, logs, &saboteur),
+            coordinator: blueprint.coordinator(),
+            told: Told::default(),
             lan: Lan::new(topology),
-            cost: CostModel::new(&plan.compute, cluster.workers.len(), plan.seed),
-            network: Network::new(topology, cluster.shards, scenario.packets, plan.seed),
+            cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
+            network: Network::new(topology, shards, scenario.packets, plan.seed),
             ends: Ends::new(topology),
             saboteur,
             checkers: checkers::all(),
             counts: Counts::default(),
-            timeouts: vec![None; cluster.servers.len()],
-            acknowledging: BTreeMap::new(),
-            reconnected: BTreeMap::new(),
+            chance,
+            sync_lasts: Duration::from_micros(micros),
+            logs,
+            acknowledging: BTreeSet::new(),
+            reconnected: BTreeSet::new(),
             under_way: 0,
             calm: false,
             finished: false,
             overlay: plan.overlay(),
-            scenario: scenario.clone(),
-            cluster,
+            scenario,
             plan,
         }
     }
@@ -192,15 +223,23 @@ impl Schedule {
             let patience = patience(&self.plan.topology, pair);
             self.events.push(Instant::ZERO + patience, Event::Watch { pair });
         }
-        self.cluster.coordinator.handle_start();
+        for node in self.nodes.ids() {
+            if self.logs {
+                self.schedule_checkpoint(node);
+            }
+            self.work(node)?;
+        }
+        self.coordinator.handle_start();
         self.settle_coordinator()?;
         while let Some((at, event)) = self.events.pop() {
             self.now = at;
             self.handle(event)?;
-            if self.finished && self.under_way == 0 && self.ends.are_quiet() {
-                let left = quiescence::nothing_left(self.now, &mut self.cluster);
+            self.settle_coordinator()?;
+            if self.finished && self.is_quiet() {
+                let left = quiescence::nothing_left(self.now, &mut self.nodes);
                 left.map_err(|what| self.broken(quiescence::NAME, what))?;
-                return self.see(Seen::End);
+                self.see(Seen::End)?;
+                return self.compare_all();
             }
         }
         Err(self.broken("liveness", "nothing is left to happen".into()))
@@ -208,176 +247,123 @@ impl Schedule {
 
     fn handle(&mut self, event: Event) -> Done {
         match event {
-            Event::ToServer { server, from, message } => {
-                self.handle_worker(server, from, message)?;
+            Event::Node { node, life, task } => {
+                if self.nodes.host(node).life == life {
+                    self.hand(node, task)?;
+                }
             }
-            Event::ToWorker { worker, from, message } => {
-                let index = self.cluster.worker_index(worker);
-                self.cluster.workers[index].handle_rows(from.shard, message);
-                self.settle_worker(worker)?;
-            }
-            Event::Computed { worker } => {
-                let index = self.cluster.worker_index(worker);
-                self.cluster.workers[index].handle_computed();
-                self.settle_worker(worker)?;
+            Event::Synced { node, life } => self.on_synced(node, life)?,
+            Event::Restart { node } => self.restart(node)?,
+            Event::Checkpoint { node } => {
+                self.schedule_checkpoint(node);
+                self.hand(node, Task::Checkpoint)?;
             }
             Event::Arrives { at, from, epoch, message } => {
                 self.under_way -= 1;
-                if self.ends.connection(pair_of(at, from)).epoch == epoch {
-                    self.arrive(at, from, message)?;
+                if epoch == self.ends.epoch(at, from) {
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else if self.network.is_stale() {
+                    self.events.push(self.now, Event::Strays { at, from, message });
                 }
             }
-            Event::LinkReady { from, to } => {
-                let (shard, bytes, busy) = self.network.wan.on_ready(from, to);
-                let server = ServerId { dc: from, shard };
-                self.tell_server(server, ServerInput::Drained { to, bytes, busy })?;
-                self.transmit(from, to)?;
-            }
-            Event::ServerTimeout { server } => {
-                let index = self.cluster.server_index(server);
-                self.timeouts[index] = None;
-                let due = self.cluster.servers[index].poll_timeout();
-                if due.is_some_and(|(at, _)| at <= self.now) {
-                    self.cluster.servers[index].handle_timeout(self.now);
-                }
-                self.settle_server(server)?;
-            }
-            Event::Acknowledge { server, peer } => {
-                self.acknowledging.remove(&(server, peer));
-                if self.ends.is_open(server, peer)
-                    && let Some(message) = self.ends.session(server, peer).poll_acknowledgement()
-                {
-                    self.send(server, peer, Lane::Control, message)?;
+            Event::Strays { at, from, message } if !self.calm => {
+                if self.ends.is_up(at, from) {
+                    let epoch = self.ends.epoch(at, from);
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else {
+                    let later = self.now + STRAYING;
+                    self.events.push(later, Event::Strays { at, from, message });
                 }
             }
+            Event::LinkReady { from, to } => self.on_link_ready(from, to)?,
             Event::Connect { pair } => self.connect(pair)?,
             Event::Watch { pair } => {
-                if self.ends.is_stalled(pair) {
+                let sessions = ends_of(pair)
+                    .map(|(server, peer)| self.nodes.servers[&server].machine.session(peer));
+                if self.ends.is_stalled(pair, sessions) {
                     self.reset(pair);
                 }
                 let patience = patience(&self.plan.topology, pair);
                 self.events.push(self.now + patience, Event::Watch { pair });
             }
-            Event::Fault { number, begins } if !self.calm => self.fault(number, begins),
+            Event::Fault { number, begins } if !self.calm => self.fault(number, begins)?,
             Event::Calm if !self.calm => self.become_calm(),
-            Event::Fault { .. } | Event::Calm => {}
+            Event::Fault { .. } | Event::Calm | Event::Strays { .. } => {}
             Event::Deadline => return Err(self.late()),
         }
         Ok(())
     }
 
-    fn handle_worker(&mut self, server: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
-        let index = self.cluster.server_index(server);
-        match message {
-            WorkerMessage::Read { clock, rows } => {
-                self.see(Seen::Asked { server, worker: from, rows: &rows })?;
-                let message = WorkerMessage::Read { clock, rows };
-                self.cluster.servers[index].handle_worker(self.now, from, message);
-            }
-            WorkerMessage::Update { clock, deltas, probed } => {
-                let message = WorkerMessage::Update { clock, deltas: deltas.clone(), probed };
-                self.cluster.servers[index].handle_worker(self.now, from, message);
-                self.see(Seen::Updated { server, deltas: &deltas })?;
-            }
+    /// Hands something to a node, if it is there.
+    fn hand(&mut self, node: NodeId, task: Task) -> Done {
+        let host = self.nodes.host(node);
+        if !host.up {
+            return Ok(());
         }
-        self.settle_server(server)
+        host.inbox.push_back(task);
+        self.work(node)
     }
 
-    fn tell_server(&mut self, server: ServerId, input: ServerInput) -> Done {
-        let index = self.cluster.server_index(server);
-        let taken = self.cluster.servers[index].handle_input(self.now, input);
-        taken.map_err(|error| self.broken("peer", format!("{server}: {error}")))?;
-        self.settle_server(server)
-    }
-
-    /// Carries out whatever a server wants done.
-    fn settle_server(&mut self, server: ServerId) -> Done {
-        let index = self.cluster.server_index(server);
-        while let Some(output) = self.cluster.servers[index].poll_output() {
-            match output {
-                ServerOutput::ToWorker { worker, message } => {
-                    self.see(Seen::Answered { server, worker, message: &message })?;
-                    let (from, to) = (NodeId::Server(server), NodeId::Worker(worker));
-                    let at = self.lan.send(self.now, from, to, message.lan_bytes());
-                    self.events.push(at, Event::ToWorker { worker, from: server, message });
+    /// Has a node take what has come, unless a write is under way; then it writes, or lets out what may leave.
+    fn work(&mut self, node: NodeId) -> Done {
+        if self.nodes.host(node).writing || !self.nodes.host(node).up {
+            return Ok(());
+        }
+        while let Some(task) = self.nodes.host(node).inbox.front() {
+            if task.needs_rest() {
+                if !self.nodes.is_settled(node) {
+                    break;
                 }
-                ServerOutput::ClockFinished { clock } => {
-                    self.cluster.coordinator.handle_clock_finished(server, clock);
-                }
-                ServerOutput::CopyReady { clock } => {
-                    self.cluster.coordinator.handle_copy_ready(server, clock);
-                    self.settle_coordinator()?;
-                }
-                ServerOutput::Drained => {
-                    self.cluster.coordinator.handle_drained();
-                    self.settle_coordinator()?;
-                }
+                self.let_out(node)?;
+            }
+            let Some(task) = self.nodes.host(node).inbox.pop_front() else { break };
+            match (node, task) {
+                (node, Task::Checkpoint) => self.write_checkpoint(node)?,
+                (NodeId::Server(id), task) => self.tell_server(id, task)?,
+                (NodeId::Worker(id), task) => self.tell_worker(id, task)?,
+                (NodeId::Coordinator, _) => {}
             }
         }
-        for to in self.plan.topology.dc_ids().filter(|to| *to != server.dc) {
-            self.transmit(server.dc, to)?;
+        if let NodeId::Server(id) = node {
+            self.cut(id)?;
         }
-        let Some((at, _)) = self.cluster.servers[index].poll_timeout() else { return Ok(()) };
-        let at = at.max(self.now);
-        if self.timeouts[index].is_none_or(|scheduled| at < scheduled) {
-            self.timeouts[index] = Some(at);
-            self.events.push(at, Event::ServerTimeout { server });
-        }
-        Ok(())
+        if self.nodes.is_settled(node) { self.let_out(node) } else { self.write(node) }
     }
 
-    fn settle_worker(&mut self, worker: WorkerId) -> Done {
-        let index = self.cluster.worker_index(worker);
-        while let Some(output) = self.cluster.workers[index].poll_output() {
-            match output {
-                WorkerOutput::ToServer { shard, message } => {
-                    let server = ServerId { dc: worker.dc, shard };
-                    let layout = self.cluster.servers[self.cluster.server_index(server)].layout();
-                    let bytes = message.lan_bytes(layout);
-                    let (from, to) = (NodeId::Worker(worker), NodeId::Server(server));
-                    let at = self.lan.send(self.now, from, to, bytes);
-                    self.events.push(at, Event::ToServer { server, from: worker, message });
-                }
-                WorkerOutput::Compute => {
-                    let work = self.cluster.workers[index].compute();
-                    let time =
-                        self.cost.time(worker, index, work).mul_f64(self.slowdown(worker.dc));
-                    self.events.push(self.now + time, Event::Computed { worker });
-                }
-                WorkerOutput::Stopped { clock } => {
-                    self.cluster.coordinator.handle_worker_stopped(worker, clock);
-                    self.settle_coordinator()?;
-                }
-            }
+    fn let_out(&mut self, node: NodeId) -> Done {
+        match node {
+            NodeId::Server(id) => self.let_out_server(id),
+            NodeId::Worker(id) => self.let_out_worker(id),
+            NodeId::Coordinator => Ok(()),
         }
-        Ok(())
     }
 
     fn settle_coordinator(&mut self) -> Done {
-        while let Some(output) = self.cluster.coordinator.poll_output() {
+        while let Some(output) = self.coordinator.poll_output() {
+            let workers: Vec<NodeId> =
+                self.nodes.workers.keys().copied().map(NodeId::Worker).collect();
             match output {
                 CoordinatorOutput::Start => {
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_start();
-                        self.settle_worker(self.cluster.workers[index].id())?;
+                    self.told.started = true;
+                    for worker in workers {
+                        self.hand(worker, Task::Start)?;
                     }
                 }
                 CoordinatorOutput::Evaluate { clock } => {
-                    self.cluster.coordinator.handle_evaluation(self.now, clock, 0.0);
+                    self.coordinator.handle_evaluation(self.now, clock, 0.0);
                 }
                 CoordinatorOutput::Stop { last, .. } => {
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_stop(last);
-                        self.settle_worker(self.cluster.workers[index].id())?;
+                    self.told.stop = Some(last);
+                    for worker in workers {
+                        self.hand(worker, Task::Stop { last })?;
                     }
                 }
                 CoordinatorOutput::Drain { dc, clocks } => {
-                    for index in 0..self.cluster.servers.len() {
-                        let server = self.cluster.servers[index].id();
-                        if server.dc == dc {
-                            self.cluster.servers[index].handle_drain(self.now, clocks.clone());
-                            self.settle_server(server)?;
-                        }
+                    self.told.drains.insert(dc, clocks.clone());
+                    let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
+                    for server in servers.into_iter().filter(|server| server.dc == dc) {
+                        let clocks = clocks.clone();
+                        self.hand(NodeId::Server(server), Task::Drain { clocks })?;
                     }
                 }
                 CoordinatorOutput::Finished => {
@@ -387,6 +373,27 @@ impl Schedule {
             }
         }
         Ok(())
+    }
+
+    /// Sends something to a node of the same data center.
+    fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
+        let at = self.lan.send(self.now, from, to, bytes);
+        let life = self.nodes.host(to).life;
+        self.events.push(at, Event::Node { node: to, life, task });
+    }
+
+    /// Whether nothing is under way, nobody is gone and nobody holds anything.
+    fn is_quiet(&self) -> bool {
+        let rests =
+            self.nodes.hosts().all(|host| host.up && !host.writing && host.inbox.is_empty());
+        let peers = |id: ServerId| self.plan.topology.dc_ids().filter(move |peer| *peer != id.dc);
+        let mut servers = self.nodes.servers.iter();
+        self.under_way == 0
+            && rests
+            && self.ends.are_up()
+            && servers.all(|(id, node)| {
+                peers(*id).all(|peer| held_bytes(node.machine.session(peer)) == 0)
+            })
     }
 
     /// How many times slower a data center computes.
@@ -402,8 +409,13 @@ impl Schedule {
     }
 
     fn see(&mut self, seen: Seen<'_>) -> Done {
-        let (cluster, plan, overlay) = (&self.cluster, &self.plan, &self.overlay);
-        let view = View { now: self.now, cluster, plan, overlay };
+        let view = View {
+            now: self.now,
+            nodes: &self.nodes,
+            plan: self.plan,
+            overlay: &self.overlay,
+            logs: self.logs,
+        };
         for checker in &mut self.checkers {
             if let Err(what) = checker.check(&view, seen) {
                 let at_s = self.now.as_secs_f64();
@@ -413,18 +425,25 @@ impl Schedule {
         Ok(())
     }
 
+    /// Has checkers forget what a crash has undone.
+    fn undo(&mut self, undone: &Undone) {
+        for checker in &mut self.checkers {
+            checker.undo(undone);
+        }
+    }
+
     /// Why the time that a run has is over and the run is not.
     fn late(&self) -> Box<Violation> {
+        let held = quiescence::held(&self.nodes, &self.plan.topology);
         if self.finished {
-            let held =
-                quiescence::held(&self.ends).unwrap_or_else(|| "a connection is down".into());
+            let held = held.unwrap_or_else(|| "a connection is down".into());
             return self
                 .broken(quiescence::NAME, format!("{LIVENESS_LASTS:?} of calm, and {held}"));
         }
-        let reads = self.cluster.servers.iter().filter_map(|server| {
+        let reads = self.nodes.servers().filter_map(|server| {
             server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))
         });
-        let waiting: Vec<String> = reads.chain(quiescence::held(&self.ends)).collect();
+        let waiting: Vec<String> = reads.chain(held).collect();
         let waiting = waiting.join("; ");
         self.broken("liveness", format!("{LIVENESS_LASTS:?} of calm, and not finished: {waiting}"))
     }
@@ -440,3 +459,6 @@ impl Schedule {
 
 /// How long a run may take after the last fault until all is quiet: many times what the slowest drawn cluster takes.
 const LIVENESS_LASTS: Duration = Duration::from_secs(120);
+
+/// How often a stale message looks for a connection.
+const STRAYING: Duration = Duration::from_millis(20);

@@ -271,19 +271,17 @@ fn no_slower() -> f64 {
     1.0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
 fn is_no_slower(factor: &f64) -> bool {
     *factor == 1.0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
 fn is_no_step(step_s: &f64) -> bool {
     *step_s == 0.0
 }
 
 /// Faults that are drawn begin within this time, and packet faults happen for no less.
-pub(super) const FAULTS_LAST: Duration = Duration::from_millis(2_000);
-const LASTS_MAX: Duration = Duration::from_millis(1_500);
+pub(super) const FAULTS_LAST: Duration = Duration::from_millis(1_200);
+const LASTS_MAX: Duration = Duration::from_millis(1_000);
 
 /// The latest that a file may have a fault begin, and the longest that it may last: half an hour.
 const FAULT_TIME_MAX: Duration = Duration::from_secs(1_800);

@@ -238,7 +238,8 @@ impl<'p> Nodes<'p> {
         }?;
         let shadow = self.shadow(node);
         self.host(node).disk.write_checkpoint(state.clone(), rotates);
-        let state = if matches!(node, NodeId::Worker(_)) { without_unheard(state) } else { state };
+        let state =
+            if matches!(node, NodeId::Worker(_)) { without_leftovers(state) } else { state };
         Some(Twins { state, shadow })
     }
 
@@ -276,7 +277,7 @@ impl<'p> Nodes<'p> {
                 for (_, body) in records {
                     recovering.hear(body).map_err(wrong)?;
                 }
-                let state = without_unheard(recovering.state());
+                let state = without_leftovers(recovering.state());
                 let logs = self.logs;
                 let node = self.worker_mut(id);
                 (node.machine, node.told) = (recovering.begin(logs), None);
@@ -311,7 +312,7 @@ impl<'p> Nodes<'p> {
                 for (_, body) in new {
                     shadow.hear(body)?;
                 }
-                Ok(without_unheard(shadow.state()))
+                Ok(without_leftovers(shadow.state()))
             }
             NodeId::Coordinator => Ok(State::default()),
         }
@@ -327,10 +328,11 @@ impl<'p> Nodes<'p> {
     }
 }
 
-/// The state of a worker without what servers may not have heard: it is told of that too when they join, and forgetting
-/// less than it could harms nothing.
-fn without_unheard(mut state: State) -> State {
+/// The state of a worker without what harmlessly differs: what servers may not have heard, of which it is told when
+/// they join; and its copy of the model, where rows that it has not asked for hold what some read before has left.
+fn without_leftovers(mut state: State) -> State {
     state.records.remove("unheard");
+    state.tensors.remove("worker.model");
     state
 }
 

@@ -82,7 +82,7 @@ impl Saboteur {
             (Some(Bug::MirrorClockRunsBackwards), Lane::Control) => {
                 with_control(&frame, |message| {
                     if let ControlMessage::MirrorClock { clock, .. } = message
-                        && clock.0 % 2 == 0
+                        && clock.0.is_multiple_of(2)
                     {
                         *clock = Clock(clock.0.saturating_sub(2));
                     }
@@ -199,7 +199,11 @@ impl Saboteur {
                 put_u64(&mut bytes, NUMBER, received[lane.index()] + 1);
             }
             Bug::SwapsControl if lane == Lane::Control => {
-                put_u64(&mut bytes, NUMBER, if number % 2 == 0 { number - 1 } else { number + 1 });
+                put_u64(
+                    &mut bytes,
+                    NUMBER,
+                    if number.is_multiple_of(2) { number - 1 } else { number + 1 },
+                );
             }
             _ => {
                 let frame = message.slice(HEADER_BYTES..);
@@ -233,7 +237,7 @@ impl Saboteur {
         if self.has(Bug::SkipsLog) {
             entries.retain(|_| {
                 self.records += 1;
-                self.records % 5 != 0
+                !self.records.is_multiple_of(5)
             });
         }
         entries

@@ -149,7 +149,7 @@ impl Scenario {
             servers,
             workers,
             rows: keys.rows.unwrap_or_else(|| from("rows", 4, 40)),
-            clocks: keys.clocks.unwrap_or_else(|| from("clocks", 5, 25) as u64),
+            clocks: keys.clocks.unwrap_or_else(|| from("clocks", 4, 14) as u64),
             remote: keys
                 .remote
                 .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
@@ -252,7 +252,7 @@ impl Packets {
             if struck { 0.1 * 0.01_f64.powf(rate) } else { 0.0 }
         };
         let (loss, repetition, reordering) = (rate(), rate(), rate());
-        Self { loss, repetition, reordering, damage: rate(), delay: rate(), stale: 3.0 * rate() }
+        Self { loss, repetition, reordering, damage: rate(), delay: rate(), stale: 5.0 * rate() }
     }
 
     /// Each chance with its key.

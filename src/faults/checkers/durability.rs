@@ -176,6 +176,6 @@ fn difference(one: &State, other: &State) -> Option<String> {
     let records =
         one.records.iter().find(|(name, record)| other.records.get(*name) != Some(*record));
     let more = one.tensors.len() != other.tensors.len() || one.records.len() != other.records.len();
-    let named = tensors.map(|(name, _)| name).or(records.map(|(name, _)| name)).cloned();
-    named.or(more.then(|| "more".into()))
+    let named = tensors.map(|(name, _)| name).or_else(|| records.map(|(name, _)| name));
+    named.cloned().or_else(|| more.then(|| "more".into()))
 }

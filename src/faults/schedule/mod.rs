@@ -103,6 +103,12 @@ enum Event {
         epoch: u64,
         message: Bytes,
     },
+    /// What was on a connection that broke comes on the next.
+    Strays {
+        at: ServerId,
+        from: DcId,
+        message: Bytes,
+    },
     LinkReady {
         from: DcId,
         to: DcId,
@@ -155,13 +161,12 @@ struct Schedule<'p> {
     finished: bool,
 }
 
-/// What the coordinator has said that a node which comes back must hear again, and what it has heard.
+/// What the coordinator has said that a node which comes back must hear again.
 #[derive(Default)]
 struct Told {
     started: bool,
     stop: Option<Clock>,
     drains: BTreeMap<DcId, Vec<Clock>>,
-    drained: BTreeSet<ServerId>,
 }
 
 impl<'p> Schedule<'p> {
@@ -254,9 +259,19 @@ impl<'p> Schedule<'p> {
             }
             Event::Arrives { at, from, epoch, message } => {
                 self.under_way -= 1;
-                let current = self.ends.epoch(at, from);
-                if epoch == current || (self.ends.is_up(at, from) && self.network.is_stale()) {
-                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch: current, message })?;
+                if epoch == self.ends.epoch(at, from) {
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else if self.network.is_stale() {
+                    self.events.push(self.now, Event::Strays { at, from, message });
+                }
+            }
+            Event::Strays { at, from, message } if !self.calm => {
+                if self.ends.is_up(at, from) {
+                    let epoch = self.ends.epoch(at, from);
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else {
+                    let later = self.now + STRAYING;
+                    self.events.push(later, Event::Strays { at, from, message });
                 }
             }
             Event::LinkReady { from, to } => self.on_link_ready(from, to)?,
@@ -272,7 +287,7 @@ impl<'p> Schedule<'p> {
             }
             Event::Fault { number, begins } if !self.calm => self.fault(number, begins)?,
             Event::Calm if !self.calm => self.become_calm(),
-            Event::Fault { .. } | Event::Calm => {}
+            Event::Fault { .. } | Event::Calm | Event::Strays { .. } => {}
             Event::Deadline => return Err(self.late()),
         }
         Ok(())
@@ -443,3 +458,6 @@ impl<'p> Schedule<'p> {
 
 /// How long a run may take after the last fault until all is quiet: many times what the slowest drawn cluster takes.
 const LIVENESS_LASTS: Duration = Duration::from_secs(120);
+
+/// How often a stale message looks for a connection.
+const STRAYING: Duration = Duration::from_millis(20);

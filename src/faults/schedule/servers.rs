@@ -178,7 +178,7 @@ impl Schedule<'_> {
             self.report(id, clock)?;
             self.coordinator.handle_copy_ready(id, copy);
             if drained {
-                self.report_drained(id);
+                self.coordinator.handle_drained(id);
             }
         }
         let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
@@ -189,7 +189,7 @@ impl Schedule<'_> {
                 Output::ToWorker { worker, message } => self.answer(id, worker, &message)?,
                 Output::ClockFinished { clock } => self.report(id, clock)?,
                 Output::CopyReady { clock } => self.coordinator.handle_copy_ready(id, clock),
-                Output::Drained => self.report_drained(id),
+                Output::Drained => self.coordinator.handle_drained(id),
             }
         }
         for worker in joining {
@@ -244,13 +244,6 @@ impl Schedule<'_> {
         self.see(Seen::Reported { server: id, clock })?;
         self.coordinator.handle_clock_finished(id, clock);
         Ok(())
-    }
-
-    /// It may be said again, and counts once.
-    fn report_drained(&mut self, id: ServerId) {
-        if self.told.drained.insert(id) {
-            self.coordinator.handle_drained(id);
-        }
     }
 
     /// Shows checkers the answers that an input has led to.

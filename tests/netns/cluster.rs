@@ -15,12 +15,12 @@ use tempfile::TempDir;
 use crate::network::{DATA_CENTERS, Network, address};
 
 /// What is run.
-pub struct Setting {
+pub(crate) struct Setting {
     /// The keys of `[stop]`.
-    pub stop: String,
+    pub(crate) stop: String,
 }
 
-pub struct Cluster {
+pub(crate) struct Cluster {
     network: Network,
     folder: TempDir,
     nodes: BTreeMap<String, Child>,
@@ -29,16 +29,16 @@ pub struct Cluster {
 
 /// What became of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    pub clocks: u64,
-    pub objective: f64,
-    pub first_objective: f64,
-    pub copies_equal: bool,
+pub(crate) struct Outcome {
+    pub(crate) clocks: u64,
+    pub(crate) objective: f64,
+    pub(crate) first_objective: f64,
+    pub(crate) copies_equal: bool,
 }
 
 impl Cluster {
     /// Starts a server and a worker in each data center, and the coordinator in the first.
-    pub fn start(network: Network, setting: &Setting) -> Self {
+    pub(crate) fn start(network: Network, setting: &Setting) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("run.toml"), run_file(setting)).unwrap();
         certify(&folder.path().join("certs"));
@@ -51,12 +51,12 @@ impl Cluster {
         cluster
     }
 
-    pub fn network(&self) -> &Network {
+    pub(crate) fn network(&self) -> &Network {
         &self.network
     }
 
     /// Kills a node, which cannot so much as say goodbye, and starts it again.
-    pub fn restart(&mut self, name: &str) {
+    pub(crate) fn restart(&mut self, name: &str) {
         let mut node = self.nodes.remove(name).unwrap();
         node.kill().unwrap();
         node.wait().unwrap();
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// Waits until every data center has finished a clock.
-    pub fn wait_for_clock(&mut self, clock: u64) {
+    pub(crate) fn wait_for_clock(&mut self, clock: u64) {
         while self.progress().last().is_none_or(|last| last["clock"].as_u64() < Some(clock)) {
             self.watch_for(Duration::from_millis(50));
         }
@@ -72,12 +72,12 @@ impl Cluster {
     }
 
     /// How long training has gone on since the first clock.
-    pub fn trained(&self) -> Duration {
+    pub(crate) fn trained(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// Lets time pass, in which no node may end.
-    pub fn watch_for(&mut self, time: Duration) {
+    pub(crate) fn watch_for(&mut self, time: Duration) {
         let until = Instant::now() + time;
         loop {
             for (name, node) in &mut self.nodes {
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Waits for all nodes to end.
-    pub fn end(mut self) -> Outcome {
+    pub(crate) fn end(mut self) -> Outcome {
         let mut coordinator = self.nodes.remove("coordinator-0").unwrap();
         let status = coordinator.wait().unwrap();
         let log = |name: &str| {

@@ -4,6 +4,7 @@
 //! With `GAIA_SOAK` set to a number of seconds, as `scripts/soak` does, the run lasts that long, something befalls it
 //! every 30 s, and it is measured against one that nothing befalls.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "real time passes here")]
 
 mod cluster;
 mod network;

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Namespaces that end with this.
 #[derive(Debug)]
-pub struct Network {
+pub(crate) struct Network {
     prefix: String,
 }
 
-pub const DATA_CENTERS: [&str; 3] = ["north", "south", "west"];
+pub(crate) const DATA_CENTERS: [&str; 3] = ["north", "south", "west"];
 
 impl Network {
     /// `None` where namespaces, virtual links or shaping are not allowed.
-    pub fn new(rate: &str) -> Option<Self> {
+    pub(crate) fn new(rate: &str) -> Option<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let network = Self { prefix: format!("gaia{}x{number}", std::process::id()) };
@@ -44,16 +44,16 @@ impl Network {
     }
 
     /// No packet reaches the data center or leaves it.
-    pub fn cut(&self, dc: usize) {
+    pub(crate) fn cut(&self, dc: usize) {
         assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "down"]));
     }
 
-    pub fn heal(&self, dc: usize) {
+    pub(crate) fn heal(&self, dc: usize) {
         assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "up"]));
     }
 
     /// A command within a data center. The process that it starts is the program itself.
-    pub fn command(&self, dc: usize, program: &str) -> Command {
+    pub(crate) fn command(&self, dc: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(dc), program]);
         command
@@ -79,7 +79,7 @@ impl Drop for Network {
 }
 
 /// The address of a data center's only host.
-pub fn address(dc: usize) -> String {
+pub(crate) fn address(dc: usize) -> String {
     format!("10.77.0.{}", dc + 1)
 }
 

@@ -217,7 +217,10 @@ impl Keeper {
                     }
                 },
                 Some(read) = reading.join_next() => {
-                    return read.map_or(Over::Done, Over::Lost);
+                    // Where the last order has come, the node says its last words and hangs up.
+                    if let Ok(Some(error)) = read {
+                        return Over::Lost(error);
+                    }
                 }
             }
         }
@@ -276,8 +279,11 @@ impl Said {
     }
 }
 
-/// Passes orders on until no more come, and says why.
-async fn read(mut reader: Reader, orders: Sender<Result<Order, RealError>>) -> ChannelError {
+/// Passes orders on until the last has come or nobody takes them, or the connection is lost, of which it says why.
+async fn read(
+    mut reader: Reader,
+    orders: Sender<Result<Order, RealError>>,
+) -> Option<ChannelError> {
     loop {
         let next = reader.next(|_| MESSAGE_BYTES_MAX, Some(SILENCE_MAX)).await;
         let order = next.and_then(|(kind, body)| match kind {
@@ -286,11 +292,12 @@ async fn read(mut reader: Reader, orders: Sender<Result<Order, RealError>>) -> C
         });
         match order {
             Ok(order) => {
-                if orders.send(Ok(order)).await.is_err() {
-                    return ChannelError::Closed;
+                let last = matches!(order, Order::End | Order::Abort { .. });
+                if orders.send(Ok(order)).await.is_err() || last {
+                    return None;
                 }
             }
-            Err(error) => return error,
+            Err(error) => return Some(error),
         }
     }
 }

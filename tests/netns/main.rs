@@ -71,7 +71,9 @@ fn soak() {
         let mut cluster = Cluster::start(network, &setting);
         cluster.wait_for_clock(1);
         let mut number = 0;
-        while faults && cluster.trained() + EVERY < Duration::from_secs(seconds) {
+        // The last of them is over a while before the run is, which else would end with copies that have just met.
+        let lasts = 2 * EVERY + CUT_OFF;
+        while faults && cluster.trained() + lasts < Duration::from_secs(seconds) {
             cluster.watch_for(EVERY);
             let fault = FAULTS[number % FAULTS.len()];
             println!("{:>5} s: {fault:?}", cluster.trained().as_secs());

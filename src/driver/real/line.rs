@@ -207,7 +207,13 @@ impl Keeper {
                 said = self.says.recv() => match said {
                     Some(said) => {
                         self.standing.note(&said);
-                        let _lost = parcels.send(said.parcel()).await;
+                        // A coordinator that is cut off takes nothing: its silence ends the wait.
+                        tokio::select! {
+                            _lost = parcels.send(said.parcel()) => {}
+                            Some(Ok(Some(error))) = reading.join_next() => {
+                                return Over::Lost(error);
+                            }
+                        }
                     }
                     None => {
                         drop(parcels);

@@ -174,6 +174,11 @@ fn check_summary(summary: &Value, data_centers: usize, workers: u64) {
     for key in ["wan_bytes", "lan_bytes"] {
         assert!(summary[key].as_u64().unwrap() > 0, "{key}: {summary:#}");
     }
+    // Both ends of every link have booked the same frames, whatever befell them.
+    let conservation = &summary["conservation"];
+    assert_eq!(conservation["links"], data_centers * (data_centers - 1), "{summary:#}");
+    assert_eq!(conservation["broken"], serde_json::json!([]), "{summary:#}");
+    assert!(conservation["frames"].as_u64().unwrap() > 0, "{summary:#}");
 }
 
 #[test]

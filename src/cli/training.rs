@@ -96,6 +96,7 @@ fn finish(
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights } = &outcome;
     write_run(directory, run_toml, progress, summary, highlights)?;
+    outcome.check().map_err(Failure::run)?;
     Ok(outcome)
 }
 

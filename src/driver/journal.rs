@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::judge::Verdict;
-use super::tally::Tally;
+use super::tally::{Tally, conserved};
 use crate::config::Plan;
 use crate::coordinator::StopReason;
 use crate::ml::Application;
@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     /// Time that reads of a data center were held back, by cause and by who was waited for.
     held: BTreeMap<HeldBy, Duration>,
     clock_lag_max: u64,
+    /// The latest clock of each data center.
+    clocks: Vec<Clock>,
     target: Option<Target>,
     stopped: Option<(Instant, StopReason)>,
     pub(crate) lan_bytes: u64,
@@ -62,6 +64,7 @@ impl Journal {
             progress: Vec::new(),
             held: BTreeMap::new(),
             clock_lag_max: 0,
+            clocks: vec![Clock::ZERO; plan.topology.data_centers.len()],
             target: None,
             stopped: None,
             lan_bytes: 0,
@@ -75,8 +78,10 @@ impl Journal {
         }
     }
 
-    /// Notes how far data centers' clocks are apart.
+    /// Notes the clock of each data center, and how far they are apart.
     pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = Clock> + Clone) {
+        self.clocks.clear();
+        self.clocks.extend(clocks.clone());
         let (least, most) = (clocks.clone().min(), clocks.max());
         if let (Some(least), Some(most)) = (least, most) {
             self.clock_lag_max = self.clock_lag_max.max(most.ahead_of(least));
@@ -171,6 +176,7 @@ impl Journal {
             wan_bytes_to_target: self.target.map(|target| target.wan_bytes),
             time_s: stopped_at.as_secs_f64(),
             clocks: self.progress.last().map_or(0, |progress| progress.clock),
+            data_center_clocks: self.clocks.iter().map(|clock| clock.0).collect(),
             objective: worst.objective,
             metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
             wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
@@ -188,6 +194,7 @@ impl Journal {
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(tallies),
             guard: guard(tallies),
+            conservation: conserved(tallies, |dc| topology.dc(dc).name.clone()),
             copies_equal: verdict.equal,
             links,
             wall_s: wall.as_secs_f64(),
@@ -213,6 +220,7 @@ impl Journal {
         }
         self.held = known;
         walk.record("clock_lag_max", &mut self.clock_lag_max)?;
+        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
         walk.record("target", &mut self.target)?;
         walk.record("stopped", &mut self.stopped)
     }

@@ -65,6 +65,8 @@ pub enum RunError {
     Transport(quic::TransportError),
     #[error(transparent)]
     Real(#[from] real::RealError),
+    #[error("mirrors do not agree on what has crossed between them: {links}")]
+    NotConserved { links: String },
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
     #[error("{part} panicked: {message}")]
@@ -80,17 +82,20 @@ pub enum RunError {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// Where a node got what it cannot act on, the network failed for good, or local steps would not add up what the
-/// application counts.
+/// Where a node got what it cannot act on, the network failed for good, something was lost or doubled between mirrors,
+/// or local steps would not add up what the application counts.
 pub fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    finished(carry_out(plan, application, observer, None, None)?)
+    let outcome = finished(carry_out(plan, application, observer, None, None)?)?;
+    outcome.check()?;
+    Ok(outcome)
 }
 
-/// The same; where the plan's driver starts processes, each keeps a log.
+/// The same; where the plan's driver starts processes, each keeps a log. Whether both ends of all links agree is for the
+/// caller to ask ([`Outcome::check`]), who has a summary that says so.
 ///
 /// # Errors
 /// As [`run`], and where a log cannot be written.
@@ -101,6 +106,22 @@ pub fn run_logged(
     files: &real::NodeFiles,
 ) -> Result<Outcome, RunError> {
     finished(carry_out(plan, application, observer, None, Some(files))?)
+}
+
+impl Outcome {
+    /// Whether what was cut for a mirror is what it has applied, on every link whose ends were compared.
+    ///
+    /// # Errors
+    /// Where it is not: the links are named.
+    pub fn check(&self) -> Result<(), RunError> {
+        let broken = self.summary.conservation.iter().flat_map(|record| &record.broken);
+        let links: Vec<String> = broken.map(ToString::to_string).collect();
+        if links.is_empty() {
+            Ok(())
+        } else {
+            Err(RunError::NotConserved { links: links.join("; ") })
+        }
+    }
 }
 
 fn finished(ending: Ending) -> Result<Outcome, RunError> {

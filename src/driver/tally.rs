@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::recovery::Ledger;
 use crate::server::{BrakeStats, GuardStats, LinkStats, Server};
+use crate::telemetry::{BrokenLink, ConservationRecord};
 use crate::types::{DcId, ServerId};
 
 /// The counters of one server at the end of a run.
@@ -17,6 +19,8 @@ pub(crate) struct Tally {
     pub(crate) guard: Option<GuardStats>,
     /// How tight the server was in the end, in steps.
     pub(crate) tightness: u8,
+    /// What it has booked of each mirror; nothing where servers keep no ledgers.
+    pub(crate) ledgers: BTreeMap<DcId, Ledger>,
 }
 
 impl Tally {
@@ -30,11 +34,98 @@ impl Tally {
             brakes: server.brake_stats(),
             guard: server.guard_stats(),
             tightness: server.tightness().steps(),
+            ledgers: BTreeMap::new(),
         }
     }
 
     /// The counters of every server of a run.
     pub(crate) fn all(servers: &[Server], data_centers: usize) -> Vec<Self> {
         servers.iter().map(|server| Self::of(server, data_centers)).collect()
+    }
+}
+
+/// Compares both ends of every link of a drained run; nothing where servers keep no ledgers. `name` is how people call a
+/// data center.
+pub(crate) fn conserved(
+    tallies: &[Tally],
+    name: impl Fn(DcId) -> String,
+) -> Option<ConservationRecord> {
+    let mut record = ConservationRecord::default();
+    for Tally { server, ledgers, .. } in tallies {
+        for (to, ledger) in ledgers {
+            let mirror = ServerId { dc: *to, shard: server.shard };
+            let mirror = tallies.iter().find(|tally| tally.server == mirror)?;
+            let applied = mirror.ledgers.get(&server.dc)?.applied;
+            record.links += 1;
+            record.frames += applied.frames;
+            if ledger.cut != applied {
+                record.broken.push(BrokenLink {
+                    from: name(server.dc),
+                    to: name(*to),
+                    shard: server.shard.0,
+                    cut_frames: ledger.cut.frames,
+                    applied_frames: applied.frames,
+                });
+            }
+        }
+    }
+    (record.links > 0).then_some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recovery::Account;
+    use crate::types::ShardId;
+
+    /// What two mirrors say where one has cut `cut` for the other, which has applied `applied`.
+    fn tallies(cut: &[&[u8]], applied: &[&[u8]]) -> Vec<Tally> {
+        let account = |frames: &[&[u8]]| {
+            let mut account = Account::default();
+            frames.iter().for_each(|frame| account.enter(frame));
+            account
+        };
+        let tally = |own, peer, cut, applied| Tally {
+            server: ServerId { dc: DcId(own), shard: ShardId(3) },
+            links: BTreeMap::new(),
+            brakes: BrakeStats::default(),
+            guard: None,
+            tightness: 0,
+            ledgers: BTreeMap::from([(
+                DcId(peer),
+                Ledger { cut: account(cut), applied: account(applied) },
+            )]),
+        };
+        let back: &[&[u8]] = &[b"back"];
+        vec![tally(0, 1, cut, back), tally(1, 0, back, applied)]
+    }
+
+    fn check(cut: &[&[u8]], applied: &[&[u8]], expect: Option<&str>) {
+        let name = |dc: DcId| ["north", "south"][dc.index()].to_owned();
+        let record = conserved(&tallies(cut, applied), name).unwrap();
+        assert_eq!((record.links, record.frames), (2, 1 + applied.len() as u64));
+        let broken: Vec<String> = record.broken.iter().map(ToString::to_string).collect();
+        assert_eq!(broken.first().map(String::as_str), expect, "{applied:?}");
+        assert!(broken.len() < 2);
+    }
+
+    #[test]
+    fn a_link_whose_ends_do_not_agree_is_named() {
+        let cut: &[&[u8]] = &[b"one", b"two", b"three"];
+        check(cut, cut, None);
+        let lost = "north → south, shard 3: 3 frames were cut and 2 applied";
+        check(cut, &[b"one", b"three"], Some(lost));
+        let doubled = "north → south, shard 3: 3 frames were cut and 4 applied";
+        check(cut, &[b"one", b"two", b"two", b"three"], Some(doubled));
+        let other =
+            "north → south, shard 3: the 3 frames that were cut are not those that were applied";
+        check(cut, &[b"one", b"2wo", b"three"], Some(other));
+    }
+
+    #[test]
+    fn servers_that_keep_no_ledgers_say_nothing() {
+        let mut silent = tallies(&[], &[]);
+        silent.iter_mut().for_each(|tally| tally.ledgers.clear());
+        assert_eq!(conserved(&silent, |dc| dc.to_string()), None);
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::RecoveryError;
 use super::desk::{Desk, Due, Turn};
 use super::entry::{Entry, Input, decode};
+use super::ledger::Ledger;
 use super::server::{Log, Output, RecoverableServer};
 use crate::node::ServerInput;
 use crate::server::{Server, ServerOutput};
 use crate::session::{Incarnation, Session, SessionConfig, SessionState};
-use crate::types::{DcId, Instant, State, StateError, Walk, WorkerId};
+use crate::types::{DcId, Instant, Lane, State, StateError, Walk, WorkerId};
 
 /// A server made from the plan, that has yet to hear what has befallen it: nothing, where it is the first of its kind.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct RecoveringServer {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) sessions: BTreeMap<DcId, SessionState>,
+    pub(super) ledgers: BTreeMap<DcId, Ledger>,
     pub(super) desks: BTreeMap<WorkerId, Desk>,
     /// Of the latest process.
     pub(super) incarnation: Option<Incarnation>,
@@ -43,7 +45,8 @@ impl RecoveringServer {
         let desks = workers.into_iter().map(|worker| (worker, Desk::default())).collect();
         let state = |peer: &DcId| (*peer, SessionState::new(Incarnation::FIRST));
         let sessions = windows.keys().map(state).collect();
-        let kept = Kept { sessions, desks, incarnation: None, now: Instant::ZERO };
+        let ledgers = windows.keys().map(|peer| (*peer, Ledger::default())).collect();
+        let kept = Kept { sessions, ledgers, desks, incarnation: None, now: Instant::ZERO };
         Self { server, kept, windows, entries: 0 }
     }
 
@@ -90,6 +93,7 @@ impl RecoveringServer {
         let mut recovered = RecoverableServer {
             server,
             sessions: kept.sessions.into_iter().map(session).collect(),
+            ledgers: kept.ledgers,
             desks: kept.desks,
             incarnation,
             now: kept.now,
@@ -140,18 +144,31 @@ impl RecoveringServer {
                 desk.hear();
                 self.server.handle_worker(at, from, message);
             }
-            Input::Met { from, met } => self.session(from)?.meet(met),
+            Input::Met { from, met } => {
+                if self.session(from)?.meet(met) {
+                    self.kept.ledgers.insert(from, Ledger::default());
+                }
+            }
             Input::Frame { from, lane, frame } => {
                 self.session(from)?.receive(lane);
+                let booked = (lane == Lane::Data).then(|| frame.clone());
                 let input = ServerInput::Frame { from, lane, frame };
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
+                if let Some(frame) = booked {
+                    self.kept.ledgers.entry(from).or_default().applied.enter(&frame);
+                }
             }
             Input::Acknowledged { by, counts } => self.session(by)?.acknowledge(counts),
             Input::Cut { to, lane, room, came } => {
                 let room = usize::try_from(room).unwrap_or(usize::MAX);
                 self.session(to)?;
                 match self.server.poll_transmit(at, to, lane, room) {
-                    Some(frame) if came => self.session(to)?.push(lane, frame),
+                    Some(frame) if came => {
+                        if lane == Lane::Data {
+                            self.kept.ledgers.entry(to).or_default().cut.enter(&frame);
+                        }
+                        self.session(to)?.push(lane, frame);
+                    }
                     None if !came => {}
                     found => {
                         let (there, lane) = (if found.is_some() { "a" } else { "no" }, lane.name());
@@ -203,6 +220,7 @@ impl Kept {
         walk.record_that("sessions", &mut self.sessions, |found, made| {
             found.keys().eq(made.keys()) && found.values().all(SessionState::is_sound)
         })?;
+        walk.record_that("ledgers", &mut self.ledgers, |found, made| found.keys().eq(made.keys()))?;
         walk.record_that("desks", &mut self.desks, |found, made| found.keys().eq(made.keys()))?;
         walk.record("incarnation", &mut self.incarnation)?;
         walk.record("now", &mut self.now)

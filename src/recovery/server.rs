@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::desk::{Desk, Due, Turn};
 use super::entry::{Input, encode};
+use super::ledger::Ledger;
 use super::recovering::{Kept, settle};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{PeerError, Server};
@@ -22,6 +23,7 @@ use crate::types::{Clock, DcId, Instant, Lane, State, WorkerId};
 pub struct RecoverableServer {
     pub(super) server: Server,
     pub(super) sessions: BTreeMap<DcId, Session>,
+    pub(super) ledgers: BTreeMap<DcId, Ledger>,
     pub(super) desks: BTreeMap<WorkerId, Desk>,
     pub(super) incarnation: Incarnation,
     /// The latest time told.
@@ -128,6 +130,9 @@ impl RecoverableServer {
         let before = acknowledged(session);
         let meeting = session.handle_message(message)?;
         let (met, counts) = (session.met(), acknowledged(session));
+        if matches!(meeting, Some(Meeting::Anew { .. })) {
+            *self.ledger_mut(from) = Ledger::default();
+        }
         if let (Some(meeting), Some(met)) = (meeting, met)
             && meeting != Meeting::Again
         {
@@ -151,6 +156,9 @@ impl RecoverableServer {
         let Some((lane, frame)) = self.session_mut(from).poll_frame() else { return Ok(None) };
         let now = self.note(now, &Input::Frame { from, lane, frame: frame.clone() });
         self.server.handle_input(now, ServerInput::Frame { from, lane, frame: frame.clone() })?;
+        if lane == Lane::Data {
+            self.ledger_mut(from).applied.enter(&frame);
+        }
         self.settle();
         Ok(Some((lane, frame)))
     }
@@ -216,6 +224,9 @@ impl RecoverableServer {
             self.note(now, &Input::Cut { to, lane, room: room as u64, came });
         }
         let frame = frame?;
+        if lane == Lane::Data {
+            self.ledger_mut(to).cut.enter(&frame);
+        }
         self.session_mut(to).push(lane, frame.clone());
         self.settle();
         Some(frame)
@@ -281,6 +292,7 @@ impl RecoverableServer {
         assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
         let mut kept = Kept {
             sessions: self.sessions.iter().map(|(peer, one)| (*peer, one.state())).collect(),
+            ledgers: self.ledgers.clone(),
             desks: self.desks.clone(),
             incarnation: Some(self.incarnation),
             now: self.now,
@@ -297,6 +309,11 @@ impl RecoverableServer {
         &self.sessions[&peer]
     }
 
+    /// What has been booked of each mirror.
+    pub fn ledgers(&self) -> &BTreeMap<DcId, Ledger> {
+        &self.ledgers
+    }
+
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -308,6 +325,10 @@ impl RecoverableServer {
 
     fn session_mut(&mut self, peer: DcId) -> &mut Session {
         self.sessions.get_mut(&peer).expect("mirrors have a session")
+    }
+
+    fn ledger_mut(&mut self, peer: DcId) -> &mut Ledger {
+        self.ledgers.get_mut(&peer).expect("mirrors have a ledger")
     }
 
     fn answer_again(&mut self, worker: WorkerId) {

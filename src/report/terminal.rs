@@ -8,7 +8,7 @@ use super::comparison::Comparison;
 use super::numbers;
 use super::run_directory::HIGHLIGHTS;
 use super::text_table::{TextTable, WIDTH, fitted, plain};
-use crate::telemetry::{BlockedSeconds, GuardRecord, LinkRecord, Summary};
+use crate::telemetry::{BlockedSeconds, ConservationRecord, GuardRecord, LinkRecord, Summary};
 
 /// Whether headings may be styled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +188,9 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("shared", format!("{share} of parameter changes")));
         figures.push(("copies", format!("{copies}, never more than {lag} apart")));
     }
+    if let Some(record) = &summary.conservation {
+        figures.push(("conservation", conserved(record)));
+    }
     if let Some(guard) = &summary.guard {
         figures.push(("guard", guarded(guard)));
     }
@@ -218,6 +221,16 @@ pub(super) fn bytes_to_target(summary: &Summary) -> String {
             format!("{} to the target", numbers::bytes(bytes))
         }
         _ => String::new(),
+    }
+}
+
+/// What both ends of all links say, in a few words.
+pub(super) fn conserved(record: &ConservationRecord) -> String {
+    let frames = numbers::counted(record.frames as usize, "frame");
+    let links = numbers::counted(record.links, "link");
+    match record.broken.len() {
+        0 => format!("{frames} over {links}, each applied once and in order"),
+        broken => format!("{broken} of {links} broken, {frames} applied"),
     }
 }
 

@@ -411,12 +411,15 @@ impl SessionState {
         }
     }
 
-    /// The other end said hello. One with another state than before has lost what it had.
-    pub fn meet(&mut self, Met(peer): Met) {
-        if self.peer.is_some_and(|known| known.began != peer.began) {
+    /// The other end said hello. One with another state than before has lost what it had: both begin anew, which is
+    /// answered.
+    pub fn meet(&mut self, Met(peer): Met) -> bool {
+        let anew = self.peer.is_some_and(|known| known.began != peer.began);
+        if anew {
             self.lanes = [LaneState::default(), LaneState::default()];
         }
         self.peer = Some(peer);
+        anew
     }
 
     /// Whether counts and frames agree with each other, as those of a session do.

@@ -13,7 +13,7 @@ mod watched;
 pub use meters::{MirrorMeter, NodeMeter};
 pub(crate) use records::finite_or_null;
 pub use records::{
-    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Observer,
-    Progress, Summary,
+    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
+    LinkRecord, MetricRecord, Observer, Progress, Summary,
 };
 pub use watched::Telemetry;

@@ -1,5 +1,7 @@
 //! The records themselves. Their field names are contracts that scripts rely on.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One evaluation: a line of `progress.jsonl`.
@@ -102,6 +104,27 @@ pub struct GuardRecord {
     pub bytes: u64,
 }
 
+/// What both ends of all links say of the data frames between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConservationRecord {
+    /// Directed links whose ends were compared, once for each shard.
+    pub links: usize,
+    /// Data frames that were applied.
+    pub frames: u64,
+    /// Links on which not all that was cut was applied, once and in order.
+    pub broken: Vec<BrokenLink>,
+}
+
+/// A link whose ends do not agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenLink {
+    pub from: String,
+    pub to: String,
+    pub shard: u16,
+    pub cut_frames: u64,
+    pub applied_frames: u64,
+}
+
 /// What one directed link carried and caused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {
@@ -160,6 +183,9 @@ pub struct Summary {
     /// Driver seconds at the end of training, the drain not included.
     pub time_s: f64,
     pub clocks: u64,
+    /// Clocks that each data center has finished, in the order of `data_centers`.
+    #[serde(default)]
+    pub data_center_clocks: Vec<u64>,
     /// The worst data center's copy over all data at the end, after the drain.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
@@ -181,6 +207,9 @@ pub struct Summary {
     /// Left out where there was no guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardRecord>,
+    /// Left out where servers keep no ledgers, which those of the real driver do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conservation: Option<ConservationRecord>,
     /// Whether all copies were equal to the bit after the drain.
     pub copies_equal: bool,
     pub links: Vec<LinkRecord>,
@@ -192,6 +221,18 @@ impl Summary {
     /// Machines and WAN traffic together.
     pub fn cost_usd(&self) -> f64 {
         self.machine_cost_usd + self.wan_cost_usd
+    }
+}
+
+impl fmt::Display for BrokenLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, shard, cut_frames: cut, applied_frames: applied } = self;
+        write!(f, "{from} → {to}, shard {shard}: ")?;
+        if cut == applied {
+            write!(f, "the {cut} frames that were cut are not those that were applied")
+        } else {
+            write!(f, "{cut} frames were cut and {applied} applied")
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use gaia::driver::Outcome;
 use gaia::report::{Comparison, Paint, comparison_block, highlights_block, run_block};
-use gaia::telemetry::{GuardRecord, Summary};
+use gaia::telemetry::{BrokenLink, ConservationRecord, GuardRecord, Summary};
 
 use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
@@ -52,6 +53,35 @@ fn a_run_over_three_regions_ends_in_a_block() {
       virginia → tokyo    2.13 MB  303,700       94 %  47 %   179 ms  $0.000043
       tokyo → virginia    2.13 MB  303,700       94 %  47 %   179 ms  $0.000043
     "#);
+}
+
+#[test]
+fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_cut() {
+    let (mut summary, progress) = sample::run(THREE_ASP);
+    let check = |summary: &Summary, expect: &str| {
+        assert!(run(summary).contains(expect), "{}", run(summary));
+        let (summary, progress) = (summary.clone(), progress.clone());
+        Outcome { summary, progress, highlights: Vec::new() }.check()
+    };
+    assert!(!run(&summary).contains("conservation"));
+    let mut record = ConservationRecord { links: 6, frames: 1234, broken: Vec::new() };
+    summary.conservation = Some(record.clone());
+    let whole = "conservation    1,234 frames over 6 links, each applied once and in order\n";
+    check(&summary, whole).unwrap();
+    record.broken.push(BrokenLink {
+        from: "tokyo".into(),
+        to: "ireland".into(),
+        shard: 2,
+        cut_frames: 200,
+        applied_frames: 199,
+    });
+    summary.conservation = Some(record);
+    let error = check(&summary, "conservation    1 of 6 links broken, 1,234 frames applied\n");
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.ends_with(": tokyo → ireland, shard 2: 200 frames were cut and 199 applied"),
+        "{error}"
+    );
 }
 
 #[test]

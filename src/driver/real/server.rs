@@ -209,7 +209,8 @@ impl ServerNode {
                 let links = self.mirrors.carriages();
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
                 let count = self.seat.site.plan.topology.data_centers.len();
-                let tally = Tally::of(self.server.server(), count);
+                let mut tally = Tally::of(self.server.server(), count);
+                tally.ledgers.clone_from(self.server.ledgers());
                 line.report(&Report::Tally(Box::new(tally))).await;
             }
             // These are the workers' business.

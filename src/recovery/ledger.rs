@@ -1,0 +1,63 @@
+//! What both ends of a link have counted of the data frames between them, so that they can be compared when all is over.
+//!
+//! It is kept apart from the session that carries the frames, so that it can tell what a session would not: a frame is
+//! booked where a server has cut it and where another has applied it. It outlives a restart as the session does, and
+//! what is heard again from a log is booked again: two ends agree only if a server that came back is the one that died.
+
+use serde::{Deserialize, Serialize};
+
+/// Some data frames in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    pub frames: u64,
+    /// CRC-32 over the length of each, little endian in 8 bytes, and the frame.
+    pub crc32: u32,
+}
+
+/// What a server has booked of one mirror since the two have met, or met anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// What was cut for the mirror.
+    pub cut: Account,
+    /// What has come from the mirror and was applied.
+    pub applied: Account,
+}
+
+impl Account {
+    /// Books the next frame.
+    pub fn enter(&mut self, frame: &[u8]) {
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.crc32);
+        hasher.update(&(frame.len() as u64).to_le_bytes());
+        hasher.update(frame);
+        self.crc32 = hasher.finalize();
+        self.frames += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(frames: &[&[u8]]) -> Account {
+        let mut account = Account::default();
+        frames.iter().for_each(|frame| account.enter(frame));
+        account
+    }
+
+    #[test]
+    fn a_frame_that_is_lost_doubled_changed_or_out_of_turn_is_told() {
+        let cut = account(&[b"one", b"two", b"three"]);
+        assert_eq!(cut, account(&[b"one", b"two", b"three"]));
+        let others: [&[&[u8]]; 6] = [
+            &[b"one", b"three"],
+            &[b"one", b"two", b"two", b"three"],
+            &[b"one", b"twp", b"three"],
+            &[b"two", b"one", b"three"],
+            &[b"onet", b"wo", b"three"],
+            &[],
+        ];
+        for applied in others {
+            assert_ne!(cut, account(applied), "{applied:?}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use ring::hmac;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
@@ -94,6 +95,16 @@ impl Credentials {
     pub fn validity(&self) -> Result<Validity, CertificateError> {
         let first = self.chain().first();
         Validity::of(first.expect("a chain was checked to have a first certificate"))
+    }
+
+    /// A secret of this node for one purpose, which is the same in every process that holds its key and tells nothing of
+    /// the key.
+    pub fn secret(&self, purpose: &str) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
+        let tag = hmac::sign(&key, purpose.as_bytes());
+        let mut secret = [0; 32];
+        secret.copy_from_slice(tag.as_ref());
+        secret
     }
 
     pub(super) fn trust(&self) -> Arc<Trust> {

@@ -190,13 +190,19 @@ pub(super) struct Patience {
     /// Whether the node was reached before, so that whatever is wrong may pass.
     endless: bool,
     pause: Duration,
+    pause_max: Duration,
     complain_at: Instant,
 }
 
 impl Patience {
     pub(super) fn new(node: String, endless: bool) -> Self {
         let complain_at = Instant::now() + COMPLAIN_AFTER;
-        Self { node, endless, pause: PAUSE_MIN, complain_at }
+        Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, complain_at }
+    }
+
+    /// With at most so much time between two attempts.
+    pub(super) fn at_most(self, pause_max: Duration) -> Self {
+        Self { pause_max, ..self }
     }
 
     /// Waits before the next attempt.
@@ -218,7 +224,7 @@ impl Patience {
             self.complain_at = Instant::now() + COMPLAIN_EVERY;
         }
         sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.pause = (self.pause * 2).min(self.pause_max);
         Ok(())
     }
 }

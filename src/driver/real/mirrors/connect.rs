@@ -11,6 +11,8 @@ use quinn::{
     ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig,
     TokioRuntime, TransportConfig, VarInt,
 };
+use quinn_proto::HashedConnectionIdGenerator;
+use ring::hmac;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -65,7 +67,8 @@ impl Connector {
         let (seat, topology) = (&self.seat, &self.seat.site.plan.topology);
         let to = ServerId { dc: peer, shard: self.own.shard };
         let node = seat.site.name(NodeId::Server(to));
-        let mut patience = Patience::new(node.clone(), again);
+        // A link that heals is to be found so at once: an attempt is one packet or two.
+        let mut patience = Patience::new(node.clone(), again).at_most(PAUSE_MAX);
         if again {
             sleep(BREATH).await;
         }
@@ -148,7 +151,20 @@ pub(in crate::driver::real) async fn check(
 pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
     let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
-    Ok(Endpoint::new(EndpointConfig::default(), Some(server), socket, Arc::new(TokioRuntime))?)
+    Ok(Endpoint::new(endpoint_config(seat), Some(server), socket, Arc::new(TokioRuntime))?)
+}
+
+/// Settings that are the same in every process of a node: one that comes back knows what was said to the one before it, and
+/// answers that it has no such connection (RFC 9000, section 10.3.2), so that mirrors which call need not wait until it
+/// has been silent for long enough.
+fn endpoint_config(seat: &Seat) -> EndpointConfig {
+    let secret = |purpose| seat.credentials.secret(purpose);
+    let mut config = EndpointConfig::default();
+    config.reset_key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &secret("quic reset"))));
+    let key = secret("quic connections").first_chunk().copied().map(u64::from_le_bytes);
+    let key = key.expect("a secret has eight bytes");
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
+    config
 }
 
 /// TLS and transport of a server that accepts its mirrors.
@@ -376,6 +392,9 @@ const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 /// Before a mirror is called again that was lost.
 const BREATH: Duration = Duration::from_millis(50);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Between attempts to call a mirror.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Of a server there is one.
 const SHARDS: usize = 1;

@@ -17,7 +17,9 @@ use super::error::RealError;
 use super::line::{Line, addresses_of};
 use super::measure::Meters;
 use super::message::{Order, Report};
-use super::mirrors::{Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, windows_of};
+use super::mirrors::{
+    Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Reunion, windows_of,
+};
 use super::site::Seat;
 use super::workers::Workers;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
@@ -262,7 +264,11 @@ impl ServerNode {
                 self.write()?;
                 let hello = self.server.connect(peer);
                 self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
-                self.link(peer).watch.begin();
+                let session = self.server.session(peer);
+                let reunion = session.met().map(|_| Reunion::begin(session));
+                let link = self.link(peer);
+                link.watch.begin();
+                link.reunion = reunion;
                 Ok(())
             }
             FromMirror::Message { from, message } => self.on_message(from, &message),
@@ -303,6 +309,10 @@ impl ServerNode {
                 return Ok(());
             };
             self.meters.on_frame(from, lane, frame.len());
+            if lane == Lane::Data && self.link(from).reunion.is_some() {
+                let (own, peer) = (self.seat.name(), self.mirrors.name(from));
+                self.link(from).reunion.iter_mut().for_each(|one| one.on_heard(&own, &peer));
+            }
             let link = self.link(from);
             link.news_due.get_or_insert_with(|| Moment::now() + link.news_wait);
         }
@@ -331,6 +341,17 @@ impl ServerNode {
         }
     }
 
+    fn look_at_reunions(&mut self) {
+        for (peer, link) in &mut self.links {
+            let Some(reunion) = &mut link.reunion else { continue };
+            let waits = self.server.server().has_updates_for(*peer);
+            let (own, name) = (self.seat.name(), self.mirrors.name(*peer));
+            if reunion.look(self.server.session(*peer), waits, &own, &name) {
+                link.reunion = None;
+            }
+        }
+    }
+
     /// Ends a group: cuts frames, writes down what has happened, and lets out what the server has to say.
     async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
         self.cut();
@@ -346,6 +367,7 @@ impl ServerNode {
             }
         }
         self.transmit()?;
+        self.look_at_reunions();
         if !self.ready && self.mirrors.are_met() && self.workers.are_met() {
             self.ready = true;
             line.report(&Report::Ready).await;
@@ -356,14 +378,18 @@ impl ServerNode {
     /// Cuts frames for the lanes that have room and nothing that waits.
     fn cut(&mut self) {
         let now = self.now();
-        for (to, link) in &self.links {
+        for (to, link) in &mut self.links {
             for (lane, room, most) in
                 [(Lane::Control, usize::MAX, MESSAGES_IN_HAND_MAX), (Lane::Data, link.room, 1)]
             {
                 while self.mirrors.has_room(*to, lane)
                     && self.server.session(*to).unsent(lane) < most
-                    && self.server.cut(now, *to, lane, room).is_some()
-                {}
+                    && let Some(frame) = self.server.cut(now, *to, lane, room)
+                {
+                    if let Some(reunion) = link.reunion.as_mut().filter(|_| lane == Lane::Data) {
+                        reunion.on_cut(frame.len());
+                    }
+                }
             }
         }
     }

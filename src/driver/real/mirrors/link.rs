@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant as Moment;
 
+use super::reunion::Reunion;
 use super::stall::{Watch, stall_max};
 use crate::link::quantum;
 use crate::session::window;
@@ -20,6 +21,8 @@ pub(in crate::driver::real) struct Link {
     /// When it has waited so long.
     pub(in crate::driver::real) news_due: Option<Moment>,
     pub(in crate::driver::real) watch: Watch,
+    /// Since the ends are connected again, until they are level.
+    pub(in crate::driver::real) reunion: Option<Reunion>,
 }
 
 impl Link {
@@ -36,6 +39,7 @@ impl Link {
             news_wait: (link.rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
             news_due: None,
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
+            reunion: None,
         }
     }
 }

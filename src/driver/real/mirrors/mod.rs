@@ -10,6 +10,7 @@
 
 mod connect;
 mod link;
+mod reunion;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +39,7 @@ use crate::types::{DcId, Lane, NodeId, ServerId};
 
 pub(super) use connect::check;
 pub(super) use link::{Link, windows_of};
+pub(super) use reunion::Reunion;
 
 /// A server's lanes to all its mirrors, and the tasks behind them.
 pub(super) struct Mirrors {

@@ -18,6 +18,11 @@ use crate::network::{DATA_CENTERS, Network, address};
 pub(crate) struct Setting {
     /// The keys of `[stop]`.
     pub(crate) stop: String,
+    /// What a clock takes.
+    pub(crate) clock: &'static str,
+    /// Users and items of the ratings, of which there are forty times as many.
+    pub(crate) users: usize,
+    pub(crate) items: usize,
 }
 
 pub(crate) struct Cluster {
@@ -28,12 +33,24 @@ pub(crate) struct Cluster {
 }
 
 /// What became of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    pub(crate) clocks: u64,
+    /// Of each data center.
+    pub(crate) clocks: Vec<u64>,
     pub(crate) objective: f64,
     pub(crate) first_objective: f64,
     pub(crate) copies_equal: bool,
+    /// What the ledgers of mirrors say.
+    pub(crate) conservation: Value,
+}
+
+/// What was seen of a direction between two data centers after one of them had been cut off.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reunion {
+    /// From the moment that packets pass again to the first data frame over there.
+    pub(crate) first: Option<Duration>,
+    /// The same to the last of what had waited, and how many bytes that was.
+    pub(crate) last: Option<(Duration, u64)>,
 }
 
 impl Cluster {
@@ -97,24 +114,68 @@ impl Cluster {
     pub(crate) fn end(mut self) -> Outcome {
         let mut coordinator = self.nodes.remove("coordinator-0").unwrap();
         let status = coordinator.wait().unwrap();
-        let log = |name: &str| {
-            fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap_or_default()
-        };
-        assert!(status.success(), "{status}: {}", log("coordinator-0"));
+        assert!(status.success(), "{status}: {}", self.log_of("coordinator-0"));
         for (name, mut node) in std::mem::take(&mut self.nodes) {
             let status = node.wait().unwrap();
-            assert!(status.success(), "{name}, {status}: {}", log(&name));
+            assert!(status.success(), "{name}, {status}: {}", self.log_of(&name));
         }
         let text = fs::read_to_string(self.path("out").join("summary.json")).unwrap();
         let summary: Value = serde_json::from_str(&text).unwrap();
         let progress = self.progress();
         let objective = |line: &Value| line["objective"].as_f64().unwrap();
+        let clocks = summary["data_center_clocks"].as_array().unwrap();
         Outcome {
-            clocks: progress.last().unwrap()["clock"].as_u64().unwrap(),
+            clocks: clocks.iter().map(|clock| clock.as_u64().unwrap()).collect(),
             objective: summary["objective"].as_f64().unwrap(),
             first_objective: objective(&progress[0]),
             copies_equal: summary["copies_equal"].as_bool().unwrap(),
+            conservation: summary["conservation"].clone(),
         }
+    }
+
+    /// Waits until a data center and all others know of each other what waited while it was cut off, or for as long as
+    /// `patience`; packets pass again since now. By who tells, and who is told.
+    pub(crate) fn reunite(
+        &mut self,
+        dc: usize,
+        patience: Duration,
+    ) -> BTreeMap<(usize, usize), Reunion> {
+        let healed = Instant::now();
+        let others = (0..DATA_CENTERS.len()).filter(|other| *other != dc);
+        let ways: Vec<(usize, usize)> =
+            others.flat_map(|other| [(dc, other), (other, dc)]).collect();
+        let mut seen: BTreeMap<_, Reunion> =
+            ways.iter().map(|way| (*way, Reunion::default())).collect();
+        let read: Vec<usize> =
+            (0..DATA_CENTERS.len()).map(|at| self.log_of(&format!("server-{at}")).len()).collect();
+        let server = |at: usize| format!("server 0 of {}", DATA_CENTERS[at]);
+        while healed.elapsed() < patience && seen.values().any(|one| one.last.is_none()) {
+            self.watch_for(Duration::from_millis(10));
+            let logs: Vec<String> =
+                (0..read.len()).map(|at| self.log_of(&format!("server-{at}"))).collect();
+            for ((from, to), one) in &mut seen {
+                let told = |at: usize, end: String| {
+                    let lines = logs[at][read[at]..].lines();
+                    let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+                    let mut fields = lines.map(|line| line["fields"].clone());
+                    fields.find(|fields| fields["message"].as_str().is_some_and(|m| m == end))
+                };
+                let first = format!("{} has updates of {} again", server(*to), server(*from));
+                if one.first.is_none() && told(*to, first).is_some() {
+                    one.first = Some(healed.elapsed());
+                }
+                let all =
+                    format!("{} has all that waited for it at {}", server(*to), server(*from));
+                if let (None, Some(fields)) = (one.last, told(*from, all)) {
+                    one.last = Some((healed.elapsed(), fields["bytes"].as_u64().unwrap()));
+                }
+            }
+        }
+        seen
+    }
+
+    fn log_of(&self, name: &str) -> String {
+        fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
     }
 
     fn start_node(&mut self, name: &str) {
@@ -130,6 +191,7 @@ impl Cluster {
         command.arg("--state").arg(self.path(&format!("state/{name}"))).arg("--quiet");
         let log = self.path(&format!("{name}.log"));
         let log = fs::File::options().append(true).create(true).open(log).unwrap();
+        command.args(["--log", "json"]).env("GAIA_LOG", "warn,gaia=info");
         command.env("NO_COLOR", "1").current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.nodes.insert(name.to_owned(), command.spawn().unwrap());
@@ -158,16 +220,17 @@ impl Drop for Cluster {
 }
 
 fn run_file(setting: &Setting) -> String {
+    let Setting { stop, clock, users, items } = setting;
+    let ratings = 40 * (users + items);
     let mut text = format!(
         "name = \"apart\"\nseed = 7\n\
          [app]\nkind = \"matrix-factorization\"\nrank = 8\n\
-         data.synthetic = {{ users = 300, items = 200, ratings = 20000, rank = 4, noise = 0.3 }}\n\
+         data.synthetic = {{ users = {users}, items = {items}, ratings = {ratings}, rank = 4, noise = 0.3 }}\n\
          [sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n\
-         [compute]\nmodel = \"cost\"\nclock_overhead = \"50 ms\"\n\
-         [evaluate]\nevery = 10\n[stop]\n{}\n\
+         [compute]\nmodel = \"cost\"\nclock_overhead = \"{clock}\"\n\
+         [evaluate]\nevery = 10\n[stop]\n{stop}\n\
          [topology]\nname = \"apart\"\ncoordinator_address = \"{}:4400\"\n\
          [topology.wan]\nbandwidth = \"50 Mbit/s\"\nrtt = \"1 ms\"\nprice = \"0.02 USD/GB\"\n",
-        setting.stop,
         address(0),
     );
     for (dc, name) in DATA_CENTERS.iter().enumerate() {

@@ -1,0 +1,91 @@
+//! Minutes of trouble, measured against a run that nothing befalls.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Outcome, Reunion, Setting};
+use crate::network::{DATA_CENTERS, Network};
+use crate::{FAULTS, Fault, check_conservation};
+
+#[test]
+fn soak() {
+    let Some(seconds) = std::env::var(SOAK).ok().and_then(|text| text.parse::<u64>().ok()) else {
+        return;
+    };
+    // Both runs go at the same time, so that both have the same machine: a clock is a quarter of a second, in which
+    // nodes compute for some milliseconds, so that neither takes the processor from the other.
+    let calm = thread::spawn(move || run(seconds, false));
+    let (with, faults, reunions) = run(seconds, true);
+    let (without, ..) = calm.join().unwrap();
+    let total = |outcome: &Outcome| outcome.clocks.iter().sum::<u64>();
+    let clocks = total(&with) as f64 / total(&without) as f64;
+    let objective = with.objective / without.objective;
+    println!("faults        {faults} over {seconds} s");
+    println!("clocks        {:?} of {:?}, {:.2} %", with.clocks, without.clocks, 100.0 * clocks);
+    println!(
+        "objective     {:.5} of {:.5}, ratio {objective:.4}",
+        with.objective, without.objective
+    );
+    println!("copies        equal: {}", with.copies_equal);
+    println!("conservation  {}; without faults {}", with.conservation, without.conservation);
+    for outcome in [&with, &without] {
+        assert!(outcome.copies_equal);
+        check_conservation(outcome);
+    }
+    assert!(clocks >= CLOCKS_MIN, "{clocks}");
+    assert!((0.99..1.01).contains(&objective), "{objective}");
+    for reunion in reunions {
+        let first = reunion.first.unwrap();
+        assert!(first <= FIRST_MAX, "{reunion:?}");
+        let (last, bytes) = reunion.last.unwrap();
+        let crossing = bytes as f64 * 8.0 / BITS_PER_SECOND;
+        assert!(last.as_secs_f64() <= 1.2 * crossing + 5.0, "{reunion:?}");
+    }
+}
+
+/// Runs a cluster for so long, and has things befall it or not; says what became of it, how much befell it, and how data
+/// centers that had been cut off and the others found each other again.
+fn run(seconds: u64, faults: bool) -> (Outcome, usize, Vec<Reunion>) {
+    let setting =
+        Setting { stop: format!("seconds = {seconds}"), clock: "250 ms", users: 3000, items: 2000 };
+    let network = Network::new("50mbit").expect("network namespaces are allowed");
+    let mut cluster = Cluster::start(network, &setting);
+    cluster.wait_for_clock(1);
+    let (mut number, mut reunions) = (0, Vec::new());
+    // The last of them is over a while before the run is, which else would end with copies that have just met.
+    let lasts = 2 * EVERY + CUT_OFF;
+    while faults && cluster.trained() + lasts < Duration::from_secs(seconds) {
+        cluster.watch_for(EVERY);
+        let fault = FAULTS[number % FAULTS.len()];
+        // The coordinator's data center is the first.
+        let dc = 1 + number % 2;
+        println!("{:>5} s: {fault:?} {}", cluster.trained().as_secs(), DATA_CENTERS[dc]);
+        fault.befall(&mut cluster, dc, CUT_OFF);
+        if fault == Fault::CutOff {
+            for ((from, to), reunion) in cluster.reunite(dc, EVERY) {
+                let (from, to) = (DATA_CENTERS[from], DATA_CENTERS[to]);
+                let first = reunion.first.map(|first| first.as_secs_f64());
+                let last = reunion.last.map(|(last, bytes)| (last.as_secs_f64(), bytes));
+                println!(
+                    "         {from} → {to}: first frame after {first:?} s, all (s, bytes) {last:?}"
+                );
+                reunions.push(reunion);
+            }
+        }
+        number += 1;
+    }
+    (cluster.end(), number, reunions)
+}
+
+/// Names the environment variable that says for how many seconds.
+pub(crate) const SOAK: &str = "GAIA_SOAK";
+
+const EVERY: Duration = Duration::from_secs(30);
+const CUT_OFF: Duration = Duration::from_secs(60);
+
+/// What must be left of the clocks that a run without faults finishes.
+const CLOCKS_MIN: f64 = 0.95;
+
+/// From the moment that packets pass again to the first data frame.
+const FIRST_MAX: Duration = Duration::from_secs(3);
+const BITS_PER_SECOND: f64 = 50e6;

@@ -52,6 +52,17 @@ fn a_directory_read_again_signs_and_revokes_as_before() {
 }
 
 #[test]
+fn a_secret_is_the_same_wherever_the_key_is_and_another_for_each_purpose_and_node() {
+    let path = tempfile::tempdir().unwrap();
+    let directory = directory(path.path());
+    let (tokyo, again, oregon) =
+        (load(&directory, "tokyo"), load(&directory, "tokyo"), load(&directory, "oregon"));
+    assert_eq!(tokyo.secret("one"), again.secret("one"));
+    assert_ne!(tokyo.secret("one"), tokyo.secret("other"));
+    assert_ne!(tokyo.secret("one"), oregon.secret("one"));
+}
+
+#[test]
 fn a_certificate_stands_as_its_dates_say() {
     let path = tempfile::tempdir().unwrap();
     let directory = directory(path.path());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rayon::prelude::*;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
@@ -54,7 +55,7 @@ pub(super) fn read(
         if !rest.is_empty() {
             return Err(unreadable(format!("`{name}` ends within a number")));
         }
-        let values = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+        let values = numbers.par_iter().map(|number| f32::from_le_bytes(*number)).collect();
         tensors.insert(name.to_owned(), Tensor { content, values });
     }
     Ok(())
@@ -69,5 +70,8 @@ fn file(written: Vec<Written>) -> Vec<u8> {
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let mut bytes = vec![0; 4 * values.len()];
+    let (numbers, _) = bytes.as_chunks_mut();
+    numbers.par_iter_mut().zip(values).for_each(|(number, value)| *number = value.to_le_bytes());
+    bytes
 }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::remote::Remote;
-use crate::types::{Content, DcId, ShardLayout, StateError, Walk};
+use crate::types::{DcId, ShardLayout, StateError, Walk};
 
 /// How far the frames of one link have come, by their sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Server {
     /// Walks over what changes as time goes on, once all outputs are polled.
     pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
-        walk.tensor("values", Content::Values, self.store.values_mut())?;
+        self.store.state(walk)?;
         let layout = self.store.layout();
         self.local.state(&mut walk.at("local"), layout)?;
         self.greeting.state(walk)?;

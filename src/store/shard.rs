@@ -5,7 +5,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::types::{
-    Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
+    Content, Deltas, Model, ModelLayout, RowSet, ShardLayout, StateError, TableDeltas, TableId,
+    TableRows, Walk,
 };
 
 /// The values of one shard, in the order of its [`ShardLayout`].
@@ -46,6 +47,11 @@ impl ShardStore {
 
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values
+    }
+
+    /// Walks over the values.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.tensor("values", Content::Values, &mut self.values)
     }
 
     /// Adds deltas to the values, and hands each changed row's place, its change and its new values to `on_row`.

@@ -143,17 +143,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Numbers that are as many as the plan says.
+    /// Numbers that are as many as the plan says. What is put back is not copied.
     pub fn tensor(
         &mut self,
         name: &str,
         content: Content,
-        field: &mut [f32],
+        field: &mut Vec<f32>,
     ) -> Result<(), StateError> {
         let name = self.name(name);
         match self.way {
             Way::Save => {
-                self.state.tensors.insert(name, Tensor { content, values: field.to_vec() });
+                self.state.tensors.insert(name, Tensor { content, values: field.clone() });
             }
             Way::Restore => {
                 let Some(found) = self.state.tensors.remove(&name) else {
@@ -163,7 +163,7 @@ impl Walk<'_> {
                 if found.len() != expected {
                     return Err(StateError::WrongLength { name, found: found.len(), expected });
                 }
-                field.copy_from_slice(&found);
+                *field = found;
             }
         }
         Ok(())
@@ -183,8 +183,7 @@ impl Walk<'_> {
             if !fits(found) {
                 return Err(StateError::Unfit { name: full_name });
             }
-            field.clear();
-            field.resize(found, 0.0);
+            *field = vec![0.0; found];
         }
         self.tensor(name, content, field)
     }

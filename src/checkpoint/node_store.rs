@@ -43,7 +43,7 @@ impl NodeStore {
         let log_path = path.join("log");
         // Its lock is that of the checkpoints too.
         let folder = LogFolder::open(&log_path)?;
-        let checkpoints = Checkpoints::new(&path.join("checkpoints"), log.owner.plan, seed, keep);
+        let checkpoints = Checkpoints::new(&path.join(CHECKPOINTS), log.owner.plan, seed, keep);
         let checkpoints = checkpoints.by_records();
         let newest = checkpoints.newest()?;
         let from = newest.as_ref().and_then(|resumed| resumed.facts.first_record).unwrap_or(0);
@@ -52,6 +52,12 @@ impl NodeStore {
         let (log, recovered) =
             LogDirectory::recover_on(Box::new(folder), &log_path, log, from, replay)?;
         Ok((Self { checkpoints, log }, state, recovered))
+    }
+
+    /// Whether a directory has a checkpoint, whole or not: [`Self::recover`] then begins with one, or fails.
+    pub fn has_checkpoint(path: &Path) -> bool {
+        let entries = Checkpoints::new(&path.join(CHECKPOINTS), 0, Seed(0), 1).by_records();
+        entries.numbers().is_ok_and(|numbers| !numbers.is_empty())
     }
 
     /// Where records go.
@@ -78,3 +84,5 @@ impl NodeStore {
         Ok(())
     }
 }
+
+const CHECKPOINTS: &str = "checkpoints";

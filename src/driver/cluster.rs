@@ -1,7 +1,7 @@
 //! The nodes of a run, made from a plan: what every driver starts from.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::config::Plan;
 use crate::coordinator::{Coordinator, CoordinatorConfig};
@@ -17,7 +17,8 @@ pub(crate) struct Blueprint<'p> {
     plan: &'p Plan,
     application: Arc<dyn Application>,
     layouts: Vec<ShardLayout>,
-    initial: Model,
+    /// Made once a node needs it.
+    initial: OnceLock<Model>,
     schedule: Arc<Schedule>,
     overlay: Overlay,
     pub(crate) plan_hash: u64,
@@ -43,7 +44,7 @@ impl<'p> Blueprint<'p> {
             plan,
             application: application.clone(),
             layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
-            initial: application.initial_model(plan.seed.child("model")),
+            initial: OnceLock::new(),
             schedule: schedule(application),
             overlay: plan.overlay(),
             plan_hash: plan.seed.child(&format!("{agreed:?}")).0,
@@ -51,6 +52,15 @@ impl<'p> Blueprint<'p> {
     }
 
     pub(crate) fn server(&self, id: ServerId) -> Server {
+        self.server_of(id, self.initial())
+    }
+
+    /// A server that is to have its values from elsewhere.
+    pub(crate) fn server_without_values(&self, id: ServerId) -> Server {
+        self.server_of(id, &Model::zeros(self.application.layout().clone()))
+    }
+
+    fn server_of(&self, id: ServerId, model: &Model) -> Server {
         let (plan, topology) = (self.plan, &self.plan.topology);
         let shards = self.layouts.len();
         let config = ServerConfig {
@@ -72,14 +82,14 @@ impl<'p> Blueprint<'p> {
             drain: plan.drain.method,
             plan_hash: self.plan_hash,
         };
-        Server::new(config, &self.initial)
+        Server::new(config, model)
     }
 
     pub(crate) fn worker(&self, id: WorkerId) -> Worker {
         let plan = self.plan;
         let number = plan.topology.first_worker(id.dc) + usize::from(id.index);
         let task = self.application.task(number, plan.seed.child("tasks").nth(number));
-        let guard = plan.remote.guard().map(|guard| (guard, &self.initial));
+        let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
         Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
     }
 
@@ -97,6 +107,12 @@ impl<'p> Blueprint<'p> {
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },
         })
+    }
+
+    /// What training begins with. Where a shard has hundreds of millions of parameters, that takes seconds.
+    fn initial(&self) -> &Model {
+        let seed = self.plan.seed.child("model");
+        self.initial.get_or_init(|| self.application.initial_model(seed))
     }
 
     /// The layout of each shard.

@@ -60,6 +60,12 @@ impl Shelf {
         Self { folder, hash }
     }
 
+    /// Whether there is a state that a node must go on from: then what it begins with is of no use.
+    pub(super) fn has_state(&self, seat: &Seat) -> bool {
+        let path = self.folder.join(seat.site.identity(seat.node).folder());
+        NodeStore::has_checkpoint(&path)
+    }
+
     /// Brings a node to where the process before it was, if there was one.
     ///
     /// # Errors

@@ -244,7 +244,9 @@ async fn take_part(
             (None, None) => return Err(no_address(&site, NodeId::Server(id))),
         };
         let seat = site.seat(NodeId::Server(id))?;
-        serve(seat, id, blueprint.server(id), &errand, at, near_worker).await
+        let kept = errand.shelf.as_ref().is_some_and(|shelf| shelf.has_state(&seat));
+        let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
+        serve(seat, id, server, &errand, at, near_worker).await
     };
     let working = async {
         let Some(id) = workers else { return Ok(Exit::Over) };

@@ -45,43 +45,68 @@ fn soak() {
 
 /// Runs a cluster for so long, and has things befall it or not; says what became of it, how much befell it, and how data
 /// centers that had been cut off and the others found each other again.
-fn run(seconds: u64, faults: bool) -> (Outcome, usize, Vec<Reunion>) {
+///
+/// Every 30 s something befalls it, in turn: a cut lasts for two turns, in which a worker of another data center is killed.
+fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Reunion>) {
     let setting =
         Setting { stop: format!("seconds = {seconds}"), clock: "250 ms", users: 3000, items: 2000 };
     let network = Network::new("50mbit").expect("network namespaces are allowed");
     let mut cluster = Cluster::start(network, &setting);
     cluster.wait_for_clock(1);
-    let (mut number, mut reunions) = (0, Vec::new());
-    // The last of them is over a while before the run is, which else would end with copies that have just met.
-    let lasts = 2 * EVERY + CUT_OFF;
-    while faults && cluster.trained() + lasts < Duration::from_secs(seconds) {
-        cluster.watch_for(EVERY);
+    if !faults {
+        return (cluster.end(), 0, Vec::new());
+    }
+    let (mut turn, mut cut, mut reunions) = (0, None, Vec::new());
+    loop {
+        turn += 1;
+        cluster.watch_for((turn * EVERY).saturating_sub(cluster.trained()));
+        if let Some((dc, _)) = cut.take_if(|(_, since)| turn - *since == CUT_TURNS) {
+            cluster.network().heal(dc);
+            reunions.extend(reunite(&mut cluster, dc));
+        }
+        let number = turn as usize - 1;
         let fault = FAULTS[number % FAULTS.len()];
-        // The coordinator's data center is the first.
-        let dc = 1 + number % 2;
+        let away = if fault == Fault::CutOff { CUT_TURNS } else { 0 };
+        // The last is over a while before the run is, which else would end with copies that have just met.
+        if (turn + away + 1) * EVERY > Duration::from_secs(seconds) {
+            break;
+        }
+        // The coordinator's data center is the first, and is not cut off.
+        let own = 1 + number / FAULTS.len() % 2;
+        let dc = cut.map_or(own, |(away, _)| (away + 1) % DATA_CENTERS.len());
         println!("{:>5} s: {fault:?} {}", cluster.trained().as_secs(), DATA_CENTERS[dc]);
-        fault.befall(&mut cluster, dc, CUT_OFF);
-        if fault == Fault::CutOff {
-            for ((from, to), reunion) in cluster.reunite(dc, EVERY) {
-                let (from, to) = (DATA_CENTERS[from], DATA_CENTERS[to]);
-                let first = reunion.first.map(|first| first.as_secs_f64());
-                let last = reunion.last.map(|(last, bytes)| (last.as_secs_f64(), bytes));
-                println!(
-                    "         {from} → {to}: first frame after {first:?} s, all (s, bytes) {last:?}"
-                );
-                reunions.push(reunion);
+        match fault {
+            Fault::KillWorker => cluster.restart(&format!("worker-{dc}")),
+            Fault::KillServer => cluster.restart(&format!("server-{dc}")),
+            Fault::CutOff => {
+                cluster.network().cut(dc);
+                cut = Some((dc, turn));
             }
         }
-        number += 1;
     }
-    (cluster.end(), number, reunions)
+    (cluster.end(), turn - 1, reunions)
+}
+
+/// Looks at how a data center that is not cut off any more and the others find each other.
+fn reunite(cluster: &mut Cluster, dc: usize) -> Vec<Reunion> {
+    let seen = cluster.reunite(dc, EVERY);
+    for ((from, to), Reunion { first, last }) in &seen {
+        let (from, to) = (DATA_CENTERS[*from], DATA_CENTERS[*to]);
+        let first = first.map_or(f64::NAN, |first| first.as_secs_f64());
+        let (last, bytes) = last.map_or((f64::NAN, 0), |(last, bytes)| (last.as_secs_f64(), bytes));
+        println!(
+            "         {from} → {to}: first data after {first:.2} s, all {bytes} bytes after {last:.2} s"
+        );
+    }
+    seen.into_values().collect()
 }
 
 /// Names the environment variable that says for how many seconds.
 pub(crate) const SOAK: &str = "GAIA_SOAK";
 
 const EVERY: Duration = Duration::from_secs(30);
-const CUT_OFF: Duration = Duration::from_secs(60);
+/// How long a data center is cut off.
+const CUT_TURNS: u32 = 2;
 
 /// What must be left of the clocks that a run without faults finishes.
 const CLOCKS_MIN: f64 = 0.95;

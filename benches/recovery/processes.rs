@@ -115,6 +115,16 @@ impl Processes {
         }
     }
 
+    /// Seconds of processors that a process has used so far, for itself and in the kernel.
+    pub(crate) fn used(&self, name: &str) -> (f64, f64) {
+        let at = self.running.iter().find(|(running, _)| running == name);
+        let (_, child) = at.expect("it was started");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse().ok()).unwrap_or(0.0);
+        (ticks(13) / TICKS_PER_SECOND, ticks(14) / TICKS_PER_SECOND)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -129,6 +139,9 @@ impl Drop for Processes {
         }
     }
 }
+
+/// In which Linux says what a process has used.
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A port of this machine that is free.
 pub(crate) fn free_port() -> u16 {

@@ -23,7 +23,7 @@ pub(crate) fn measure() {
     let users = ROWS - (1 << 16);
     let items = 1 << 16;
     let run = format!(
-        "name = \"bench\"\nseed = 7\n[app]\nkind = \"matrix-factorization\"\nrank = 1023\n\
+        "name = \"bench\"\nseed = 7\ndriver = \"real\"\n[app]\nkind = \"matrix-factorization\"\nrank = 1023\n\
          data.synthetic = {{ users = {users}, items = {items}, ratings = 2000, rank = 2, noise = 0.3 }}\n\
          [sync.remote]\nmodel = \"asp\"\n[compute]\nmodel = \"cost\"\nclock_overhead = \"10 s\"\n\
          [evaluate]\nevery = 1000000\n[stop]\nseconds = 1000000\n"
@@ -36,7 +36,11 @@ pub(crate) fn measure() {
     }
     let began = Instant::now();
     processes.wait_until_ready(SERVER, port);
-    println!("a new server is ready after {:.2} s", began.elapsed().as_secs_f64());
+    let (user, system) = processes.used(SERVER);
+    println!(
+        "a new server is ready after {:.2} s; processors {user:.2} s and in the kernel {system:.2} s",
+        began.elapsed().as_secs_f64()
+    );
     let began = Instant::now();
     // It is told to leave, which it does with a checkpoint.
     processes.end(SERVER, "-TERM");
@@ -59,7 +63,12 @@ pub(crate) fn measure() {
         processes.start(SERVER, true, &["--metrics", &metrics]);
         processes.wait_until_ready(SERVER, port);
         let took = began.elapsed().as_secs_f64();
-        println!("from {from}: ready after {took:.2} s, {:.2} times the disk's time", took / read);
+        let (user, system) = processes.used(SERVER);
+        println!(
+            "from {from}: ready after {took:.2} s, {:.2} times the disk's time; processors {user:.2} s and in the \
+             kernel {system:.2} s",
+            took / read
+        );
         processes.end(SERVER, "-KILL");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn measure() {
 /// Clocks per second of one run.
 fn rate(compute: &str, clocks: u64, keeps: bool, sync: &str) -> f64 {
     let run = format!(
-        "name = \"bench\"\nseed = 7\n[app]\nkind = \"matrix-factorization\"\nrank = 8\n\
+        "name = \"bench\"\nseed = 7\ndriver = \"real\"\n[app]\nkind = \"matrix-factorization\"\nrank = 8\n\
          data.synthetic = {{ users = 3000, items = 2000, ratings = 200000, rank = 4, noise = 0.3 }}\n\
          [sync.remote]\nmodel = \"asp\"\n[compute]\n{compute}\n[log]\nsync = \"{sync}\"\n\
          [checkpoint]\nevery = 200\n[evaluate]\nevery = {clocks}\n[stop]\nclocks = {clocks}\n"

@@ -1,17 +1,16 @@
 //! The checkpoints of one run: writes new ones, lets old ones go, finds the newest that is whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crc32fast::Hasher;
-use rayon::prelude::*;
 use tracing::warn;
 
 use super::disk::{Disk, Filesystem};
 use super::error::{CheckpointError, shown};
 use super::manifest::{Facts, FileMark, Manifest};
+use super::marked_file::MarkedFile;
 use super::{Checkpoint, MANIFEST, MODEL, RECORDS, Resumed, tensors};
 use crate::types::{Seed, State};
 
@@ -86,17 +85,17 @@ impl Checkpoints {
         let mut files: BTreeMap<&str, &FileMark> = BTreeMap::new();
         files.extend(manifest.files.iter().map(|file| (file.name.as_str(), file)));
         if let Some(model) = files.remove(MODEL) {
-            read_file(path, model)?;
+            MarkedFile::open(path, model)?.read()?;
         }
-        let mut read = |name: &str| {
+        let mut mark = |name: &str| {
             let missing = || CheckpointError::unreadable(&at, format!("`{name}` is not listed"));
-            read_file(path, files.remove(name).ok_or_else(missing)?)
+            files.remove(name).ok_or_else(missing)
         };
         let mut state = State::default();
         for (content, name) in tensors::FILES {
-            tensors::read(&path.join(name), content, &read(name)?, &mut state.tensors)?;
+            tensors::read(path, mark(name)?, content, &mut state.tensors)?;
         }
-        let records = read(RECORDS)?;
+        let records = MarkedFile::open(path, mark(RECORDS)?)?.read()?;
         state.records = rmp_serde::from_slice(&records)
             .map_err(|error| CheckpointError::unreadable(&path.join(RECORDS), error))?;
         if let Some(name) = files.keys().next() {
@@ -215,35 +214,6 @@ fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
     CheckpointError::io(path, "cannot be written")
 }
 
-/// Reads a file that must be as its mark says.
-fn read_file(directory: &Path, mark: &FileMark) -> Result<Vec<u8>, CheckpointError> {
-    let path = directory.join(&mark.name);
-    let io = || CheckpointError::io(&path, CANNOT_READ);
-    let (found, expected) = (fs::metadata(&path).map_err(io())?.len(), mark.bytes);
-    if found != expected {
-        return Err(CheckpointError::WrongLength { path, found, expected });
-    }
-    let too_long = |_| CheckpointError::unreadable(&path, "longer than memory");
-    let mut bytes = vec![0; usize::try_from(expected).map_err(too_long)?];
-    // Where a state has gigabytes, one thread is slower than a disk.
-    let parts = bytes.par_chunks_mut(PART_BYTES).enumerate().map(|(number, part)| {
-        let mut file = File::open(&path)?;
-        file.seek(SeekFrom::Start((number * PART_BYTES) as u64))?;
-        file.read_exact(part)?;
-        let mut hasher = Hasher::new();
-        hasher.update(part);
-        Ok(hasher)
-    });
-    let parts: Vec<Hasher> = parts.collect::<io::Result<_>>().map_err(io())?;
-    let mut whole = Hasher::new();
-    parts.iter().for_each(|part| whole.combine(part));
-    let (found, expected) = (whole.finalize(), mark.crc32);
-    if found != expected {
-        return Err(CheckpointError::WrongChecksum { path, found, expected });
-    }
-    Ok(bytes)
-}
-
 impl Order {
     fn prefix(self) -> &'static str {
         match self {
@@ -274,30 +244,5 @@ impl Order {
 /// What a name begins with while its checkpoint is being written.
 const DRAFT: &str = ".part-";
 
-/// What one thread reads and checks at a time.
-const PART_BYTES: usize = 8 << 20;
-
 const CANNOT_READ: &str = "cannot be read";
 const CANNOT_LIST: &str = "cannot be listed";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_several_parts_is_read_whole_and_checked_in_each() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let whole: Vec<u8> = (0..2 * PART_BYTES + 5).map(|at| (at % 251) as u8).collect();
-        let mark = FileMark::of("file", &whole);
-        fs::write(&path, &whole).unwrap();
-        assert!(read_file(folder.path(), &mark).unwrap() == whole);
-        for at in [PART_BYTES - 1, PART_BYTES, 2 * PART_BYTES + 4] {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            fs::write(&path, damaged).unwrap();
-            let error = read_file(folder.path(), &mark).unwrap_err();
-            assert!(matches!(error, CheckpointError::WrongChecksum { .. }), "{at}: {error}");
-        }
-    }
-}

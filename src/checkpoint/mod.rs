@@ -31,6 +31,7 @@ mod keeper;
 mod log_directory;
 mod log_disk;
 mod manifest;
+mod marked_file;
 mod node_store;
 mod state_file;
 mod tensors;

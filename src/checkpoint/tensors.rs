@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crc32fast::Hasher;
 use rayon::prelude::*;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorView};
 
 use super::error::CheckpointError;
+use super::manifest::FileMark;
+use super::marked_file::MarkedFile;
 use crate::types::{Content, Model, State, Tensor};
 
 /// The file of each kind of tensor.
@@ -38,27 +41,82 @@ pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     file(written.collect())
 }
 
-/// Reads a file of tensors of one kind; `path` is for errors.
+/// Reads a file of tensors of one kind that must be as its mark says, each straight to where it stays: a state has
+/// gigabytes, and to have it in memory twice takes longer than its checksum.
 pub(super) fn read(
-    path: &Path,
+    directory: &Path,
+    mark: &FileMark,
     content: Content,
-    file: &[u8],
     tensors: &mut BTreeMap<String, Tensor>,
 ) -> Result<(), CheckpointError> {
-    let unreadable = |problem: String| CheckpointError::unreadable(path, problem);
-    let file = SafeTensors::deserialize(file).map_err(|error| unreadable(error.to_string()))?;
-    for (name, view) in file.iter() {
-        if view.dtype() != Dtype::F32 {
-            return Err(unreadable(format!("`{name}` is {:?}, not F32", view.dtype())));
+    let file = MarkedFile::open(directory, mark)?;
+    let unreadable = |problem: String| CheckpointError::unreadable(file.path(), problem);
+    let (header, metadata) = match header(&file) {
+        Ok(found) => found,
+        Err(Unfit::Disk(error)) => return Err(error),
+        Err(Unfit::Header(problem)) => {
+            // Damage is called damage.
+            file.read()?;
+            return Err(unreadable(problem));
         }
-        let (numbers, rest) = view.data().as_chunks();
-        if !rest.is_empty() {
-            return Err(unreadable(format!("`{name}` ends within a number")));
+    };
+    let mut whole = Hasher::new();
+    whole.update(&header);
+    let mut read = Vec::new();
+    for name in metadata.offset_keys() {
+        let info = metadata.info(&name).expect("a name of the header");
+        let (from, to) = info.data_offsets;
+        let mut values = vec![0.0_f32; (to - from) / 4];
+        file.read_part(header.len() + from, bytemuck::cast_slice_mut(&mut values), &mut whole)?;
+        if cfg!(target_endian = "big") {
+            let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
+            values.iter_mut().for_each(swap);
         }
-        let values = numbers.par_iter().map(|number| f32::from_le_bytes(*number)).collect();
-        tensors.insert(name.to_owned(), Tensor { content, values });
+        read.push((name, Tensor { content, values }));
     }
+    file.check(&whole)?;
+    tensors.extend(read);
     Ok(())
+}
+
+/// Why there is no header to go by.
+enum Unfit {
+    Disk(CheckpointError),
+    Header(String),
+}
+
+/// The bytes before the numbers, and what they say: tensors of numbers of four bytes, one after another to the end of the
+/// file.
+fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
+    let problem = |problem: String| Unfit::Header(problem);
+    let short = || problem(format!("{} bytes, its header has more", file.len()));
+    // It is checked with all else that is in the file.
+    let mut unchecked = Hasher::new();
+    let mut bytes = vec![0; LENGTH_BYTES];
+    if file.len() < LENGTH_BYTES {
+        return Err(short());
+    }
+    file.read_part(0, &mut bytes, &mut unchecked).map_err(Unfit::Disk)?;
+    let length = bytes.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(LENGTH_BYTES);
+    if end > file.len() {
+        return Err(short());
+    }
+    bytes.resize(end, 0);
+    let rest = &mut bytes[LENGTH_BYTES..];
+    file.read_part(LENGTH_BYTES, rest, &mut unchecked).map_err(Unfit::Disk)?;
+    let metadata: Metadata =
+        serde_json::from_slice(rest).map_err(|error| problem(error.to_string()))?;
+    for name in metadata.offset_keys() {
+        let found = metadata.info(&name).map(|info| info.dtype);
+        if let Some(found) = found.filter(|found| *found != Dtype::F32) {
+            return Err(problem(format!("`{name}` is {found:?}, not F32")));
+        }
+    }
+    if end.saturating_add(metadata.data_len()) != file.len() {
+        return Err(problem("its tensors do not end where it does".into()));
+    }
+    Ok((bytes, metadata))
 }
 
 fn file(written: Vec<Written>) -> Vec<u8> {
@@ -75,3 +133,6 @@ fn bytes(values: &[f32]) -> Vec<u8> {
     numbers.par_iter_mut().zip(values).for_each(|(number, value)| *number = value.to_le_bytes());
     bytes
 }
+
+/// Of the length of a header, which comes first.
+const LENGTH_BYTES: usize = 8;

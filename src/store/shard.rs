@@ -26,13 +26,21 @@ pub struct ShardDeltas(Deltas);
 
 impl ShardStore {
     pub fn new(layout: ShardLayout, initial: &Model) -> Self {
-        let mut values = Vec::with_capacity(layout.parameters());
+        let mut values = vec![0.0; layout.parameters()];
+        let mut rest = values.as_mut_slice();
         for table in layout.model().table_ids() {
+            let width = layout.width_of(table);
             for local in 0..layout.rows_of(table) {
-                values.extend_from_slice(initial.row(table, layout.model_row(local)));
+                let row;
+                (row, rest) = rest.split_at_mut(width);
+                let initial = initial.row(table, layout.model_row(local));
+                // Of what stays zero no memory is used: it may be about to be replaced.
+                if initial.iter().any(|value| value.to_bits() != 0) {
+                    row.copy_from_slice(initial);
+                }
             }
         }
-        assert_eq!(values.len(), layout.parameters());
+        assert!(rest.is_empty(), "a shard has the parameters of its rows");
         Self { layout, values }
     }
 

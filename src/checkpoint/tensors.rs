@@ -1,12 +1,12 @@
 //! Numbers as safetensors files: read by `safetensors.numpy.load_file` and the like.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crc32fast::Hasher;
-use rayon::prelude::*;
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorView};
+use safetensors::tensor::{Metadata, View};
 
 use super::error::CheckpointError;
 use super::manifest::FileMark;
@@ -20,25 +20,30 @@ pub(super) const FILES: [(Content, &str); 3] = [
     (Content::Optimizer, "optimizer.safetensors"),
 ];
 
-/// A tensor that is to be written: its name, its shape and its bytes.
-type Written = (String, Vec<usize>, Vec<u8>);
+/// A tensor that is to be written.
+struct Written<'v> {
+    shape: Vec<usize>,
+    values: &'v [f32],
+}
 
 /// A model's tables, each as rows × width.
 pub(super) fn model_file(model: &Model) -> Vec<u8> {
     let layout = model.layout();
     let tables = layout.table_ids().map(|id| {
         let table = layout.table(id);
-        (table.name.clone(), vec![table.rows, table.width], bytes(model.table(id)))
+        let shape = vec![table.rows, table.width];
+        (&table.name, Written { shape, values: model.table(id) })
     });
-    file(tables.collect())
+    file(tables)
 }
 
 /// All tensors of one kind, each as one row of numbers.
 pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
-    let written = tensors
-        .map(|(name, tensor)| (name.clone(), vec![tensor.values.len()], bytes(&tensor.values)));
-    file(written.collect())
+    file(tensors.map(|(name, Tensor { values, .. })| {
+        let shape = vec![values.len()];
+        (name, Written { shape, values })
+    }))
 }
 
 /// Reads a file of tensors of one kind that must be as its mark says, each straight to where it stays: a state has
@@ -119,19 +124,31 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     Ok((bytes, metadata))
 }
 
-fn file(written: Vec<Written>) -> Vec<u8> {
-    let views = written.iter().map(|(name, shape, bytes)| {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
-        (name.as_str(), view.expect("a shape that has as many numbers"))
-    });
-    safetensors::serialize(views, None).expect("names and shapes are text and numbers")
+fn file<'v>(written: impl Iterator<Item = (&'v String, Written<'v>)>) -> Vec<u8> {
+    safetensors::serialize(written, None).expect("names and shapes are text and numbers")
 }
 
-fn bytes(values: &[f32]) -> Vec<u8> {
-    let mut bytes = vec![0; 4 * values.len()];
-    let (numbers, _) = bytes.as_chunks_mut();
-    numbers.par_iter_mut().zip(values).for_each(|(number, value)| *number = value.to_le_bytes());
-    bytes
+impl View for Written<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// In memory numbers mostly are as files have them: little endian.
+    fn data(&self) -> Cow<'_, [u8]> {
+        if cfg!(target_endian = "big") {
+            self.values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        } else {
+            Cow::Borrowed(bytemuck::cast_slice(self.values))
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        size_of_val(self.values)
+    }
 }
 
 /// Of the length of a header, which comes first.

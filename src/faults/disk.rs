@@ -50,6 +50,14 @@ impl Disk {
         Self { owner, segment, synced_bytes, appender, checkpoint: None, chance }
     }
 
+    /// Puts an empty disk in its place.
+    pub(super) fn replace(&mut self) {
+        self.segment.clear();
+        self.appender = Appender::begin(&self.owner, 0, &mut self.segment);
+        self.synced_bytes = self.segment.len();
+        self.checkpoint = None;
+    }
+
     /// Writes records.
     pub(super) fn append(&mut self, bodies: &[Bytes]) {
         for body in bodies {

@@ -74,6 +74,11 @@ pub enum Input {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WorkerEntry {
     Start,
+    /// It began anew, at the least clock that is due at any server; `owed` is the greatest.
+    TakeUp {
+        clock: Clock,
+        owed: Clock,
+    },
     Rows {
         from: ShardId,
         rows: RowsRead,

@@ -129,18 +129,88 @@ fn nodes_that_are_killed_in_turn_come_back_and_nothing_is_lost_or_doubled() {
         run.signal(signal, dc, role);
         run.goes_on(1);
     }
-    let stormy = run.ends();
-    // A stop may reach workers late by a clock or two; however many they were, each counts as in virtual time, where
-    // nothing fails.
+    is_as_if_nothing_failed(&run.ends(), clocks, in_step);
+}
+
+/// A stop may reach workers late by a clock or two; however many they were, each counts as in virtual time, where
+/// nothing fails.
+fn is_as_if_nothing_failed(stormy: &Value, clocks: u64, text: impl Fn(u64) -> String) {
     let reached = stormy["clocks"].as_u64().unwrap();
     assert!((clocks..clocks + 3).contains(&reached), "{reached}");
-    let bench = Bench::new(&in_step(reached));
+    let bench = Bench::new(&text(reached));
     let arguments = ["--driver", "simulated", "--out", "out", "--quiet"];
     assert!(bench.gaia("train", &arguments).status().unwrap().success());
     let calm = bench.summary("out");
     for key in ["objective", "clocks", "metric"] {
         assert_eq!(stormy[key], calm[key], "{key}");
     }
+}
+
+/// Nodes that keep nothing, each in a process of its own, and their coordinator.
+struct Bare {
+    bench: Bench,
+    coordinator: String,
+    conductor: Node,
+}
+
+impl Bare {
+    fn new(text: &str, names: &[&str]) -> Self {
+        let bench = Bench::new(text);
+        bench.certify("certs", names);
+        let coordinator = free_address();
+        let conductor =
+            bench.node(&coordinator, "certs", &["--coordinator", "--out", "out", "--quiet"]);
+        Self { bench, coordinator, conductor }
+    }
+
+    fn server(&self, dc: &str, listen: &str) -> Node {
+        let place = ["--dc", dc, "--server", "0", "--listen", listen];
+        self.bench.node(&self.coordinator, "certs", &place)
+    }
+
+    fn worker(&self, dc: &str) -> Node {
+        self.bench.node(&self.coordinator, "certs", &["--dc", dc, "--worker", "0"])
+    }
+
+    /// Waits until the run has been evaluated so many times more.
+    fn goes_on(&mut self, evaluated: usize) {
+        let expected = evaluations(&self.bench, "out").len() + evaluated;
+        while evaluations(&self.bench, "out").len() < expected {
+            assert!(self.conductor.0.try_wait().unwrap().is_none(), "the run has ended");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the end of the run, and of nodes.
+    fn ends(self, nodes: Vec<Node>) -> Value {
+        let (code, said) = self.conductor.end();
+        assert_eq!(code, Some(0), "{said}");
+        for node in nodes {
+            let (code, said) = node.end();
+            assert_eq!(code, Some(0), "{said}");
+        }
+        self.bench.summary("out")
+    }
+}
+
+#[test]
+fn a_worker_that_kept_nothing_takes_up_its_work_where_its_servers_know_it() {
+    let names = ["north", "south", "west"];
+    let clocks = 120;
+    let mut run = Bare::new(&in_step(clocks), &names);
+    let mut nodes: Vec<Node> = names.map(|dc| run.server(dc, "127.0.0.1:0")).into();
+    nodes.extend(["north", "west"].map(|dc| run.worker(dc)));
+    let mut worker = run.worker("south");
+    let _limit = Limit::on(&[&run.conductor, &nodes[0]]);
+    for _ in 0..3 {
+        run.goes_on(2);
+        worker.0.kill().unwrap();
+        worker.0.wait().unwrap();
+        worker = run.worker("south");
+    }
+    nodes.push(worker);
+    // What it computes again it computes from the same values, so that nothing tells it from the one before.
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, in_step);
 }
 
 #[test]

@@ -196,11 +196,14 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
+            FromServer::Due(due) => self.worker.handle_due(shard, due),
             FromServer::Joined(due) => {
-                if !self.worker.may_have_said(due) {
+                if !self.worker.may_have_said(shard, due) {
                     let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
                     let (node, peer) = (self.seat.name(), self.seat.site.name(server));
-                    let reason = format!("{due} is due");
+                    let reason = format!(
+                        "{due} is due, which is beyond the state that was kept; without it the worker would begin anew"
+                    );
                     return Err(RealError::Forgot { node, peer, reason });
                 }
                 self.write()?;

@@ -13,10 +13,12 @@ impl Schedule<'_> {
             Task::Rows { from, rows } => drop(machine.handle_rows(from, rows)),
             Task::Computed => machine.handle_computed(),
             Task::Joined { server, due } => {
+                assert!(machine.may_have_said(server, due), "{id} is due {due}");
                 for message in machine.handle_joined(server, due) {
                     self.speak(id, server, message)?;
                 }
             }
+            Task::Due { server, due } => machine.handle_due(server, due),
             Task::Start => machine.handle_start(),
             Task::Stop { last } => machine.handle_stop(last),
             _ => unreachable!("a worker is told what workers are told"),
@@ -55,7 +57,8 @@ impl Schedule<'_> {
         self.see(Seen::Spoke { worker: id, shard, message: &message })?;
         let to = NodeId::Server(ServerId { dc: id.dc, shard });
         let bytes = message.lan_bytes(self.nodes.layout(shard));
-        let task = Task::FromWorker { from: id, message };
+        let life = self.nodes.host(NodeId::Worker(id)).life;
+        let task = Task::FromWorker { from: id, life, message };
         self.send_nearby(NodeId::Worker(id), to, bytes, task);
         Ok(())
     }

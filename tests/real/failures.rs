@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use gaia::certificates::{Directory, Identity};
+use rustls::pki_types::UnixTime;
 use serde_json::Value;
 
 use super::{Bench, Node, check_summary, children, evaluations, free_address, run_file};
@@ -353,4 +355,49 @@ fn without_what_it_kept_a_server_does_not_take_part_again() {
         said.contains("lost its state") || said.contains("do not know the same past"),
         "{said}"
     );
+}
+
+#[test]
+fn a_node_that_is_removed_is_parted_from_and_comes_back_with_another_certificate() {
+    let names = ["north", "south", "west"];
+    let mut run = Bare::new(&in_step(150), &names);
+    let server = |dc| {
+        let place = ["--dc", dc, "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+        run.bench.node(&run.coordinator, "certs", &place)
+    };
+    let (mut north, south, west) = (server("north"), server("south"), server("west"));
+    let workers = names.map(|dc| run.worker(dc));
+    let [worker_north, worker_south, worker_west] = workers;
+    let _limit = Limit::on(&[&run.conductor, &north]);
+    let mut conductor_said = run.conductor.stderr();
+    let mut north_said = north.stderr();
+    run.goes_on(2);
+    let mut directory = Directory::open(&run.bench.path("certs")).unwrap();
+    let removed = [Identity::server("real", "south", 0), Identity::worker("real", "west", 0)];
+    for node in &removed {
+        directory.remove(node, UnixTime::now()).unwrap();
+    }
+    let waits_for = |said: &mut BufReader<ChildStderr>, parts: &[&str]| {
+        let mut line = String::new();
+        while !parts.iter().all(|part| line.contains(part)) {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{parts:?}");
+        }
+    };
+    waits_for(&mut north_said, &["parts from server 0 of south", "has been revoked"]);
+    waits_for(&mut conductor_said, &["is lost", "has been revoked"]);
+    waits_for(&mut conductor_said, &["is lost", "has been revoked"]);
+    for mut node in [south, worker_west] {
+        node.0.kill().unwrap();
+        node.0.wait().unwrap();
+    }
+    directory.issue(&removed, UnixTime::now(), Duration::from_secs(86_400)).unwrap();
+    let place = ["--dc", "south", "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+    let again = run.bench.node(&run.coordinator, "certs", &place);
+    let nodes = vec![north, again, west, worker_north, worker_south, run.worker("west")];
+    // What is not read would keep the others from ending.
+    for mut said in [conductor_said, north_said] {
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    }
+    is_as_if_nothing_failed(&run.ends(nodes), 150, in_step);
 }

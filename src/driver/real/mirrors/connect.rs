@@ -266,9 +266,7 @@ async fn accept(
         connection.close(GOODBYE, PROTOCOL_VERSION.to_string().as_bytes());
         return Ok(ControlFlow::Break(()));
     }
-    let chain = connection.peer_identity();
-    let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let proven = identity_of(&chain.unwrap_or_default());
+    let proven = identity_of(&chain_of(&connection));
     let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
     let topology = &seat.site.plan.topology;
     let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
@@ -283,6 +281,13 @@ async fn accept(
             Err(LinkFault::Refused(reason))
         }
     }
+}
+
+/// What the peer of a connection has shown.
+pub(super) fn chain_of(connection: &Connection) -> Vec<CertificateDer<'static>> {
+    let chain = connection.peer_identity();
+    let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    *chain.unwrap_or_default()
 }
 
 /// Gives a connection the congestion control of its link.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::SILENCE_MAX;
 use super::error::{ChannelError, LinkFault};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
 use crate::certificates::{Credentials, Proof, Refusal, SERVER_NAME};
@@ -88,7 +90,7 @@ impl Channel {
         for candidate in candidates {
             match TcpStream::connect(candidate).await {
                 Ok(stream) => {
-                    stream.set_nodelay(true).map_err(|error| LinkFault::of_io(&error))?;
+                    set_up(&stream).map_err(|error| LinkFault::of_io(&error))?;
                     return Self::greet(stream, tls, hello).await;
                 }
                 Err(error) => fault = LinkFault::of_io(&error),
@@ -125,7 +127,7 @@ impl Channel {
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(Self, Hello), ChannelError> {
         let taken = async {
-            stream.set_nodelay(true)?;
+            set_up(&stream)?;
             let mut channel = match tls {
                 Some(config) => {
                     let stream = TlsAcceptor::from(config).accept(stream).await?;
@@ -261,6 +263,22 @@ impl Writer {
     }
 }
 
+/// Has the machine notice where the peer's is gone, be there something to send or not. Lines to the coordinator have
+/// their heartbeat; between workers and servers nothing may be said for as long as a read is held back.
+fn set_up(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(SILENCE_MAX / 2)
+        .with_interval(SILENCE_MAX / 10)
+        .with_retries(5);
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&probes)?;
+    // Where bytes wait for their acknowledgement nothing is probed.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
+    Ok(())
+}
+
 /// Every IP address that an address stands for.
 pub(super) async fn resolve(address: &Address) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
     let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
@@ -344,6 +362,21 @@ mod tests {
         let fault = fault.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
         assert!(fault.to_string().contains("version 9"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_is_gone_is_noticed_though_nothing_is_said() {
+        let (listener, address) = listener().await;
+        let calling = async { TcpStream::connect(address.to_string()).await.unwrap() };
+        let (stream, _accepted) = tokio::join!(calling, listener.accept());
+        assert!(!SockRef::from(&stream).keepalive().unwrap());
+        set_up(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENCE_MAX));
+        #[cfg(target_os = "linux")]
+        assert!(socket.tcp_keepalive_time().unwrap() < SILENCE_MAX);
     }
 
     #[tokio::test]

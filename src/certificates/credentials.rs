@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use ring::hmac;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
@@ -89,6 +90,13 @@ impl Credentials {
         let keys = vec![self.key.clone_key()];
         let certificates = self.chain().to_vec();
         Bundle { keys, certificates, ..Bundle::default() }.write(&folder.join(NODE))
+    }
+
+    /// A secret of 32 bytes for some purpose, which only who has this node's key can know; for as long as the node has
+    /// that key it is the same in every process.
+    pub fn secret(&self, purpose: &str) -> Vec<u8> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
+        hmac::sign(&key, purpose.as_bytes()).as_ref().to_vec()
     }
 
     pub fn identity(&self) -> &Identity {

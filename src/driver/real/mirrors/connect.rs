@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, Incoming, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::Addresses;
+use super::reset::endpoint_config;
 use crate::certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use crate::driver::quic::{
     Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
@@ -148,7 +149,8 @@ pub(in crate::driver::real) async fn check(
 pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
     let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
-    Ok(Endpoint::new(EndpointConfig::default(), Some(server), socket, Arc::new(TokioRuntime))?)
+    let config = endpoint_config(&seat.credentials);
+    Ok(Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))?)
 }
 
 /// TLS and transport of a server that accepts its mirrors.

@@ -10,6 +10,7 @@
 
 mod connect;
 mod link;
+mod reset;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};

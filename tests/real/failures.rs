@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{ChildStderr, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A run whose outcome does not depend on who is when where: every clock takes the changes of all.
 fn in_step(clocks: u64) -> String {
-    let text = run_file(&["north", "south", "west"], "driver = \"real\"", "");
+    in_step_over(&["north", "south", "west"], clocks)
+}
+
+fn in_step_over(data_centers: &[&str], clocks: u64) -> String {
+    let text = run_file(data_centers, "driver = \"real\"", "");
     let text = text.replace("[stop]\n", &format!("[stop]\nclocks = {clocks}\n"));
     text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"bsp\"")
 }
@@ -148,6 +152,19 @@ fn is_as_if_nothing_failed(stormy: &Value, clocks: u64, text: impl Fn(u64) -> St
     }
 }
 
+#[test]
+fn nodes_that_do_not_wait_for_their_disks_come_back_from_a_kill() {
+    let clocks = 80;
+    let text = |clocks| in_step(clocks).replace("[stop]", "[log]\nsync = \"never\"\n[stop]");
+    let mut run = Watched::new(&text(clocks));
+    run.goes_on(2);
+    for (dc, role) in [("north", "server"), ("west", "worker")] {
+        run.signal("-KILL", dc, role);
+        run.goes_on(1);
+    }
+    is_as_if_nothing_failed(&run.ends(), clocks, text);
+}
+
 /// Nodes that keep nothing, each in a process of its own, and their coordinator.
 struct Bare {
     bench: Bench,
@@ -213,6 +230,63 @@ fn a_worker_that_kept_nothing_takes_up_its_work_where_its_servers_know_it() {
     nodes.push(worker);
     // What it computes again it computes from the same values, so that nothing tells it from the one before.
     is_as_if_nothing_failed(&run.ends(nodes), clocks, in_step);
+}
+
+/// Carries connections to an address, until they are cut.
+struct Wire {
+    address: String,
+    open: Arc<std::sync::Mutex<Vec<TcpStream>>>,
+}
+
+impl Wire {
+    fn to(to: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let open = Arc::<std::sync::Mutex<Vec<TcpStream>>>::default();
+        let carried = open.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let Ok(near) = near else { return };
+                let Ok(far) = TcpStream::connect(&to) else { continue };
+                for (from, into) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut into) =
+                        (from.try_clone().unwrap(), into.try_clone().unwrap());
+                    std::thread::spawn(move || {
+                        let _cut = std::io::copy(&mut from, &mut into);
+                        let _gone = into.shutdown(Shutdown::Both);
+                    });
+                }
+                carried.lock().unwrap().extend([near, far]);
+            }
+        });
+        Self { address, open }
+    }
+
+    /// Cuts what it carries; whoever calls again is carried again.
+    fn cut(&self) {
+        let open = std::mem::take(&mut *self.open.lock().unwrap());
+        assert!(!open.is_empty(), "nothing to cut");
+        for stream in open {
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_worker_and_its_server_that_are_cut_off_from_each_other_go_on_where_they_were() {
+    let clocks = 100;
+    let text = |clocks: u64| in_step_over(&["north"], clocks);
+    let listen = free_address();
+    let wire = Wire::to(listen.clone());
+    let named = format!("name = \"north\"\nserver_addresses = [\"{}\"]", wire.address);
+    let mut run = Bare::new(&text(clocks).replace("name = \"north\"", &named), &["north"]);
+    let nodes = vec![run.server("north", &listen), run.worker("north")];
+    let _limit = Limit::on(&[&run.conductor, &nodes[0], &nodes[1]]);
+    for _ in 0..4 {
+        run.goes_on(2);
+        wire.cut();
+    }
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, text);
 }
 
 #[test]

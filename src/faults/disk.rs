@@ -50,12 +50,17 @@ impl Disk {
         Self { owner, segment, synced_bytes, appender, checkpoint: None, chance }
     }
 
-    /// Puts an empty disk in its place.
-    pub(super) fn replace(&mut self) {
+    /// Puts another disk in its place: as often as not an empty one, otherwise one that has the last checkpoint, which it
+    /// answers with.
+    pub(super) fn replace(&mut self) -> Option<State> {
+        if within(&mut self.chance, 0, 1) == 0 {
+            self.checkpoint = None;
+        }
+        let next = self.checkpoint.as_ref().map_or(0, |(next, _)| *next);
         self.segment.clear();
-        self.appender = Appender::begin(&self.owner, 0, &mut self.segment);
+        self.appender = Appender::begin(&self.owner, next, &mut self.segment);
         self.synced_bytes = self.segment.len();
-        self.checkpoint = None;
+        self.checkpoint.as_ref().map(|(_, state)| state.clone())
     }
 
     /// Writes records.

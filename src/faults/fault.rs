@@ -33,7 +33,7 @@ pub struct Fault {
     /// A crash with this waits for the node's next write to its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Moment>,
-    /// A crash with this takes the worker's disk with it.
+    /// A crash with this takes the worker's disk with it, or all of it but the last checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank: bool,
     /// How many times slower, from 1 to 100; for stragglers and slow links.

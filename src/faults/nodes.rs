@@ -258,7 +258,7 @@ impl<'p> Nodes<'p> {
     /// Where it cannot go on from what is on its disk.
     pub(super) fn restart(&mut self, node: NodeId, saboteur: &Saboteur) -> Result<Back, String> {
         if std::mem::take(&mut self.host(node).blank) {
-            self.lose_disk(node);
+            self.lose_disk(node).map_err(|error| error.to_string())?;
         }
         let mut found = self.host(node).disk.recover().map_err(|error| error.to_string())?;
         let torn = found.torn;
@@ -301,14 +301,17 @@ impl<'p> Nodes<'p> {
         Ok(Back { twins: Twins { state, shadow }, torn })
     }
 
-    /// A worker's disk is gone, and another in its place.
-    fn lose_disk(&mut self, node: NodeId) {
-        let NodeId::Worker(id) = node else { return };
-        let shadow = self.fresh_worker(id);
+    /// A worker's disk is gone and another in its place: an empty one, or one with its last checkpoint.
+    fn lose_disk(&mut self, node: NodeId) -> Result<(), RecoveryError> {
+        let NodeId::Worker(id) = node else { return Ok(()) };
+        let mut shadow = self.fresh_worker(id);
         let worker = self.worker_mut(id);
+        if let Some(state) = worker.host.disk.replace() {
+            shadow.restore(state)?;
+        }
+        worker.host.heard = worker.host.disk.next_number();
         (worker.shadow, worker.anew) = (shadow, worker.host.life);
-        worker.host.heard = 0;
-        worker.host.disk.replace();
+        Ok(())
     }
 
     /// Has the shadow of a node hear what is on the disk and it has not heard, and takes its state.

@@ -79,6 +79,11 @@ pub enum WorkerEntry {
         clock: Clock,
         owed: Clock,
     },
+    /// A server knew of more than the worker did itself: it lets go of all that it was about to say. `ran` says
+    /// whether an iteration had run by then.
+    Outrun {
+        ran: bool,
+    },
     Rows {
         from: ShardId,
         rows: RowsRead,

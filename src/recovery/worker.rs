@@ -5,7 +5,8 @@
 //! not: the worker begins at the least clock, asks all servers for what it reads there, and goes through that iteration
 //! again. Who has heard the clock's update passes the new one over, so that each server counts one update for each clock;
 //! of that clock, shards may hold the changes of two different iterations. Momentum and whatever else the task keeps
-//! begin as at the start of a run, and which examples are next follows from the clock.
+//! begin as at the start of a run, and which examples are next follows from the clock. Where a state is there that is older
+//! than what servers know, such as one from a backup, the same is done, and the task keeps what it has.
 
 use std::collections::VecDeque;
 
@@ -42,6 +43,10 @@ pub struct RecoverableWorker {
     starts: bool,
     /// What is due at each server, until it has begun.
     dues: Vec<Option<Turn>>,
+    /// The clock of the iteration that runs, if one does.
+    computing: Clock,
+    /// Whether a server has turned out to know of more than the iteration that runs.
+    outrun: bool,
     log: Log,
     outputs: VecDeque<(ShardId, WorkerMessage)>,
 }
@@ -93,10 +98,13 @@ impl RecoveringWorker {
             WorkerEntry::Rows { from, rows } if !self.worker.expects(*from, rows) => {
                 return unfit(format!("rows of clock {} that were not asked for", rows.clock));
             }
-            WorkerEntry::Computed if !self.kept.to_compute => {
+            WorkerEntry::Outrun { .. } if !self.kept.started => {
+                return unfit("it had not started".into());
+            }
+            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } if !self.kept.to_compute => {
                 return unfit("nothing was to be computed".into());
             }
-            WorkerEntry::Computed => {
+            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } => {
                 self.worker.compute();
                 // What held reads back was reported then.
                 self.worker.take_held();
@@ -124,6 +132,8 @@ impl RecoveringWorker {
             stop: None,
             starts: false,
             dues,
+            computing: Clock::ZERO,
+            outrun: false,
             log,
             outputs,
         }
@@ -159,39 +169,44 @@ impl RecoverableWorker {
     /// Gives the worker away for an iteration, where one has to run and what it read is on disk.
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
         let due = self.kept.to_compute && !self.ran && self.log.is_settled();
-        if due { self.worker.take() } else { None }
+        let worker = if due { self.worker.take() } else { None };
+        self.computing = worker.as_ref().map_or(self.computing, |worker| worker.clock());
+        worker
     }
 
     /// Takes the worker back, whose iteration has run.
     pub fn handle_ran(&mut self, worker: Box<Worker>) {
         (self.worker, self.ran) = (Some(worker), true);
-        if let Some(last) = self.stop.take() {
+        if self.outrun {
+            self.begin_anew();
+        } else if let Some(last) = self.stop.take() {
             self.apply(WorkerEntry::Stop { last });
         }
     }
 
-    /// The time of the iteration that has run is over.
+    /// The time of the iteration that has run is over. One that was let go meanwhile changes nothing.
     pub fn handle_computed(&mut self) {
-        self.ran = false;
-        self.apply(WorkerEntry::Computed);
-    }
-
-    /// Whether this can be due from the worker: what is beyond, another process has said, and what it knew is gone.
-    pub fn may_have_said(&self, server: ShardId, due: Turn) -> bool {
-        let anew = !self.kept.started || self.kept.ahead[server.index()];
-        let worker = self.worker.as_ref().filter(|_| !anew);
-        worker.is_none_or(|one| due <= Turn { clock: one.clock(), updates: true })
+        if std::mem::take(&mut self.ran) {
+            self.apply(WorkerEntry::Computed);
+        }
     }
 
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order. To be asked for when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
+        if self.is_beyond(server, due) {
+            if self.worker.is_none() {
+                self.outrun = true;
+                return Vec::new();
+            }
+            self.begin_anew();
+        }
+        self.outputs.retain(|(to, _)| *to != server);
         if !self.kept.started {
             // What is due counts once no answer to what another process said can come any more.
             self.dues[server.index()] = None;
             return vec![WorkerMessage::Anew];
         }
-        self.outputs.retain(|(to, _)| *to != server);
         if !self.kept.ahead[server.index()] {
             self.kept.forget(server, due);
         }
@@ -242,6 +257,25 @@ impl RecoverableWorker {
         Some(State::of(|walk| self.kept.state(worker, walk)))
     }
 
+    /// Whether another process has said what came before this, and what it knew is gone.
+    fn is_beyond(&self, server: ShardId, due: Turn) -> bool {
+        let clock = self.worker.as_ref().map_or(self.computing, |worker| worker.clock());
+        let knows = self.kept.started && !self.kept.ahead[server.index()];
+        knows && due > Turn { clock, updates: true }
+    }
+
+    /// Lets go of everything, and asks all servers where it is to go on.
+    fn begin_anew(&mut self) {
+        let ran = std::mem::take(&mut self.ran);
+        self.outrun = false;
+        self.outputs.clear();
+        self.dues.fill(None);
+        self.apply(WorkerEntry::Outrun { ran });
+        for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
+            self.outputs.push_back((shard, WorkerMessage::Anew));
+        }
+    }
+
     /// Begins where it has nothing behind it: at the first clock, or where the process before it was.
     fn begin_once_known(&mut self) {
         let dues: Option<Vec<Turn>> = self.dues.iter().copied().collect();
@@ -282,6 +316,13 @@ impl Kept {
                 self.started = true;
                 self.ahead.fill(true);
                 worker.handle_take_up(clock, owed);
+            }
+            WorkerEntry::Outrun { .. } => {
+                self.started = false;
+                self.unheard.iter_mut().for_each(VecDeque::clear);
+                self.ahead.fill(false);
+                (self.to_compute, self.stopped) = (false, None);
+                worker.handle_outrun();
             }
             WorkerEntry::Rows { from, rows } => {
                 self.ahead[from.index()] = false;

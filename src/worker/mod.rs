@@ -113,6 +113,12 @@ impl Worker {
         self.begin();
     }
 
+    /// Lets go of the iteration that it is at: servers know of more than it does itself. It is to take up its work anew.
+    pub fn handle_outrun(&mut self) {
+        self.outputs.clear();
+        self.state = State::Idle;
+    }
+
     /// Whether this answers what a server was asked and has not answered.
     pub fn expects(&self, from: ShardId, reply: &RowsRead) -> bool {
         let shard = from.index();

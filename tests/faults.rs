@@ -38,6 +38,7 @@ fn no_schedule_breaks_a_promise() {
         (refused, "refused"),
         (reconnects, "reconnects"),
         (recovery.restarts, "restarts"),
+        (recovery.blank, "restarts without state"),
         (recovery.torn, "torn logs"),
         (recovery.checkpoints, "checkpoints"),
     ]) {
@@ -128,6 +129,63 @@ fn a_worker_that_stopped_and_comes_back_has_stopped() {
     };
     let crashes: String = (1..30).map(|number| crash(100 * number)).collect();
     holds(&format!("remote = \"tap\"\n{CALM}{crashes}"), 20);
+}
+
+/// Crashes of the first worker every `apart` milliseconds, each with its disk.
+fn blanks(apart: u64) -> String {
+    let crash = |number: u64| crash_at(apart * number, 3, "worker = 0\nblank = true");
+    (1..40).map(crash).collect()
+}
+
+fn crash_at(at: u64, lasts: u64, node: &str) -> String {
+    format!(
+        "[[fault]]\nkind = \"crash\"\nat = \"{at} ms\"\nlasts = \"{lasts} ms\"\ndc = 0\n{node}\n"
+    )
+}
+
+#[test]
+fn a_worker_that_comes_back_without_its_state_is_counted_once_for_each_clock() {
+    for remote in ["bsp", "tap", "asp", "local-steps"] {
+        let many = CALM.replace("servers = 1", "servers = 3").replace("clocks = 6", "clocks = 12");
+        let many = many.replace("workers = 1", "workers = 2");
+        holds(&format!("remote = \"{remote}\"\n{many}{}", blanks(47)), 20);
+    }
+}
+
+/// One server hears what the worker changed, the other is away meanwhile; the worker dies before that is back.
+#[test]
+fn an_iteration_that_one_server_has_heard_of_is_gone_through_again_for_the_other() {
+    let two = CALM.replace("servers = 1", "servers = 2").replace("clocks = 6", "clocks = 10");
+    let trouble: String = (1..8)
+        .map(|number| {
+            let at = 250 * number;
+            crash_at(at, 180, "server = 1") + &crash_at(at + 150, 5, "worker = 0\nblank = true")
+        })
+        .collect();
+    let mut passed_over = 0;
+    for remote in ["bsp", "ssp", "tap", "asp"] {
+        let text = format!("remote = \"{remote}\"\n{two}{trouble}");
+        holds(&text, 10);
+        for seed in 0..10 {
+            let scenario = Scenario::from_text("fixed.toml", &text, Some(seed)).unwrap();
+            passed_over += run(&scenario, None).counts.recovery.passed_over;
+        }
+    }
+    assert!(passed_over > 20, "{passed_over}");
+}
+
+#[test]
+fn a_worker_without_a_log_comes_back_where_nobody_keeps_one() {
+    let text = format!("remote = \"ssp\"\n{CALM}{}", blanks(61));
+    let mut back = 0;
+    for seed in 0..20 {
+        let scenario = Scenario::from_text("blank.toml", &text, Some(seed)).unwrap();
+        let done = run(&scenario, None);
+        assert_eq!(done.broken, None, "seed {seed}");
+        assert!(done.counts.recovery.blank > 0);
+        back += u64::from(done.counts.recovery.checkpoints == 0);
+    }
+    assert!(back > 4, "{back} runs without logs");
 }
 
 #[test]
@@ -252,6 +310,10 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     check(format!("{crash}server = 0\nworker = 0\n"), 9, "fault.0.worker", "no worker");
     check(format!("{crash}peer = 1\n"), 8, "fault.0.peer", "alone");
     check(format!("{crash}write = \"torn\"\n"), 8, "fault.0.write", "a single node");
+    check(format!("{crash}blank = true\n"), 8, "fault.0.blank", "a single worker");
+    check(format!("{crash}server = 0\nblank = true\n"), 9, "fault.0.blank", "a single worker");
+    let worn = format!("{crash}worker = 0\nwrite = \"torn\"\nblank = true\n");
+    check(worn, 10, "fault.0.blank", "at no write");
     check(format!("{crash}step_s = 1.0\n"), 8, "fault.0.step_s", "from -0 to 0");
     let full = crash.replace("crash", "disk-full");
     check(full.clone(), 4, "fault.0.server", "the node");

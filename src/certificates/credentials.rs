@@ -11,11 +11,12 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use super::files::Bundle;
 use super::tls::provider;
 use super::trust::Trust;
-use super::{CertificateError, Identity, Validity, identity_of};
+use super::{CertificateError, Identity, Proof, Validity, identity_of};
 
 /// A node's certificate and key, the authorities it trusts, and what these have revoked.
 ///
-/// Read once: whoever changes a folder while a node runs loads it again.
+/// Certificate and key are read once; whom the node believes can be read again, [`Credentials::reload`], which all
+/// clones and all that was made of them learn.
 #[derive(Clone)]
 pub struct Credentials {
     identity: Identity,
@@ -58,10 +59,23 @@ impl Credentials {
         let (Some(key), None) = (keys.next(), keys.next()) else {
             return Err(CertificateError::unfit("not one private key", "one").at(&path));
         };
-        let trust = "the authorities of the run and what they have revoked";
-        let trust = Bundle::read(&folder.join(TRUST), trust)?;
+        let trust = Bundle::read(&folder.join(TRUST), TRUSTED)?;
         Self::new(node.certificates, key, trust.certificates, trust.removed)
             .map_err(|error| error.at(folder))
+    }
+
+    /// Reads again whom the node believes; says whether that has changed. Where the file cannot be believed everything
+    /// stays as it was.
+    pub fn reload(&self, folder: &Path) -> Result<bool, CertificateError> {
+        let path = folder.join(TRUST);
+        let trust = Bundle::read(&path, TRUSTED)?;
+        let replaced = self.trust.replace(&trust.certificates, &trust.removed);
+        replaced.map_err(|error| error.at(&path))
+    }
+
+    /// Keeps an eye on what a peer has shown, from its first certificate on, and was believed for.
+    pub fn proof(&self, chain: Vec<CertificateDer<'static>>) -> Proof {
+        Proof::new(chain, self.trust.changes())
     }
 
     /// Whether a folder is that of a node.
@@ -135,3 +149,4 @@ pub(super) fn save_trust(
 /// The file of a node's key and certificate.
 pub(super) const NODE: &str = "node.pem";
 const TRUST: &str = "trust.pem";
+const TRUSTED: &str = "the authorities of the run and what they have revoked";

@@ -15,6 +15,7 @@ use rustls::pki_types::{
 };
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use tokio::sync::watch;
 use webpki::{
     CertRevocationList, EndEntityCert, KeyUsage, OwnedCertRevocationList, RevocationOptionsBuilder,
     UnknownStatusPolicy, anchor_from_trusted_cert,
@@ -23,12 +24,19 @@ use webpki::{
 use super::identity::shown;
 use super::{CertificateError, Identity, Refusal, fingerprint};
 
-/// The authorities of a run and what they have revoked.
+/// The authorities of a run and what they have revoked, which may change while nodes run.
 pub(super) struct Trust {
+    believed: watch::Sender<Arc<Believed>>,
+}
+
+/// The same as of some moment.
+pub(super) struct Believed {
     anchors: Vec<TrustAnchor<'static>>,
     removed: Vec<CertRevocationList<'static>>,
     /// The authorities, for errors.
     named: String,
+    /// What it was made of.
+    source: (Vec<CertificateDer<'static>>, Vec<CertificateRevocationListDer<'static>>),
 }
 
 /// Decides about the peers of one node in one place.
@@ -43,6 +51,40 @@ pub(super) struct Judge {
 impl Trust {
     /// `removed` has a list of each authority, empty or not: without it a node that left would be let in again.
     pub(super) fn new(
+        authorities: &[CertificateDer<'static>],
+        removed: &[CertificateRevocationListDer<'static>],
+    ) -> Result<Self, CertificateError> {
+        let believed = Believed::new(authorities, removed)?;
+        Ok(Self { believed: watch::Sender::new(Arc::new(believed)) })
+    }
+
+    /// Believes these from now on; says whether that is anything new. What is wrong changes nothing.
+    pub(super) fn replace(
+        &self,
+        authorities: &[CertificateDer<'static>],
+        removed: &[CertificateRevocationListDer<'static>],
+    ) -> Result<bool, CertificateError> {
+        let believed = self.believed();
+        let (known, listed) = &believed.source;
+        if (&known[..], &listed[..]) == (authorities, removed) {
+            return Ok(false);
+        }
+        self.believed.send_replace(Arc::new(Believed::new(authorities, removed)?));
+        Ok(true)
+    }
+
+    pub(super) fn believed(&self) -> Arc<Believed> {
+        self.believed.borrow().clone()
+    }
+
+    /// What will be believed, from what is believed now.
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<Believed>> {
+        self.believed.subscribe()
+    }
+}
+
+impl Believed {
+    fn new(
         authorities: &[CertificateDer<'static>],
         removed: &[CertificateRevocationListDer<'static>],
     ) -> Result<Self, CertificateError> {
@@ -74,11 +116,12 @@ impl Trust {
         }
         let named: Vec<String> = authorities.iter().map(short_fingerprint).collect();
         let named = format!("authority {}", named.join(" or "));
-        Ok(Self { anchors, removed: lists, named })
+        let source = (authorities.to_vec(), removed.to_vec());
+        Ok(Self { anchors, removed: lists, named, source })
     }
 
     /// What a chain proves: who its owner is, if it may do `usage` at `now`.
-    fn prove(
+    pub(super) fn prove(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -156,7 +199,8 @@ impl Judge {
         now: UnixTime,
         usage: KeyUsage,
     ) -> Result<(), Refusal> {
-        let found = self.trust.prove(end_entity, intermediates, now, usage, &self.provider)?;
+        let found =
+            self.trust.believed().prove(end_entity, intermediates, now, usage, &self.provider)?;
         if found.run != self.run {
             return Err(Refusal::OtherRun { found, expected: self.run.clone() });
         }
@@ -268,7 +312,7 @@ impl ClientCertVerifier for Judge {
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Trust").field(&self.named).finish()
+        f.debug_tuple("Trust").field(&self.believed().named).finish()
     }
 }
 

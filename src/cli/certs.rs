@@ -404,6 +404,6 @@ Examples:
 
 A certificate says which node of which run its owner is, and a node is believed for that alone. \
 The directory has a folder for each node: copy it to the node's host. The authority stays with you. \
-A revoked node is refused by those whose trust.pem says so: copy that as well. \
+A revoked node is refused by those whose trust.pem says so, and parted from where they run: copy that as well. \
 A key that was stolen from the authority calls for gaia certs init and new folders, since what replaces \
 an authority with --authority is vouched for by the one before.";

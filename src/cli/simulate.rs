@@ -22,8 +22,8 @@ pub struct SimulateFlags {
     /// Its keys are seed, data_centers, servers, workers, rows, clocks, remote, `[packets]` with the chances loss,
     /// repetition, reordering, damage, delay and stale, and for each fault a `[[fault]]` with kind, at, lasts and dc.
     /// Kinds are partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, a
-    /// worker or the whole data center, at its next write where write is before, torn or after; disk-full, of a server or
-    /// a worker; clock-step, of a server by step_s seconds. Stragglers and slow links have a factor.
+    /// worker or the whole data center, at its next write where write is before, torn or after, and with the disk of a
+    /// worker where blank is true; disk-full, of a server or a worker; clock-step, of a server by step_s seconds. Stragglers and slow links have a factor.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]

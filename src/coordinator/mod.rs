@@ -180,6 +180,11 @@ impl Coordinator {
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
     }
 
+    /// The clock at which a worker has stopped; the first where it has not.
+    pub fn stopped_at(&self, worker: WorkerId) -> Clock {
+        self.stopped.get(&worker).copied().unwrap_or_default()
+    }
+
     /// Walks over what changes as time goes on, once all outputs are polled.
     pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");

@@ -79,8 +79,8 @@ impl Report {
             format!("  packet faults      {}: {}", packet.total(), listed(&packet.named())),
             format!("  sessions           {reconnects} reconnects, {refused} messages refused"),
             format!(
-                "  recovery           {} restarts, {} torn logs, {} checkpoints",
-                recovery.restarts, recovery.torn, recovery.checkpoints
+                "  recovery           {} restarts, {} of workers without their state, {} torn logs, {} checkpoints",
+                recovery.restarts, recovery.blank, recovery.torn, recovery.checkpoints
             ),
         ];
         for failure in &self.failures {

@@ -51,6 +51,10 @@ pub struct StructuralCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryCounts {
     pub restarts: u64,
+    /// Workers that came back without their state.
+    pub blank: u64,
+    /// Updates that servers passed over, since they had heard that clock's from a process before.
+    pub passed_over: u64,
     /// Logs with something torn at their end.
     pub torn: u64,
     pub checkpoints: u64,
@@ -130,6 +134,8 @@ impl AddAssign for Counts {
         self.structural.full_disks += other.structural.full_disks;
         self.structural.clock_steps += other.structural.clock_steps;
         self.recovery.restarts += other.recovery.restarts;
+        self.recovery.blank += other.recovery.blank;
+        self.recovery.passed_over += other.recovery.passed_over;
         self.recovery.torn += other.recovery.torn;
         self.recovery.checkpoints += other.recovery.checkpoints;
     }

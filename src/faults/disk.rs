@@ -50,6 +50,19 @@ impl Disk {
         Self { owner, segment, synced_bytes, appender, checkpoint: None, chance }
     }
 
+    /// Puts another disk in its place: as often as not an empty one, otherwise one that has the last checkpoint, which it
+    /// answers with.
+    pub(super) fn replace(&mut self) -> Option<State> {
+        if within(&mut self.chance, 0, 1) == 0 {
+            self.checkpoint = None;
+        }
+        let next = self.checkpoint.as_ref().map_or(0, |(next, _)| *next);
+        self.segment.clear();
+        self.appender = Appender::begin(&self.owner, next, &mut self.segment);
+        self.synced_bytes = self.segment.len();
+        self.checkpoint.as_ref().map(|(_, state)| state.clone())
+    }
+
     /// Writes records.
     pub(super) fn append(&mut self, bodies: &[Bytes]) {
         for body in bodies {

@@ -1,5 +1,7 @@
 //! Structural faults: which there are, how they are drawn, and what is wrong with one from a file.
 
+mod blank;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,9 @@ pub struct Fault {
     /// A crash with this waits for the node's next write to its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Moment>,
+    /// A crash with this takes the worker's disk with it, or all of it but the last checkpoint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blank: bool,
     /// How many times slower, from 1 to 100; for stragglers and slow links.
     #[serde(default = "no_slower", skip_serializing_if = "is_no_slower")]
     pub factor: f64,
@@ -112,6 +117,7 @@ impl Fault {
             faults.push(also);
         }
         faults.sort_by_key(|fault| fault.at);
+        blank::draw(seed.child("blank"), &mut faults);
         faults
     }
 
@@ -149,8 +155,18 @@ impl Fault {
             server: (kind.has_node() && strikes_server).then_some(server),
             worker: (kind.has_node() && !strikes_server).then_some(worker),
             write: write.filter(|_| kind == FaultKind::Crash),
+            blank: false,
             factor: if kind.slows() { factor } else { 1.0 },
             step_s: if kind == FaultKind::ClockStep { step_s } else { 0.0 },
+        }
+    }
+
+    /// Whether nodes must keep logs to come through it.
+    pub(super) fn needs_logs(&self) -> bool {
+        match self.kind {
+            FaultKind::Crash => !self.blank,
+            FaultKind::DiskFull => true,
+            _ => false,
         }
     }
 
@@ -172,7 +188,7 @@ impl Fault {
             }
             _ => {}
         }
-        if let Some(mistake) = self.mistake_of_nodes(nodes) {
+        if let Some(mistake) = self.mistake_of_nodes(nodes).or_else(|| blank::mistake(self)) {
             return Some(mistake);
         }
         for (key, time) in [("at", self.at), ("lasts", self.lasts)] {
@@ -255,11 +271,6 @@ impl FaultKind {
 
     fn is_a_moment(self) -> bool {
         matches!(self, Self::Reset | Self::ClockStep)
-    }
-
-    /// Whether nodes must keep logs to come through it.
-    pub(super) fn needs_logs(self) -> bool {
-        matches!(self, Self::Crash | Self::DiskFull)
     }
 }
 

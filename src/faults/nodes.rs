@@ -40,6 +40,8 @@ pub(super) struct Host {
     pub(super) writing: bool,
     pub(super) inbox: VecDeque<Task>,
     pub(super) disk: Disk,
+    /// Whether its disk went with it when it died.
+    pub(super) blank: bool,
     /// When in its next write it dies, and how long it is gone then.
     pub(super) doomed: Option<(Moment, Duration)>,
     pub(super) restart_at: Instant,
@@ -74,11 +76,13 @@ pub(super) struct WorkerNode {
     shadow: RecoveringWorker,
     /// What the coordinator was last told of where it stopped.
     pub(super) told: Option<Clock>,
+    /// The life in which it last began with nothing: what it said before that is not heard any more.
+    pub(super) anew: u64,
 }
 
 /// Something that a node is to take.
 pub(super) enum Task {
-    FromWorker { from: WorkerId, message: WorkerMessage },
+    FromWorker { from: WorkerId, life: u64, message: WorkerMessage },
     Arrives { from: DcId, epoch: u64, message: Bytes },
     Drained { to: DcId, bytes: u64, busy: Duration },
     Timeout,
@@ -90,6 +94,7 @@ pub(super) enum Task {
     Rows { from: ShardId, rows: RowsRead },
     Computed,
     Joined { server: ShardId, due: Turn },
+    Due { server: ShardId, due: Turn },
     Start,
     Stop { last: Clock },
 }
@@ -159,8 +164,12 @@ impl<'p> Nodes<'p> {
         }
         for id in worker_ids(topology) {
             let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash);
-            let (machine, shadow) = (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
-            nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None });
+            let (mut machine, shadow) =
+                (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
+            for layout in blueprint.layouts() {
+                machine.handle_due(layout.shard(), Turn::default());
+            }
+            nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
         }
         nodes
     }
@@ -248,6 +257,9 @@ impl<'p> Nodes<'p> {
     /// # Errors
     /// Where it cannot go on from what is on its disk.
     pub(super) fn restart(&mut self, node: NodeId, saboteur: &Saboteur) -> Result<Back, String> {
+        if std::mem::take(&mut self.host(node).blank) {
+            self.lose_disk(node).map_err(|error| error.to_string())?;
+        }
         let mut found = self.host(node).disk.recover().map_err(|error| error.to_string())?;
         let torn = found.torn;
         let shadow = self.shadow(node);
@@ -287,6 +299,19 @@ impl<'p> Nodes<'p> {
         };
         self.host(node).up = true;
         Ok(Back { twins: Twins { state, shadow }, torn })
+    }
+
+    /// A worker's disk is gone and another in its place: an empty one, or one with its last checkpoint.
+    fn lose_disk(&mut self, node: NodeId) -> Result<(), RecoveryError> {
+        let NodeId::Worker(id) = node else { return Ok(()) };
+        let mut shadow = self.fresh_worker(id);
+        let worker = self.worker_mut(id);
+        if let Some(state) = worker.host.disk.replace() {
+            shadow.restore(state)?;
+        }
+        worker.host.heard = worker.host.disk.next_number();
+        (worker.shadow, worker.anew) = (shadow, worker.host.life);
+        Ok(())
     }
 
     /// Has the shadow of a node hear what is on the disk and it has not heard, and takes its state.
@@ -345,6 +370,7 @@ impl Host {
             writing: false,
             inbox: VecDeque::new(),
             disk: Disk::new(name.clone(), plan, disks.child(&name).random()),
+            blank: false,
             doomed: None,
             restart_at: Instant::ZERO,
             room_at: Instant::ZERO,

@@ -161,7 +161,7 @@ impl Scenario {
     /// Whether nodes keep logs: where they must, and in every other schedule.
     pub(super) fn keeps_logs(&self) -> bool {
         let mut chance = Seed(self.seed).child("logs").random();
-        within(&mut chance, 0, 1) == 0 || self.faults.iter().any(|fault| fault.kind.needs_logs())
+        within(&mut chance, 0, 1) == 0 || self.faults.iter().any(Fault::needs_logs)
     }
 
     fn nodes(&self) -> Nodes {

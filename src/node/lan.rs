@@ -62,6 +62,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 }
             }
         }
+        WorkerMessage::Anew => out.push(ANEW),
     }
     out
 }
@@ -73,8 +74,12 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
 pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<WorkerMessage, LanError> {
     let mut reader = Reader(body);
     let kind = reader.byte("its kind")?;
-    if kind > UPDATE {
-        return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: UPDATE });
+    if kind > ANEW {
+        return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: ANEW });
+    }
+    if kind == ANEW {
+        reader.end()?;
+        return Ok(WorkerMessage::Anew);
     }
     let clock = reader.clock()?;
     let tables = layout.model().table_ids();
@@ -256,6 +261,7 @@ impl<'a> Reader<'a> {
 
 const READ: u8 = 0;
 const UPDATE: u8 = 1;
+const ANEW: u8 = 2;
 const ALL: u8 = 0;
 const LISTED: u8 = 1;
 
@@ -297,7 +303,7 @@ mod tests {
             deltas: deltas([&[0, 2, 4, 6, 8], &[2]], &layout),
             probed: vec![probed],
         };
-        for message in [read, update] {
+        for message in [read, update, WorkerMessage::Anew] {
             let body = encode_worker_message(&message, &layout);
             let again = decode_worker_message(&body, &layout).unwrap();
             assert_eq!(format!("{again:?}"), format!("{message:?}"));
@@ -356,7 +362,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_message_or_an_error(
             body in vec(any::<u8>(), 0..200),
-            form in 0_u8..3,
+            form in 0_u8..4,
             shards in 1_usize..3,
         ) {
             let layout = layout(shards);

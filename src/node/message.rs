@@ -16,6 +16,9 @@ pub enum WorkerMessage {
     /// What the iteration that started at `clock` changed; with it the worker has finished that clock, and measured
     /// what it was asked to.
     Update { clock: Clock, deltas: ShardDeltas, probed: Vec<Probed> },
+    /// The worker has nothing of what it did before, and is about to begin anew: a read that waits is not to be
+    /// answered.
+    Anew,
 }
 
 /// From a parameter server to a worker of its data center.
@@ -65,6 +68,7 @@ impl WorkerMessage {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
             Self::Update { deltas, .. } => deltas.fits(layout),
+            Self::Anew => true,
         }
     }
 
@@ -75,6 +79,7 @@ impl WorkerMessage {
             Self::Update { deltas, probed, .. } => {
                 deltas.lan_bytes(layout) + size_of_val(probed.as_slice()) as u64
             }
+            Self::Anew => crate::store::LAN_HEADER_BYTES,
         }
     }
 }

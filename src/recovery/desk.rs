@@ -1,5 +1,6 @@
 //! A server's side of the talk with one worker: whose turn it is, and the last answer.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ pub enum Due {
     Now,
     /// It has been heard before.
     Repeated,
+    /// It is due from a worker that began anew, and changes nothing: the server has heard this clock's update from the
+    /// process before.
+    Known,
     /// Something before it has not been heard.
     Ahead,
 }
@@ -33,13 +37,18 @@ pub(super) struct Desk {
     pub(super) next: Turn,
     /// What was answered to the last read, until its update has come.
     pub(super) answer: Option<Arc<RowsRead>>,
+    /// Whether the worker begins anew: its next read may be of an earlier clock, where another server lacks that
+    /// clock's update.
+    pub(super) anew: bool,
 }
 
 impl Turn {
-    pub fn of(message: &WorkerMessage) -> Self {
+    /// Whose turn a message is; [`WorkerMessage::Anew`] has none, as it may come at any time.
+    pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
-            WorkerMessage::Read { clock, .. } => Self { clock: *clock, updates: false },
-            WorkerMessage::Update { clock, .. } => Self { clock: *clock, updates: true },
+            WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
+            WorkerMessage::Update { clock, .. } => Some(Self { clock: *clock, updates: true }),
+            WorkerMessage::Anew => None,
         }
     }
 
@@ -64,19 +73,96 @@ impl fmt::Display for Turn {
 }
 
 impl Desk {
-    pub(super) fn judge(&self, said: Turn) -> Due {
+    /// How a message lies to what is due from a worker that has finished so many clocks.
+    pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
+        let Some(said) = Turn::of(message) else { return Due::Now };
+        if self.anew && !said.updates && said < self.next {
+            return Due::Now;
+        }
         match said.cmp(&self.next) {
-            std::cmp::Ordering::Less => Due::Repeated,
-            std::cmp::Ordering::Equal => Due::Now,
-            std::cmp::Ordering::Greater => Due::Ahead,
+            Ordering::Less => Due::Repeated,
+            Ordering::Equal if said.updates && said.clock < finished => Due::Known,
+            Ordering::Equal => Due::Now,
+            Ordering::Greater => Due::Ahead,
         }
     }
 
     /// Notes what was due and has come.
-    pub(super) fn hear(&mut self) {
-        if self.next.updates {
+    pub(super) fn hear(&mut self, message: &WorkerMessage) {
+        let said = Turn::of(message);
+        self.anew = said.is_none();
+        if said.is_none_or(|said| said.updates) {
             self.answer = None;
         }
-        self.next = self.next.next();
+        self.next = match said {
+            Some(said) => said.next(),
+            None => Turn { updates: false, ..self.next },
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::{ShardDeltas, ShardRows};
+    use crate::types::{Deltas, ModelLayout, RowSet, ShardId, ShardLayout, TableLayout};
+
+    fn layout() -> ShardLayout {
+        let table = TableLayout { name: "a".into(), rows: 2, width: 1 };
+        ShardLayout::new(Arc::new(ModelLayout::new(vec![table])), ShardId(0), 1)
+    }
+
+    fn read(clock: u64) -> WorkerMessage {
+        let layout = layout();
+        let rows = ShardRows::of(&RowSet::all(layout.model()), &layout);
+        WorkerMessage::Read { clock: Clock(clock), rows }
+    }
+
+    fn update(clock: u64) -> WorkerMessage {
+        let deltas = Deltas::none(layout().model());
+        let deltas = ShardDeltas::split(deltas, &[layout()]).remove(0);
+        WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
+    }
+
+    /// What becomes of messages, one after the other, at a desk of a worker that has said everything before clock 3.
+    fn check(said: &[(WorkerMessage, Due)], next: Turn) {
+        let mut desk = Desk { next: Turn { clock: Clock(3), updates: false }, ..Desk::default() };
+        let mut finished = Clock(3);
+        for (message, expected) in said {
+            let due = desk.judge(message, finished);
+            assert_eq!(due, *expected, "{message:?}");
+            if matches!(due, Due::Now | Due::Known) {
+                desk.hear(message);
+            }
+            if due == Due::Now && matches!(message, WorkerMessage::Update { .. }) {
+                finished = finished.next();
+            }
+        }
+        assert_eq!(desk.next, next);
+    }
+
+    #[test]
+    fn a_worker_that_begins_anew_has_each_clock_counted_once() {
+        let at = |clock, updates| Turn { clock: Clock(clock), updates };
+        use Due::{Ahead, Known, Now, Repeated};
+        // As ever.
+        check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
+        check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
+        // The read that waits is let go, and asked again.
+        check(&[(read(3), Now), (WorkerMessage::Anew, Now), (read(3), Now)], at(3, true));
+        // Another server lacks clock 2: it is gone through again, and its update known here.
+        let again = [(WorkerMessage::Anew, Now), (read(2), Now), (read(2), Repeated)];
+        check(&again, at(2, true));
+        let rest = [(update(2), Known), (read(3), Now), (update(3), Now)];
+        check(&[&again[..], &rest].concat(), at(4, false));
+        check(&[(WorkerMessage::Anew, Now), (read(4), Ahead), (update(2), Repeated)], at(3, false));
+        // Twice in a row.
+        let anew = (WorkerMessage::Anew, Now);
+        check(
+            &[anew.clone(), (read(2), Now), anew, (read(2), Now), (update(2), Known)],
+            at(3, false),
+        );
     }
 }

@@ -74,6 +74,16 @@ pub enum Input {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WorkerEntry {
     Start,
+    /// It began anew, at the least clock that is due at any server; `owed` is the greatest.
+    TakeUp {
+        clock: Clock,
+        owed: Clock,
+    },
+    /// A server knew of more than the worker did itself: it lets go of all that it was about to say. `ran` says
+    /// whether an iteration had run by then.
+    Outrun {
+        ran: bool,
+    },
     Rows {
         from: ShardId,
         rows: RowsRead,

@@ -133,16 +133,21 @@ impl RecoveringServer {
                 self.kept.incarnation = Some(incarnation);
             }
             Input::Worker { from, message } => {
-                let said = Turn::of(&message);
                 let fits = message.fits(self.server.layout());
                 let Some(desk) = self.kept.desks.get_mut(&from).filter(|_| fits) else {
                     return unfit(format!("{from} said what does not fit this server"));
                 };
-                if desk.judge(said) != Due::Now {
-                    return unfit(format!("{from} said {said} where {} was due", desk.next));
+                match desk.judge(&message, self.server.finished(from)) {
+                    Due::Now => {
+                        desk.hear(&message);
+                        self.server.handle_worker(at, from, message);
+                    }
+                    Due::Known => desk.hear(&message),
+                    Due::Repeated | Due::Ahead => {
+                        let said = Turn::of(&message).unwrap_or_default();
+                        return unfit(format!("{from} said {said} where {} was due", desk.next));
+                    }
                 }
-                desk.hear();
-                self.server.handle_worker(at, from, message);
             }
             Input::Met { from, met } => {
                 if self.session(from)?.meet(met) {

@@ -35,9 +35,21 @@ pub struct RecoverableServer {
 /// What a server wants done, once it may.
 #[derive(Clone, Debug)]
 pub enum Output {
-    ToWorker { worker: WorkerId, message: Arc<RowsRead> },
-    ClockFinished { clock: Clock },
-    CopyReady { clock: Clock },
+    ToWorker {
+        worker: WorkerId,
+        message: Arc<RowsRead>,
+    },
+    /// A worker that begins anew is to hear what is due from it. No answer to what it said before comes later.
+    Due {
+        worker: WorkerId,
+        due: Turn,
+    },
+    ClockFinished {
+        clock: Clock,
+    },
+    CopyReady {
+        clock: Clock,
+    },
     Drained,
 }
 
@@ -83,17 +95,24 @@ impl Log {
 impl RecoverableServer {
     /// Takes a message from a worker of this data center, if it is its turn.
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) -> Due {
+        let finished = self.server.finished(from);
         let desk = self.desks.get_mut(&from).expect("a worker of this data center");
-        let due = desk.judge(Turn::of(&message));
+        let due = desk.judge(&message, finished);
         match due {
-            Due::Now => {
-                desk.hear();
+            Due::Now | Due::Known => {
+                desk.hear(&message);
+                let (anew, next) = (desk.anew, desk.next);
                 let input = Input::Worker { from, message };
                 let now = self.note(now, &input);
-                if let Input::Worker { message, .. } = input {
+                if let Input::Worker { message, .. } = input
+                    && due == Due::Now
+                {
                     self.server.handle_worker(now, from, message);
                 }
                 self.settle();
+                if anew {
+                    self.outputs.push_back(Output::Due { worker: from, due: next });
+                }
             }
             // Its connection may have broken before it heard the answer.
             Due::Repeated => self.answer_again(from),

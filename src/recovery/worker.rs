@@ -1,4 +1,12 @@
 //! A worker that can come back: its inputs become entries, and what it says is kept until it was heard.
+//!
+//! **Without its state** a worker comes back too, where its servers know it. It says that it begins anew, whereupon each
+//! server forgets the read that waits and says what is due. Some may have heard an update of a clock that others have
+//! not: the worker begins at the least clock, asks all servers for what it reads there, and goes through that iteration
+//! again. Who has heard the clock's update passes the new one over, so that each server counts one update for each clock;
+//! of that clock, shards may hold the changes of two different iterations. Momentum and whatever else the task keeps
+//! begin as at the start of a run, and which examples are next follows from the clock. Where a state is there that is older
+//! than what servers know, such as one from a backup, the same is done, and the task keeps what it has.
 
 use std::collections::VecDeque;
 
@@ -29,8 +37,16 @@ pub struct RecoverableWorker {
     kept: Kept,
     /// Whether the iteration has run whose time is not over.
     ran: bool,
-    /// A stop that came while an iteration ran.
+    /// A stop that came while an iteration ran, or before the first.
     stop: Option<Clock>,
+    /// Whether it may begin once it knows what is due.
+    starts: bool,
+    /// What is due at each server, until it has begun.
+    dues: Vec<Option<Turn>>,
+    /// The clock of the iteration that runs, if one does.
+    computing: Clock,
+    /// Whether a server has turned out to know of more than the iteration that runs.
+    outrun: bool,
     log: Log,
     outputs: VecDeque<(ShardId, WorkerMessage)>,
 }
@@ -40,6 +56,8 @@ struct Kept {
     /// By server, what it may not have heard, oldest first: an update and the read after it at most.
     unheard: Vec<VecDeque<WorkerMessage>>,
     started: bool,
+    /// Servers that have not answered since it took up its work, and may know more of it than it does itself.
+    ahead: Vec<bool>,
     /// Everything is read, and the iteration has to run.
     to_compute: bool,
     /// At which clock it has stopped, if it has.
@@ -50,7 +68,8 @@ impl RecoveringWorker {
     /// `worker` is as the plan makes it, of a data center of so many servers.
     pub fn new(worker: Worker, servers: usize) -> Self {
         let unheard = vec![VecDeque::new(); servers];
-        let kept = Kept { unheard, started: false, to_compute: false, stopped: None };
+        let ahead = vec![false; servers];
+        let kept = Kept { unheard, started: false, ahead, to_compute: false, stopped: None };
         Self { worker: Box::new(worker), kept, entries: 0 }
     }
 
@@ -73,14 +92,19 @@ impl RecoveringWorker {
         let entry: WorkerEntry = decode(number, body)?;
         let unfit = |problem: String| Err(RecoveryError::Unfit { number, problem });
         match &entry {
-            WorkerEntry::Start if self.kept.started => return unfit("it started before".into()),
+            WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.kept.started => {
+                return unfit("it started before".into());
+            }
             WorkerEntry::Rows { from, rows } if !self.worker.expects(*from, rows) => {
                 return unfit(format!("rows of clock {} that were not asked for", rows.clock));
             }
-            WorkerEntry::Computed if !self.kept.to_compute => {
+            WorkerEntry::Outrun { .. } if !self.kept.started => {
+                return unfit("it had not started".into());
+            }
+            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } if !self.kept.to_compute => {
                 return unfit("nothing was to be computed".into());
             }
-            WorkerEntry::Computed => {
+            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } => {
                 self.worker.compute();
                 // What held reads back was reported then.
                 self.worker.take_held();
@@ -100,17 +124,27 @@ impl RecoveringWorker {
     /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         let (worker, outputs) = (Some(self.worker), VecDeque::new());
-        let log = Log::new(logs);
-        RecoverableWorker { worker, kept: self.kept, ran: false, stop: None, log, outputs }
+        let (log, dues) = (Log::new(logs), vec![None; self.kept.unheard.len()]);
+        RecoverableWorker {
+            worker,
+            kept: self.kept,
+            ran: false,
+            stop: None,
+            starts: false,
+            dues,
+            computing: Clock::ZERO,
+            outrun: false,
+            log,
+            outputs,
+        }
     }
 }
 
 impl RecoverableWorker {
-    /// Begins the first iteration, unless it has begun.
+    /// Begins, unless it has begun: once all servers have said what is due.
     pub fn handle_start(&mut self) {
-        if !self.kept.started {
-            self.apply(WorkerEntry::Start);
-        }
+        self.starts = true;
+        self.begin_once_known();
     }
 
     /// Takes rows from a server. What was not asked for, as rows that come again were not, changes nothing; says
@@ -125,7 +159,7 @@ impl RecoverableWorker {
 
     /// Is to stop at a clock, or go on until there.
     pub fn handle_stop(&mut self, last: Clock) {
-        if self.worker.is_some() {
+        if self.worker.is_some() && self.kept.started {
             self.apply(WorkerEntry::Stop { last });
         } else {
             self.stop = Some(last);
@@ -135,35 +169,54 @@ impl RecoverableWorker {
     /// Gives the worker away for an iteration, where one has to run and what it read is on disk.
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
         let due = self.kept.to_compute && !self.ran && self.log.is_settled();
-        if due { self.worker.take() } else { None }
+        let worker = if due { self.worker.take() } else { None };
+        self.computing = worker.as_ref().map_or(self.computing, |worker| worker.clock());
+        worker
     }
 
     /// Takes the worker back, whose iteration has run.
     pub fn handle_ran(&mut self, worker: Box<Worker>) {
         (self.worker, self.ran) = (Some(worker), true);
-        if let Some(last) = self.stop.take() {
+        if self.outrun {
+            self.begin_anew();
+        } else if let Some(last) = self.stop.take() {
             self.apply(WorkerEntry::Stop { last });
         }
     }
 
-    /// The time of the iteration that has run is over.
+    /// The time of the iteration that has run is over. One that was let go meanwhile changes nothing.
     pub fn handle_computed(&mut self) {
-        self.ran = false;
-        self.apply(WorkerEntry::Computed);
-    }
-
-    /// Whether this can be due from the worker: what is beyond, another process has said, and what it knew is gone.
-    pub fn may_have_said(&self, due: Turn) -> bool {
-        let worker = self.worker.as_ref();
-        worker.is_none_or(|one| due <= Turn { clock: one.clock(), updates: self.kept.started })
+        if std::mem::take(&mut self.ran) {
+            self.apply(WorkerEntry::Computed);
+        }
     }
 
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order. To be asked for when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
+        if self.is_beyond(server, due) {
+            if self.worker.is_none() {
+                self.outrun = true;
+                return Vec::new();
+            }
+            self.begin_anew();
+        }
         self.outputs.retain(|(to, _)| *to != server);
-        self.kept.forget(server, due);
+        if !self.kept.started {
+            // What is due counts once no answer to what another process said can come any more.
+            self.dues[server.index()] = None;
+            return vec![WorkerMessage::Anew];
+        }
+        if !self.kept.ahead[server.index()] {
+            self.kept.forget(server, due);
+        }
         self.kept.unheard[server.index()].iter().cloned().collect()
+    }
+
+    /// A server says what is due from this worker now that it begins anew.
+    pub fn handle_due(&mut self, server: ShardId, due: Turn) {
+        self.dues[server.index()] = Some(due);
+        self.begin_once_known();
     }
 
     /// The next message for a server, once what led to it is on disk.
@@ -204,6 +257,42 @@ impl RecoverableWorker {
         Some(State::of(|walk| self.kept.state(worker, walk)))
     }
 
+    /// Whether another process has said what came before this, and what it knew is gone.
+    fn is_beyond(&self, server: ShardId, due: Turn) -> bool {
+        let clock = self.worker.as_ref().map_or(self.computing, |worker| worker.clock());
+        let knows = self.kept.started && !self.kept.ahead[server.index()];
+        knows && due > Turn { clock, updates: true }
+    }
+
+    /// Lets go of everything, and asks all servers where it is to go on.
+    fn begin_anew(&mut self) {
+        let ran = std::mem::take(&mut self.ran);
+        self.outrun = false;
+        self.outputs.clear();
+        self.dues.fill(None);
+        self.apply(WorkerEntry::Outrun { ran });
+        for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
+            self.outputs.push_back((shard, WorkerMessage::Anew));
+        }
+    }
+
+    /// Begins where it has nothing behind it: at the first clock, or where the process before it was.
+    fn begin_once_known(&mut self) {
+        let dues: Option<Vec<Turn>> = self.dues.iter().copied().collect();
+        let Some(dues) = dues.filter(|_| self.starts && !self.kept.started) else { return };
+        let clocks = || dues.iter().map(|due| due.clock);
+        let clock = clocks().min().unwrap_or_default();
+        let owed = clocks().max().unwrap_or_default();
+        self.apply(if dues.iter().all(|due| *due == Turn::default()) {
+            WorkerEntry::Start
+        } else {
+            WorkerEntry::TakeUp { clock, owed }
+        });
+        if let Some(last) = self.stop.take() {
+            self.apply(WorkerEntry::Stop { last });
+        }
+    }
+
     fn apply(&mut self, entry: WorkerEntry) {
         self.log.push(&entry);
         let worker = self.worker.as_mut().expect("a worker is here unless it computes");
@@ -223,7 +312,20 @@ impl Kept {
                 self.started = true;
                 worker.handle_start();
             }
+            WorkerEntry::TakeUp { clock, owed } => {
+                self.started = true;
+                self.ahead.fill(true);
+                worker.handle_take_up(clock, owed);
+            }
+            WorkerEntry::Outrun { .. } => {
+                self.started = false;
+                self.unheard.iter_mut().for_each(VecDeque::clear);
+                self.ahead.fill(false);
+                (self.to_compute, self.stopped) = (false, None);
+                worker.handle_outrun();
+            }
             WorkerEntry::Rows { from, rows } => {
+                self.ahead[from.index()] = false;
                 // Who answers has heard the read, and what came before it.
                 self.forget(from, Turn { clock: rows.clock, updates: true });
                 worker.handle_rows(from, rows);
@@ -251,7 +353,7 @@ impl Kept {
 
     /// A server has heard everything before this turn.
     fn forget(&mut self, server: ShardId, due: Turn) {
-        self.unheard[server.index()].retain(|message| Turn::of(message) >= due);
+        self.unheard[server.index()].retain(|message| Turn::of(message) >= Some(due));
     }
 
     /// Walks over what changes as time goes on.
@@ -259,6 +361,7 @@ impl Kept {
         worker.state(&mut walk.at("worker"))?;
         walk.record_that("unheard", &mut self.unheard, |found, made| found.len() == made.len())?;
         walk.record("started", &mut self.started)?;
+        walk.record_that("ahead", &mut self.ahead, |found, made| found.len() == made.len())?;
         walk.record("stopped", &mut self.stopped)?;
         walk.record("to_compute", &mut self.to_compute)
     }

@@ -47,6 +47,11 @@ impl LocalServer {
         self.held.push(HeldRead { worker, clock, rows, waiting: None, held: Vec::new() });
     }
 
+    /// Lets go of what a worker reads, unanswered.
+    pub(super) fn forget_read(&mut self, worker: WorkerId) {
+        self.held.retain(|read| read.worker != worker);
+    }
+
     /// Notes that a worker finished the iteration that started at `clock`; returns the data center's clock
     /// where that advanced it.
     pub(super) fn on_update(&mut self, worker: WorkerId, clock: Clock) -> Option<Clock> {

@@ -206,6 +206,7 @@ impl Server {
                 self.read_fraction = rows.parameters(layout) as f64 / parameters as f64;
                 self.local.on_read(from, clock, rows);
             }
+            WorkerMessage::Anew => self.local.forget_read(from),
             WorkerMessage::Update { clock, deltas, probed } => {
                 let remote = &mut self.remote;
                 self.store.add(&deltas, |place, change, values| {
@@ -327,6 +328,11 @@ impl Server {
     /// Clocks that all workers of this data center have finished.
     pub fn clock(&self) -> Clock {
         self.local.clock()
+    }
+
+    /// Clocks that a worker of this data center has finished.
+    pub fn finished(&self, worker: WorkerId) -> Clock {
+        self.local.clocks()[usize::from(worker.index)]
     }
 
     /// The values that the model's quality is judged by: for BSP, SSP and local steps what all data centers agree on,

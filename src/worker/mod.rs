@@ -31,6 +31,8 @@ pub struct Worker {
     state: State,
     /// The clock at which to stop.
     last: Option<Clock>,
+    /// What is to be finished before any stop.
+    owed: Clock,
     outputs: VecDeque<WorkerOutput>,
     held: Vec<(WaitReason, Duration)>,
     prober: Option<Prober>,
@@ -91,6 +93,7 @@ impl Worker {
             clock: Clock::ZERO,
             state: State::Idle,
             last: None,
+            owed: Clock::ZERO,
             outputs: VecDeque::new(),
             held: Vec::new(),
         }
@@ -100,6 +103,20 @@ impl Worker {
     pub fn handle_start(&mut self) {
         assert!(matches!(self.state, State::Idle), "a worker starts once");
         self.begin();
+    }
+
+    /// Begins at a clock, as a worker that has nothing of what it did before. It does not stop before `owed`, which a
+    /// server knows it to have finished.
+    pub fn handle_take_up(&mut self, clock: Clock, owed: Clock) {
+        assert!(matches!(self.state, State::Idle), "a worker starts once");
+        (self.clock, self.owed) = (clock, owed);
+        self.begin();
+    }
+
+    /// Lets go of the iteration that it is at: servers know of more than it does itself. It is to take up its work anew.
+    pub fn handle_outrun(&mut self) {
+        self.outputs.clear();
+        self.state = State::Idle;
     }
 
     /// Whether this answers what a server was asked and has not answered.
@@ -173,7 +190,7 @@ impl Worker {
     /// A worker that has stopped before a later `last` goes on until there.
     pub fn handle_stop(&mut self, last: Clock) {
         self.last = Some(last);
-        let over = self.clock >= last;
+        let over = self.is_over();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle if over => self.stop(None),
             State::Reading(reading) if over => self.stop(Some(reading)),
@@ -211,6 +228,7 @@ impl Worker {
         walk.record("clock", &mut self.clock)?;
         walk.record_that("state", &mut self.state, |found, _| found.fits(&self.layouts))?;
         walk.record("last", &mut self.last)?;
+        walk.record("owed", &mut self.owed)?;
         walk.record("held", &mut self.held)?;
         if self.state.has_read() {
             walk.tensor("model", Content::Values, &mut self.model.values)?;
@@ -236,8 +254,13 @@ impl Worker {
         self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
     }
 
+    /// Whether no further iteration is to start.
+    fn is_over(&self) -> bool {
+        self.last.is_some_and(|last| self.clock >= last.max(self.owed))
+    }
+
     fn begin(&mut self) {
-        if self.last.is_some_and(|last| self.clock >= last) {
+        if self.is_over() {
             self.stop(None);
             return;
         }

@@ -5,6 +5,7 @@ mod commands;
 mod directory;
 mod handshake;
 mod refused;
+mod running;
 
 use std::time::Duration;
 

@@ -7,12 +7,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{ChildStderr, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use gaia::certificates::{Directory, Identity};
+use rustls::pki_types::UnixTime;
 use serde_json::Value;
 
 use super::{Bench, Node, check_summary, children, evaluations, free_address, run_file};
@@ -22,7 +24,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A run whose outcome does not depend on who is when where: every clock takes the changes of all.
 fn in_step(clocks: u64) -> String {
-    let text = run_file(&["north", "south", "west"], "driver = \"real\"", "");
+    in_step_over(&["north", "south", "west"], clocks)
+}
+
+fn in_step_over(data_centers: &[&str], clocks: u64) -> String {
+    let text = run_file(data_centers, "driver = \"real\"", "");
     let text = text.replace("[stop]\n", &format!("[stop]\nclocks = {clocks}\n"));
     text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"bsp\"")
 }
@@ -129,18 +135,158 @@ fn nodes_that_are_killed_in_turn_come_back_and_nothing_is_lost_or_doubled() {
         run.signal(signal, dc, role);
         run.goes_on(1);
     }
-    let stormy = run.ends();
-    // A stop may reach workers late by a clock or two; however many they were, each counts as in virtual time, where
-    // nothing fails.
+    is_as_if_nothing_failed(&run.ends(), clocks, in_step);
+}
+
+/// A stop may reach workers late by a clock or two; however many they were, each counts as in virtual time, where
+/// nothing fails.
+fn is_as_if_nothing_failed(stormy: &Value, clocks: u64, text: impl Fn(u64) -> String) {
     let reached = stormy["clocks"].as_u64().unwrap();
     assert!((clocks..clocks + 3).contains(&reached), "{reached}");
-    let bench = Bench::new(&in_step(reached));
+    let bench = Bench::new(&text(reached));
     let arguments = ["--driver", "simulated", "--out", "out", "--quiet"];
     assert!(bench.gaia("train", &arguments).status().unwrap().success());
     let calm = bench.summary("out");
     for key in ["objective", "clocks", "metric"] {
         assert_eq!(stormy[key], calm[key], "{key}");
     }
+}
+
+#[test]
+fn nodes_that_do_not_wait_for_their_disks_come_back_from_a_kill() {
+    let clocks = 80;
+    let text = |clocks| in_step(clocks).replace("[stop]", "[log]\nsync = \"never\"\n[stop]");
+    let mut run = Watched::new(&text(clocks));
+    run.goes_on(2);
+    for (dc, role) in [("north", "server"), ("west", "worker")] {
+        run.signal("-KILL", dc, role);
+        run.goes_on(1);
+    }
+    is_as_if_nothing_failed(&run.ends(), clocks, text);
+}
+
+/// Nodes that keep nothing, each in a process of its own, and their coordinator.
+struct Bare {
+    bench: Bench,
+    coordinator: String,
+    conductor: Node,
+}
+
+impl Bare {
+    fn new(text: &str, names: &[&str]) -> Self {
+        let bench = Bench::new(text);
+        bench.certify("certs", names);
+        let coordinator = free_address();
+        let conductor =
+            bench.node(&coordinator, "certs", &["--coordinator", "--out", "out", "--quiet"]);
+        Self { bench, coordinator, conductor }
+    }
+
+    fn server(&self, dc: &str, listen: &str) -> Node {
+        let place = ["--dc", dc, "--server", "0", "--listen", listen];
+        self.bench.node(&self.coordinator, "certs", &place)
+    }
+
+    fn worker(&self, dc: &str) -> Node {
+        self.bench.node(&self.coordinator, "certs", &["--dc", dc, "--worker", "0"])
+    }
+
+    /// Waits until the run has been evaluated so many times more.
+    fn goes_on(&mut self, evaluated: usize) {
+        let expected = evaluations(&self.bench, "out").len() + evaluated;
+        while evaluations(&self.bench, "out").len() < expected {
+            assert!(self.conductor.0.try_wait().unwrap().is_none(), "the run has ended");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the end of the run, and of nodes.
+    fn ends(self, nodes: Vec<Node>) -> Value {
+        let (code, said) = self.conductor.end();
+        assert_eq!(code, Some(0), "{said}");
+        for node in nodes {
+            let (code, said) = node.end();
+            assert_eq!(code, Some(0), "{said}");
+        }
+        self.bench.summary("out")
+    }
+}
+
+#[test]
+fn a_worker_that_kept_nothing_takes_up_its_work_where_its_servers_know_it() {
+    let names = ["north", "south", "west"];
+    let clocks = 120;
+    let mut run = Bare::new(&in_step(clocks), &names);
+    let mut nodes: Vec<Node> = names.map(|dc| run.server(dc, "127.0.0.1:0")).into();
+    nodes.extend(["north", "west"].map(|dc| run.worker(dc)));
+    let mut worker = run.worker("south");
+    let _limit = Limit::on(&[&run.conductor, &nodes[0]]);
+    for _ in 0..3 {
+        run.goes_on(2);
+        worker.0.kill().unwrap();
+        worker.0.wait().unwrap();
+        worker = run.worker("south");
+    }
+    nodes.push(worker);
+    // What it computes again it computes from the same values, so that nothing tells it from the one before.
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, in_step);
+}
+
+/// Carries connections to an address, until they are cut.
+struct Wire {
+    address: String,
+    open: Arc<std::sync::Mutex<Vec<TcpStream>>>,
+}
+
+impl Wire {
+    fn to(to: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let open = Arc::<std::sync::Mutex<Vec<TcpStream>>>::default();
+        let carried = open.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let Ok(near) = near else { return };
+                let Ok(far) = TcpStream::connect(&to) else { continue };
+                for (from, into) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut into) =
+                        (from.try_clone().unwrap(), into.try_clone().unwrap());
+                    std::thread::spawn(move || {
+                        let _cut = std::io::copy(&mut from, &mut into);
+                        let _gone = into.shutdown(Shutdown::Both);
+                    });
+                }
+                carried.lock().unwrap().extend([near, far]);
+            }
+        });
+        Self { address, open }
+    }
+
+    /// Cuts what it carries; whoever calls again is carried again.
+    fn cut(&self) {
+        let open = std::mem::take(&mut *self.open.lock().unwrap());
+        assert!(!open.is_empty(), "nothing to cut");
+        for stream in open {
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_worker_and_its_server_that_are_cut_off_from_each_other_go_on_where_they_were() {
+    let clocks = 100;
+    let text = |clocks: u64| in_step_over(&["north"], clocks);
+    let listen = free_address();
+    let wire = Wire::to(listen.clone());
+    let named = format!("name = \"north\"\nserver_addresses = [\"{}\"]", wire.address);
+    let mut run = Bare::new(&text(clocks).replace("name = \"north\"", &named), &["north"]);
+    let nodes = vec![run.server("north", &listen), run.worker("north")];
+    let _limit = Limit::on(&[&run.conductor, &nodes[0], &nodes[1]]);
+    for _ in 0..4 {
+        run.goes_on(2);
+        wire.cut();
+    }
+    is_as_if_nothing_failed(&run.ends(nodes), clocks, text);
 }
 
 #[test]
@@ -283,4 +429,49 @@ fn without_what_it_kept_a_server_does_not_take_part_again() {
         said.contains("lost its state") || said.contains("do not know the same past"),
         "{said}"
     );
+}
+
+#[test]
+fn a_node_that_is_removed_is_parted_from_and_comes_back_with_another_certificate() {
+    let names = ["north", "south", "west"];
+    let mut run = Bare::new(&in_step(150), &names);
+    let server = |dc| {
+        let place = ["--dc", dc, "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+        run.bench.node(&run.coordinator, "certs", &place)
+    };
+    let (mut north, south, west) = (server("north"), server("south"), server("west"));
+    let workers = names.map(|dc| run.worker(dc));
+    let [worker_north, worker_south, worker_west] = workers;
+    let _limit = Limit::on(&[&run.conductor, &north]);
+    let mut conductor_said = run.conductor.stderr();
+    let mut north_said = north.stderr();
+    run.goes_on(2);
+    let mut directory = Directory::open(&run.bench.path("certs")).unwrap();
+    let removed = [Identity::server("real", "south", 0), Identity::worker("real", "west", 0)];
+    for node in &removed {
+        directory.remove(node, UnixTime::now()).unwrap();
+    }
+    let waits_for = |said: &mut BufReader<ChildStderr>, parts: &[&str]| {
+        let mut line = String::new();
+        while !parts.iter().all(|part| line.contains(part)) {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{parts:?}");
+        }
+    };
+    waits_for(&mut north_said, &["parts from server 0 of south", "has been revoked"]);
+    waits_for(&mut conductor_said, &["is lost", "has been revoked"]);
+    waits_for(&mut conductor_said, &["is lost", "has been revoked"]);
+    for mut node in [south, worker_west] {
+        node.0.kill().unwrap();
+        node.0.wait().unwrap();
+    }
+    directory.issue(&removed, UnixTime::now(), Duration::from_secs(86_400)).unwrap();
+    let place = ["--dc", "south", "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];
+    let again = run.bench.node(&run.coordinator, "certs", &place);
+    let nodes = vec![north, again, west, worker_north, worker_south, run.worker("west")];
+    // What is not read would keep the others from ending.
+    for mut said in [conductor_said, north_said] {
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    }
+    is_as_if_nothing_failed(&run.ends(nodes), 150, in_step);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -12,9 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::SILENCE_MAX;
 use super::error::{ChannelError, LinkFault};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
-use crate::certificates::SERVER_NAME;
+use crate::certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use crate::topology::Address;
 use crate::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
 
@@ -28,12 +30,15 @@ pub(super) type Parcel = (LanKind, Vec<u8>);
 pub(super) struct Channel {
     reader: Reader,
     writer: Writer,
+    /// What the peer has shown, where there is TLS.
+    chain: Option<Vec<CertificateDer<'static>>>,
 }
 
 /// The half of a connection that is read.
 pub(super) struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
     gathering: Gathering,
+    proof: Option<Proof>,
 }
 
 /// The half of a connection that is written.
@@ -43,12 +48,24 @@ pub(super) struct Writer {
 }
 
 impl Channel {
-    fn new(stream: Box<dyn Stream>) -> Self {
+    fn new(stream: Box<dyn Stream>, chain: Option<Vec<CertificateDer<'static>>>) -> Self {
         let (read, write) = split(stream);
         Self {
-            reader: Reader { half: read, gathering: Gathering::default() },
+            reader: Reader { half: read, gathering: Gathering::default(), proof: None },
             writer: Writer { half: write, bytes: Vec::new() },
+            chain,
         }
+    }
+
+    /// The connection ends once what the peer has shown is revoked.
+    pub(super) fn held_to(mut self, credentials: &Credentials) -> Self {
+        self.reader.proof = self.chain.clone().map(|chain| credentials.proof(chain));
+        self
+    }
+
+    /// What the peer has shown, where there is TLS.
+    pub(super) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
+        self.chain.as_deref()
     }
 
     /// Connects, proves who this is, and says hello.
@@ -73,7 +90,7 @@ impl Channel {
         for candidate in candidates {
             match TcpStream::connect(candidate).await {
                 Ok(stream) => {
-                    stream.set_nodelay(true).map_err(|error| LinkFault::of_io(&error))?;
+                    set_up(&stream).map_err(|error| LinkFault::of_io(&error))?;
                     return Self::greet(stream, tls, hello).await;
                 }
                 Err(error) => fault = LinkFault::of_io(&error),
@@ -87,15 +104,16 @@ impl Channel {
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
-        let stream: Box<dyn Stream> = match tls {
+        let mut channel = match tls {
             Some(config) => {
                 let name = ServerName::try_from(SERVER_NAME).expect("a host name");
                 let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-                Box::new(connected.map_err(|error| LinkFault::of_io(&error))?)
+                let stream = connected.map_err(|error| LinkFault::of_io(&error))?;
+                let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+                Self::new(Box::new(stream), chain)
             }
-            None => Box::new(stream),
+            None => Self::new(Box::new(stream), None),
         };
-        let mut channel = Self::new(stream);
         channel.writer.send(LanKind::Hello, &pack(hello)).await?;
         match unpack(&channel.reader.hello().await?)? {
             Answer::Welcome => Ok(channel),
@@ -103,22 +121,21 @@ impl Channel {
         }
     }
 
-    /// Takes a connection: the hello of who calls, and the certificate where there is TLS.
+    /// Takes a connection, with the hello of who calls.
     pub(super) async fn take(
         stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,
-    ) -> Result<(Self, Hello, Option<Vec<CertificateDer<'static>>>), ChannelError> {
+    ) -> Result<(Self, Hello), ChannelError> {
         let taken = async {
-            stream.set_nodelay(true)?;
-            let (stream, chain): (Box<dyn Stream>, _) = match tls {
+            set_up(&stream)?;
+            let mut channel = match tls {
                 Some(config) => {
                     let stream = TlsAcceptor::from(config).accept(stream).await?;
                     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
-                    (Box::new(stream), chain)
+                    Self::new(Box::new(stream), chain)
                 }
-                None => (Box::new(stream), None),
+                None => Self::new(Box::new(stream), None),
             };
-            let mut channel = Self::new(stream);
             let hello = match channel.reader.hello().await {
                 Ok(body) => unpack(&body)?,
                 Err(error) => {
@@ -128,7 +145,7 @@ impl Channel {
                     return Err(error);
                 }
             };
-            Ok((channel, hello, chain))
+            Ok((channel, hello))
         };
         timeout(HANDSHAKE_MAX, taken)
             .await
@@ -173,12 +190,12 @@ impl Reader {
         silence_max: Option<Duration>,
     ) -> Result<Parcel, ChannelError> {
         loop {
-            let frame = match silence_max {
-                Some(most) => timeout(most, self.frame())
-                    .await
-                    .unwrap_or(Err(ChannelError::Silent(most.as_secs())))?,
-                None => self.frame().await?,
-            };
+            let (proof, half) = (&mut self.proof, &mut self.half);
+            let frame = tokio::select! {
+                biased;
+                refusal = revoked(proof) => Err(ChannelError::Other(refusal.to_string())),
+                frame = frame_within(half, silence_max) => frame,
+            }?;
             if let Some(message) = self.gathering.push(&frame, &bytes_max)? {
                 return Ok(message);
             }
@@ -191,19 +208,39 @@ impl Reader {
             (other, _) => Err(ChannelError::Other(format!("a {other:?} where a hello was due"))),
         }
     }
+}
 
-    async fn frame(&mut self) -> Result<Vec<u8>, ChannelError> {
-        let mut frame = vec![0; ENVELOPE_BYTES];
-        let first = self.half.read(&mut frame).await?;
-        if first == 0 {
-            return Err(ChannelError::Closed);
-        }
-        self.half.read_exact(&mut frame[first..]).await?;
-        let length = frame_len(&frame)?.expect("an envelope is here");
-        frame.resize(length, 0);
-        self.half.read_exact(&mut frame[ENVELOPE_BYTES..]).await?;
-        Ok(frame)
+/// Waits until what a peer has shown is revoked; for ever where it has shown nothing.
+async fn revoked(proof: &mut Option<Proof>) -> Refusal {
+    match proof {
+        Some(proof) => proof.revoked().await,
+        None => std::future::pending().await,
     }
+}
+
+async fn frame_within(
+    half: &mut ReadHalf<Box<dyn Stream>>,
+    silence_max: Option<Duration>,
+) -> Result<Vec<u8>, ChannelError> {
+    match silence_max {
+        Some(most) => {
+            timeout(most, frame(half)).await.unwrap_or(Err(ChannelError::Silent(most.as_secs())))
+        }
+        None => frame(half).await,
+    }
+}
+
+async fn frame(half: &mut ReadHalf<Box<dyn Stream>>) -> Result<Vec<u8>, ChannelError> {
+    let mut frame = vec![0; ENVELOPE_BYTES];
+    let first = half.read(&mut frame).await?;
+    if first == 0 {
+        return Err(ChannelError::Closed);
+    }
+    half.read_exact(&mut frame[first..]).await?;
+    let length = frame_len(&frame)?.expect("an envelope is here");
+    frame.resize(length, 0);
+    half.read_exact(&mut frame[ENVELOPE_BYTES..]).await?;
+    Ok(frame)
 }
 
 impl Writer {
@@ -224,6 +261,22 @@ impl Writer {
         }
         let _gone = self.half.shutdown().await;
     }
+}
+
+/// Has the machine notice where the peer's is gone, be there something to send or not. Lines to the coordinator have
+/// their heartbeat; between workers and servers nothing may be said for as long as a read is held back.
+fn set_up(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(SILENCE_MAX / 2)
+        .with_interval(SILENCE_MAX / 10)
+        .with_retries(5);
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&probes)?;
+    // Where bytes wait for their acknowledgement nothing is probed.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
+    Ok(())
 }
 
 /// Every IP address that an address stands for.
@@ -309,6 +362,21 @@ mod tests {
         let fault = fault.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
         assert!(fault.to_string().contains("version 9"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_is_gone_is_noticed_though_nothing_is_said() {
+        let (listener, address) = listener().await;
+        let calling = async { TcpStream::connect(address.to_string()).await.unwrap() };
+        let (stream, _accepted) = tokio::join!(calling, listener.accept());
+        assert!(!SockRef::from(&stream).keepalive().unwrap());
+        set_up(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENCE_MAX));
+        #[cfg(target_os = "linux")]
+        assert!(socket.tcp_keepalive_time().unwrap() < SILENCE_MAX);
     }
 
     #[tokio::test]

@@ -278,9 +278,13 @@ impl<'a> Conductor<'a> {
     /// Gives a node the orders that hold.
     async fn tell_standing(&self, node: NodeId) {
         let (roll, standing) = (&self.roll, &self.standing);
-        if standing.started && is_worker(&node) {
+        if let NodeId::Worker(worker) = node
+            && standing.started
+        {
             roll.tell(node, &Order::Start).await;
             if let Some(last) = standing.stop {
+                // One that comes back without its state is to come as far again.
+                let last = last.max(self.coordinator.stopped_at(worker));
                 roll.tell(node, &Order::Stop { last }).await;
             }
         }

@@ -84,8 +84,9 @@ async fn take_all(
         taken.spawn(async move {
             let _permit = permit;
             match Channel::take(stream, tls).await {
-                Ok((channel, hello, chain)) => {
-                    let believed = seat.believe(&hello, chain.as_deref()).and_then(|()| {
+                Ok((channel, hello)) => {
+                    let channel = channel.held_to(&seat.credentials);
+                    let believed = seat.believe(&hello, channel.chain()).and_then(|()| {
                         let may = callers.contains(&hello.node);
                         may.then_some(())
                             .ok_or_else(|| format!("{} does not call here", hello.node))

@@ -14,7 +14,8 @@
 //! sessions, a worker hears from its servers what is due from it, lines to the coordinator repeat what stands. Where a
 //! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
 //! process goes on from there after `kill -9` (see [`crate::recovery`]); what was kept for another node or run is refused.
-//! Without a directory a lost server ends the run, because its mirrors know more of it than it does itself.
+//! Without a directory a worker takes up its work where its servers say that it was; a lost server ends the run, because
+//! its mirrors know more of it than it does itself.
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
 //! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
@@ -155,6 +156,8 @@ struct NearServer {
 enum FromNear {
     /// At first, what is due.
     Joined(Turn),
+    /// What is due from one that begins anew.
+    Due(Turn),
     Rows(Arc<RowsRead>),
 }
 

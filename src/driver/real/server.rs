@@ -359,6 +359,7 @@ impl ServerNode {
         while let Some(output) = self.server.poll_output() {
             match output {
                 Output::ToWorker { worker, message } => self.workers.answer(worker, message),
+                Output::Due { worker, due } => self.workers.tell_due(worker, due),
                 Output::ClockFinished { clock } => {
                     line.report(&Report::ClockFinished(clock)).await;
                 }

@@ -40,6 +40,8 @@ pub(super) struct Servers {
 pub(super) enum FromServer {
     /// There is a connection, in place of any before; this is due over it.
     Joined(Turn),
+    /// This is due from a worker that begins anew.
+    Due(Turn),
     Rows(Arc<RowsRead>),
     /// It cannot be reached at all.
     Lost(RealError),
@@ -151,6 +153,7 @@ async fn hear_near(shard: ShardId, mut hears: Receiver<FromNear>, sender: Sender
     while let Some(from) = hears.recv().await {
         let from = match from {
             FromNear::Joined(due) => FromServer::Joined(due),
+            FromNear::Due(due) => FromServer::Due(due),
             FromNear::Rows(rows) => FromServer::Rows(rows),
         };
         if sender.send(Came { shard, way: None, from }).await.is_err() {
@@ -231,6 +234,7 @@ impl Far {
             let next = reader.next(|_| self.bytes_max, None).await;
             let from = next.and_then(|(kind, body)| match kind {
                 LanKind::Hello if parcels.is_some() => Ok(FromServer::Joined(unpack(&body)?)),
+                LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
                 LanKind::RowsRead if parcels.is_none() => {
                     Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
                 }

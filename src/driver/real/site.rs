@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -34,6 +35,8 @@ pub(super) struct Seat {
     pub(super) node: NodeId,
     pub(super) credentials: Credentials,
     pub(super) meter: NodeMeter,
+    /// Ends with the last of these.
+    _watching: Arc<JoinSet<()>>,
 }
 
 impl Site {
@@ -59,7 +62,9 @@ impl Site {
         let peers = peers(&self.plan.topology, node);
         let peers = peers.into_iter().map(|(peer, kind)| (self.label(peer), kind)).collect();
         let meter = self.telemetry.node(&self.label(node), &self.plan.name, peers);
-        Ok(Seat { site: self.clone(), node, credentials, meter })
+        let mut watching = JoinSet::new();
+        watching.spawn(watch_trust(credentials.clone(), folder, self.name(node)));
+        Ok(Seat { site: self.clone(), node, credentials, meter, _watching: Arc::new(watching) })
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Identity {
@@ -126,7 +131,8 @@ impl Seat {
         let expected = self.site.identity(to);
         let tls = self.site.speaks_tls(self.node, to);
         let tls = tls.then(|| connecting(&self.credentials, &expected));
-        Channel::dial(address, tls, hello).await
+        let channel = Channel::dial(address, tls, hello).await?;
+        Ok(channel.held_to(&self.credentials))
     }
 
     /// Joins another node over TCP, waiting for it while it may still be about to start.
@@ -171,6 +177,25 @@ impl Seat {
             ));
         }
         Ok(())
+    }
+}
+
+/// Looks now and then whether a node is to believe others than before, so that a node that was removed is parted from.
+async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
+    let mut complained = String::new();
+    loop {
+        sleep(TRUST_READ_EVERY).await;
+        match block_in_place(|| credentials.reload(&folder)) {
+            Ok(true) => info!("{name} has read anew whom it believes"),
+            Ok(false) => {}
+            Err(error) => {
+                let complaint = error.to_string();
+                if complaint != complained {
+                    warn!("{name} goes on believing whom it believed: {complaint}");
+                    complained = complaint;
+                }
+            }
+        }
     }
 }
 
@@ -228,6 +253,9 @@ impl Patience {
         Ok(())
     }
 }
+
+/// A file of a few kilobytes.
+const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);

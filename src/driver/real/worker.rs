@@ -19,7 +19,7 @@ use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
 use crate::recovery::{RecoverableWorker, RecoveringWorker};
-use crate::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
+use crate::types::{Clock, ShardId, ShardLayout, WorkerId};
 use crate::worker::Worker;
 
 /// A worker whose iteration has run, and the work done or the message of its panic.
@@ -196,13 +196,8 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
+            FromServer::Due(due) => self.worker.handle_due(shard, due),
             FromServer::Joined(due) => {
-                if !self.worker.may_have_said(due) {
-                    let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
-                    let (node, peer) = (self.seat.name(), self.seat.site.name(server));
-                    let reason = format!("{due} is due");
-                    return Err(RealError::Forgot { node, peer, reason });
-                }
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
                     self.lan_bytes += self.servers.send(shard, message);

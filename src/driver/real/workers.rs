@@ -151,18 +151,30 @@ impl Workers {
 
     /// Answers a worker, if it is on the line; one that is not asks again.
     pub(super) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
-        let told = match self.ways.get(&worker) {
-            Some(Way::Far { parcels, .. }) => {
-                parcels.try_send((LanKind::RowsRead, encode_rows_read(&rows))).is_ok()
+        match self.ways.get(&worker) {
+            Some(Way::Far { .. }) => {
+                self.tell_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
             }
             // One that has ended ends this process.
-            Some(Way::Near(hears)) => {
-                let _ended = hears.try_send(FromNear::Rows(rows));
-                true
-            }
-            None => true,
-        };
-        if !told {
+            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Rows(rows))),
+            None => {}
+        }
+    }
+
+    /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
+    pub(super) fn tell_due(&mut self, worker: WorkerId, due: Turn) {
+        match self.ways.get(&worker) {
+            Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
+            // One that has ended ends this process.
+            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Due(due))),
+            None => {}
+        }
+    }
+
+    fn tell_far(&mut self, worker: WorkerId, parcel: Parcel) {
+        if let Some(Way::Far { parcels, .. }) = self.ways.get(&worker)
+            && parcels.try_send(parcel).is_err()
+        {
             self.part(worker);
         }
     }

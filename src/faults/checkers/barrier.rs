@@ -56,7 +56,7 @@ impl Checker for Barrier {
                     }
                 }
             }
-            Seen::Asked { server, worker, rows } => {
+            Seen::Asked { server, worker, rows, .. } => {
                 self.asked.insert((server, worker), rows.clone());
             }
             Seen::Answered { server, worker, .. } => {

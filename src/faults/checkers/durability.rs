@@ -50,6 +50,20 @@ impl Checker for Durability {
                 *known = clock.max(*known);
                 Ok(())
             }
+            Seen::Asked { server, worker, clock, .. } => {
+                self.on_asked(server, worker, clock);
+                Ok(())
+            }
+            // What was due is due no more.
+            Seen::BegunAnew { server, worker } => {
+                self.due.remove(&(server, worker));
+                Ok(())
+            }
+            // It may do otherwise what it has done before.
+            Seen::LostState { worker } => {
+                self.said.retain(|(of, ..), _| *of != worker);
+                Ok(())
+            }
             Seen::Spoke { worker, shard, message } => self.on_spoke(worker, shard, message),
             Seen::Twins { node, twins } => check_twins(node, twins),
             Seen::Recovered { server } => self.check_recovered(view, server),
@@ -76,6 +90,14 @@ impl Durability {
         Err(format!("{from} sends {to} another {lane} frame {number} than it has sent before"))
     }
 
+    /// A new question has a new answer; one of an earlier clock is of a worker that has begun anew.
+    fn on_asked(&mut self, server: ServerId, worker: WorkerId, clock: Clock) {
+        self.answers.remove(&(server, worker));
+        if let Some(due) = self.due.get_mut(&(server, worker)) {
+            *due = Turn { clock, updates: false }.min(*due);
+        }
+    }
+
     fn on_said(
         &mut self,
         server: ServerId,
@@ -98,10 +120,10 @@ impl Durability {
         shard: ShardId,
         message: &WorkerMessage,
     ) -> Result<(), Broken> {
-        let turn = Turn::of(message);
+        let Some(turn) = Turn::of(message) else { return Ok(()) };
         let before = self.said.insert((worker, shard, turn.updates), message.clone());
         let same = match (&before, message) {
-            (Some(before), _) if Turn::of(before) != turn => true,
+            (Some(before), _) if Turn::of(before) != Some(turn) => true,
             (
                 Some(WorkerMessage::Update { deltas: before, .. }),
                 WorkerMessage::Update { deltas, .. },

@@ -33,7 +33,7 @@ pub(super) type Broken = String;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Seen<'a> {
     /// A worker asked for rows.
-    Asked { server: ServerId, worker: WorkerId, rows: &'a ShardRows },
+    Asked { server: ServerId, worker: WorkerId, clock: Clock, rows: &'a ShardRows },
     /// A worker is to be answered.
     Answered { server: ServerId, worker: WorkerId, message: &'a RowsRead },
     /// A worker's deltas were added.
@@ -62,6 +62,10 @@ pub(super) enum Seen<'a> {
     Spoke { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
     /// A node at rest, or one that has just come back, and its shadow.
     Twins { node: NodeId, twins: &'a Twins },
+    /// A server heard that a worker begins anew.
+    BegunAnew { server: ServerId, worker: WorkerId },
+    /// A worker comes back without its state.
+    LostState { worker: WorkerId },
     /// A server has come back.
     Recovered { server: ServerId },
     /// The run is over and all is quiet.

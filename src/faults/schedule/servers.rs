@@ -16,7 +16,12 @@ impl Schedule<'_> {
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         match task {
-            Task::FromWorker { from, message } => self.take_from_worker(id, from, message)?,
+            Task::FromWorker { from, life, message } => {
+                // A connection takes what was on it along.
+                if life >= self.nodes.workers[&from].anew {
+                    self.take_from_worker(id, from, message)?;
+                }
+            }
             Task::Arrives { from, epoch, message } => {
                 if self.ends.epoch(id, from) == epoch {
                     self.arrive(id, from, message)?;
@@ -64,12 +69,15 @@ impl Schedule<'_> {
         let taken = self.saboteur.on_said(id, from, message.clone(), layout);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
-        if node.machine.handle_worker(now, from, taken) != Due::Now {
+        let due = node.machine.handle_worker(now, from, taken);
+        self.counts.recovery.passed_over += u64::from(due == Due::Known);
+        if due != Due::Now {
             return Ok(());
         }
         match message {
-            WorkerMessage::Read { rows, .. } => {
-                self.see(Seen::Asked { server: id, worker: from, rows: &rows })?;
+            WorkerMessage::Anew => self.see(Seen::BegunAnew { server: id, worker: from })?,
+            WorkerMessage::Read { clock, rows } => {
+                self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
                 self.journal(id, Undone::Asked { server: id, worker: from });
             }
             WorkerMessage::Update { clock, deltas, .. } => {
@@ -187,6 +195,10 @@ impl Schedule<'_> {
                 Output::ToWorker { worker, .. }
                     if self.saboteur.has(Bug::ForgetsLastAnswer) && joining.contains(&worker) => {}
                 Output::ToWorker { worker, message } => self.answer(id, worker, &message)?,
+                Output::Due { worker, due } => {
+                    let task = Task::Due { server: id.shard, due };
+                    self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
+                }
                 Output::ClockFinished { clock } => self.report(id, clock)?,
                 Output::CopyReady { clock } => self.coordinator.handle_copy_ready(id, clock),
                 Output::Drained => self.coordinator.handle_drained(id),

@@ -47,6 +47,7 @@ impl Schedule<'_> {
             }
             FaultKind::Crash => {
                 for node in self.befallen(&fault) {
+                    self.nodes.host(node).blank |= fault.blank;
                     self.crash(node, Survives::ByChance, fault.lasts.0);
                 }
             }
@@ -176,6 +177,12 @@ impl Schedule<'_> {
             return Ok(());
         }
         host.life += 1;
+        if host.blank
+            && let NodeId::Worker(worker) = node
+        {
+            self.counts.recovery.blank += 1;
+            self.see(Seen::LostState { worker })?;
+        }
         let back = self.nodes.restart(node, &self.saboteur);
         let back = back.map_err(|what| self.broken("durability", format!("{node}: {what}")))?;
         self.counts.recovery.restarts += 1;
@@ -223,6 +230,7 @@ impl Schedule<'_> {
                     self.hand(node, Task::Start)?;
                 }
                 if let Some(last) = self.told.stop {
+                    let last = last.max(self.coordinator.stopped_at(worker));
                     self.hand(node, Task::Stop { last })?;
                 }
                 let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();

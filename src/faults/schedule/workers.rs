@@ -17,6 +17,7 @@ impl Schedule<'_> {
                     self.speak(id, server, message)?;
                 }
             }
+            Task::Due { server, due } => machine.handle_due(server, due),
             Task::Start => machine.handle_start(),
             Task::Stop { last } => machine.handle_stop(last),
             _ => unreachable!("a worker is told what workers are told"),
@@ -55,7 +56,8 @@ impl Schedule<'_> {
         self.see(Seen::Spoke { worker: id, shard, message: &message })?;
         let to = NodeId::Server(ServerId { dc: id.dc, shard });
         let bytes = message.lan_bytes(self.nodes.layout(shard));
-        let task = Task::FromWorker { from: id, message };
+        let life = self.nodes.host(NodeId::Worker(id)).life;
+        let task = Task::FromWorker { from: id, life, message };
         self.send_nearby(NodeId::Worker(id), to, bytes, task);
         Ok(())
     }

@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, Incoming, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
 };
-use quinn_proto::HashedConnectionIdGenerator;
-use ring::hmac;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -21,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::Addresses;
+use super::reset::endpoint_config;
 use crate::certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use crate::driver::quic::{
     Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
@@ -151,20 +150,8 @@ pub(in crate::driver::real) async fn check(
 pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
     let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
-    Ok(Endpoint::new(endpoint_config(seat), Some(server), socket, Arc::new(TokioRuntime))?)
-}
-
-/// Settings that are the same in every process of a node: one that comes back knows what was said to the one before it, and
-/// answers that it has no such connection (RFC 9000, section 10.3.2), so that mirrors which call need not wait until it
-/// has been silent for long enough.
-fn endpoint_config(seat: &Seat) -> EndpointConfig {
-    let secret = |purpose| seat.credentials.secret(purpose);
-    let mut config = EndpointConfig::default();
-    config.reset_key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &secret("quic reset"))));
-    let key = secret("quic connections").first_chunk().copied().map(u64::from_le_bytes);
-    let key = key.expect("a secret has eight bytes");
-    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
-    config
+    let config = endpoint_config(&seat.credentials);
+    Ok(Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))?)
 }
 
 /// TLS and transport of a server that accepts its mirrors.
@@ -282,9 +269,7 @@ async fn accept(
         connection.close(GOODBYE, PROTOCOL_VERSION.to_string().as_bytes());
         return Ok(ControlFlow::Break(()));
     }
-    let chain = connection.peer_identity();
-    let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let proven = identity_of(&chain.unwrap_or_default());
+    let proven = identity_of(&chain_of(&connection));
     let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
     let topology = &seat.site.plan.topology;
     let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
@@ -299,6 +284,13 @@ async fn accept(
             Err(LinkFault::Refused(reason))
         }
     }
+}
+
+/// What the peer of a connection has shown.
+pub(super) fn chain_of(connection: &Connection) -> Vec<CertificateDer<'static>> {
+    let chain = connection.peer_identity();
+    let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    *chain.unwrap_or_default()
 }
 
 /// Gives a connection the congestion control of its link.

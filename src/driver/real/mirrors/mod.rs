@@ -10,6 +10,7 @@
 
 mod connect;
 mod link;
+mod reset;
 mod reunion;
 mod stall;
 
@@ -26,9 +27,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
-use self::connect::{Arrival, Connector, accept_lower, open, patience};
+use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
 use super::error::RealError;
 use super::site::Seat;
+use crate::certificates::{Proof, Refusal};
 use crate::driver::journal::Carriage;
 use crate::driver::quic::{
     CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
@@ -54,6 +56,8 @@ pub(super) struct Mirrors {
     /// Whose connection is gone, of which the owner has yet to hear.
     parted: VecDeque<DcId>,
     pumps: JoinSet<bool>,
+    /// Whose certificate is revoked, by the connection that it was shown on.
+    revoked: JoinSet<Option<(DcId, usize, Refusal)>>,
     others: JoinSet<()>,
 }
 
@@ -122,6 +126,7 @@ impl Mirrors {
             addresses: watch::Sender::new(BTreeMap::new()),
             parted: VecDeque::new(),
             pumps: JoinSet::new(),
+            revoked: JoinSet::new(),
             others,
         })
     }
@@ -156,6 +161,12 @@ impl Mirrors {
                 arrival = self.arrivals.recv() => {
                     let arrival = arrival.expect("this end keeps the other end")?;
                     return Ok(FromMirror::Joined { peer: self.join(arrival) });
+                }
+                Some(done) = self.revoked.join_next() => {
+                    if let Ok(Some((peer, connection, refusal))) = done {
+                        self.on_revoked(peer, connection, &refusal);
+                    }
+                    continue;
                 }
                 event = self.transport.event() => event,
             };
@@ -239,6 +250,8 @@ impl Mirrors {
         while self.others.try_join_next().is_some() {}
         self.pumps.spawn(pump.run());
         self.others.spawn(listener.run());
+        let proof = self.seat.credentials.proof(chain_of(&connection));
+        self.revoked.spawn(watch_proof(peer, connection.clone(), proof));
         let link = self.link(peer);
         link.close();
         link.open = Some((connection, finisher));
@@ -246,6 +259,14 @@ impl Mirrors {
         self.parted.retain(|parted| *parted != peer);
         self.seat.on_connected(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
         peer
+    }
+
+    /// Nothing more is taken from a mirror that has been removed.
+    fn on_revoked(&mut self, peer: DcId, connection: usize, refusal: &Refusal) {
+        let open = self.links[&peer].open.as_ref();
+        if open.is_some_and(|(open, _)| open.stable_id() == connection) {
+            self.part(peer, &refusal.to_string());
+        }
     }
 
     fn lose(&mut self, peer: DcId) {
@@ -278,6 +299,18 @@ impl Mirrors {
 
     fn link(&mut self, peer: DcId) -> &mut MirrorLink {
         self.links.get_mut(&peer).expect("every other data center has a link")
+    }
+}
+
+/// Waits until what a mirror has shown on a connection is revoked; nothing where the connection ends before.
+async fn watch_proof(
+    peer: DcId,
+    connection: Connection,
+    mut proof: Proof,
+) -> Option<(DcId, usize, Refusal)> {
+    tokio::select! {
+        refusal = proof.revoked() => Some((peer, connection.stable_id(), refusal)),
+        _ended = connection.closed() => None,
     }
 }
 

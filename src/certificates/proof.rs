@@ -1,0 +1,59 @@
+//! A certificate that was believed in a handshake, for as long as it is not revoked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tokio::sync::watch;
+use webpki::KeyUsage;
+
+use super::tls::provider;
+use super::trust::Believed;
+use super::{Refusal, Validity};
+
+/// What the peer of a connection has shown.
+pub struct Proof {
+    chain: Vec<CertificateDer<'static>>,
+    believed: watch::Receiver<Arc<Believed>>,
+}
+
+impl Proof {
+    pub(super) fn new(
+        chain: Vec<CertificateDer<'static>>,
+        mut believed: watch::Receiver<Arc<Believed>>,
+    ) -> Self {
+        // The handshake is past: what it was judged by may have changed since.
+        believed.mark_changed();
+        Self { chain, believed }
+    }
+
+    /// Waits until the certificate is revoked, and answers with the refusal that it would meet. Dropping the future loses
+    /// nothing.
+    pub async fn revoked(&mut self) -> Refusal {
+        while self.believed.changed().await.is_ok() {
+            let believed = self.believed.borrow().clone();
+            if let Some(refusal) = removal(&believed, &self.chain) {
+                return refusal;
+            }
+        }
+        // Nobody is left to revoke anything.
+        std::future::pending().await
+    }
+}
+
+/// The refusal of a certificate that is revoked. One that was believed and has expired since is none.
+fn removal(believed: &Believed, chain: &[CertificateDer<'_>]) -> Option<Refusal> {
+    let (first, intermediates) = chain.split_first()?;
+    let begins = chain.iter().filter_map(|one| Validity::of(one).ok());
+    let held = begins.map(|validity| validity.not_before.as_secs()).max()?;
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(held));
+    let usage = KeyUsage::client_auth();
+    let proven = believed.prove(first, intermediates, now, usage, &provider());
+    proven.err().filter(|refusal| matches!(refusal, Refusal::Removed { .. }))
+}
+
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proof").finish_non_exhaustive()
+    }
+}

@@ -5,21 +5,18 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::error::{ChannelError, LinkFault};
+use super::ground::{Ground, Stream};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
 use crate::certificates::SERVER_NAME;
 use crate::topology::Address;
 use crate::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A message on its way out.
 pub(super) type Parcel = (LanKind, Vec<u8>);
@@ -53,17 +50,19 @@ impl Channel {
 
     /// Connects, proves who this is, and says hello.
     pub(super) async fn dial(
+        ground: &dyn Ground,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
-        let dialled = Self::dial_in_time(address, tls, hello);
+        let dialled = Self::dial_in_time(ground, address, tls, hello);
         timeout(HANDSHAKE_MAX, dialled).await.unwrap_or_else(|_| {
             Err(LinkFault::Route(format!("no answer within {} s", HANDSHAKE_MAX.as_secs())))
         })
     }
 
     async fn dial_in_time(
+        ground: &dyn Ground,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
@@ -71,11 +70,8 @@ impl Channel {
         let candidates = resolve(address).await?;
         let mut fault = LinkFault::Name(format!("`{}` has no address", address.host));
         for candidate in candidates {
-            match TcpStream::connect(candidate).await {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(|error| LinkFault::of_io(&error))?;
-                    return Self::greet(stream, tls, hello).await;
-                }
+            match ground.connect(candidate).await {
+                Ok(stream) => return Self::greet(stream, tls, hello).await,
                 Err(error) => fault = LinkFault::of_io(&error),
             }
         }
@@ -83,7 +79,7 @@ impl Channel {
     }
 
     async fn greet(
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
@@ -93,7 +89,7 @@ impl Channel {
                 let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
                 Box::new(connected.map_err(|error| LinkFault::of_io(&error))?)
             }
-            None => Box::new(stream),
+            None => stream,
         };
         let mut channel = Self::new(stream);
         channel.writer.send(LanKind::Hello, &pack(hello)).await?;
@@ -105,18 +101,17 @@ impl Channel {
 
     /// Takes a connection: the hello of who calls, and the certificate where there is TLS.
     pub(super) async fn take(
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(Self, Hello, Option<Vec<CertificateDer<'static>>>), ChannelError> {
         let taken = async {
-            stream.set_nodelay(true)?;
             let (stream, chain): (Box<dyn Stream>, _) = match tls {
                 Some(config) => {
                     let stream = TlsAcceptor::from(config).accept(stream).await?;
                     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
                     (Box::new(stream), chain)
                 }
-                None => (Box::new(stream), None),
+                None => (stream, None),
             };
             let mut channel = Self::new(stream);
             let hello = match channel.reader.hello().await {
@@ -246,9 +241,10 @@ const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::driver::real::ground::Machine;
     use crate::driver::real::message::Purpose;
     use crate::types::NodeId;
     use crate::wire::PROTOCOL_VERSION;
@@ -289,7 +285,7 @@ mod tests {
         };
         let taking = async {
             let (stream, _) = listener.accept().await.unwrap();
-            Channel::take(stream, None).await.map(drop).unwrap_err().to_string()
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err().to_string()
         };
         let (answer, error) = tokio::join!(calling, taking);
         assert!(error.contains("version 9") && error.contains("this node 1"), "{error}");
@@ -305,7 +301,8 @@ mod tests {
             stream
         };
         let hello = hello();
-        let (fault, _open) = tokio::join!(Channel::dial(&address, None, &hello), answering);
+        let (fault, _open) =
+            tokio::join!(Channel::dial(&Machine, &address, None, &hello), answering);
         let fault = fault.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
         assert!(fault.to_string().contains("version 9"), "{fault}");
@@ -315,10 +312,10 @@ mod tests {
     async fn faults_say_what_a_person_would_have_to_put_right() {
         let (listener, address) = listener().await;
         drop(listener);
-        let fault = Channel::dial(&address, None, &hello()).await.map(drop).unwrap_err();
+        let fault = Channel::dial(&Machine, &address, None, &hello()).await.map(drop).unwrap_err();
         assert_eq!(fault, LinkFault::Port("connection refused".into()));
         let nowhere = "no-such-host.invalid:1".parse().unwrap();
-        let fault = Channel::dial(&nowhere, None, &hello()).await.map(drop).unwrap_err();
+        let fault = Channel::dial(&Machine, &nowhere, None, &hello()).await.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Name(_)), "{fault}");
     }
 
@@ -332,7 +329,7 @@ mod tests {
         };
         let taking = async {
             let (stream, _) = listener.accept().await.unwrap();
-            Channel::take(stream, None).await.map(drop).unwrap_err()
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err()
         };
         let (stream, error) = tokio::join!(calling, taking);
         assert!(matches!(error, ChannelError::Frame(_)), "{error}");

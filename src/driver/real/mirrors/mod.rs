@@ -13,7 +13,6 @@ mod link;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, open, patience};
 use super::error::RealError;
+use super::ground::Datagrams;
 use super::site::Seat;
 use crate::driver::journal::Carriage;
 use crate::driver::quic::{
@@ -98,7 +98,7 @@ struct MirrorLink {
 
 impl Mirrors {
     /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
-    pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Self, RealError> {
+    pub(super) fn open(seat: &Seat, own: ServerId, socket: Datagrams) -> Result<Self, RealError> {
         let endpoint = open(seat, own, socket)?;
         let topology = &seat.site.plan.topology;
         let peers = topology.dc_ids().filter(|dc| *dc != own.dc);

@@ -1,0 +1,121 @@
+//! What a process stands on: where it listens, whom it reaches, where its logs lie.
+//!
+//! That is the machine. Whole clusters also run in one thread, under a paused clock, over streams, datagrams and disks that
+//! exist in memory: there what nodes do follows from nothing but what they are told, so that a run repeats.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use quinn::{AsyncUdpSocket, EndpointConfig, Runtime, TokioRuntime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
+
+use crate::checkpoint::{CheckpointError, LogDisk, LogFolder};
+
+/// Bytes in order, both ways.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Takes callers.
+pub(crate) trait Listener: Send + Sync {
+    /// The next caller, and where it called from.
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>>;
+
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// A socket for datagrams, and how QUIC uses it.
+pub(crate) struct Datagrams {
+    pub(crate) socket: Arc<dyn AsyncUdpSocket>,
+    pub(crate) config: EndpointConfig,
+}
+
+/// What comes of something that waits.
+pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
+
+/// What a process asks of whatever it runs on.
+pub(crate) trait Ground: fmt::Debug + Send + Sync {
+    /// Listens for streams; port 0 is any free one.
+    fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>>;
+
+    /// Calls who listens for streams.
+    fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>>;
+
+    /// Takes datagrams at an address.
+    fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams>;
+
+    /// The files of the log in a directory.
+    ///
+    /// # Errors
+    /// Where somebody else has them, or the disk fails.
+    fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError>;
+}
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Machine;
+
+impl Ground for Machine {
+    fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
+        Box::pin(async move { Ok(Box::new(TcpListener::bind(at).await?) as Box<dyn Listener>) })
+    }
+
+    fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(to).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams> {
+        let socket = TokioRuntime.wrap_udp_socket(UdpSocket::bind(at)?)?;
+        Ok(Datagrams { socket, config: EndpointConfig::default() })
+    }
+
+    fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
+        Ok(Box::new(LogFolder::open(path)?))
+    }
+}
+
+impl Listener for TcpListener {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>> {
+        let (stream, from) = ready!(Self::poll_accept(self, cx))?;
+        stream.set_nodelay(true)?;
+        Poll::Ready(Ok((Box::new(stream), from)))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Self::local_addr(self)
+    }
+}
+
+/// Runs what takes long beside everything else. A runtime of one thread runs it at once: nobody is kept waiting there, and
+/// which of two ends first is not left to the machine.
+pub(super) fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    if is_alone() {
+        let done = work();
+        tokio::spawn(async { done })
+    } else {
+        spawn_blocking(work)
+    }
+}
+
+/// Waits for a disk without keeping others waiting, where there are other threads.
+pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    if is_alone() { work() } else { block_in_place(work) }
+}
+
+fn is_alone() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+}

@@ -11,6 +11,8 @@
 //! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
 //! evaluations, fewer copies are judged.
 
+mod farewell;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,12 +232,15 @@ impl<'a> Conductor<'a> {
         // Who is away for a moment is to hear that the run is over.
         let back = async {
             while nodes(self.seat).any(|node| !self.roll.has(node)) {
-                self.roll.news().await;
+                if let News::Joined(node) = self.roll.news().await {
+                    self.on_joined(node).await;
+                }
             }
         };
         let _away = timeout(RETURN_MAX, back).await;
         self.roll.tell_all(|node| !servers(node), &Order::End).await;
         self.roll.tell_all(servers, &Order::End).await;
+        self.see_off().await;
         self.roll.hang_up().await;
         Ok(last)
     }
@@ -317,7 +322,7 @@ impl<'a> Conductor<'a> {
             }
             Err(reason) => {
                 self.seat.on_lost(node);
-                self.roll.lose(node, &reason);
+                self.roll.lose(node, &reason.to_string());
                 return Ok(());
             }
         };

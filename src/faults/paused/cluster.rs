@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
@@ -51,6 +51,8 @@ struct Cluster {
     /// Which are at work, and whether they have come back.
     waits: Vec<Cell<Option<bool>>>,
     restarts: Cell<u64>,
+    /// Gone with the last run that has them.
+    certificates: Arc<TempDir>,
     /// Where the coordinator's state lies; logs are in memory.
     folder: TempDir,
     /// Whether the coordinator has ended the run.
@@ -94,6 +96,7 @@ impl Cluster {
             waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
             application: Arc::new(Watched::new(drawn.model)),
             restarts: 0.into(),
+            certificates: certificates(&drawn.plan),
             folder: tempfile::tempdir().unwrap(),
             over: false.into(),
             world,
@@ -182,7 +185,7 @@ impl Cluster {
     ) -> Result<NodeEnd, String> {
         let options = NodeOptions {
             nodes: nodes.to_vec(),
-            certificates: certificates(&self.drawn.plan).path().join(CERTIFICATES),
+            certificates: self.certificates.path().join(CERTIFICATES),
             listen: Some(Network::address(dc_of(nodes[0]), port)),
             coordinator: self.coordinator_address().to_string().parse().ok(),
             state: Some(self.folder.path().to_owned()),
@@ -287,23 +290,27 @@ fn dc_of(node: NodeId) -> DcId {
     }
 }
 
-/// Certificates of every node that any run has, made once.
-fn certificates(plan: &Plan) -> &'static TempDir {
-    static MADE: OnceLock<TempDir> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let (run, now) = (plan.name.as_str(), UnixTime::now());
-        let mut nodes = vec![Identity::coordinator(run, &DcId(0).to_string())];
-        for dc in (0..DATA_CENTERS_MAX).map(|dc| DcId(dc).to_string()) {
-            for index in 0..NODES_MAX {
-                nodes.push(Identity::server(run, &dc, index));
-                nodes.push(Identity::worker(run, &dc, index));
-            }
+/// Certificates of every node that any run has, made once for all runs at the same time.
+fn certificates(plan: &Plan) -> Arc<TempDir> {
+    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut made = MADE.lock().unwrap();
+    if let Some(folder) = made.upgrade() {
+        return folder;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (run, now) = (plan.name.as_str(), UnixTime::now());
+    let mut nodes = vec![Identity::coordinator(run, &DcId(0).to_string())];
+    for dc in (0..DATA_CENTERS_MAX).map(|dc| DcId(dc).to_string()) {
+        for index in 0..NODES_MAX {
+            nodes.push(Identity::server(run, &dc, index));
+            nodes.push(Identity::worker(run, &dc, index));
         }
-        let mut directory = Directory::create(&folder.path().join(CERTIFICATES), run, now).unwrap();
-        directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
-        folder
-    })
+    }
+    let mut directory = Directory::create(&folder.path().join(CERTIFICATES), run, now).unwrap();
+    directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
+    let folder = Arc::new(folder);
+    *made = Arc::downgrade(&folder);
+    folder
 }
 
 /// What logs say of the time.

@@ -47,7 +47,7 @@ const LAYERS: [&[Room]; 4] = [
         room("certificates", &[]),
         room("checkpoint", &[]),
         room("driver", &["certificates", "checkpoint", "config", "telemetry"]),
-        room("faults", &["config", "driver"]),
+        room("faults", &["certificates", "checkpoint", "config", "driver", "telemetry"]),
         room("report", &["telemetry"]),
         room("evaluation", &["config", "data", "driver", "report", "telemetry"]),
         room(

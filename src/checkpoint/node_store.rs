@@ -1,12 +1,12 @@
 //! What one node has on disk: its last checkpoints, and the log of what has come to it since.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tracing::info;
 
 use super::log_disk::LogFolder;
 use super::{
-    Checkpoint, CheckpointError, Checkpoints, LogConfig, LogDirectory, Recovered, Resumed,
+    Checkpoint, CheckpointError, Checkpoints, LogConfig, LogDirectory, LogDisk, Recovered, Resumed,
 };
 use crate::log::Record;
 use crate::types::Seed;
@@ -37,20 +37,33 @@ impl NodeStore {
         path: &Path,
         config: NodeStoreConfig,
         restore: impl FnOnce(Option<Resumed>) -> Result<S, E>,
+        replay: impl FnMut(&mut S, Record<'_>) -> Result<(), E>,
+    ) -> Result<(Self, S, Recovered), E> {
+        // Its lock is that of the checkpoints too.
+        let folder = LogFolder::open(&Self::log_path(path))?;
+        Self::recover_on(Box::new(folder), path, config, restore, replay)
+    }
+
+    /// As [`Self::recover`], with the log on another disk.
+    ///
+    /// # Errors
+    /// As [`Self::recover`].
+    pub fn recover_on<S, E: From<CheckpointError>>(
+        disk: Box<dyn LogDisk>,
+        path: &Path,
+        config: NodeStoreConfig,
+        restore: impl FnOnce(Option<Resumed>) -> Result<S, E>,
         mut replay: impl FnMut(&mut S, Record<'_>) -> Result<(), E>,
     ) -> Result<(Self, S, Recovered), E> {
         let NodeStoreConfig { log, seed, keep } = config;
-        let log_path = path.join("log");
-        // Its lock is that of the checkpoints too.
-        let folder = LogFolder::open(&log_path)?;
+        let log_path = Self::log_path(path);
         let checkpoints = Checkpoints::new(&path.join(CHECKPOINTS), log.owner.plan, seed, keep);
         let checkpoints = checkpoints.by_records();
         let newest = checkpoints.newest()?;
         let from = newest.as_ref().and_then(|resumed| resumed.facts.first_record).unwrap_or(0);
         let mut state = restore(newest)?;
         let replay = |record: Record<'_>| replay(&mut state, record);
-        let (log, recovered) =
-            LogDirectory::recover_on(Box::new(folder), &log_path, log, from, replay)?;
+        let (log, recovered) = LogDirectory::recover_on(disk, &log_path, log, from, replay)?;
         Ok((Self { checkpoints, log }, state, recovered))
     }
 
@@ -58,6 +71,11 @@ impl NodeStore {
     pub fn has_checkpoint(path: &Path) -> bool {
         let entries = Checkpoints::new(&path.join(CHECKPOINTS), 0, Seed(0), 1).by_records();
         entries.numbers().is_ok_and(|numbers| !numbers.is_empty())
+    }
+
+    /// Where the log of a node's directory lies.
+    pub fn log_path(path: &Path) -> PathBuf {
+        path.join("log")
     }
 
     /// Where records go.

@@ -32,6 +32,8 @@ mod envelopes;
 mod fault;
 mod network;
 mod nodes;
+#[cfg(test)]
+mod paused;
 mod saboteur;
 mod scenario;
 mod schedule;

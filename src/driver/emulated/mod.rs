@@ -37,7 +37,7 @@ pub use super::quic::{
 };
 pub use certificates::Certificates;
 pub use meter::{LinkTraffic, Meter};
-pub use socket::Network;
+pub use socket::{Disorder, Network};
 pub use transport::Wan;
 
 /// What a stream is made of, for those who try to break it.

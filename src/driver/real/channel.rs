@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -15,13 +13,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::SILENCE_MAX;
 use super::error::{ChannelError, LinkFault};
+use super::ground::{Ground, Stream};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
 use crate::certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use crate::topology::Address;
 use crate::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A message on its way out.
 pub(super) type Parcel = (LanKind, Vec<u8>);
@@ -70,17 +66,19 @@ impl Channel {
 
     /// Connects, proves who this is, and says hello.
     pub(super) async fn dial(
+        ground: &dyn Ground,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
-        let dialled = Self::dial_in_time(address, tls, hello);
+        let dialled = Self::dial_in_time(ground, address, tls, hello);
         timeout(HANDSHAKE_MAX, dialled).await.unwrap_or_else(|_| {
             Err(LinkFault::Route(format!("no answer within {} s", HANDSHAKE_MAX.as_secs())))
         })
     }
 
     async fn dial_in_time(
+        ground: &dyn Ground,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
@@ -88,11 +86,8 @@ impl Channel {
         let candidates = resolve(address).await?;
         let mut fault = LinkFault::Name(format!("`{}` has no address", address.host));
         for candidate in candidates {
-            match TcpStream::connect(candidate).await {
-                Ok(stream) => {
-                    set_up(&stream).map_err(|error| LinkFault::of_io(&error))?;
-                    return Self::greet(stream, tls, hello).await;
-                }
+            match ground.connect(candidate).await {
+                Ok(stream) => return Self::greet(stream, tls, hello).await,
                 Err(error) => fault = LinkFault::of_io(&error),
             }
         }
@@ -100,7 +95,7 @@ impl Channel {
     }
 
     async fn greet(
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
@@ -112,7 +107,7 @@ impl Channel {
                 let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
                 Self::new(Box::new(stream), chain)
             }
-            None => Self::new(Box::new(stream), None),
+            None => Self::new(stream, None),
         };
         channel.writer.send(LanKind::Hello, &pack(hello)).await?;
         match unpack(&channel.reader.hello().await?)? {
@@ -123,18 +118,17 @@ impl Channel {
 
     /// Takes a connection, with the hello of who calls.
     pub(super) async fn take(
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(Self, Hello), ChannelError> {
         let taken = async {
-            set_up(&stream)?;
             let mut channel = match tls {
                 Some(config) => {
                     let stream = TlsAcceptor::from(config).accept(stream).await?;
                     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
                     Self::new(Box::new(stream), chain)
                 }
-                None => Self::new(Box::new(stream), None),
+                None => Self::new(stream, None),
             };
             let hello = match channel.reader.hello().await {
                 Ok(body) => unpack(&body)?,
@@ -263,22 +257,6 @@ impl Writer {
     }
 }
 
-/// Has the machine notice where the peer's is gone, be there something to send or not. Lines to the coordinator have
-/// their heartbeat; between workers and servers nothing may be said for as long as a read is held back.
-fn set_up(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let probes = TcpKeepalive::new()
-        .with_time(SILENCE_MAX / 2)
-        .with_interval(SILENCE_MAX / 10)
-        .with_retries(5);
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&probes)?;
-    // Where bytes wait for their acknowledgement nothing is probed.
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
-    Ok(())
-}
-
 /// Every IP address that an address stands for.
 pub(super) async fn resolve(address: &Address) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
     let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
@@ -299,9 +277,10 @@ const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::driver::real::ground::Machine;
     use crate::driver::real::message::Purpose;
     use crate::types::NodeId;
     use crate::wire::PROTOCOL_VERSION;
@@ -342,7 +321,7 @@ mod tests {
         };
         let taking = async {
             let (stream, _) = listener.accept().await.unwrap();
-            Channel::take(stream, None).await.map(drop).unwrap_err().to_string()
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err().to_string()
         };
         let (answer, error) = tokio::join!(calling, taking);
         assert!(error.contains("version 9") && error.contains("this node 1"), "{error}");
@@ -358,35 +337,21 @@ mod tests {
             stream
         };
         let hello = hello();
-        let (fault, _open) = tokio::join!(Channel::dial(&address, None, &hello), answering);
+        let (fault, _open) =
+            tokio::join!(Channel::dial(&Machine, &address, None, &hello), answering);
         let fault = fault.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
         assert!(fault.to_string().contains("version 9"), "{fault}");
     }
 
     #[tokio::test]
-    async fn a_machine_that_is_gone_is_noticed_though_nothing_is_said() {
-        let (listener, address) = listener().await;
-        let calling = async { TcpStream::connect(address.to_string()).await.unwrap() };
-        let (stream, _accepted) = tokio::join!(calling, listener.accept());
-        assert!(!SockRef::from(&stream).keepalive().unwrap());
-        set_up(&stream).unwrap();
-        let socket = SockRef::from(&stream);
-        assert!(socket.keepalive().unwrap());
-        #[cfg(target_os = "linux")]
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENCE_MAX));
-        #[cfg(target_os = "linux")]
-        assert!(socket.tcp_keepalive_time().unwrap() < SILENCE_MAX);
-    }
-
-    #[tokio::test]
     async fn faults_say_what_a_person_would_have_to_put_right() {
         let (listener, address) = listener().await;
         drop(listener);
-        let fault = Channel::dial(&address, None, &hello()).await.map(drop).unwrap_err();
+        let fault = Channel::dial(&Machine, &address, None, &hello()).await.map(drop).unwrap_err();
         assert_eq!(fault, LinkFault::Port("connection refused".into()));
         let nowhere = "no-such-host.invalid:1".parse().unwrap();
-        let fault = Channel::dial(&nowhere, None, &hello()).await.map(drop).unwrap_err();
+        let fault = Channel::dial(&Machine, &nowhere, None, &hello()).await.map(drop).unwrap_err();
         assert!(matches!(fault, LinkFault::Name(_)), "{fault}");
     }
 
@@ -400,7 +365,7 @@ mod tests {
         };
         let taking = async {
             let (stream, _) = listener.accept().await.unwrap();
-            Channel::take(stream, None).await.map(drop).unwrap_err()
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err()
         };
         let (stream, error) = tokio::join!(calling, taking);
         assert!(matches!(error, ChannelError::Frame(_)), "{error}");

@@ -11,6 +11,8 @@
 //! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
 //! evaluations, fewer copies are judged.
 
+mod farewell;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +120,7 @@ impl<'a> Conductor<'a> {
                 break;
             }
             tokio::select! {
-                news = conductor.roll.news() => conductor.on_news(news).await?,
+                biased;
                 () = sleep_until(complain) => {
                     warn!("waiting for {}", missing.join(", "));
                     complain = Moment::now() + COMPLAIN_EVERY;
@@ -127,6 +129,7 @@ impl<'a> Conductor<'a> {
                     seat.meter.on_turn();
                     conductor.roll.tell_all(|_| true, &Order::Alive).await;
                 }
+                news = conductor.roll.news() => conductor.on_news(news).await?,
             }
         }
         conductor.begun = true;
@@ -167,8 +170,9 @@ impl<'a> Conductor<'a> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.ready != all {
             tokio::select! {
-                news = self.roll.news() => self.on_news(news).await?,
+                biased;
                 _ = tick.tick() => self.on_beat().await?,
+                news = self.roll.news() => self.on_news(news).await?,
             }
         }
         self.seat.meter.on_begun();
@@ -181,26 +185,28 @@ impl<'a> Conductor<'a> {
             let deadline = self.coordinator.poll_timeout();
             let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
-                news = self.roll.news() => self.on_news(news).await?,
+                biased;
+                _ = tick.tick() => {
+                    self.on_tick();
+                    self.on_beat().await?;
+                }
                 judged = judged(&mut self.judging) => {
                     self.on_verdict(judged?.0)?;
                     self.evaluate().await;
                 }
+                news = self.roll.news() => self.on_news(news).await?,
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.coordinator.handle_timeout(self.now());
-                }
-                _ = tick.tick() => {
-                    self.on_tick();
-                    self.on_beat().await?;
                 }
             }
             self.settle().await?;
         }
         while self.judging.is_some() {
             tokio::select! {
-                news = self.roll.news() => self.on_news(news).await?,
-                judged = judged(&mut self.judging) => self.on_verdict(judged?.0)?,
+                biased;
                 _ = tick.tick() => self.on_beat().await?,
+                judged = judged(&mut self.judging) => self.on_verdict(judged?.0)?,
+                news = self.roll.news() => self.on_news(news).await?,
             }
         }
         self.end().await
@@ -217,20 +223,24 @@ impl<'a> Conductor<'a> {
         let mut beat = interval(HEARTBEAT);
         let last = loop {
             tokio::select! {
-                news = self.roll.news() => self.on_news(news).await?,
-                judged = judged(&mut self.judging), if self.tallies.len() == count => break judged?,
+                biased;
                 _ = beat.tick() => self.on_beat().await?,
+                judged = judged(&mut self.judging), if self.tallies.len() == count => break judged?,
+                news = self.roll.news() => self.on_news(news).await?,
             }
         };
         // Who is away for a moment is to hear that the run is over.
         let back = async {
             while nodes(self.seat).any(|node| !self.roll.has(node)) {
-                self.roll.news().await;
+                if let News::Joined(node) = self.roll.news().await {
+                    self.on_joined(node).await;
+                }
             }
         };
         let _away = timeout(RETURN_MAX, back).await;
         self.roll.tell_all(|node| !servers(node), &Order::End).await;
         self.roll.tell_all(servers, &Order::End).await;
+        self.see_off().await;
         self.roll.hang_up().await;
         Ok(last)
     }
@@ -316,7 +326,7 @@ impl<'a> Conductor<'a> {
             }
             Err(reason) => {
                 self.seat.on_lost(node);
-                self.roll.lose(node, &reason);
+                self.roll.lose(node, &reason.to_string());
                 return Ok(());
             }
         };

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::task::block_in_place;
 use tracing::info;
 
 use super::error::RealError;
+use super::ground::in_place;
 use super::site::Seat;
 use crate::checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use crate::config::{LogSync, Plan};
@@ -84,7 +84,9 @@ impl Shelf {
         let unfit = |error| RealError::Recovery { path: path.clone(), error };
         let began = Instant::now();
         let (mut clock, mut bytes) = (Clock::ZERO, 0);
-        let recovered = NodeStore::recover(
+        let disk = seat.site.ground.log(&NodeStore::log_path(&path))?;
+        let recovered = NodeStore::recover_on(
+            disk,
             &path,
             config,
             |resumed| {
@@ -132,7 +134,7 @@ impl Diary {
         let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
         self.bytes += bytes;
         let began = Instant::now();
-        block_in_place(|| {
+        in_place(|| {
             for entry in entries {
                 self.store.log().append(entry)?;
             }
@@ -166,7 +168,7 @@ impl Diary {
         let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
         let records = state.records.values().map(Bytes::len);
         let state_bytes: usize = tensors.chain(records).sum();
-        block_in_place(|| {
+        in_place(|| {
             self.store.log().sync()?;
             let first_record = Some(self.store.log().next_number());
             let facts = Facts { clock: clock.0, first_record, ..Facts::default() };

@@ -1,11 +1,11 @@
 //! Where a node takes connections over TCP: callers are proven and heard, and their owner decides.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::channel::Channel;
 use super::error::RealError;
+use super::ground::{Ground, Listener};
 use super::message::{Answer, Hello, Purpose};
 use super::site::Seat;
 use crate::certificates::accepting;
@@ -35,7 +36,11 @@ pub(super) struct Door {
 
 impl Door {
     /// Opens a door for these nodes. At most twice as many connections are in hand at any time.
-    pub(super) fn open(seat: &Seat, listener: TcpListener, callers: BTreeSet<NodeId>) -> Self {
+    pub(super) fn open(
+        seat: &Seat,
+        listener: Box<dyn Listener>,
+        callers: BTreeSet<NodeId>,
+    ) -> Self {
         let (sender, guests) = channel(callers.len().max(1));
         let mut taking = JoinSet::new();
         taking.spawn(take_all(seat.clone(), listener, Arc::new(callers), sender));
@@ -49,8 +54,11 @@ impl Door {
 }
 
 /// Listens on an address.
-pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener, RealError> {
-    TcpListener::bind(address).await.map_err(|error| RealError::Listen {
+pub(super) async fn listen(
+    ground: &dyn Ground,
+    address: SocketAddr,
+) -> Result<Box<dyn Listener>, RealError> {
+    ground.listen(address).await.map_err(|error| RealError::Listen {
         address: address.to_string(),
         reason: error.to_string(),
     })
@@ -58,7 +66,7 @@ pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener, RealError
 
 async fn take_all(
     seat: Seat,
-    listener: TcpListener,
+    listener: Box<dyn Listener>,
     callers: Arc<BTreeSet<NodeId>>,
     guests: Sender<Guest>,
 ) {
@@ -70,7 +78,7 @@ async fn take_all(
     loop {
         while taken.try_join_next().is_some() {}
         let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let (stream, from) = match listener.accept().await {
+        let (stream, from) = match poll_fn(|cx| listener.poll_accept(cx)).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, as a rule: others may give some back.

@@ -14,7 +14,8 @@ pub(super) struct Heard {
     pub(super) node: NodeId,
     /// The number of the connection that it came over.
     pub(super) connection: u64,
-    pub(super) message: Result<Message, String>,
+    /// Or why nothing more comes.
+    pub(super) message: Result<Message, ChannelError>,
 }
 
 pub(super) enum Message {
@@ -45,7 +46,6 @@ pub(super) async fn hear(
             }
             other => Err(ChannelError::Other(format!("a {other:?} where a report was due"))),
         });
-        let message = message.map_err(|error| error.to_string());
         let last = message.is_err();
         if sender.send(Heard { node, connection, message }).await.is_err() || last {
             return;

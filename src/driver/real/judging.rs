@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use super::error::RealError;
+use super::ground::beside;
 use crate::driver::journal::Carriages;
 use crate::driver::judge::{Verdict, judge_values};
 use crate::driver::message_of;
@@ -67,7 +68,7 @@ impl Judging {
             (0..count / shards).map(|_| all.by_ref().take(shards).collect()).collect();
         let (layouts, application) = (layouts.to_vec(), application.clone());
         self.verdict =
-            Some(spawn_blocking(move || (judge_values(&copies, &layouts, &application), copies)));
+            Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));
     }
 }
 

@@ -89,11 +89,12 @@ impl Line {
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             let order = tokio::select! {
-                order = self.order() => order?,
+                biased;
                 _ = beat.tick() => {
                     self.report(&Report::Alive { links: Vec::new(), lan_bytes: 0 }).await;
                     continue;
                 }
+                order = self.order() => order?,
             };
             match order {
                 Order::Begin { servers } => return addresses_of(servers),
@@ -204,11 +205,19 @@ impl Keeper {
         }
         loop {
             tokio::select! {
+                biased;
+                Some(read) = reading.join_next() => {
+                    // Where the last order has come, the node says its last words and hangs up.
+                    if let Ok(Some(error)) = read {
+                        return Over::Lost(error);
+                    }
+                }
                 said = self.says.recv() => match said {
                     Some(said) => {
                         self.standing.note(&said);
                         // A coordinator that is cut off takes nothing: its silence ends the wait.
                         tokio::select! {
+                            biased;
                             _lost = parcels.send(said.parcel()) => {}
                             Some(Ok(Some(error))) = reading.join_next() => {
                                 return Over::Lost(error);
@@ -222,12 +231,6 @@ impl Keeper {
                         return Over::Done;
                     }
                 },
-                Some(read) = reading.join_next() => {
-                    // Where the last order has come, the node says its last words and hangs up.
-                    if let Ok(Some(error)) = read {
-                        return Over::Lost(error);
-                    }
-                }
             }
         }
     }
@@ -241,6 +244,7 @@ impl Keeper {
         tokio::pin!(calling);
         loop {
             tokio::select! {
+                biased;
                 called = &mut calling => {
                     return match called {
                         Ok(joined) => joined.map(Some),

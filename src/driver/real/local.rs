@@ -110,7 +110,7 @@ async fn conduct(
     let site = Site::new(plan, blueprint.plan_hash, &certificates);
     issue(&site, &certificates)?;
     let seat = site.seat(NodeId::Coordinator)?;
-    let listener = listen(([127, 0, 0, 1], 0).into()).await?;
+    let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
     let door = Door::open(&seat, listener, nodes(&seat).collect());
     let (ended, mut exits) = unbounded_channel();

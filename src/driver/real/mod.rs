@@ -29,6 +29,7 @@ mod conductor;
 mod diary;
 mod door;
 mod error;
+pub(crate) mod ground;
 mod hearing;
 mod judging;
 mod line;
@@ -61,6 +62,7 @@ use self::channel::resolve;
 use self::conductor::{Conductor, nodes};
 use self::diary::Shelf;
 use self::door::{Door, listen};
+use self::ground::{Ground, Machine};
 use self::measure::Measured;
 use self::server::serve;
 use self::site::{Site, identity};
@@ -174,7 +176,7 @@ pub fn node(
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         tokio::select! {
-            ended = take_part(plan, application, options, observer) => ended,
+            ended = take_part(plan, application, options, observer, Arc::new(Machine)) => ended,
             () = parent_gone(options.ends_with_stdin) => {
                 let reason = "who started this node is gone".into();
                 Err(RealError::Ended { reason })
@@ -186,15 +188,22 @@ pub fn node(
     Ok(ended?)
 }
 
-async fn take_part(
+/// As [`node`], on the runtime that it is called in and on whatever ground there is. To drop the future is to kill the
+/// process.
+///
+/// # Errors
+/// As [`node`].
+pub(crate) async fn take_part(
     plan: &Plan,
     application: &Arc<dyn Application>,
     options: &NodeOptions,
     observer: &mut dyn Observer,
+    ground: Arc<dyn Ground>,
 ) -> Result<NodeEnd, RealError> {
     let blueprint = Blueprint::new(plan, application);
     let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
     site.telemetry = options.telemetry.clone();
+    site.ground = ground;
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
     if options.nodes.contains(&NodeId::Coordinator) {
         let seat = site.seat(NodeId::Coordinator)?;
@@ -203,7 +212,7 @@ async fn take_part(
             (None, Some(named)) => local(named).await?,
             (None, None) => return Err(no_address(&site, NodeId::Coordinator)),
         };
-        let listener = listen(at).await?;
+        let listener = listen(&*site.ground, at).await?;
         let door = Door::open(&seat, listener, nodes(&seat).collect());
         let wall = Moment::now();
         let file = options

@@ -71,16 +71,17 @@ impl Roll {
     pub(super) async fn news(&mut self) -> News {
         loop {
             tokio::select! {
+                biased;
+                Some(guest) = self.door.guest() => {
+                    if let Some(node) = self.admit(guest).await {
+                        return News::Joined(node);
+                    }
+                }
                 Some(heard) = self.heard.recv() => {
                     // What is left of a connection that another has replaced says nothing of the node.
                     let current = self.lines.get(&heard.node).map(|line| line.connection);
                     if current == Some(heard.connection) {
                         return News::Heard(heard);
-                    }
-                }
-                Some(guest) = self.door.guest() => {
-                    if let Some(node) = self.admit(guest).await {
-                        return News::Joined(node);
                     }
                 }
             }

@@ -4,16 +4,16 @@
 //! this makes the server say is written down and let out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
-use tokio::net::TcpListener;
 use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
 use super::diary::Diary;
 use super::door::{Door, Guest, listen};
 use super::error::RealError;
+use super::ground::{Datagrams, Ground, Listener};
 use super::line::{Line, addresses_of};
 use super::measure::Meters;
 use super::message::{Order, Report};
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     listens: SocketAddr,
     near: Option<NearWorker>,
 ) -> Result<Exit, RealError> {
-    let (tcp, udp) = bind(listens).await?;
+    let (tcp, udp) = bind(&*seat.site.ground, listens).await?;
     let listens = tcp.local_addr()?;
     // Both are open before anybody is waited for, so that links can be checked.
     let own = seat.site.plan.topology.dc(id.dc).workers as u16;
@@ -112,11 +112,13 @@ pub(super) async fn serve(
     };
     let opened = Line::open(&seat, &errand.coordinator, Some(listens));
     let mut line = tokio::select! {
+        biased;
         line = opened => line?,
         () = errand.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let served = async {
         let addresses = tokio::select! {
+            biased;
             begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
@@ -454,13 +456,16 @@ impl ServerNode {
 }
 
 /// Listens for workers over TCP and for mirrors over UDP, on one port.
-async fn bind(address: SocketAddr) -> Result<(TcpListener, UdpSocket), RealError> {
+async fn bind(
+    ground: &dyn Ground,
+    address: SocketAddr,
+) -> Result<(Box<dyn Listener>, Datagrams), RealError> {
     let mut left = if address.port() == 0 { FREE_PORTS_TRIED } else { 1 };
     loop {
-        let tcp = listen(address).await?;
+        let tcp = listen(ground, address).await?;
         let own = tcp.local_addr()?;
         left -= 1;
-        match UdpSocket::bind(own) {
+        match ground.datagrams(own) {
             Ok(udp) => return Ok((tcp, udp)),
             // A port that is free for TCP may be taken for UDP.
             Err(_) if left > 0 => {}

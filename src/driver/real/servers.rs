@@ -209,6 +209,7 @@ impl Far {
             *again = true;
             let (reader, parcels, _) = joined.start(PARCELS_MAX);
             let error = tokio::select! {
+                biased;
                 error = self.hear(reader, parcels, sender) => error,
                 () = moved(addresses, self.id, &address) => {
                     ChannelError::Other("it listens elsewhere now".into())

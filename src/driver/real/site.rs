@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::channel::Channel;
 use super::error::{LinkFault, RealError};
+use super::ground::{Ground, Machine};
 use super::measure::peers;
 use super::message::{Hello, Purpose};
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
@@ -26,6 +27,7 @@ pub(super) struct Site {
     /// Where `gaia certs` keeps a folder for each node.
     certificates: PathBuf,
     pub(super) telemetry: Telemetry,
+    pub(super) ground: Arc<dyn Ground>,
 }
 
 /// One node's place in it.
@@ -46,6 +48,7 @@ impl Site {
             plan_hash,
             certificates: certificates.to_owned(),
             telemetry: Telemetry::new(),
+            ground: Arc::new(Machine),
         }
     }
 
@@ -131,7 +134,7 @@ impl Seat {
         let expected = self.site.identity(to);
         let tls = self.site.speaks_tls(self.node, to);
         let tls = tls.then(|| connecting(&self.credentials, &expected));
-        let channel = Channel::dial(address, tls, hello).await?;
+        let channel = Channel::dial(&*self.site.ground, address, tls, hello).await?;
         Ok(channel.held_to(&self.credentials))
     }
 

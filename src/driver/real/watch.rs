@@ -23,7 +23,6 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::door::listen;
 use super::error::RealError;
 use crate::telemetry::Telemetry;
 
@@ -33,7 +32,11 @@ use crate::telemetry::Telemetry;
 /// Where nobody can listen there.
 pub fn watch(address: SocketAddr, telemetry: &Telemetry) -> Result<SocketAddr, RealError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let listener = runtime.block_on(listen(address))?;
+    let listener = runtime.block_on(TcpListener::bind(address));
+    let listener = listener.map_err(|error| RealError::Listen {
+        address: address.to_string(),
+        reason: error.to_string(),
+    })?;
     let address = listener.local_addr()?;
     let telemetry = telemetry.clone();
     let thread = std::thread::Builder::new().name("gaia-watch".into());

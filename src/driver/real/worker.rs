@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::diary::Diary;
 use super::error::RealError;
+use super::ground::beside;
 use super::line::{Line, addresses_of};
 use super::measure::tell_held;
 use super::message::{Order, Report};
@@ -81,11 +82,13 @@ pub(super) async fn work(
     let worker = worker.begin(diary.is_some());
     let opened = Line::open(&seat, &errand.coordinator, None);
     let mut line = tokio::select! {
+        biased;
         line = opened => line?,
         () = errand.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let worked = async {
         let addresses = tokio::select! {
+            biased;
             begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
@@ -290,7 +293,7 @@ impl WorkerNode {
 
     fn compute(&mut self, mut worker: Box<Worker>) {
         self.began = Moment::now();
-        self.running = Some(spawn_blocking(move || {
+        self.running = Some(beside(move || {
             // A worker whose iteration has panicked is never asked again.
             let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
             let work = work.map_err(|panic| message_of(&*panic));

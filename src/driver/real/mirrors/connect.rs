@@ -1,7 +1,6 @@
 //! How connections to mirrors come about: who calls, who is believed, what QUIC may use.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use crate::driver::quic::{
 };
 use crate::driver::real::channel::resolve;
 use crate::driver::real::error::{LinkFault, RealError};
+use crate::driver::real::ground::Datagrams;
 use crate::driver::real::site::{Patience, Seat};
 use crate::link::{DATAGRAM_BYTES_MAX, LinkConfig};
 use crate::topology::{Address, Topology};
@@ -147,11 +147,17 @@ pub(in crate::driver::real) async fn check(
     }
 }
 
-pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Endpoint, RealError> {
+pub(super) fn open(
+    seat: &Seat,
+    own: ServerId,
+    datagrams: Datagrams,
+) -> Result<Endpoint, RealError> {
     let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
     let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
-    let config = endpoint_config(&seat.credentials);
-    Ok(Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))?)
+    let Datagrams { socket, config } = datagrams;
+    let config = config.unwrap_or_else(|| endpoint_config(&seat.credentials));
+    let runtime = Arc::new(TokioRuntime);
+    Ok(Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)?)
 }
 
 /// TLS and transport of a server that accepts its mirrors.

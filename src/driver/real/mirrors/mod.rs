@@ -15,7 +15,6 @@ mod reunion;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
 use super::error::RealError;
+use super::ground::Datagrams;
 use super::site::Seat;
 use crate::certificates::{Proof, Refusal};
 use crate::driver::journal::Carriage;
@@ -104,7 +104,7 @@ struct MirrorLink {
 
 impl Mirrors {
     /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
-    pub(super) fn open(seat: &Seat, own: ServerId, socket: UdpSocket) -> Result<Self, RealError> {
+    pub(super) fn open(seat: &Seat, own: ServerId, socket: Datagrams) -> Result<Self, RealError> {
         let endpoint = open(seat, own, socket)?;
         let topology = &seat.site.plan.topology;
         let peers = topology.dc_ids().filter(|dc| *dc != own.dc);

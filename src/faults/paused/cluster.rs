@@ -1,0 +1,352 @@
+//! One run: every process a task, troubles beside them, and what must hold in the end.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use rustls::pki_types::UnixTime;
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use super::application::Watched;
+use super::drawn::{Drawn, Trouble, What};
+use super::place::{Place, Standing, World};
+use crate::certificates::{Directory, Identity};
+use crate::config::{LogSync, Plan};
+use crate::driver::Outcome;
+use crate::driver::emulated::Network;
+use crate::driver::real::{NodeEnd, NodeOptions, take_part};
+use crate::ml::Application;
+use crate::server::DrainMethod;
+use crate::sync::{RemoteSync, ValueFormat};
+use crate::telemetry::{Observer, Progress, Telemetry};
+use crate::types::{DcId, NodeId, Random, Seed};
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Run {
+    pub(super) lasted: Duration,
+    /// Processes that were killed and came back.
+    pub(super) restarts: u64,
+    pub(super) wan_bytes: u64,
+    /// Whether the sum of all updates was to be found in the copies.
+    pub(super) summed: bool,
+}
+
+/// Who runs what, and where.
+struct Cluster {
+    drawn: Drawn,
+    world: Arc<World>,
+    application: Arc<Watched>,
+    /// The process that each of `drawn.processes` is now.
+    places: Vec<RefCell<Arc<Place>>>,
+    /// How long the next crash of each lasts, and whether it comes back elsewhere.
+    returns: Vec<Cell<(Duration, bool)>>,
+    /// Which are at work, and whether they have come back.
+    waits: Vec<Cell<Option<bool>>>,
+    restarts: Cell<u64>,
+    /// Gone with the last run that has them.
+    certificates: Arc<TempDir>,
+    /// Where the coordinator's state lies; logs are in memory.
+    folder: TempDir,
+    /// Whether the coordinator has ended the run.
+    over: Cell<bool>,
+}
+
+/// Runs what a seed draws, in virtual time.
+///
+/// # Errors
+/// What did not hold.
+pub(super) fn run(seed: u64) -> Result<Run, String> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let drawn = Drawn::new(seed);
+    LocalSet::new().block_on(&runtime, async {
+        let cluster = Rc::new(Cluster::new(drawn, Seed(seed).child("world")));
+        let began = Instant::now();
+        BEGAN.with(|at| at.replace(Some(began)));
+        let outcome = cluster.clone().conduct().await?;
+        let summed = cluster.check(&outcome)?;
+        Ok(Run {
+            lasted: began.elapsed(),
+            restarts: cluster.restarts.get(),
+            wan_bytes: outcome.summary.wan_bytes,
+            summed,
+        })
+    })
+}
+
+impl Cluster {
+    fn new(drawn: Drawn, seed: Seed) -> Self {
+        let topology = &drawn.plan.topology;
+        let world = World::new(topology, seed);
+        for link in &topology.links {
+            world.network.set_disorder(link.from, link.to, drawn.disorder);
+        }
+        let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0])).into();
+        Self {
+            places: drawn.processes.iter().map(place).collect(),
+            returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
+            waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
+            application: Arc::new(Watched::new(drawn.model)),
+            restarts: 0.into(),
+            certificates: certificates(&drawn.plan),
+            folder: tempfile::tempdir().unwrap(),
+            over: false.into(),
+            world,
+            drawn,
+        }
+    }
+
+    async fn conduct(self: Rc<Self>) -> Result<Outcome, String> {
+        let mut tasks = JoinSet::new();
+        let began = Instant::now();
+        for (number, trouble) in self.drawn.troubles.clone().into_iter().enumerate() {
+            let cluster = self.clone();
+            tasks.spawn_local(async move {
+                let chance = Seed(number as u64).child("tails").random();
+                cluster.befall(began, trouble, chance).await;
+                Ok(None)
+            });
+        }
+        for process in 0..self.drawn.processes.len() {
+            let cluster = self.clone();
+            tasks.spawn_local(async move { cluster.keep(process).await });
+        }
+        let mut outcome = None;
+        loop {
+            let patience = if outcome.is_some() { HEARS_MAX } else { LASTS_MAX };
+            let Ok(ended) = timeout(patience, tasks.join_next()).await else { break };
+            let Some(ended) = ended else { break };
+            let ended = ended.map_err(|error| format!("a task failed: {error}"))?;
+            outcome = outcome.or(ended?);
+        }
+        // Who came back too late to hear that the run is over waits for its coordinator.
+        let goes_on = |process: &usize| self.waits[*process].get() == Some(false);
+        match (outcome, (0..self.places.len()).find(goes_on)) {
+            (Some(outcome), None) => Ok(outcome),
+            (Some(_), Some(process)) => {
+                Err(format!("{:?} has not heard of the end", self.drawn.processes[process]))
+            }
+            (None, _) => Err(format!("not over after {LASTS_MAX:?}")),
+        }
+    }
+
+    /// Runs a process, and starts it again whenever it has been killed. The coordinator's has an outcome.
+    async fn keep(&self, process: usize) -> Result<Option<Outcome>, String> {
+        let nodes = &self.drawn.processes[process];
+        let mut port = PORT_MIN + process as u16;
+        loop {
+            let place = self.places[process].borrow().clone();
+            let ended = tokio::select! {
+                biased;
+                () = place.died() => None,
+                ended = self.part(nodes, &place, port) => Some(ended),
+            };
+            match ended {
+                Some(Ok(NodeEnd::Over)) => {
+                    self.waits[process].set(None);
+                    return Ok(None);
+                }
+                Some(Ok(NodeEnd::Conducted(outcome))) => {
+                    self.waits[process].set(None);
+                    self.over.set(true);
+                    return Ok(Some(*outcome));
+                }
+                Some(_) | None if place.is_gone() => {}
+                other => return Err(format!("{nodes:?} ended with {other:?}")),
+            }
+            let (after, moves) = self.returns[process].get();
+            sleep(after).await;
+            if self.over.get() {
+                self.waits[process].set(None);
+                return Ok(None);
+            }
+            if moves && nodes[0] != NodeId::Coordinator {
+                port = self.world.port();
+            }
+            self.restarts.set(self.restarts.get() + 1);
+            self.waits[process].set(Some(true));
+            self.places[process].replace(self.world.place(dc_of(nodes[0])));
+        }
+    }
+
+    async fn part(
+        &self,
+        nodes: &[NodeId],
+        place: &Arc<Place>,
+        port: u16,
+    ) -> Result<NodeEnd, String> {
+        let options = NodeOptions {
+            nodes: nodes.to_vec(),
+            certificates: self.certificates.path().join(CERTIFICATES),
+            listen: Some(Network::address(dc_of(nodes[0]), port)),
+            coordinator: self.coordinator_address().to_string().parse().ok(),
+            state: Some(self.folder.path().to_owned()),
+            interrupted: None,
+            ends_with_stdin: false,
+            telemetry: Telemetry::new(),
+        };
+        let application: Arc<dyn Application> = self.application.clone();
+        let ground = Arc::new(Standing(place.clone()));
+        let ended = take_part(&self.drawn.plan, &application, &options, &mut Nobody, ground).await;
+        ended.map_err(|error| error.to_string())
+    }
+
+    fn coordinator_address(&self) -> SocketAddr {
+        Network::address(DcId(0), PORT_MIN + self.drawn.processes.len() as u16 - 1)
+    }
+
+    async fn befall(&self, began: Instant, trouble: Trouble, mut chance: Random) {
+        let Trouble { at, lasts, what } = trouble;
+        sleep_until(began + at).await;
+        let network = &self.world.network;
+        match what {
+            What::Cut { from, to, one_way } => {
+                let sever = |severed| match one_way {
+                    true => network.sever_one_way(from, to, severed),
+                    false => network.sever(from, to, severed),
+                };
+                sever(true);
+                sleep(lasts).await;
+                sever(false);
+            }
+            What::Reset { one, other } => self.world.streams.reset(one, other),
+            What::Slow { from, to, times } => {
+                let bandwidth = self.drawn.plan.topology.link(from, to).bandwidth;
+                network.set_bandwidth(from, to, bandwidth.scaled(1.0 / times));
+                sleep(lasts).await;
+                network.set_bandwidth(from, to, bandwidth);
+            }
+            // A coordinator that dies when the run is over has nobody to come back to.
+            What::Kill { .. } if self.waits.iter().any(|waits| waits.get().is_none()) => {}
+            What::Kill { process, write, moves } => {
+                self.returns[process].set((lasts, moves));
+                let place = self.places[process].borrow().clone();
+                match (write, place.disks().first()) {
+                    (Some((writes, moment)), Some(files)) => {
+                        files.lock().unwrap().doom(writes, moment);
+                        sleep(lasts).await;
+                        files.lock().unwrap().spare();
+                    }
+                    _ => {
+                        place.die();
+                        for files in place.disks() {
+                            if self.drawn.plan.log.sync == LogSync::Always {
+                                files.lock().unwrap().crash(&mut chance);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the copies are what they must be; says whether there is a sum that they must be.
+    fn check(&self, outcome: &Outcome) -> Result<bool, String> {
+        if !outcome.summary.copies_equal {
+            return Err("copies differ after the drain".into());
+        }
+        let Some(tolerance) = tolerance(&self.drawn.plan) else { return Ok(false) };
+        let total = self.application.total(&self.drawn.plan);
+        let values = outcome.highlights.iter().map(|value| value.parse::<f64>());
+        for (place, (value, due)) in values.zip(total).enumerate() {
+            let value = value.map_err(|error| error.to_string())?;
+            if (value - due).abs() > tolerance * (1.0 + value.abs().max(due.abs())) {
+                let remote = self.drawn.plan.remote.name();
+                return Err(format!("{remote}: parameter {place} is {value} where {due} was due"));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// How far copies may be from the sum of all updates; nothing where they are something else.
+fn tolerance(plan: &Plan) -> Option<f64> {
+    // What an exchange may still keep at the end: one rounding of what changes in a clock.
+    let of = |values| if values == ValueFormat::F32 { ROUNDING } else { 0.05 };
+    let residuals = plan.drain.method == DrainMethod::Residuals;
+    match &plan.remote {
+        RemoteSync::Tap(_) | RemoteSync::Asp(_) => residuals.then_some(ROUNDING),
+        RemoteSync::Bsp(config) => Some(of(config.values)),
+        RemoteSync::Ssp(config) => Some(of(config.values)),
+        RemoteSync::LocalSteps(config) => {
+            (config.adds_up() && residuals).then_some(of(config.values))
+        }
+    }
+}
+
+fn dc_of(node: NodeId) -> DcId {
+    match node {
+        NodeId::Coordinator => DcId(0),
+        NodeId::Server(id) => id.dc,
+        NodeId::Worker(id) => id.dc,
+    }
+}
+
+/// Certificates of every node that any run has, made once for all runs at the same time.
+fn certificates(plan: &Plan) -> Arc<TempDir> {
+    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut made = MADE.lock().unwrap();
+    if let Some(folder) = made.upgrade() {
+        return folder;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (run, now) = (plan.name.as_str(), UnixTime::now());
+    let mut nodes = vec![Identity::coordinator(run, &DcId(0).to_string())];
+    for dc in (0..DATA_CENTERS_MAX).map(|dc| DcId(dc).to_string()) {
+        for index in 0..NODES_MAX {
+            nodes.push(Identity::server(run, &dc, index));
+            nodes.push(Identity::worker(run, &dc, index));
+        }
+    }
+    let mut directory = Directory::create(&folder.path().join(CERTIFICATES), run, now).unwrap();
+    directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
+    let folder = Arc::new(folder);
+    *made = Arc::downgrade(&folder);
+    folder
+}
+
+/// What logs say of the time.
+pub(super) struct VirtualTime;
+
+impl FormatTime for VirtualTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let began = BEGAN.with(|began| *began.borrow());
+        write!(writer, "{:.3}", began.map_or(0.0, |began| began.elapsed().as_secs_f64()))
+    }
+}
+
+thread_local! {
+    /// When the run of this thread did.
+    static BEGAN: RefCell<Option<Instant>> = const { RefCell::new(None) };
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
+const CERTIFICATES: &str = "all";
+
+const PORT_MIN: u16 = 5_000;
+
+/// What scenarios draw at most.
+const DATA_CENTERS_MAX: u16 = 4;
+const NODES_MAX: u16 = 2;
+
+/// No run takes longer in virtual time.
+const LASTS_MAX: Duration = Duration::from_secs(60);
+
+/// How long after the coordinator everyone else has ended.
+const HEARS_MAX: Duration = Duration::from_secs(30);
+
+/// Of sums of single precision.
+const ROUNDING: f64 = 1e-4;

@@ -1,0 +1,130 @@
+//! What one run is made of, all of it drawn from its seed.
+
+use std::time::Duration;
+
+use crate::config::{LogConfig, LogSync, Plan};
+use crate::driver::cluster::{server_ids, worker_ids};
+use crate::driver::emulated::Disorder;
+use crate::faults::Scenario;
+use crate::faults::fault::Moment;
+use crate::faults::scenario::{unit, within};
+use crate::topology::Deployment;
+use crate::types::{DcId, NodeId, Random, Seed};
+
+#[derive(Clone, Debug)]
+pub(super) struct Drawn {
+    pub(super) plan: Plan,
+    /// The model's rows, their width, and whether workers read them all.
+    pub(super) model: (usize, usize, bool),
+    /// The nodes of each process; the coordinator is the last, and alone.
+    pub(super) processes: Vec<Vec<NodeId>>,
+    pub(super) disorder: Disorder,
+    pub(super) troubles: Vec<Trouble>,
+}
+
+/// Something that befalls the cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) at: Duration,
+    /// How long it lasts; of a crash, until the process is started again.
+    pub(super) lasts: Duration,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// Nothing gets from one data center to another, and back unless it is one-way.
+    Cut { from: DcId, to: DcId, one_way: bool },
+    /// All streams between two data centers break.
+    Reset { one: DcId, other: DcId },
+    /// A link carries so many times less.
+    Slow { from: DcId, to: DcId, times: f64 },
+    /// A process is killed: at once, or within one of its next writes.
+    Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
+}
+
+impl Drawn {
+    pub(super) fn new(seed: u64) -> Self {
+        let scenario = Scenario::draw(seed);
+        let root = Seed(seed).child("paused");
+        let mut chance = root.random();
+        let mut plan = scenario.plan();
+        for link in &mut plan.topology.links {
+            // Of QUIC's handshakes none fits through what frames of some bytes fit through.
+            link.bandwidth = link.bandwidth.scaled(BANDWIDTH_TIMES);
+            link.loss = one_of(&mut chance, [0.0, 0.0, 0.005, 0.03]);
+        }
+        let dedicated = plan.topology.links.iter().map(|link| (link.from, link.to));
+        let dedicated = dedicated.filter(|_| within(&mut chance, 0, 3) == 0).collect();
+        let lan_tls = within(&mut chance, 0, 3) == 0;
+        plan.deployment = Deployment { lan_tls, dedicated, ..Deployment::default() };
+        let sync = if within(&mut chance, 0, 1) == 0 { LogSync::Always } else { LogSync::Never };
+        plan.log = LogConfig { sync };
+        let together = within(&mut chance, 0, 2) == 0;
+        let processes = processes(&plan, together);
+        let (width, reads_all) = scenario.model();
+        let mut drawn = Self {
+            model: (scenario.rows, width, reads_all),
+            processes,
+            disorder: Disorder {
+                repeated: one_of(&mut chance, [0.0, 0.01, 0.1]),
+                late: one_of(&mut chance, [0.0, 0.01, 0.1]),
+                late_by: Duration::from_millis(within(&mut chance, 1, 40)),
+            },
+            troubles: Vec::new(),
+            plan,
+        };
+        let mut chance = root.child("troubles").random();
+        let troubles = (0..within(&mut chance, 0, 6)).map(|_| drawn.trouble(&mut chance));
+        drawn.troubles = troubles.collect();
+        drawn.troubles.sort_by_key(|trouble| trouble.at);
+        drawn
+    }
+
+    fn trouble(&self, chance: &mut Random) -> Trouble {
+        let count = self.plan.topology.data_centers.len() as u64;
+        let from = within(chance, 0, count - 1);
+        let to = (from + within(chance, 1, count - 1)) % count;
+        let (from, to) = (DcId(from as u16), DcId(to as u16));
+        let what = match within(chance, 0, 7) {
+            0 | 1 => What::Cut { from, to, one_way: within(chance, 0, 2) == 0 },
+            2 => What::Reset { one: from, other: to },
+            3 => What::Slow { from, to, times: 2.0 + 6.0 * unit(chance) },
+            _ => {
+                let process = within(chance, 0, self.processes.len() as u64 - 1) as usize;
+                let moments = [Moment::Before, Moment::Torn, Moment::After];
+                let write = (within(chance, 1, 40), one_of(chance, moments));
+                let write = (within(chance, 0, 1) == 0).then_some(write);
+                What::Kill { process, write, moves: within(chance, 0, 1) == 0 }
+            }
+        };
+        // Connections survive what is shorter than five seconds, and are made again after what is longer.
+        let lasts = Duration::from_secs_f64(0.05 * 200_f64.powf(unit(chance)));
+        Trouble { at: TROUBLES_LAST.mul_f64(unit(chance)), lasts, what }
+    }
+}
+
+/// Servers and workers by process: each alone, or pairs together.
+fn processes(plan: &Plan, together: bool) -> Vec<Vec<NodeId>> {
+    let topology = &plan.topology;
+    let mut processes: Vec<Vec<NodeId>> =
+        server_ids(topology).map(|id| vec![NodeId::Server(id)]).collect();
+    for worker in worker_ids(topology) {
+        let beside = |nodes: &&mut Vec<NodeId>| matches!(nodes[0], NodeId::Server(id) if id.dc == worker.dc && id.shard.0 == worker.index);
+        match processes.iter_mut().find(beside).filter(|_| together) {
+            Some(nodes) => nodes.push(NodeId::Worker(worker)),
+            None => processes.push(vec![NodeId::Worker(worker)]),
+        }
+    }
+    processes.push(vec![NodeId::Coordinator]);
+    processes
+}
+
+fn one_of<T: Copy, const N: usize>(chance: &mut Random, choices: [T; N]) -> T {
+    choices[within(chance, 0, N as u64 - 1) as usize]
+}
+
+const BANDWIDTH_TIMES: f64 = 8.0;
+
+/// After this nothing befalls the cluster any more that has not begun.
+const TROUBLES_LAST: Duration = Duration::from_secs(4);

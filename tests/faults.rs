@@ -47,7 +47,7 @@ fn no_schedule_breaks_a_promise() {
 }
 
 /// By which checker each planted bug must be caught; others may catch it too.
-const CAUGHT_BY: [(Bug, &str); 32] = [
+const CAUGHT_BY: [(Bug, &str); 33] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -80,6 +80,7 @@ const CAUGHT_BY: [(Bug, &str); 32] = [
     (Bug::AcceptsStaleIncarnation, "lives"),
     (Bug::ForgetsLastAnswer, "liveness"),
     (Bug::AddsUpdateTwice, "conservation"),
+    (Bug::ForgetsFork, "conservation"),
 ];
 
 #[test]

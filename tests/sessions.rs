@@ -261,15 +261,15 @@ fn a_peer_that_has_lost_its_state_is_told_from_one_that_resumed() {
     assert_eq!(frames(&mut b), [1]);
     let _under_way = [sent(&mut b, 7), sent(&mut b, 8)];
     let mut kept = b.state();
-    assert!(!kept.meet(b.met().unwrap()), "it is the one that was known");
+    assert_eq!(kept.meet(b.met().unwrap()), None, "it is the one that was known");
     let mut a = session(2);
     a.push(Lane::Data, frame(3, 8));
     assert_eq!(
         meet(&mut a, &mut b),
-        (Ok(Some(Meeting::First)), Ok(Some(Meeting::Anew { lost: 2 })))
+        (Ok(Some(Meeting::First)), Ok(Some(Meeting::Anew { lost: 2, began: incarnation(2) })))
     );
     // A log that tells of the same makes the same state, and says that both begin anew.
-    assert!(kept.meet(b.met().unwrap()));
+    assert_eq!(kept.meet(b.met().unwrap()), Some(incarnation(2)));
     assert_eq!(kept, b.state());
     let message = a.poll_transmit(Lane::Data).unwrap();
     give(&mut b, &message).unwrap();
@@ -279,6 +279,15 @@ fn a_peer_that_has_lost_its_state_is_told_from_one_that_resumed() {
     assert_eq!((frames(&mut a), a.acknowledged(Lane::Data)), (vec![9], 1));
     // Both ends have it the same way at the next connection.
     assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::Again)), Ok(Some(Meeting::Again))));
+}
+
+#[test]
+fn a_peer_that_lost_its_state_and_restarted_before_it_was_met_again_is_told_too() {
+    let (_, mut b) = pair();
+    let lost = session(3);
+    let mut a = Session::resume(config(4), &lost.state());
+    let anew = Meeting::Anew { lost: 0, began: incarnation(3) };
+    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(anew))));
 }
 
 #[test]

@@ -70,6 +70,22 @@ impl Changes<'_> {
         }
     }
 
+    /// Visits every change, with its place.
+    pub fn for_each(&self, mut visit: impl FnMut(usize, f32)) {
+        match *self {
+            Self::Dense { start, values } => {
+                let places = start as usize..;
+                places.zip(values).for_each(|(index, value)| visit(index, *value));
+            }
+            Self::Sparse { indexes, values } => {
+                indexes
+                    .iter()
+                    .zip(values)
+                    .for_each(|(index, value)| visit(*index as usize, *value));
+            }
+        }
+    }
+
     /// Adds every change to its place.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
 use crate::sync::{LocalSync, OverlayKind, RemoteSync};
 use crate::topology::{Deployment, Overlay, Topology};
-use crate::types::{Seed, Time};
+use crate::types::{DcId, Seed, Time};
 
 /// Everything that determines a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +123,22 @@ impl Plan {
         let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
         let deployment = Deployment::default();
         Self { topology: self.topology.collapsed(), compute, deployment, ..self.clone() }
+    }
+
+    /// From which mirror a server of `dc` that has lost its copy gets another soonest, if it is of so many bytes: of those
+    /// that updates come from, and that are `there`. Nothing where the model has no such way, which are BSP, SSP and
+    /// local steps, or where `dc` is a hub: what it had yet to pass on, nobody else has.
+    pub fn copy_source(&self, dc: DcId, bytes: u64, there: impl Fn(DcId) -> bool) -> Option<DcId> {
+        let overlay = self.overlay();
+        let shares_updates = matches!(self.remote, RemoteSync::Tap(_) | RemoteSync::Asp(_));
+        if !shares_updates || overlay.is_hub(dc) {
+            return None;
+        }
+        let mirrors = overlay.neighbours(dc).into_iter().flatten().filter(|from| there(*from));
+        mirrors.min_by_key(|from| {
+            let link = self.topology.link(*from, dc);
+            link.rtt.0 / 2 + link.bandwidth.time_for(bytes)
+        })
     }
 
     /// Who sends updates to whom: everyone to everyone, unless ASP is told otherwise.

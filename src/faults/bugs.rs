@@ -70,11 +70,13 @@ pub enum Bug {
     ForgetsLastAnswer,
     /// What a worker changed is added twice where it comes after a reconnect.
     AddsUpdateTwice,
+    /// Nobody is told how far a link had come when another went on from it.
+    ForgetsFork,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -107,5 +109,6 @@ impl Bug {
         Self::AcceptsStaleIncarnation,
         Self::ForgetsLastAnswer,
         Self::AddsUpdateTwice,
+        Self::ForgetsFork,
     ];
 }

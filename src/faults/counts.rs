@@ -40,6 +40,8 @@ pub struct StructuralCounts {
     pub stragglers: u64,
     pub slow_links: u64,
     pub crashes: u64,
+    /// Of servers that come back with nothing.
+    pub lost_disks: u64,
     /// Of single nodes, before, within or after a write.
     pub crashes_at_writes: u64,
     /// Nodes that stopped for want of room.
@@ -88,6 +90,7 @@ impl StructuralCounts {
             FaultKind::Straggler => &mut self.stragglers,
             FaultKind::SlowLink => &mut self.slow_links,
             FaultKind::Crash => &mut self.crashes,
+            FaultKind::LostDisk => &mut self.lost_disks,
             FaultKind::DiskFull => &mut self.full_disks,
             FaultKind::ClockStep => &mut self.clock_steps,
         } += 1;
@@ -98,7 +101,7 @@ impl StructuralCounts {
     }
 
     /// Each count with what it counts.
-    pub fn named(&self) -> [(u64, &'static str); 9] {
+    pub fn named(&self) -> [(u64, &'static str); 10] {
         [
             (self.partitions, "partitions"),
             (self.one_way_partitions, "one-way"),
@@ -106,6 +109,7 @@ impl StructuralCounts {
             (self.stragglers, "stragglers"),
             (self.slow_links, "slow links"),
             (self.crashes, "crashes"),
+            (self.lost_disks, "lost disks"),
             (self.crashes_at_writes, "crashes at writes"),
             (self.full_disks, "full disks"),
             (self.clock_steps, "clock steps"),
@@ -130,6 +134,7 @@ impl AddAssign for Counts {
         self.structural.stragglers += other.structural.stragglers;
         self.structural.slow_links += other.structural.slow_links;
         self.structural.crashes += other.structural.crashes;
+        self.structural.lost_disks += other.structural.lost_disks;
         self.structural.crashes_at_writes += other.structural.crashes_at_writes;
         self.structural.full_disks += other.structural.full_disks;
         self.structural.clock_steps += other.structural.clock_steps;

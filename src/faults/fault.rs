@@ -59,6 +59,9 @@ pub enum FaultKind {
     SlowLink,
     /// A server, a worker or a whole data center dies, and comes back with what is on its disk.
     Crash,
+    /// A server dies with its disk, and comes back with nothing: it takes the copy of a mirror. Where that cannot be,
+    /// since another is lost, the run drains or its model has no such way, it comes back with its disk.
+    LostDisk,
     /// A node's disk has no room: at its next write it stops, and is started again once there is room.
     DiskFull,
     /// The clock of a server jumps.
@@ -86,7 +89,7 @@ pub(super) struct Nodes {
 }
 
 impl Fault {
-    /// Up to six, of which some belong together.
+    /// Up to seven, of which some belong together.
     pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
         let mut chance = seed.random();
         let count = within(&mut chance, 0, 4);
@@ -116,9 +119,29 @@ impl Fault {
             }
             faults.push(also);
         }
+        // Drawn apart, so that without it a schedule is what it is.
+        faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
         faults.sort_by_key(|fault| fault.at);
         blank::draw(seed.child("blank"), &mut faults);
         faults
+    }
+
+    /// In one schedule of four.
+    fn draw_lost_disk(chance: &mut Random, nodes: Nodes) -> Option<Self> {
+        let strikes = within(chance, 0, 3) == 0;
+        strikes.then(|| Self {
+            kind: FaultKind::LostDisk,
+            at: millis(within(chance, 0, FAULTS_LAST.as_millis() as u64)),
+            lasts: millis(within(chance, 1, LASTS_MAX.as_millis() as u64)),
+            dc: within(chance, 0, nodes.data_centers - 1) as u16,
+            peer: None,
+            server: Some(within(chance, 0, nodes.servers - 1) as u16),
+            worker: None,
+            write: None,
+            blank: false,
+            factor: no_slower(),
+            step_s: 0.0,
+        })
     }
 
     fn draw(chance: &mut Random, nodes: Nodes) -> Self {
@@ -165,7 +188,7 @@ impl Fault {
     pub(super) fn needs_logs(&self) -> bool {
         match self.kind {
             FaultKind::Crash => !self.blank,
-            FaultKind::DiskFull => true,
+            FaultKind::LostDisk | FaultKind::DiskFull => true,
             _ => false,
         }
     }
@@ -218,7 +241,8 @@ impl Fault {
             let Some(node) = node else { continue };
             let takes = self.kind.has_node()
                 && !(key == "worker"
-                    && (self.kind == FaultKind::ClockStep || self.server.is_some()));
+                    && (matches!(self.kind, FaultKind::ClockStep | FaultKind::LostDisk)
+                        || self.server.is_some()));
             if !takes {
                 let expected = format!("no {key} for this {}", self.kind.name());
                 return Some((key, node.to_string(), expected));
@@ -228,7 +252,9 @@ impl Fault {
             }
         }
         let names_none = self.server.is_none() && self.worker.is_none();
-        if names_none && matches!(self.kind, FaultKind::DiskFull | FaultKind::ClockStep) {
+        let strikes_one =
+            matches!(self.kind, FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::ClockStep);
+        if names_none && strikes_one {
             return Some(("server", "nothing".into(), "the node that it befalls".into()));
         }
         let moment = self.write.filter(|_| self.kind != FaultKind::Crash || names_none);
@@ -249,6 +275,7 @@ impl FaultKind {
             Self::Straggler => "straggler",
             Self::SlowLink => "slow-link",
             Self::Crash => "crash",
+            Self::LostDisk => "lost-disk",
             Self::DiskFull => "disk-full",
             Self::ClockStep => "clock-step",
         }
@@ -266,7 +293,7 @@ impl FaultKind {
 
     /// Whether it may name a node.
     fn has_node(self) -> bool {
-        matches!(self, Self::Crash | Self::DiskFull | Self::ClockStep)
+        matches!(self, Self::Crash | Self::LostDisk | Self::DiskFull | Self::ClockStep)
     }
 
     fn is_a_moment(self) -> bool {

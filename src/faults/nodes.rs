@@ -1,6 +1,7 @@
 //! The nodes of a cluster, each with its disk, and what comes back of one that has died.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use crate::recovery::{
     RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError, Turn,
 };
 use crate::server::Server;
+use crate::session::Incarnation;
 use crate::types::{
     Clock, DcId, Instant, NodeId, Seed, ServerId, ShardId, ShardLayout, State, WorkerId,
 };
@@ -45,6 +47,10 @@ pub(super) struct Host {
     /// When in its next write it dies, and how long it is gone then.
     pub(super) doomed: Option<(Moment, Duration)>,
     pub(super) restart_at: Instant,
+    /// Whether it comes back with an empty disk.
+    pub(super) disk_lost: bool,
+    /// Whether it has nothing but what mirrors have, unless a log says otherwise.
+    pub(super) is_blank: bool,
     /// Until when its disk is full.
     pub(super) room_at: Instant,
     /// How far its clock is off, in nanoseconds.
@@ -64,6 +70,8 @@ pub(super) struct ServerNode {
     pub(super) outputs_seen: usize,
     /// Workers to be told what is due from them.
     pub(super) joining: Vec<WorkerId>,
+    /// Workers that wait for that until its copy has come.
+    pub(super) parked: Vec<WorkerId>,
     /// Whether this process has told the coordinator how things stand.
     pub(super) has_stated: bool,
     /// When a timeout is scheduled.
@@ -94,7 +102,7 @@ pub(super) enum Task {
     Rows { from: ShardId, rows: RowsRead },
     Computed,
     Joined { server: ShardId, due: Turn },
-    Due { server: ShardId, due: Turn },
+    Due { server: ShardId, due: Turn, guessed: bool },
     Start,
     Stop { last: Clock },
 }
@@ -152,11 +160,12 @@ impl<'p> Nodes<'p> {
             let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash);
             let node = ServerNode {
                 host,
-                machine: nodes.fresh_server(id).begin(logs),
+                machine: nodes.fresh_server(id).begin(logs, Incarnation::FIRST),
                 shadow: nodes.fresh_server(id),
                 unsynced: Vec::new(),
                 outputs_seen: 0,
                 joining: Vec::new(),
+                parked: Vec::new(),
                 has_stated: true,
                 timeout: None,
             };
@@ -167,7 +176,7 @@ impl<'p> Nodes<'p> {
             let (mut machine, shadow) =
                 (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
             for layout in blueprint.layouts() {
-                machine.handle_due(layout.shard(), Turn::default());
+                machine.handle_due(layout.shard(), Turn::default(), false);
             }
             nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
         }
@@ -252,6 +261,39 @@ impl<'p> Nodes<'p> {
         Some(Twins { state, shadow })
     }
 
+    /// Empties the disk of a node that has died.
+    pub(super) fn empty_disk(&mut self, id: ServerId) {
+        let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
+        let shadow = self.fresh_server(id);
+        let node = self.server_mut(id);
+        let name = NodeId::Server(id).to_string();
+        let chance = disks.child(&format!("{name} {}", node.host.life)).random();
+        node.host.disk = Disk::new(name, plan, chance);
+        (node.host.heard, node.host.disk_lost, node.host.is_blank) = (0, false, true);
+        node.shadow = shadow;
+        node.unsynced.clear();
+    }
+
+    /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
+    /// server of the shard is lost or not whole, or the model has no such way.
+    pub(super) fn source_for(&self, id: ServerId) -> Option<DcId> {
+        let mirrors = self.servers.keys().filter(|other| other.shard == id.shard && **other != id);
+        let is_whole = |other: &ServerId| {
+            let node = &self.servers[other];
+            !node.host.disk_lost && !node.machine.is_rebuilding() && !node.machine.is_new()
+        };
+        if !mirrors.clone().all(is_whole) {
+            return None;
+        }
+        self.nearest_to(id)
+    }
+
+    /// The mirror whose copy a server gets soonest, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId) -> Option<DcId> {
+        let bytes = 4 * self.layout(id.shard).parameters() as u64;
+        self.plan.copy_source(id.dc, bytes, |_| true)
+    }
+
     /// Starts a node again that has died.
     ///
     /// # Errors
@@ -278,9 +320,11 @@ impl<'p> Nodes<'p> {
                 let state = recovering.state();
                 let logs = self.logs;
                 let node = self.server_mut(id);
-                node.machine = recovering.begin(logs);
+                let first = NonZeroU64::MIN.saturating_add(node.host.life);
+                node.machine = recovering.begin(logs, Incarnation(first));
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
                 node.joining.clear();
+                node.parked.clear();
                 state
             }
             NodeId::Worker(id) => {
@@ -373,6 +417,8 @@ impl Host {
             blank: false,
             doomed: None,
             restart_at: Instant::ZERO,
+            disk_lost: false,
+            is_blank: false,
             room_at: Instant::ZERO,
             clock_off: 0,
             heard: 0,

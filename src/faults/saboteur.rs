@@ -88,6 +88,11 @@ impl Saboteur {
                     }
                 })
             }
+            (Some(Bug::ForgetsFork), Lane::Data) => with_control(&frame, |message| {
+                if let ControlMessage::Fork { life, .. } = message {
+                    *life = 0;
+                }
+            }),
             (Some(Bug::DrainEndsEarly), Lane::Control) => with_control(&frame, |message| {
                 if let ControlMessage::EndOfUpdates { sequence } = message {
                     *sequence = sequence.saturating_sub(1);

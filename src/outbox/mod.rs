@@ -11,7 +11,7 @@ mod sweep;
 pub use ranked::{Ranked, Residuals};
 pub use sweep::Sweep;
 
-use crate::codec::{fills_holes, quantise};
+use crate::codec::{Changes, fills_holes, quantise};
 use crate::significance::{Scratch, Take};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
@@ -142,6 +142,33 @@ impl Outbox {
         match self {
             Self::Sweep(sweep) => sweep.waiting(),
             Self::Ranked(ranked) => ranked.waiting(),
+        }
+    }
+
+    /// One of the same kind for a link to a mirror that has `shared` of the source.
+    #[must_use]
+    pub fn sharing(&self, shared: Vec<f32>) -> Self {
+        match self {
+            Self::Sweep(_) => Self::Sweep(Sweep::sharing(shared)),
+            Self::Ranked(_) => Self::Ranked(Ranked::sharing(shared)),
+        }
+    }
+
+    /// The same for a link to another mirror, which has what this link's has but heard of no announcement.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        match self {
+            Self::Sweep(sweep) => Self::Sweep(sweep.fork()),
+            Self::Ranked(ranked) => Self::Ranked(ranked.fork()),
+        }
+    }
+
+    /// Adds changes that are no part of the source to what the link has yet to carry; `leaves` says whether they are to
+    /// leave, or stay at home.
+    pub fn owe(&mut self, changes: Changes<'_>, leaves: bool) {
+        match self {
+            Self::Sweep(sweep) => sweep.owe(changes, leaves),
+            Self::Ranked(ranked) => ranked.owe(changes),
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Batch;
+use crate::codec::Changes;
 use crate::significance::{Parameters, Scratch, Selection, TableCriteria, Take, select};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, StateError, Walk};
@@ -38,8 +39,13 @@ pub struct Residuals<'a> {
 
 impl Ranked {
     pub fn new(parameters: usize) -> Self {
+        Self::sharing(vec![0.0; parameters])
+    }
+
+    /// Of a link that has carried `shared`.
+    pub fn sharing(shared: Vec<f32>) -> Self {
         Self {
-            shared: vec![0.0; parameters],
+            shared,
             ranking: Selection::default(),
             taken: 0,
             owed: Vec::new(),
@@ -122,6 +128,17 @@ impl Ranked {
         self.owed.clear();
         self.announced.clear();
         self.ranked = None;
+    }
+
+    /// The same ranking for a link whose receiver has heard of no announcement.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { owed: Vec::new(), announced: BTreeSet::new(), ..self.clone() }
+    }
+
+    /// Adds changes that are no part of the source to what the link has yet to carry: the next ranking sees them.
+    pub fn owe(&mut self, changes: Changes<'_>) {
+        changes.for_each(|index, value| self.shared[index] -= value);
     }
 
     /// Everything ranked that is still at home.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use super::Batch;
+use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, StateError, Walk};
@@ -27,8 +28,14 @@ pub struct Sweep {
 
 impl Sweep {
     pub fn new(parameters: usize) -> Self {
+        Self::sharing(vec![0.0; parameters])
+    }
+
+    /// Of a link that has carried `shared`.
+    pub fn sharing(shared: Vec<f32>) -> Self {
+        let parameters = shared.len();
         Self {
-            shared: vec![0.0; parameters],
+            shared,
             marked: Touched::none(parameters),
             announced: Touched::none(parameters),
             cursor: 0,
@@ -98,6 +105,23 @@ impl Sweep {
             self.announced.insert(*place as usize);
         }
         places
+    }
+
+    /// The same marks for a link whose receiver has heard of no announcement.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { announced: Touched::none(self.shared.len()), ..self.clone() }
+    }
+
+    /// Adds changes that are no part of the source to what the link has yet to carry, and marks them where they are to
+    /// leave.
+    pub fn owe(&mut self, changes: Changes<'_>, leaves: bool) {
+        changes.for_each(|index, value| {
+            self.shared[index] -= value;
+            if leaves {
+                self.marked.insert(index);
+            }
+        });
     }
 
     /// Forgets every mark: what has not left stays at home.

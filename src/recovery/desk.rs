@@ -33,6 +33,11 @@ pub enum Due {
 /// What a server keeps of one worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Desk {
+    /// Whether it is not known what is to come next: the server has lost what it knew, and the worker has not been on
+    /// the line since.
+    pub(super) lost: bool,
+    /// Whether what is to come next is a guess, by the clock of the copy: its read says at which clock the worker is.
+    pub(super) guessed: bool,
     /// What is to come next.
     pub(super) next: Turn,
     /// What was answered to the last read, until its update has come.
@@ -73,10 +78,27 @@ impl fmt::Display for Turn {
 }
 
 impl Desk {
+    /// That of a worker of which nothing is known.
+    pub(super) fn lost() -> Self {
+        Self { lost: true, ..Self::default() }
+    }
+
+    /// That of a worker that is to say this next, as it says or as is guessed.
+    pub(super) fn at(next: Turn, guessed: bool) -> Self {
+        Self { next, guessed, ..Self::default() }
+    }
+
+    /// Whether the worker itself can say what is to come next.
+    pub(super) fn learns_from(&self, says_next: Option<Turn>) -> bool {
+        self.lost || (self.guessed && says_next.is_some())
+    }
+
     /// How a message lies to what is due from a worker that has finished so many clocks.
     pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
-        let Some(said) = Turn::of(message) else { return Due::Now };
-        if self.anew && !said.updates && said < self.next {
+        let Some(said) = Turn::of(message).filter(|_| !self.lost) else {
+            return if self.lost { Due::Ahead } else { Due::Now };
+        };
+        if self.anew && !said.updates && (said < self.next || self.guessed) {
             return Due::Now;
         }
         match said.cmp(&self.next) {
@@ -87,9 +109,11 @@ impl Desk {
         }
     }
 
-    /// Notes what was due and has come.
-    pub(super) fn hear(&mut self, message: &WorkerMessage) {
+    /// Notes what was due and has come; answers with the clock of the worker, where that was a guess and is known now.
+    pub(super) fn hear(&mut self, message: &WorkerMessage) -> Option<Clock> {
         let said = Turn::of(message);
+        let learned = said.filter(|_| self.guessed).map(|said| said.clock);
+        self.guessed &= said.is_none();
         self.anew = said.is_none();
         if said.is_none_or(|said| said.updates) {
             self.answer = None;
@@ -98,6 +122,7 @@ impl Desk {
             Some(said) => said.next(),
             None => Turn { updates: false, ..self.next },
         };
+        learned
     }
 }
 
@@ -134,13 +159,25 @@ mod tests {
             let due = desk.judge(message, finished);
             assert_eq!(due, *expected, "{message:?}");
             if matches!(due, Due::Now | Due::Known) {
-                desk.hear(message);
+                assert_eq!(desk.hear(message), None);
             }
             if due == Due::Now && matches!(message, WorkerMessage::Update { .. }) {
                 finished = finished.next();
             }
         }
         assert_eq!(desk.next, next);
+    }
+
+    #[test]
+    fn a_guess_is_given_up_for_the_clock_that_the_worker_reads_at() {
+        for clock in [3, 7, 9] {
+            let mut desk = Desk::at(Turn { clock: Clock(7), updates: false }, true);
+            assert_eq!(desk.hear(&WorkerMessage::Anew), None);
+            assert_eq!(desk.judge(&read(clock), Clock::ZERO), Due::Now);
+            assert_eq!(desk.hear(&read(clock)), Some(Clock(clock)));
+            assert_eq!(desk.judge(&update(clock), Clock(clock)), Due::Now);
+            assert_eq!(desk.hear(&update(clock)), None);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::RecoveryError;
+use super::desk::Turn;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::session::{Incarnation, Met};
 use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
@@ -64,6 +65,15 @@ pub enum Input {
         from: DcId,
     },
     Timeout,
+    /// Its copy is lost, and comes from a mirror.
+    Rebuild {
+        from: DcId,
+    },
+    /// After that: a worker is on the line, and says this next, if it knows.
+    Placed {
+        worker: WorkerId,
+        at: Option<Turn>,
+    },
     /// The coordinator said that copies are to become equal.
     Drain {
         clocks: Vec<Clock>,

@@ -29,7 +29,7 @@ mod worker;
 
 pub use desk::{Due, Turn};
 pub use entry::{Entry, Input, WorkerEntry};
-pub use error::RecoveryError;
+pub use error::{MessageError, RecoveryError};
 pub use ledger::{Account, Ledger};
 pub use recovering::RecoveringServer;
 pub use server::{Output, RecoverableServer};

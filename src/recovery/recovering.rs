@@ -81,10 +81,12 @@ impl RecoveringServer {
         Ok(())
     }
 
-    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept.
-    pub fn begin(self, logs: bool) -> RecoverableServer {
+    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept; `first` is
+    /// its incarnation where it has nothing to go on from, and must then be above all that mirrors may have met.
+    pub fn begin(mut self, logs: bool, first: Incarnation) -> RecoverableServer {
+        let incarnation = self.kept.incarnation.map_or(first, Incarnation::next);
+        self.kept.start(incarnation);
         let Self { server, kept, windows, .. } = self;
-        let incarnation = kept.incarnation.map_or(Incarnation::FIRST, Incarnation::next);
         let session = |(peer, state): (DcId, SessionState)| {
             let (sent_bytes_max, early_bytes_max) = (windows[&peer], windows[&peer]);
             let config = SessionConfig { incarnation, sent_bytes_max, early_bytes_max };
@@ -109,11 +111,6 @@ impl RecoveringServer {
         self.kept.now
     }
 
-    /// Whether this server has been at work before.
-    pub fn has_begun(&self) -> bool {
-        self.kept.incarnation.is_some()
-    }
-
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -130,7 +127,7 @@ impl RecoveringServer {
                 if self.kept.incarnation.is_some_and(|known| known >= incarnation) {
                     return unfit(format!("incarnation {incarnation} is not above those before"));
                 }
-                self.kept.incarnation = Some(incarnation);
+                self.kept.start(incarnation);
             }
             Input::Worker { from, message } => {
                 let fits = message.fits(self.server.layout());
@@ -139,10 +136,12 @@ impl RecoveringServer {
                 };
                 match desk.judge(&message, self.server.finished(from)) {
                     Due::Now => {
-                        desk.hear(&message);
+                        if let Some(clock) = desk.hear(&message) {
+                            self.server.place_worker(at, from, clock);
+                        }
                         self.server.handle_worker(at, from, message);
                     }
-                    Due::Known => desk.hear(&message),
+                    Due::Known => drop(desk.hear(&message)),
                     Due::Repeated | Due::Ahead => {
                         let said = Turn::of(&message).unwrap_or_default();
                         return unfit(format!("{from} said {said} where {} was due", desk.next));
@@ -150,8 +149,10 @@ impl RecoveringServer {
                 }
             }
             Input::Met { from, met } => {
-                if self.session(from)?.meet(met) {
+                if let Some(began) = self.session(from)?.meet(met) {
                     self.kept.ledgers.insert(from, Ledger::default());
+                    let input = ServerInput::Anew { from, life: began.number() };
+                    self.server.handle_input(at, input).map_err(Fault::Refused)?;
                 }
             }
             Input::Frame { from, lane, frame } => {
@@ -192,6 +193,21 @@ impl RecoveringServer {
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
             Input::Timeout => self.server.handle_timeout(at),
+            Input::Rebuild { from } => {
+                self.session(from)?;
+                let Some(life) = self.kept.incarnation else {
+                    return unfit("it has not been started".into());
+                };
+                self.kept.desks.values_mut().for_each(|desk| *desk = Desk::lost());
+                self.server.handle_rebuild(from, life.number()).map_err(Fault::Refused)?;
+            }
+            Input::Placed { worker, at: turn } => {
+                let desk = self.kept.desks.get(&worker);
+                if !desk.is_some_and(|desk| desk.learns_from(turn)) {
+                    return unfit(format!("{worker} had its place"));
+                }
+                place(&mut self.server, &mut self.kept.desks, (at, worker, turn));
+            }
             Input::Drain { clocks } => {
                 if self.server.is_draining() {
                     return unfit("it was told to drain before".into());
@@ -215,6 +231,14 @@ enum Fault {
 }
 
 impl Kept {
+    /// Another process has begun; the first begins the numbers of sessions.
+    fn start(&mut self, incarnation: Incarnation) {
+        if self.incarnation.replace(incarnation).is_none() {
+            let sessions = self.sessions.values_mut();
+            sessions.for_each(|session| *session = SessionState::new(incarnation));
+        }
+    }
+
     /// Walks over what changes as time goes on.
     pub(super) fn state(
         &mut self,
@@ -251,5 +275,19 @@ pub(super) fn settle(
             ServerOutput::CopyReady { clock } => Output::CopyReady { clock },
             ServerOutput::Drained => Output::Drained,
         });
+    }
+}
+
+/// A worker of which the server has lost what it knew is on the line, and says this next, if it knows. One that does not
+/// is told the clock of the copy, and says by its read at which clock it is.
+pub(super) fn place(
+    server: &mut Server,
+    desks: &mut BTreeMap<WorkerId, Desk>,
+    (now, worker, says_next): (Instant, WorkerId, Option<Turn>),
+) {
+    let guess = Turn { clock: server.rebuilt_at(), updates: false };
+    desks.insert(worker, Desk::at(says_next.unwrap_or(guess), says_next.is_none()));
+    if let Some(next) = says_next {
+        server.place_worker(now, worker, next.clock);
     }
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::MessageError;
 use super::desk::{Desk, Due, Turn};
 use super::entry::{Input, encode};
 use super::ledger::Ledger;
-use super::recovering::{Kept, settle};
+use super::recovering::{Kept, place, settle};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{PeerError, Server};
-use crate::session::{Incarnation, Meeting, Message, Session, SessionError};
+use crate::session::{Incarnation, Meeting, Message, Session};
 use crate::types::{Clock, DcId, Instant, Lane, State, WorkerId};
 
 /// A parameter server that can come back.
@@ -39,10 +40,12 @@ pub enum Output {
         worker: WorkerId,
         message: Arc<RowsRead>,
     },
-    /// A worker that begins anew is to hear what is due from it. No answer to what it said before comes later.
+    /// A worker that begins anew is to hear what is due from it, as far as this server knows or guesses. No answer to what
+    /// it said before comes later.
     Due {
         worker: WorkerId,
         due: Turn,
+        guessed: bool,
     },
     ClockFinished {
         clock: Clock,
@@ -100,10 +103,13 @@ impl RecoverableServer {
         let due = desk.judge(&message, finished);
         match due {
             Due::Now | Due::Known => {
-                desk.hear(&message);
-                let (anew, next) = (desk.anew, desk.next);
+                let learned = desk.hear(&message);
+                let (anew, next, guessed) = (desk.anew, desk.next, desk.guessed);
                 let input = Input::Worker { from, message };
                 let now = self.note(now, &input);
+                if let Some(clock) = learned {
+                    self.server.place_worker(now, from, clock);
+                }
                 if let Input::Worker { message, .. } = input
                     && due == Due::Now
                 {
@@ -111,7 +117,7 @@ impl RecoverableServer {
                 }
                 self.settle();
                 if anew {
-                    self.outputs.push_back(Output::Due { worker: from, due: next });
+                    self.outputs.push_back(Output::Due { worker: from, due: next, guessed });
                 }
             }
             // Its connection may have broken before it heard the answer.
@@ -122,10 +128,53 @@ impl RecoverableServer {
     }
 
     /// A worker has a new connection: what is due from it, which it is to be told once everything is on disk. What it
-    /// has been answered and may not have heard is said again.
-    pub fn handle_worker_joined(&mut self, worker: WorkerId) -> Turn {
+    /// has been answered and may not have heard is said again. `at` is what the worker itself says that it will say
+    /// next, if it knows; it counts where this server has lost what it knew.
+    ///
+    /// `None` where this server cannot know yet, since its copy is on its way: the worker waits.
+    pub fn handle_worker_joined(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        at: Option<Turn>,
+    ) -> Option<Turn> {
+        if self.is_rebuilding() {
+            return None;
+        }
+        if self.desks[&worker].learns_from(at) {
+            let now = self.note(now, &Input::Placed { worker, at });
+            place(&mut self.server, &mut self.desks, (now, worker, at));
+            self.settle();
+        }
         self.answer_again(worker);
-        self.desks[&worker].next
+        Some(self.desks[&worker].next)
+    }
+
+    /// This server has lost all that it had, if it ever had anything, and takes the copy of a mirror.
+    ///
+    /// # Errors
+    /// Where the synchronisation model does not allow it, and the run cannot go on.
+    ///
+    /// # Panics
+    /// Where the server [is not new](Self::is_new).
+    pub fn handle_rebuild(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        assert!(self.is_new(), "who has a copy keeps it");
+        self.note(now, &Input::Rebuild { from });
+        self.desks.values_mut().for_each(|desk| *desk = Desk::lost());
+        self.server.handle_rebuild(from, self.incarnation.number())
+    }
+
+    /// Whether nothing has befallen this server: it has met nobody, and knows of no loss.
+    pub fn is_new(&self) -> bool {
+        let untouched = |desk: &Desk| !desk.lost && desk.next == Turn::default();
+        !self.is_rebuilding()
+            && self.sessions.values().all(|session| session.met().is_none())
+            && self.desks.values().all(untouched)
+    }
+
+    /// Whether its copy is on its way from a mirror.
+    pub fn is_rebuilding(&self) -> bool {
+        self.server.is_rebuilding()
     }
 
     /// A connection to a mirror begins, in place of any before. The hello must be the first message on it; it
@@ -137,13 +186,14 @@ impl RecoverableServer {
     /// Takes a message from a mirror. The frames that it puts in turn come with [`Self::deliver`].
     ///
     /// # Errors
-    /// Where the mirror sent what it must not; nothing of it was taken. The connection is to be broken.
+    /// Where the mirror sent what it must not; nothing of it was taken. The connection is to be broken. Or where it has
+    /// lost what cannot be made again.
     pub fn handle_message(
         &mut self,
         now: Instant,
         from: DcId,
         message: &Bytes,
-    ) -> Result<Option<Meeting>, SessionError> {
+    ) -> Result<Option<Meeting>, MessageError> {
         let session = self.sessions.get_mut(&from).expect("mirrors have a session");
         let acknowledged = |session: &Session| Lane::ALL.map(|lane| session.acknowledged(lane));
         let before = acknowledged(session);
@@ -155,7 +205,12 @@ impl RecoverableServer {
         if let (Some(meeting), Some(met)) = (meeting, met)
             && meeting != Meeting::Again
         {
-            self.note(now, &Input::Met { from, met });
+            let now = self.note(now, &Input::Met { from, met });
+            if let Meeting::Anew { began, .. } = meeting {
+                let input = ServerInput::Anew { from, life: began.number() };
+                self.server.handle_input(now, input)?;
+                self.settle();
+            }
         }
         if counts != before {
             self.note(now, &Input::Acknowledged { by: from, counts });

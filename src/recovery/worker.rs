@@ -41,8 +41,8 @@ pub struct RecoverableWorker {
     stop: Option<Clock>,
     /// Whether it may begin once it knows what is due.
     starts: bool,
-    /// What is due at each server, until it has begun.
-    dues: Vec<Option<Turn>>,
+    /// What is due at each server, and whether that is a guess, until it has begun.
+    dues: Vec<Option<(Turn, bool)>>,
     /// The clock of the iteration that runs, if one does.
     computing: Clock,
     /// Whether a server has turned out to know of more than the iteration that runs.
@@ -53,11 +53,13 @@ pub struct RecoverableWorker {
 
 /// What is kept beside the worker itself.
 struct Kept {
-    /// By server, what it may not have heard, oldest first: an update and the read after it at most.
+    /// By server, what it may not have heard or has not answered, oldest first: an update and the read after it at most.
     unheard: Vec<VecDeque<WorkerMessage>>,
     started: bool,
     /// Servers that have not answered since it took up its work, and may know more of it than it does itself.
     ahead: Vec<bool>,
+    /// The clock that it reads at, or has read at.
+    clock: Clock,
     /// Everything is read, and the iteration has to run.
     to_compute: bool,
     /// At which clock it has stopped, if it has.
@@ -68,8 +70,8 @@ impl RecoveringWorker {
     /// `worker` is as the plan makes it, of a data center of so many servers.
     pub fn new(worker: Worker, servers: usize) -> Self {
         let unheard = vec![VecDeque::new(); servers];
-        let ahead = vec![false; servers];
-        let kept = Kept { unheard, started: false, ahead, to_compute: false, stopped: None };
+        let (ahead, clock) = (vec![false; servers], Clock::ZERO);
+        let kept = Kept { unheard, started: false, ahead, clock, to_compute: false, stopped: None };
         Self { worker: Box::new(worker), kept, entries: 0 }
     }
 
@@ -191,6 +193,24 @@ impl RecoverableWorker {
         }
     }
 
+    /// What this worker will say next to a server that has lost what it had heard, if it knows: its read, where it has
+    /// not been answered, or the update after that. An update whose fate is unknown is not said again, since the copy
+    /// that the server has from elsewhere may hold it.
+    pub fn says_next(&self, server: ShardId) -> Option<Turn> {
+        let Kept { unheard, started, clock, stopped, .. } = &self.kept;
+        let reads = unheard[server.index()].iter().find(|message| is_read(message));
+        let reads = reads.and_then(Turn::of);
+        let updates = Turn { clock: *clock, updates: true };
+        let stopped = stopped.map(|clock| Turn { clock, updates: false });
+        started.then(|| stopped.or(reads).unwrap_or(updates))
+    }
+
+    /// [`Self::says_next`] to each server.
+    pub fn says_next_to_all(&self) -> Vec<Option<Turn>> {
+        let servers = 0..self.kept.unheard.len() as u16;
+        servers.map(|server| self.says_next(ShardId(server))).collect()
+    }
+
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order. To be asked for when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
@@ -207,15 +227,18 @@ impl RecoverableWorker {
             self.dues[server.index()] = None;
             return vec![WorkerMessage::Anew];
         }
-        if !self.kept.ahead[server.index()] {
-            self.kept.forget(server, due);
+        let unheard = &mut self.kept.unheard[server.index()];
+        if self.kept.ahead[server.index()] {
+            return unheard.iter().cloned().collect();
         }
-        self.kept.unheard[server.index()].iter().cloned().collect()
+        // A read is kept until it is answered: the server may yet lose that it has heard it.
+        unheard.retain(|message| Turn::of(message) >= Some(due) || is_read(message));
+        unheard.iter().filter(|message| Turn::of(message) >= Some(due)).cloned().collect()
     }
 
-    /// A server says what is due from this worker now that it begins anew.
-    pub fn handle_due(&mut self, server: ShardId, due: Turn) {
-        self.dues[server.index()] = Some(due);
+    /// A server says what is due from this worker now that it begins anew, or guesses that by the clock of its copy.
+    pub fn handle_due(&mut self, server: ShardId, due: Turn, guessed: bool) {
+        self.dues[server.index()] = Some((due, guessed));
         self.begin_once_known();
     }
 
@@ -278,12 +301,13 @@ impl RecoverableWorker {
 
     /// Begins where it has nothing behind it: at the first clock, or where the process before it was.
     fn begin_once_known(&mut self) {
-        let dues: Option<Vec<Turn>> = self.dues.iter().copied().collect();
+        let dues: Option<Vec<(Turn, bool)>> = self.dues.iter().copied().collect();
         let Some(dues) = dues.filter(|_| self.starts && !self.kept.started) else { return };
-        let clocks = || dues.iter().map(|due| due.clock);
-        let clock = clocks().min().unwrap_or_default();
-        let owed = clocks().max().unwrap_or_default();
-        self.apply(if dues.iter().all(|due| *due == Turn::default()) {
+        // Where nobody knows, the furthest copy does: what is behind it, others have long had.
+        let known = dues.iter().filter(|(_, guessed)| !guessed).map(|(due, _)| due.clock);
+        let guess = dues.iter().map(|(due, _)| due.clock).max().unwrap_or_default();
+        let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
+        self.apply(if dues.iter().all(|due| *due == (Turn::default(), false)) {
             WorkerEntry::Start
         } else {
             WorkerEntry::TakeUp { clock, owed }
@@ -342,6 +366,9 @@ impl Kept {
         while let Some(output) = worker.poll_output() {
             match output {
                 WorkerOutput::ToServer { shard, message } => {
+                    if let WorkerMessage::Read { clock, .. } = &message {
+                        self.clock = *clock;
+                    }
                     self.unheard[shard.index()].push_back(message.clone());
                     outputs.push_back((shard, message));
                 }
@@ -362,7 +389,12 @@ impl Kept {
         walk.record_that("unheard", &mut self.unheard, |found, made| found.len() == made.len())?;
         walk.record("started", &mut self.started)?;
         walk.record_that("ahead", &mut self.ahead, |found, made| found.len() == made.len())?;
+        walk.record("clock", &mut self.clock)?;
         walk.record("stopped", &mut self.stopped)?;
         walk.record("to_compute", &mut self.to_compute)
     }
+}
+
+fn is_read(message: &WorkerMessage) -> bool {
+    matches!(message, WorkerMessage::Read { .. })
 }

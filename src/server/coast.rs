@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::drain::for_each;
 use crate::codec::Changes;
 use crate::types::{Content, DcId, StateError, Walk};
 
@@ -48,7 +47,7 @@ impl Coast {
         let left = self.momentum.powf(self.age(from, clock_time));
         let missed = self.momentum * (1.0 - left) / (1.0 - self.momentum);
         let (left, missed) = (left as f32, missed as f32);
-        for_each(gradients, |index, gradient| {
+        gradients.for_each(|index, gradient| {
             self.step[index] += left * gradient;
             values[index] += missed * gradient;
         });
@@ -61,6 +60,16 @@ impl Coast {
             *step *= momentum;
             *value += *step;
         }
+    }
+
+    /// The steps that are under way.
+    pub(super) fn step(&self) -> &[f32] {
+        &self.step
+    }
+
+    /// Takes steps that are under way elsewhere.
+    pub(super) fn add_steps(&mut self, steps: Changes<'_>) {
+        steps.add_to(&mut self.step);
     }
 
     /// Walks over what changes as time goes on.

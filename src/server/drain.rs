@@ -308,16 +308,3 @@ pub(super) fn check_span(
         Err(PeerError::PeerSentForeignParameter { from, index, expected: expected() })
     })
 }
-
-/// Visits every change of a frame.
-pub(super) fn for_each(changes: Changes<'_>, mut visit: impl FnMut(usize, f32)) {
-    match changes {
-        Changes::Dense { start, values } => {
-            let places = start as usize..;
-            places.zip(values).for_each(|(index, value)| visit(index, *value));
-        }
-        Changes::Sparse { indexes, values } => {
-            indexes.iter().zip(values).for_each(|(index, value)| visit(*index as usize, *value));
-        }
-    }
-}

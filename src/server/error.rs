@@ -28,6 +28,8 @@ pub enum PeerError {
     PeerRunsOtherPlan { from: DcId, what: &'static str, found: u64, expected: u64 },
     #[error("{from} is not a mirror of this server")]
     UnknownPeer { from: DcId },
+    #[error("{from} has lost its copy, which {sync} cannot rebuild")]
+    PeerLostCopy { from: DcId, sync: &'static str },
 }
 
 impl PeerError {
@@ -44,7 +46,8 @@ impl PeerError {
             | Self::PeerSentForeignParameter { from, .. }
             | Self::PeerSentWrongPart { from, .. }
             | Self::PeerRunsOtherPlan { from, .. }
-            | Self::UnknownPeer { from } => *from,
+            | Self::UnknownPeer { from }
+            | Self::PeerLostCopy { from, .. } => *from,
         }
     }
 }

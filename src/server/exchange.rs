@@ -15,7 +15,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::ServerConfig;
-use super::drain::{block, check_span, for_each};
+use super::drain::{block, check_span};
 use super::error::PeerError;
 use super::stats::LinkStats;
 use super::sums::{Changed, Cutting, Sum, add_change};
@@ -271,7 +271,7 @@ impl Exchange {
         let home = self.home();
         let sum = self.sum(header.clock);
         let part = sum.part(from);
-        for_each(changes, |index, value| {
+        changes.for_each(|index, value| {
             let place = index - home.start;
             part.values[place] = value;
             if value != 0.0 {
@@ -294,7 +294,7 @@ impl Exchange {
         store: &mut ShardStore,
     ) {
         let global = &mut self.global;
-        for_each(changes, |index, value| add_change(&mut global[index], value));
+        changes.for_each(|index, value| add_change(&mut global[index], value));
         if header.last {
             self.finish(from, header.clock, store);
         }
@@ -412,4 +412,4 @@ fn rounded(mut value: f32, format: ValueFormat) -> f32 {
 }
 
 /// What errors call the models that exchange whole clocks.
-const NAME: &str = "bsp or ssp";
+pub(super) const NAME: &str = "bsp or ssp";

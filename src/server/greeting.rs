@@ -43,6 +43,11 @@ impl Greeting {
         })
     }
 
+    /// A mirror has lost what it was told.
+    pub(super) fn repeat(&mut self, to: DcId) {
+        self.due.insert(to);
+    }
+
     /// Walks over what changes as time goes on.
     pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record_that("greeting", &mut self.due, BTreeSet::is_subset)

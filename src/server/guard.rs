@@ -13,7 +13,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::drain::for_each;
 use super::parts::{Job, Part};
 use crate::codec::Changes;
 use crate::node::{ProbeRequest, Probed};
@@ -163,7 +162,7 @@ impl Guard {
         if traveller.clock != header.clock || traveller.whole {
             *traveller = fresh();
         }
-        for_each(changes, |index, value| traveller.values[index] = value);
+        changes.for_each(|index, value| traveller.values[index] = value);
         traveller.whole = header.last;
     }
 

@@ -99,6 +99,11 @@ impl LocalServer {
         admitted
     }
 
+    /// A worker is at a clock.
+    pub(super) fn place(&mut self, worker: WorkerId, clock: Clock) {
+        self.clocks[usize::from(worker.index)] = clock;
+    }
+
     /// The data center's clock: what all its workers have finished.
     pub(super) fn clock(&self) -> Clock {
         self.slowest().1

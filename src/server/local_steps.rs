@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ServerConfig;
-use super::drain::{Drain, DrainMethod, check_span, for_each};
+use super::drain::{Drain, DrainMethod, check_span};
 use super::error::PeerError;
 use super::job_link::JobLink;
 use super::outer::OuterStep;
@@ -331,7 +331,7 @@ impl LocalSteps {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         let fragment = self.check_from_home(from, header.clock, changes)?;
-        for_each(changes, |index, value| add_change(&mut self.agreed[index], value));
+        changes.for_each(|index, value| add_change(&mut self.agreed[index], value));
         if header.last {
             self.finish(from, fragment, header.clock, store);
         }
@@ -375,7 +375,7 @@ impl LocalSteps {
     fn add_part(&mut self, of: DcId, fragment: usize, clock: Clock, changes: Changes<'_>) {
         let start = self.rounds.block(fragment, self.id.dc).start;
         let part = self.sum(clock).part(of);
-        for_each(changes, |index, value| {
+        changes.for_each(|index, value| {
             part.values[index - start] = value;
             if value != 0.0 {
                 part.touched.insert(index - start);
@@ -405,7 +405,7 @@ impl LocalSteps {
             self.send_to_all(BulkKind::Workers, clock, workers);
         }
         let step = self.outer[fragment].step(&total.values, start);
-        for_each(step.changes(), |index, value| add_change(&mut self.agreed[index], value));
+        step.changes().for_each(|index, value| add_change(&mut self.agreed[index], value));
         self.send_to_all(BulkKind::Total, clock, step);
         self.finish(self.id.dc, fragment, clock, store);
     }
@@ -490,4 +490,4 @@ impl LocalSteps {
 }
 
 /// What errors call the model.
-const NAME: &str = "local-steps";
+pub(super) const NAME: &str = "local-steps";

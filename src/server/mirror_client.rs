@@ -4,6 +4,7 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
+mod rebuild;
 mod state;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use bytes::Bytes;
 
 use super::ServerConfig;
 use super::budget::Budget;
-use super::drain::for_each;
 use super::filter::Filter;
 use super::peer::{Peer, Route};
 use super::rate::RateEstimate;
@@ -29,6 +29,8 @@ use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
 use crate::types::{Clock, DcId, Instant, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
 
+pub(super) use rebuild::Rebuild;
+
 /// Everything one server keeps about what its mirrors lack.
 #[derive(Debug)]
 pub(super) struct MirrorClient {
@@ -42,6 +44,8 @@ pub(super) struct MirrorClient {
     last_tick: Instant,
     /// The time between clocks of the data center, as a moving average.
     clock_time: Option<Duration>,
+    /// Whether updates have ended.
+    closed: bool,
     scratch: Scratch,
     batch: Batch,
 }
@@ -122,6 +126,7 @@ impl MirrorClient {
             peers: peers.collect(),
             last_tick: Instant::ZERO,
             clock_time: None,
+            closed: false,
             scratch: Scratch::default(),
             batch: Batch::default(),
         }
@@ -184,7 +189,7 @@ impl MirrorClient {
         let routes = self.peers.values_mut().filter_map(|peer| peer.route.as_mut());
         for route in routes.filter(|route| route.clique != clique) {
             if let Some(forwarded) = &mut route.forwarded {
-                for_each(changes, |index, _| {
+                changes.for_each(|index, _| {
                     forwarded.insert(index);
                 });
             }
@@ -256,6 +261,7 @@ impl MirrorClient {
 
     /// Stops sharing: what has not left stays at home for the drain.
     pub(super) fn close(&mut self) {
+        self.closed = true;
         for route in self.peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
             route.outbox.close();
         }
@@ -272,7 +278,7 @@ impl MirrorClient {
     /// Whether updates wait in the outbox of a link.
     pub(super) fn has_updates_for(&self, to: DcId) -> bool {
         let route = self.peers.get(&to).and_then(|peer| peer.route.as_ref());
-        route.is_some_and(|route| route.outbox.waiting() > 0)
+        route.is_some_and(|route| !route.waits && route.outbox.waiting() > 0)
     }
 
     pub(super) fn clock_time(&self) -> Option<Duration> {
@@ -297,9 +303,12 @@ impl MirrorClient {
     }
 
     fn next_data(&mut self, to: DcId, room: usize) -> Option<Bytes> {
+        if let Some(frame) = self.next_before_updates(to, room) {
+            return Some(frame);
+        }
         let quantum = self.quantum(to).min(room);
         let peer = self.peers.get_mut(&to)?;
-        let route = peer.route.as_mut()?;
+        let route = peer.route.as_mut().filter(|route| !route.waits)?;
         let source = match &self.sharing {
             Sharing::Released { released, .. } => released,
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),
@@ -360,9 +369,8 @@ impl MirrorClient {
             criteria: filter.criteria(),
         };
         for peer in self.peers.values_mut() {
-            let Some(route) = peer.route.as_mut().filter(|route| route.clique == clique) else {
-                continue;
-            };
+            let ranks = |route: &&mut Route| route.clique == clique && !route.waits;
+            let Some(route) = peer.route.as_mut().filter(ranks) else { continue };
             let take = match occasion {
                 Occasion::Forward if route.outbox.waiting() == 0 => Take::Hard,
                 _ => filter.take(now, &mut route.budget, peer.rate, self.clock_time),
@@ -395,7 +403,7 @@ impl MirrorClient {
         };
         let Some(clock_time) = self.clock_time.filter(|_| wanted) else { return };
         for peer in self.peers.values_mut() {
-            let Some(route) = &mut peer.route else { continue };
+            let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
             let fitting = entries_in(peer.rate.bytes_in(clock_time) as usize, self.format);
             let places = route.outbox.announce(fitting);
             peer.stats.announced += places.len() as u64;
@@ -416,7 +424,7 @@ impl MirrorClient {
     /// Reports a clock on each link that has carried everything significant up to it: the mirror clock.
     fn report(&mut self) {
         for peer in self.peers.values_mut() {
-            let Some(route) = &mut peer.route else { continue };
+            let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
             let Some(clock) = route.outbox.covered() else { continue };
             if clock > route.reported && !matches!(self.sharing, Sharing::Everything) {
                 route.reported = clock;
@@ -439,7 +447,8 @@ impl MirrorClient {
 
 /// Marks on every link what must leave.
 fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
-    for route in peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
+    let routes = peers.values_mut().filter_map(|peer| peer.route.as_mut());
+    for route in routes.filter(|route| !route.waits) {
         route.outbox.mark(parameters, clock);
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::drain::for_each;
 use super::error::PeerError;
 use super::stats::BrakeStats;
 use crate::codec::Changes;
@@ -45,6 +44,8 @@ struct Mirror {
     lost: bool,
     /// Whether nothing can come from it, as its driver says.
     parted: bool,
+    /// Whether it has lost what it had, and has yet to report a clock.
+    returning: bool,
     announced: BTreeMap<u32, Awaited>,
     /// When announced parameters are due, ascending.
     deadlines: VecDeque<Instant>,
@@ -78,6 +79,7 @@ impl MirrorServer {
             heard: Instant::ZERO,
             lost: false,
             parted: false,
+            returning: false,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
@@ -97,7 +99,7 @@ impl MirrorServer {
     pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.heard = now;
-        mirror.lost = false;
+        mirror.lost = mirror.returning;
         mirror.parted = false;
         Ok(())
     }
@@ -111,6 +113,27 @@ impl MirrorServer {
             self.stats.mirrors_lost += 1;
         }
         Ok(())
+    }
+
+    /// A mirror has lost all that it had: it counts again once it reports a clock, and sends from 1.
+    pub(super) fn on_anew(&mut self, from: DcId, layout: &ShardLayout) {
+        let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
+        for place in places.into_iter().flatten().collect::<Vec<u32>>() {
+            self.lift(from, place, layout);
+        }
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        (mirror.applied, mirror.updated, mirror.end) = (0, 0, None);
+        mirror.reported.clear();
+        mirror.deadlines.clear();
+        self.stats.mirrors_lost += u64::from(mirror.counts());
+        (mirror.lost, mirror.returning) = (true, true);
+    }
+
+    /// All that a mirror shared before this clock is here, with its copy.
+    pub(super) fn begin_at(&mut self, from: DcId, clock: Clock) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.clock = mirror.clock.max(clock);
+        }
     }
 
     /// Checks that a data frame is the next of its origin.
@@ -150,7 +173,7 @@ impl MirrorServer {
             mirror.updated = sequence;
         }
         if self.announced > 0 {
-            for_each(changes, |index, _| {
+            changes.for_each(|index, _| {
                 self.release(from, index as u32, sequence, store.layout());
             });
         }
@@ -187,6 +210,7 @@ impl MirrorServer {
 
     pub(super) fn on_mirror_clock(&mut self, from: DcId, clock: Clock, sequence: u64) {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        (mirror.lost, mirror.returning) = (false, false);
         if mirror.reported.len() == REPORTS_MAX {
             // To count an earlier clock with a later one is late, never wrong.
             mirror.reported.pop_back();

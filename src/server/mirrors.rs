@@ -1,5 +1,6 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
+mod rebuild;
 mod state;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{AspConfig, Brake, Correction, Gate, OnPartition, TapConfig};
+use crate::sync::{AspConfig, Brake, Correction, Gate, OnPartition, TapConfig, WaitReason};
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
@@ -38,6 +39,10 @@ pub(super) struct Mirrors {
     bound: Bound,
     drain: Option<Drain>,
     model: Model,
+    /// Clocks that this data center has finished, or the clock of the copy that it has taken.
+    clock: Clock,
+    /// From whom the copy is on its way, where it was lost.
+    rebuilding: Option<DcId>,
     /// Under a guard: how tight each data center wishes all to be; all are as tight as the one that wishes for most.
     wishes: Option<BTreeMap<DcId, Tightness>>,
 }
@@ -135,6 +140,8 @@ impl Mirrors {
             bound,
             drain: None,
             model,
+            clock: Clock::ZERO,
+            rebuilding: None,
             wishes: config.remote.guard().map(|_| BTreeMap::new()),
         }
     }
@@ -150,6 +157,7 @@ impl Mirrors {
         store: &mut ShardStore,
         read_fraction: f64,
     ) {
+        self.clock = clock;
         if let Some(coast) = &mut self.coast {
             coast.on_clock(store.values_mut());
         }
@@ -180,11 +188,15 @@ impl Mirrors {
     }
 
     pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
+        if let Some(from) = self.rebuilding {
+            return Gate::Closed(WaitReason::Updates { from });
+        }
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
     pub(super) fn on_bulk(
         &mut self,
+        now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
@@ -211,6 +223,10 @@ impl Mirrors {
                 if self.neighbours.len() > 1 {
                     self.client.on_received(from, changes);
                 }
+                self.client.owe(from, changes);
+            }
+            (BulkKind::Copy | BulkKind::CopyStep, _) => {
+                self.on_copy(now, from, header, changes, store)?;
             }
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
@@ -259,6 +275,10 @@ impl Mirrors {
                 self.server.on_announce(now, from, sequence, &places, store.layout());
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
+            ControlMessage::Rebuild { from: source, life } => {
+                self.on_rebuild(from, source, life, store);
+            }
+            ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
         }
         self.advance_drain(store);

@@ -7,10 +7,12 @@
 
 mod budget;
 mod coast;
+mod copying;
 mod drain;
 mod error;
 mod exchange;
 mod filter;
+mod frames;
 mod greeting;
 mod guard;
 mod job_link;
@@ -46,7 +48,6 @@ use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{
     Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId,
 };
-use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control};
 
 pub use drain::DrainMethod;
 pub use error::PeerError;
@@ -243,9 +244,42 @@ impl Server {
                 self.remote.on_parted(now, from)?;
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
+            ServerInput::Anew { from, life } => {
+                self.remote.on_anew(from, life, &self.store)?;
+                self.greeting.repeat(from);
+            }
         }
         self.advance(now);
         Ok(())
+    }
+
+    /// Begins a life of this number with nothing but a mirror's copy, which is asked for. Until it has come, nothing is
+    /// read.
+    ///
+    /// # Errors
+    /// Where the synchronisation model, or this place in the overlay, does not allow it.
+    pub fn handle_rebuild(&mut self, from: DcId, life: u64) -> Result<(), PeerError> {
+        self.remote.begin_rebuild(from, life, &mut self.store)
+    }
+
+    /// Whether the copy has been asked for, and not all of it has come.
+    pub fn is_rebuilding(&self) -> bool {
+        self.remote.is_rebuilding()
+    }
+
+    /// After a rebuild, until a clock is finished: the clock of the copy that has come. A worker that knows of none
+    /// begins there.
+    pub fn rebuilt_at(&self) -> Clock {
+        self.remote.rebuilt_at()
+    }
+
+    /// After a rebuild: a worker is at this clock.
+    ///
+    /// # Panics
+    /// Where it is no worker of this data center.
+    pub fn place_worker(&mut self, now: Instant, worker: WorkerId, clock: Clock) {
+        self.local.place(worker, clock);
+        self.advance(now);
     }
 
     /// Lets pass whatever has waited until its deadline.
@@ -384,48 +418,6 @@ impl Server {
     /// What the link to a mirror has not carried, per parameter; zeros where nothing is filtered.
     pub fn residual(&self, to: DcId) -> Vec<f32> {
         self.remote.residual(to, 0..self.store.values().len())
-    }
-
-    fn handle_frame(
-        &mut self,
-        now: Instant,
-        from: DcId,
-        lane: Lane,
-        frame: &[u8],
-    ) -> Result<(), PeerError> {
-        self.remote.on_heard(now, from)?;
-        match lane {
-            Lane::Control => {
-                let message = decode_control(frame)
-                    .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
-                match message {
-                    ControlMessage::Hello(hello) => self.greeting.check(from, hello),
-                    message => self.remote.on_control(now, from, message, &mut self.store),
-                }
-            }
-            Lane::Data => self.handle_bulk(from, frame),
-        }
-    }
-
-    fn handle_bulk(&mut self, from: DcId, frame: &[u8]) -> Result<(), PeerError> {
-        let parameters = self.store.values().len();
-        let (header, changes) = decode_bulk(frame, parameters, &mut self.buffers)
-            .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
-        if header.origin != from {
-            return Err(PeerError::PeerSentForeignOrigin { from, origin: header.origin });
-        }
-        if header.shard != self.id.shard {
-            let (found, expected) = (header.shard, self.id.shard);
-            return Err(PeerError::PeerSentForeignShard { from, found, expected });
-        }
-        if header.kind == BulkKind::Probe
-            && let Some(guard) = &mut self.guard
-        {
-            self.remote.on_probe(from, &header)?;
-            guard.on_frame(from, &header, changes, parameters);
-            return Ok(());
-        }
-        self.remote.on_bulk(from, &header, changes, &mut self.store)
     }
 
     fn finish_clock(&mut self, now: Instant, finished: Clock) {

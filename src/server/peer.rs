@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use super::budget::Budget;
+use super::mirror_client::Rebuild;
 use super::rate::RateEstimate;
 use super::stats::LinkStats;
+use crate::codec::Changes;
 use crate::outbox::Outbox;
 use crate::store::Touched;
-use crate::types::{Clock, StateError, Walk};
+use crate::types::{Clock, DcId, StateError, Walk};
 use crate::wire::ControlMessage;
 
 /// One mirror, and the link to it.
@@ -19,6 +21,12 @@ pub(super) struct Peer {
     /// The last sequence number sent in the data lane.
     pub(super) sequence: u64,
     pub(super) announcements: u64,
+    /// The number of its life: above 0 once it has lost what it had.
+    pub(super) life: u64,
+    /// What is done for it, where it takes its copy from here.
+    pub(super) rebuild: Option<Rebuild>,
+    /// Mirrors whose links are to go on, in this life of theirs, from what this one has carried so far.
+    pub(super) forks: VecDeque<(DcId, u64)>,
     pub(super) rate: RateEstimate,
     pub(super) stats: LinkStats,
 }
@@ -36,6 +44,8 @@ pub(super) struct Route {
     pub(super) ranked: Clock,
     /// The latest clock reported.
     pub(super) reported: Clock,
+    /// Whether it carries nothing, until it is known what the mirror has.
+    pub(super) waits: bool,
 }
 
 impl Peer {
@@ -46,6 +56,9 @@ impl Peer {
             control: VecDeque::new(),
             sequence: 0,
             announcements: 0,
+            life: 0,
+            rebuild: None,
+            forks: VecDeque::new(),
             rate,
             stats: LinkStats::default(),
         }
@@ -60,6 +73,10 @@ impl Peer {
         walk.record("control", &mut self.control)?;
         walk.record("sequence", &mut self.sequence)?;
         walk.record("announcements", &mut self.announcements)?;
+        walk.record("life", &mut self.life)?;
+        let fresh = || Some(Rebuild::none());
+        walk.option("rebuild", &mut self.rebuild, fresh, |one, walk| one.state(walk, parameters))?;
+        walk.record("forks", &mut self.forks)?;
         walk.record("rate", &mut self.rate)?;
         walk.record("stats", &mut self.stats)?;
         match &mut self.route {
@@ -86,7 +103,24 @@ impl Route {
         budget: Budget,
         forwarded: Option<Touched>,
     ) -> Self {
-        Self { clique, outbox, budget, forwarded, ranked: Clock::ZERO, reported: Clock::ZERO }
+        Self {
+            clique,
+            outbox,
+            budget,
+            forwarded,
+            ranked: Clock::ZERO,
+            reported: Clock::ZERO,
+            waits: false,
+        }
+    }
+
+    /// Beside what its outbox counts as carried, the link has carried this itself: there may be something where the two
+    /// had met before it was known what the mirror has.
+    pub(super) fn has_carried(&mut self, carried: &[f32], leaves: bool) {
+        let carried = carried.iter().zip(0_u32..).filter(|(sent, _)| **sent != 0.0);
+        let (values, indexes): (Vec<f32>, Vec<u32>) =
+            carried.map(|(sent, index)| (-sent, index)).unzip();
+        self.outbox.owe(Changes::Sparse { indexes: &indexes, values: &values }, leaves);
     }
 
     fn state(&mut self, walk: &mut Walk<'_>, parameters: usize) -> Result<(), StateError> {
@@ -96,6 +130,7 @@ impl Route {
             forwarded.state(walk, "forwarded", parameters)?;
         }
         walk.record("ranked", &mut self.ranked)?;
-        walk.record("reported", &mut self.reported)
+        walk.record("reported", &mut self.reported)?;
+        walk.record("waits", &mut self.waits)
     }
 }

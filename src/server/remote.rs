@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::ServerConfig;
 use super::drain::DrainMethod;
 use super::error::PeerError;
-use super::exchange::Exchange;
-use super::local_steps::LocalSteps;
+use super::exchange::{self, Exchange};
+use super::local_steps::{self, LocalSteps};
 use super::mirrors::Mirrors;
 use super::stats::{BrakeStats, LinkStats};
 use crate::codec::Changes;
@@ -78,6 +78,7 @@ impl Remote {
 
     pub(super) fn on_bulk(
         &mut self,
+        now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
@@ -85,7 +86,7 @@ impl Remote {
     ) -> Result<(), PeerError> {
         match self {
             Self::Exchange(exchange) => exchange.on_bulk(from, header, changes, store),
-            Self::Mirrors(mirrors) => mirrors.on_bulk(from, header, changes, store),
+            Self::Mirrors(mirrors) => mirrors.on_bulk(now, from, header, changes, store),
             Self::LocalSteps(local_steps) => local_steps.on_bulk(from, header, changes, store),
         }
     }
@@ -161,6 +162,78 @@ impl Remote {
         match self {
             Self::Mirrors(mirrors) => mirrors.on_parted(from),
             Self::Exchange(_) | Self::LocalSteps(_) => self.on_heard(now, from),
+        }
+    }
+
+    /// This data center has lost its copy, and takes that of a mirror.
+    pub(super) fn begin_rebuild(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, life, store),
+            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
+        }
+    }
+
+    /// Whether the copy of a mirror is on its way.
+    pub(super) fn is_rebuilding(&self) -> bool {
+        matches!(self, Self::Mirrors(mirrors) if mirrors.is_rebuilding())
+    }
+
+    /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
+    pub(super) fn rebuilt_at(&self) -> Clock {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.rebuilt_at(),
+            Self::Exchange(_) | Self::LocalSteps(_) => Clock::ZERO,
+        }
+    }
+
+    /// A mirror has lost all that it had.
+    pub(super) fn on_anew(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.on_anew(from, life, store),
+            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
+        }
+    }
+
+    /// A mirror's data lane says that it has carried what its link to another one begins with.
+    pub(super) fn on_fork(
+        &mut self,
+        from: DcId,
+        to: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => {
+                mirrors.on_fork(from, to, life, store);
+                Ok(())
+            }
+            Self::Exchange(_) | Self::LocalSteps(_) => {
+                let (found, sync) = ("fork", self.name());
+                Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
+            }
+        }
+    }
+
+    fn lost(&self, from: DcId) -> PeerError {
+        PeerError::PeerLostCopy { from, sync: self.name() }
+    }
+
+    /// What errors call it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Exchange(_) => exchange::NAME,
+            Self::Mirrors(_) => "an exchange of updates",
+            Self::LocalSteps(_) => local_steps::NAME,
         }
     }
 

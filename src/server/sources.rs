@@ -89,6 +89,11 @@ impl Sources {
         Ok(())
     }
 
+    /// Where gradients are shared: what workers have changed in the clock under way, and in the one before.
+    pub(super) fn steps(&self) -> Option<[&[f32]; 2]> {
+        self.gradients.as_ref().map(|gradients| [&gradients.step[..], &gradients.last[..]])
+    }
+
     /// What the links to a clique share from.
     pub(super) fn of(&self, clique: usize) -> &[f32] {
         self.cliques.get(clique).unwrap_or(&self.local)

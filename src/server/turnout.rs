@@ -8,7 +8,6 @@
 use std::ops::Range;
 
 use super::ServerConfig;
-use super::drain::for_each;
 use super::parts::Part;
 use crate::codec::Changes;
 use crate::store::Touched;
@@ -44,7 +43,7 @@ impl Turnout {
     /// Counts what a part of the block that begins at `start` changes.
     pub(super) fn on_part(&mut self, of: DcId, start: usize, changes: Changes<'_>) {
         let (workers, changed) = &mut self.changed[of.index()];
-        for_each(changes, |index, value| {
+        changes.for_each(|index, value| {
             if value != 0.0 && changed.insert(index - start) {
                 self.workers[index - start] += *workers;
                 self.grown = true;
@@ -99,7 +98,7 @@ impl Factors {
 
     /// Takes a home's count; parameters without any keep their factor.
     pub(super) fn on_workers(&mut self, workers: Changes<'_>) {
-        for_each(workers, |index, workers| {
+        workers.for_each(|index, workers| {
             if workers > 0.0 {
                 self.factors[index] = (workers.min(self.all_workers) / self.own_workers).max(1.0);
             }

@@ -129,10 +129,10 @@ pub enum Meeting {
     Again,
     /// It has restarted with its state.
     Resumed,
-    /// It has restarted and knows nothing: all that it was sent is gone with it, `lost` frames of this end were waiting
-    /// to be acknowledged and are not sent again, and both ends count from 1. What it must be told to go on is not
-    /// this room's business.
-    Anew { lost: usize },
+    /// It has restarted since it was met and knows nothing of that: all that it was sent is gone with it, `lost` frames
+    /// of this end were waiting to be acknowledged and are not sent again, and both ends count from 1. The incarnation
+    /// `began` began what it knows. What it must be told to go on is not this room's business.
+    Anew { lost: usize, began: Incarnation },
 }
 
 impl Session {
@@ -303,9 +303,9 @@ impl Session {
             Some(known) if incarnation > known.incarnation && began == known.began => {
                 Meeting::Resumed
             }
-            Some(known) if incarnation > known.incarnation && began == incarnation => {
+            Some(known) if began > known.incarnation && began <= incarnation => {
                 let lost = self.outgoing.iter().map(|lane| lane.kept().count()).sum();
-                Meeting::Anew { lost }
+                Meeting::Anew { lost, began }
             }
             None if began <= incarnation => Meeting::First,
             _ => return Err(SessionError::PeerClaimsForeignState { incarnation, began }),
@@ -411,15 +411,15 @@ impl SessionState {
         }
     }
 
-    /// The other end said hello. One with another state than before has lost what it had: both begin anew, which is
-    /// answered.
-    pub fn meet(&mut self, Met(peer): Met) -> bool {
+    /// The other end said hello. One with another state than before has lost what it had: that is answered with the
+    /// incarnation that began its new one.
+    pub fn meet(&mut self, Met(peer): Met) -> Option<Incarnation> {
         let anew = self.peer.is_some_and(|known| known.began != peer.began);
         if anew {
             self.lanes = [LaneState::default(), LaneState::default()];
         }
         self.peer = Some(peer);
-        anew
+        anew.then_some(peer.began)
     }
 
     /// Whether counts and frames agree with each other, as those of a session do.

@@ -58,11 +58,15 @@ pub enum BulkKind {
     Workers,
     /// A whole copy, for another data center's worker to measure.
     Probe,
+    /// A whole copy, for a mirror that has lost its own.
+    Copy,
+    /// The steps that momentum has yet to add to such a copy.
+    CopyStep,
 }
 
 impl BulkKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Update,
         Self::Partial,
         Self::Total,
@@ -70,6 +74,8 @@ impl BulkKind {
         Self::DrainResult,
         Self::Workers,
         Self::Probe,
+        Self::Copy,
+        Self::CopyStep,
     ];
 
     /// The kind's name in errors.
@@ -82,6 +88,8 @@ impl BulkKind {
             Self::DrainResult => "drain result",
             Self::Workers => "workers",
             Self::Probe => "probe",
+            Self::Copy => "copy",
+            Self::CopyStep => "copy step",
         }
     }
 }

@@ -35,6 +35,11 @@ pub enum ControlMessage {
     Tightness { steps: u8 },
     /// Updates up to `sequence` are all there will be.
     EndOfUpdates { sequence: u64 },
+    /// The sender has lost its copy and takes that of the mirror `from`. The life that begins so has a number of its own.
+    Rebuild { from: DcId, life: u64 },
+    /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this life is what this link
+    /// has carried so far.
+    Fork { to: DcId, life: u64 },
 }
 
 /// What one mirror says of itself: both ends must agree on all of it but `from`.
@@ -59,6 +64,8 @@ impl ControlMessage {
             Self::Announce { .. } => "announcement",
             Self::Tightness { .. } => "tightness",
             Self::EndOfUpdates { .. } => "end of updates",
+            Self::Rebuild { .. } => "rebuild",
+            Self::Fork { .. } => "fork",
         }
     }
 }
@@ -68,6 +75,11 @@ pub fn encode_control(message: &ControlMessage, out: &mut Vec<u8>) {
     let start = envelope::open(Family::Control, 0, 0, out);
     rmp_serde::encode::write(out, message).expect("a vector takes every message");
     envelope::seal(Family::Control, start, out);
+}
+
+/// Whether a frame is a control frame, whatever lane it is in.
+pub fn is_control(frame: &[u8]) -> bool {
+    envelope::is_of(Family::Control, frame)
 }
 
 /// Reads a whole frame.
@@ -102,6 +114,9 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         ControlMessage::Hello(hello) => hello,
         ControlMessage::Tightness { steps } => {
             return within("tightness", u64::from(*steps), u64::from(Tightness::MOST.steps()));
+        }
+        ControlMessage::Rebuild { from: dc, .. } | ControlMessage::Fork { to: dc, .. } => {
+            return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
         }
         _ => return Ok(()),
     };

@@ -50,6 +50,11 @@ impl Family {
     }
 }
 
+/// Whether a frame says that it is of this kind.
+pub(super) fn is_of(family: Family, frame: &[u8]) -> bool {
+    frame.starts_with(&family.magic())
+}
+
 /// Appends an envelope whose length and CRC [`seal`] fills in; answers where the frame begins.
 pub(super) fn open(family: Family, kind: u8, format: u8, out: &mut Vec<u8>) -> usize {
     let start = out.len();

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::SILENCE_MAX;
 use super::error::{ChannelError, LinkFault};
 use super::ground::{Ground, Stream};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
@@ -292,6 +291,8 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: None,
+            life: None,
+            says_next: None,
         }
     }
 

@@ -11,13 +11,13 @@
 //! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
 //! evaluations, fewer copies are judged.
 
+mod arrival;
 mod farewell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::{info, warn};
 
@@ -26,14 +26,16 @@ use super::door::Door;
 use super::error::RealError;
 use super::hearing::{Heard, Message};
 use super::judging::{Copies, Judging, judged};
+use super::lives::Lives;
 use super::message::{Order, Report};
 use super::meters::Meters;
 use super::roll::{News, Roll};
-use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat};
+use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat, nodes};
+use super::standing::Standing;
 use crate::checkpoint::StateFile;
 use crate::coordinator::{Coordinator, CoordinatorOutput};
 use crate::driver::Outcome;
-use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
+use crate::driver::cluster::{Blueprint, server_ids};
 use crate::driver::journal::Journal;
 use crate::driver::judge::{Verdict, highlights_of};
 use crate::driver::tally::Tally;
@@ -56,6 +58,7 @@ pub(super) struct Conductor<'a> {
     ready: BTreeSet<NodeId>,
     /// What nodes are to know that come back.
     standing: Standing,
+    lives: Lives,
     meters: Meters,
     tallies: BTreeMap<ServerId, Tally>,
     origin: Moment,
@@ -67,15 +70,6 @@ pub(super) struct Conductor<'a> {
     finished: bool,
     /// Where this coordinator keeps what it needs to go on in another process.
     file: Option<StateFile>,
-}
-
-/// The orders that hold until the end of the run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Standing {
-    started: bool,
-    stop: Option<Clock>,
-    drain: BTreeMap<DcId, Vec<Clock>>,
-    tally: bool,
 }
 
 impl<'a> Conductor<'a> {
@@ -101,6 +95,7 @@ impl<'a> Conductor<'a> {
             begun: false,
             ready: BTreeSet::new(),
             standing: Standing::default(),
+            lives: Lives::default(),
             meters: Meters::default(),
             tallies: BTreeMap::new(),
             origin: Moment::now(),
@@ -114,7 +109,7 @@ impl<'a> Conductor<'a> {
         let mut complain = Moment::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
-            let missing = nodes(seat).filter(|node| !conductor.roll.has(*node));
+            let missing = nodes(&seat.site).filter(|node| !conductor.roll.has(*node));
             let missing: Vec<String> = missing.map(|node| seat.site.name(node)).collect();
             if missing.is_empty() {
                 break;
@@ -133,8 +128,12 @@ impl<'a> Conductor<'a> {
             }
         }
         conductor.begun = true;
+        for server in server_ids(&plan.topology) {
+            conductor.meet(server).await?;
+        }
+        conductor.write_down()?;
         conductor.roll.tell_all(|_| true, &conductor.roll.begin()).await;
-        for node in nodes(seat) {
+        for node in nodes(&seat.site) {
             conductor.tell_standing(node).await;
         }
         Ok(conductor)
@@ -165,7 +164,7 @@ impl<'a> Conductor<'a> {
     }
 
     async fn run(&mut self) -> Result<(Verdict, Copies), RealError> {
-        let all: BTreeSet<NodeId> = nodes(self.seat).collect();
+        let all: BTreeSet<NodeId> = nodes(&self.seat.site).collect();
         let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.ready != all {
@@ -231,16 +230,17 @@ impl<'a> Conductor<'a> {
         };
         // Who is away for a moment is to hear that the run is over.
         let back = async {
-            while nodes(self.seat).any(|node| !self.roll.has(node)) {
+            while nodes(&self.seat.site).any(|node| !self.roll.has(node)) {
                 if let News::Joined(node) = self.roll.news().await {
-                    self.on_joined(node).await;
+                    self.on_joined(node).await?;
                 }
             }
+            Ok::<_, RealError>(())
         };
-        let _away = timeout(RETURN_MAX, back).await;
+        timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
         self.roll.tell_all(|node| !servers(node), &Order::End).await;
         self.roll.tell_all(servers, &Order::End).await;
-        self.see_off().await;
+        self.see_off().await?;
         self.roll.hang_up().await;
         Ok(last)
     }
@@ -262,51 +262,8 @@ impl<'a> Conductor<'a> {
     async fn on_news(&mut self, news: News) -> Result<(), RealError> {
         self.seat.meter.on_turn();
         match news {
-            News::Joined(node) => {
-                self.seat.on_connected(node);
-                self.on_joined(node).await;
-                Ok(())
-            }
+            News::Joined(node) => self.on_joined(node).await,
             News::Heard(heard) => self.on_heard(heard),
-        }
-    }
-
-    /// Tells a node that is on the line, perhaps again, everything that it may not know.
-    async fn on_joined(&mut self, node: NodeId) {
-        if !self.begun {
-            return;
-        }
-        let begin = self.roll.begin();
-        match node {
-            // It may listen elsewhere than before.
-            NodeId::Server(_) => self.roll.tell_all(|_| true, &begin).await,
-            _ => self.roll.tell(node, &begin).await,
-        }
-        self.tell_standing(node).await;
-    }
-
-    /// Gives a node the orders that hold.
-    async fn tell_standing(&self, node: NodeId) {
-        let (roll, standing) = (&self.roll, &self.standing);
-        if let NodeId::Worker(worker) = node
-            && standing.started
-        {
-            roll.tell(node, &Order::Start).await;
-            if let Some(last) = standing.stop {
-                // One that comes back without its state is to come as far again.
-                let last = last.max(self.coordinator.stopped_at(worker));
-                roll.tell(node, &Order::Stop { last }).await;
-            }
-        }
-        let NodeId::Server(server) = node else { return };
-        if let Some(clocks) = standing.drain.get(&server.dc) {
-            roll.tell(node, &Order::Drain { clocks: clocks.clone() }).await;
-        }
-        if let Some(judging) = self.judging.as_ref().filter(|judging| judging.awaits(server)) {
-            roll.tell(node, &Order::Copy { ticket: judging.ticket }).await;
-        }
-        if standing.tally && !self.tallies.contains_key(&server) {
-            roll.tell(node, &Order::Tally).await;
         }
     }
 
@@ -331,7 +288,12 @@ impl<'a> Conductor<'a> {
             }
         };
         match (node, report) {
-            (_, Report::Ready) => drop(self.ready.insert(node)),
+            (_, Report::Ready) => {
+                self.ready.insert(node);
+                if let NodeId::Server(server) = node {
+                    self.lives.on_ready(server);
+                }
+            }
             (_, Report::Failed { reason }) => {
                 return Err(RealError::Failed { node: name(), reason });
             }
@@ -457,10 +419,11 @@ impl<'a> Conductor<'a> {
 
     /// Keeps what it takes to go on in another process.
     fn write_down(&mut self) -> Result<(), RealError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
         let mut now = self.now();
-        let state = State::of(|walk| self.walk(&mut now, walk));
-        self.file.as_ref().map_or(Ok(()), |file| file.write(&state))?;
-        Ok(())
+        let written = file.write(&State::of(|walk| self.walk(&mut now, walk)));
+        self.file = Some(file);
+        Ok(written?)
     }
 
     /// Walks over what changes as time goes on and nodes do not say again.
@@ -469,6 +432,7 @@ impl<'a> Conductor<'a> {
         self.coordinator.state(&mut walk.at("coordinator"))?;
         self.journal.state(&mut walk.at("journal"))?;
         walk.record("standing", &mut self.standing)?;
+        walk.record("lives", &mut self.lives)?;
         walk.record("meters", &mut self.meters)?;
         walk.record("tickets", &mut self.tickets)
     }
@@ -481,12 +445,6 @@ impl<'a> Conductor<'a> {
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
-}
-
-/// Every node of a run but the coordinator.
-pub(super) fn nodes(seat: &Seat) -> impl Iterator<Item = NodeId> + '_ {
-    let topology = &seat.site.plan.topology;
-    server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
 }
 
 fn is_worker(node: &NodeId) -> bool {

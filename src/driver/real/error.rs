@@ -34,6 +34,9 @@ pub enum RealError {
         "{node} and {peer} do not know the same past, so one of them has lost its state: {reason}"
     )]
     Forgot { node: String, peer: String, reason: String },
+    /// A server has come back with nothing, and cannot have another's copy.
+    #[error("{node} has lost its copy, and cannot take another's: {reason}")]
+    CopyLost { node: String, reason: String },
     #[error("the run was ended by the coordinator: {reason}")]
     Ended { reason: String },
     #[error("{from} broke the protocol: {reason}")]

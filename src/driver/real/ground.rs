@@ -102,7 +102,7 @@ impl Listener for TcpListener {
 
 /// Has the machine notice where the peer's is gone, be there something to send or not. Lines to the coordinator have
 /// their heartbeat; between workers and servers nothing may be said for as long as a read is held back.
-fn set_up(stream: &TcpStream) -> std::io::Result<()> {
+fn set_up(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let probes = TcpKeepalive::new()
         .with_time(SILENCE_MAX / 2)

@@ -15,11 +15,11 @@ use tracing::warn;
 use super::SILENCE_MAX;
 use super::channel::{Channel, Parcel, Reader};
 use super::error::{ChannelError, RealError};
-use super::message::{Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
+use super::message::{Hello, Life, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
 use super::site::Seat;
 use crate::driver::real::HEARTBEAT;
 use crate::topology::Address;
-use crate::types::{NodeId, ServerId};
+use crate::types::{DcId, NodeId, ServerId};
 use crate::wire::LanKind;
 
 /// What the coordinator says, and where to answer.
@@ -67,8 +67,9 @@ impl Line {
         seat: &Seat,
         coordinator: &Address,
         listens: Option<SocketAddr>,
+        life: Option<Life>,
     ) -> Result<Self, RealError> {
-        let hello = Hello { listens, ..seat.hello(Purpose::Join) };
+        let hello = Hello { listens, life, ..seat.hello(Purpose::Join) };
         let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
@@ -84,8 +85,12 @@ impl Line {
         Ok(Self { orders, says, keeping })
     }
 
-    /// Waits until all nodes are here; answers where servers listen. Says meanwhile that this node is there.
-    pub(super) async fn begin(&mut self) -> Result<BTreeMap<ServerId, Address>, RealError> {
+    /// Waits until all nodes are here; answers where servers listen, and whose copy a server is to take that has lost
+    /// its own. Says meanwhile that this node is there.
+    pub(super) async fn begin(
+        &mut self,
+    ) -> Result<(BTreeMap<ServerId, Address>, Option<DcId>), RealError> {
+        let mut copy_from = None;
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             let order = tokio::select! {
@@ -97,7 +102,8 @@ impl Line {
                 order = self.order() => order?,
             };
             match order {
-                Order::Begin { servers } => return addresses_of(servers),
+                Order::Begin { servers } => return Ok((addresses_of(servers)?, copy_from)),
+                Order::Rebuild { from } => copy_from = Some(from),
                 Order::Alive => {}
                 other => return Err(Self::unexpected(&other)),
             }

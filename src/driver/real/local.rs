@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant as Moment, timeout};
 use tracing::{info, warn};
 
-use super::conductor::{Conductor, nodes};
+use super::conductor::Conductor;
 use super::door::{Door, listen};
 use super::error::RealError;
 use super::runtime;
-use super::site::Site;
+use super::site::{Site, nodes};
 use crate::certificates::Directory;
 use crate::config::Plan;
 use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
@@ -112,7 +112,7 @@ async fn conduct(
     let seat = site.seat(NodeId::Coordinator)?;
     let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
-    let door = Door::open(&seat, listener, nodes(&seat).collect());
+    let door = Door::open(&seat, listener, nodes(&seat.site).collect());
     let (ended, mut exits) = unbounded_channel();
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();

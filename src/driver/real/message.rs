@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ChannelError;
 use crate::driver::journal::Carriage;
 use crate::driver::tally::Tally;
+use crate::recovery::Turn;
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, NodeId, ServerId};
 
@@ -21,6 +22,18 @@ pub(super) struct Hello {
     pub(super) purpose: Purpose,
     /// Where the node itself listens, if it does.
     pub(super) listens: Option<SocketAddr>,
+    /// Of a server that calls the coordinator.
+    pub(super) life: Option<Life>,
+    /// Of a worker that calls a server: what it will say next, if it knows.
+    pub(super) says_next: Option<Turn>,
+}
+
+/// Which process of a server this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Life {
+    pub(super) incarnation: u64,
+    /// Whether it began with nothing to go on from.
+    pub(super) is_new: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +57,10 @@ pub(super) enum Order {
     /// All nodes are here; this is where servers listen.
     Begin {
         servers: Vec<(ServerId, String)>,
+    },
+    /// To a server, before [`Self::Begin`]: what it had is lost, and it is to take the copy of this mirror.
+    Rebuild {
+        from: DcId,
     },
     /// To workers: begin the first iteration.
     Start,
@@ -133,6 +150,8 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
+            life: Some(Life { incarnation: 3, is_new: true }),
+            says_next: Some(Turn { clock: Clock(4), updates: true }),
         };
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);
     }

@@ -14,8 +14,8 @@
 //! sessions, a worker hears from its servers what is due from it, lines to the coordinator repeat what stands. Where a
 //! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
 //! process goes on from there after `kill -9` (see [`crate::recovery`]); what was kept for another node or run is refused.
-//! Without a directory a worker takes up its work where its servers say that it was; a lost server ends the run, because
-//! its mirrors know more of it than it does itself.
+//! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
+//! nothing is told by the coordinator which mirror's copy to take; where the model has no such way, that ends the run.
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
 //! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
@@ -34,6 +34,7 @@ mod hearing;
 mod judging;
 mod line;
 mod links;
+mod lives;
 mod local;
 mod measure;
 mod message;
@@ -43,6 +44,7 @@ mod roll;
 mod server;
 mod servers;
 mod site;
+mod standing;
 mod watch;
 mod worker;
 mod workers;
@@ -56,16 +58,17 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch as watched;
 use tokio::time::{Instant as Moment, sleep};
 
 use self::channel::resolve;
-use self::conductor::{Conductor, nodes};
+use self::conductor::Conductor;
 use self::diary::Shelf;
 use self::door::{Door, listen};
 use self::ground::{Ground, Machine};
 use self::measure::Measured;
 use self::server::serve;
-use self::site::{Site, identity};
+use self::site::{Site, identity, nodes};
 use self::worker::work;
 use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
@@ -143,6 +146,7 @@ enum Exit {
 /// The server's end of what a worker in its process says and hears.
 struct NearWorker {
     worker: WorkerId,
+    says_next: watched::Receiver<SaysNext>,
     says: Receiver<WorkerMessage>,
     hears: Sender<FromNear>,
 }
@@ -150,16 +154,20 @@ struct NearWorker {
 /// The worker's end of it.
 struct NearServer {
     shard: ShardId,
+    says_next: watched::Sender<SaysNext>,
     says: Sender<WorkerMessage>,
     hears: Receiver<FromNear>,
 }
+
+/// What a worker will say next to each server that does not know, where the worker does.
+type SaysNext = Vec<Option<Turn>>;
 
 /// What a server says to a worker in its process.
 enum FromNear {
     /// At first, what is due.
     Joined(Turn),
     /// What is due from one that begins anew.
-    Due(Turn),
+    Due((Turn, bool)),
     Rows(Arc<RowsRead>),
 }
 
@@ -213,7 +221,7 @@ pub(crate) async fn take_part(
             (None, None) => return Err(no_address(&site, NodeId::Coordinator)),
         };
         let listener = listen(&*site.ground, at).await?;
-        let door = Door::open(&seat, listener, nodes(&seat).collect());
+        let door = Door::open(&seat, listener, nodes(&seat.site).collect());
         let wall = Moment::now();
         let file = options
             .state
@@ -291,8 +299,11 @@ impl Interrupted {
 fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     let (to_server, from_worker) = channel(PARCELS_MAX);
     let (to_worker, from_server) = channel(PARCELS_MAX);
-    let near_worker = NearWorker { worker, says: from_worker, hears: to_worker };
-    let near_server = NearServer { shard: server.shard, says: to_server, hears: from_server };
+    let (tells, told) = watched::channel(SaysNext::new());
+    let (says, hears) = (from_worker, to_worker);
+    let near_worker = NearWorker { worker, says_next: told, says, hears };
+    let (says, hears) = (to_server, from_server);
+    let near_server = NearServer { shard: server.shard, says_next: tells, says, hears };
     (near_worker, near_server)
 }
 

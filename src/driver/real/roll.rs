@@ -13,7 +13,7 @@ use super::SILENCE_MAX;
 use super::channel::Parcel;
 use super::door::{Door, Guest};
 use super::hearing::{Heard, hear};
-use super::message::{Answer, Order, pack};
+use super::message::{Answer, Life, Order, pack};
 use super::site::Site;
 use crate::types::{NodeId, ServerId, ShardLayout};
 use crate::wire::LanKind;
@@ -26,6 +26,8 @@ pub(super) struct Roll {
     lines: BTreeMap<NodeId, Line>,
     /// Where servers listen.
     listening: BTreeMap<ServerId, String>,
+    /// As servers said of themselves.
+    lives: BTreeMap<ServerId, Life>,
     /// Since when.
     lost: BTreeMap<NodeId, Moment>,
     heard: Receiver<Heard>,
@@ -58,6 +60,7 @@ impl Roll {
             door,
             lines: BTreeMap::new(),
             listening: BTreeMap::new(),
+            lives: BTreeMap::new(),
             lost: BTreeMap::new(),
             heard,
             hears,
@@ -107,6 +110,9 @@ impl Roll {
                 }
             };
             self.listening.insert(id, address);
+            if let Some(life) = hello.life {
+                self.lives.insert(id, life);
+            }
         }
         if channel.answer(&Answer::Welcome).await.is_err() {
             return None;
@@ -144,6 +150,11 @@ impl Roll {
     /// Whether a node is on the line.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.lines.contains_key(&node)
+    }
+
+    /// Which process of a server is on the line.
+    pub(super) fn life_of(&self, server: ServerId) -> Option<Life> {
+        self.lives.get(&server).copied()
     }
 
     /// The order that tells of all servers.

@@ -3,6 +3,8 @@
 //! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
 //! this makes the server say is written down and let out.
 
+mod guests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -15,8 +17,9 @@ use super::door::{Door, Guest, listen};
 use super::error::RealError;
 use super::ground::{Datagrams, Ground, Listener};
 use super::line::{Line, addresses_of};
+use super::lives::first_incarnation;
 use super::measure::Meters;
-use super::message::{Order, Report};
+use super::message::{Life, Order, Report};
 use super::mirrors::{
     Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Reunion, windows_of,
 };
@@ -25,7 +28,7 @@ use super::workers::Workers;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
 use crate::driver::tally::Tally;
 use crate::node::WorkerMessage;
-use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
+use crate::recovery::{Due, MessageError, Output, RecoverableServer, RecoveringServer};
 use crate::server::{PeerError, Server};
 use crate::session::{Meeting, SessionError};
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
@@ -40,6 +43,8 @@ struct ServerNode {
     links: BTreeMap<DcId, Link>,
     workers: Workers,
     door: Door,
+    /// Workers that called while the copy was on its way; nothing for the one in this process.
+    parked: BTreeMap<WorkerId, Option<Guest>>,
     beat: Interval,
     /// The server's time, and when it was that.
     origin: (Instant, Moment),
@@ -54,7 +59,7 @@ enum Happening {
     Order(Order),
     Beat,
     Worker(WorkerId, WorkerMessage),
-    Guest(Guest),
+    Guest(Box<Guest>),
     Mirror(FromMirror),
     Timeout,
     /// News or a look at a connection is due.
@@ -87,7 +92,7 @@ pub(super) async fn serve(
             (Some(diary), server)
         }
         None => {
-            info!("nothing is kept of {}: a crash of it ends the run", seat.name());
+            info!("nothing is kept of {}: after a crash it has what a mirror has", seat.name());
             (None, server)
         }
     };
@@ -99,29 +104,35 @@ pub(super) async fn serve(
     let mut node = ServerNode {
         seat: seat.clone(),
         links: links.map(|peer| (peer, Link::new(topology, id.dc, peer, parameters))).collect(),
-        server: server.begin(diary.is_some()),
+        server: server.begin(diary.is_some(), first_incarnation()),
         diary,
         mirrors,
         workers: callers,
         door,
+        parked: BTreeMap::new(),
         beat,
         origin,
         ready: false,
         interrupted: errand.interrupted.clone(),
         meters: Meters::new(&seat, id),
     };
-    let opened = Line::open(&seat, &errand.coordinator, Some(listens));
+    let life =
+        Life { incarnation: node.server.incarnation().number(), is_new: node.server.is_new() };
+    let opened = Line::open(&seat, &errand.coordinator, Some(listens), Some(life));
     let mut line = tokio::select! {
         biased;
         line = opened => line?,
         () = errand.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let served = async {
-        let addresses = tokio::select! {
+        let (addresses, copy_from) = tokio::select! {
             biased;
             begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
+        if let Some(from) = copy_from {
+            node.rebuild(from)?;
+        }
         let exit = node.run(&mut line, addresses).await?;
         node.mirrors.close().await;
         Ok(exit)
@@ -138,8 +149,7 @@ impl ServerNode {
         // What was heard again has had its consequences; that this process has begun has not.
         self.write()?;
         if let Some(worker) = self.workers.near() {
-            let due = self.server.handle_worker_joined(worker);
-            self.workers.join_near(worker, due);
+            self.let_in(worker, None)?;
         }
         loop {
             self.seat.meter.on_turn();
@@ -160,6 +170,7 @@ impl ServerNode {
                 };
             }
             self.settle(line).await?;
+            self.let_in_parked()?;
             self.keep_if_due()?;
             if self.interrupted.is_set() {
                 self.keep()?;
@@ -178,7 +189,7 @@ impl ServerNode {
             biased;
             order = line.order() => Happening::Order(order?),
             _ = self.beat.tick() => Happening::Beat,
-            Some(guest) = self.door.guest() => Happening::Guest(guest),
+            Some(guest) = self.door.guest() => Happening::Guest(Box::new(guest)),
             (worker, message) = self.workers.next() => Happening::Worker(worker, message),
             from = self.mirrors.next() => Happening::Mirror(from?),
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Happening::Link,
@@ -195,7 +206,7 @@ impl ServerNode {
                 self.meters.read(self.server.server(), &links);
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
             }
-            Happening::Guest(guest) => self.on_guest(guest).await?,
+            Happening::Guest(guest) => self.on_guest(*guest).await?,
             Happening::Worker(worker, message) => self.on_worker(worker, message),
             Happening::Mirror(from) => self.on_mirror(from)?,
             Happening::Timeout => self.server.handle_timeout(self.now()),
@@ -207,6 +218,7 @@ impl ServerNode {
     async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
         match order {
             Order::Begin { servers } => self.mirrors.reach(addresses_of(servers)?),
+            Order::Rebuild { from } => self.rebuild(from)?,
             Order::Drain { clocks } => self.server.handle_drain(self.now(), clocks),
             Order::Copy { ticket } => line.send_copy(ticket, self.server.server().copy()).await,
             Order::Tally => {
@@ -236,20 +248,6 @@ impl ServerNode {
         if server.is_drained() {
             line.report(&Report::Drained).await;
         }
-    }
-
-    async fn on_guest(&mut self, guest: Guest) -> Result<(), RealError> {
-        let Guest { hello, channel, .. } = guest;
-        let NodeId::Worker(worker) = hello.node else { return Ok(()) };
-        if self.workers.near() == Some(worker) {
-            channel.refuse("this worker shares the server's process".into()).await;
-            return Ok(());
-        }
-        // What is due is as good as an answer: the worker forgets what came before.
-        self.write()?;
-        let due = self.server.handle_worker_joined(worker);
-        self.workers.join(worker, channel, due);
-        Ok(())
     }
 
     fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) {
@@ -290,15 +288,16 @@ impl ServerNode {
     fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
         let now = self.now();
         match self.server.handle_message(now, from, message) {
-            Ok(Some(Meeting::Anew { lost })) => {
-                let reason = format!("it begins anew, and {lost} frames for it are lost");
-                return Err(self.forgot(from, reason));
+            Ok(Some(Meeting::Anew { lost, .. })) => {
+                let (name, peer) = (self.seat.name(), self.mirrors.name(from));
+                info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
             }
             // Either end may be the one that has lost what it had.
-            Err(
+            Err(MessageError::Session(
                 error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
-            ) => return Err(self.forgot(from, error.to_string())),
-            Err(error) => {
+            )) => return Err(self.forgot(from, error.to_string())),
+            Err(MessageError::Peer(error)) => return Err(self.refused(error)),
+            Err(MessageError::Session(error)) => {
                 self.meters.on_frame_refused(from);
                 self.mirrors.part(from, &error.to_string());
                 return Ok(());
@@ -361,7 +360,9 @@ impl ServerNode {
         while let Some(output) = self.server.poll_output() {
             match output {
                 Output::ToWorker { worker, message } => self.workers.answer(worker, message),
-                Output::Due { worker, due } => self.workers.tell_due(worker, due),
+                Output::Due { worker, due, guessed } => {
+                    self.workers.tell_due(worker, (due, guessed))
+                }
                 Output::ClockFinished { clock } => {
                     line.report(&Report::ClockFinished(clock)).await;
                 }

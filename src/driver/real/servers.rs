@@ -11,11 +11,11 @@ use tracing::info;
 
 use super::channel::{Parcel, Reader};
 use super::error::{ChannelError, RealError};
-use super::message::{Purpose, unpack};
+use super::message::{Hello, Purpose, unpack};
 use super::mirrors::Addresses;
 use super::site::{Patience, Seat};
 use super::workers::PARCELS_MAX;
-use super::{FromNear, NearServer};
+use super::{FromNear, NearServer, SaysNext};
 use crate::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
 use crate::recovery::Turn;
 use crate::topology::Address;
@@ -41,7 +41,7 @@ pub(super) enum FromServer {
     /// There is a connection, in place of any before; this is due over it.
     Joined(Turn),
     /// This is due from a worker that begins anew.
-    Due(Turn),
+    Due((Turn, bool)),
     Rows(Arc<RowsRead>),
     /// It cannot be reached at all.
     Lost(RealError),
@@ -68,7 +68,7 @@ impl Servers {
         seat: &Seat,
         id: WorkerId,
         layouts: &[ShardLayout],
-        addresses: Addresses,
+        (addresses, says_next): (Addresses, watch::Receiver<SaysNext>),
         mut near: Option<NearServer>,
     ) -> Self {
         let count = addresses.len();
@@ -87,6 +87,7 @@ impl Servers {
                 seat: seat.clone(),
                 id: ServerId { dc: id.dc, shard },
                 layout: layout.clone(),
+                says_next: says_next.clone(),
                 bytes_max: rows_read_bytes_max(layout, count),
             };
             reading.spawn(server.keep(addresses.subscribe(), sender));
@@ -167,6 +168,7 @@ struct Far {
     seat: Seat,
     id: ServerId,
     layout: ShardLayout,
+    says_next: watch::Receiver<SaysNext>,
     /// The most that it says at once.
     bytes_max: usize,
 }
@@ -192,7 +194,6 @@ impl Far {
     ) -> Result<(), RealError> {
         let node = NodeId::Server(self.id);
         let name = self.seat.site.name(node);
-        let hello = self.seat.hello(Purpose::Join);
         loop {
             let mut patience = Patience::new(name.clone(), *again);
             let (address, joined) = loop {
@@ -201,6 +202,9 @@ impl Far {
                     from: "the coordinator".into(),
                     reason: format!("it knows no address of {name}"),
                 })?;
+                let says_next = self.says_next.borrow().get(self.id.shard.index()).copied();
+                let says_next = says_next.flatten();
+                let hello = Hello { says_next, ..self.seat.hello(Purpose::Join) };
                 match self.seat.dial(node, &address, &hello).await {
                     Ok(channel) => break (address, channel),
                     Err(fault) => patience.wait(&address, fault).await?,

@@ -15,6 +15,7 @@ use super::measure::peers;
 use super::message::{Hello, Purpose};
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
 use crate::config::Plan;
+use crate::driver::cluster::{server_ids, worker_ids};
 use crate::telemetry::{NodeMeter, Telemetry};
 use crate::topology::Address;
 use crate::types::NodeId;
@@ -121,6 +122,8 @@ impl Seat {
             plan: self.site.plan_hash,
             purpose,
             listens: None,
+            life: None,
+            says_next: None,
         }
     }
 
@@ -200,6 +203,12 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
             }
         }
     }
+}
+
+/// Every node of a run but the coordinator.
+pub(super) fn nodes(site: &Site) -> impl Iterator<Item = NodeId> + '_ {
+    let topology = &site.plan.topology;
+    server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
 }
 
 /// What a node's certificate says. The coordinator's names the first data center of the topology.

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 
@@ -15,7 +16,7 @@ use super::measure::tell_held;
 use super::message::{Order, Report};
 use super::servers::{FromServer, Servers};
 use super::site::Seat;
-use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer};
+use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer, SaysNext};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
@@ -36,6 +37,8 @@ struct WorkerNode {
     /// How long it would take to compute again what was computed since the last checkpoint.
     replay: Duration,
     servers: Servers,
+    /// What is known, and on disk, of what this worker says next.
+    says_next: watch::Sender<SaysNext>,
     /// Whether the coordinator knows that all servers have been met.
     ready: bool,
     beat: Interval,
@@ -80,7 +83,12 @@ pub(super) async fn work(
         None => (None, worker),
     };
     let worker = worker.begin(diary.is_some());
-    let opened = Line::open(&seat, &errand.coordinator, None);
+    let says_next = match &near {
+        Some(near) => near.says_next.clone(),
+        None => watch::Sender::new(SaysNext::new()),
+    };
+    says_next.send_replace(worker.says_next_to_all());
+    let opened = Line::open(&seat, &errand.coordinator, None, None);
     let mut line = tokio::select! {
         biased;
         line = opened => line?,
@@ -89,7 +97,7 @@ pub(super) async fn work(
     let worked = async {
         let addresses = tokio::select! {
             biased;
-            begun = line.begin() => begun?,
+            begun = line.begin() => begun?.0,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
         let mut beat = interval(HEARTBEAT);
@@ -100,7 +108,8 @@ pub(super) async fn work(
             worker,
             diary,
             replay: Duration::ZERO,
-            servers: Servers::meet(&seat, id, &layouts, addresses, near),
+            servers: Servers::meet(&seat, id, &layouts, (addresses, says_next.subscribe()), near),
+            says_next,
             ready: false,
             beat,
             running: None,
@@ -199,7 +208,7 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
-            FromServer::Due(due) => self.worker.handle_due(shard, due),
+            FromServer::Due((due, guessed)) => self.worker.handle_due(shard, due, guessed),
             FromServer::Joined(due) => {
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
@@ -272,6 +281,12 @@ impl WorkerNode {
             diary.write(&self.worker.take_entries())?;
             self.worker.handle_synced();
         }
+        let says_next = self.worker.says_next_to_all();
+        self.says_next.send_if_modified(|known| {
+            let is_new = *known != says_next;
+            *known = says_next;
+            is_new
+        });
         Ok(())
     }
 

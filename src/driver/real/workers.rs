@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
@@ -11,10 +12,10 @@ use super::channel::{Channel, Parcel, Reader};
 use super::error::ChannelError;
 use super::message::{Answer, pack};
 use super::site::Seat;
-use super::{FromNear, NearWorker};
+use super::{FromNear, NearWorker, SaysNext};
 use crate::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
 use crate::recovery::Turn;
-use crate::types::{NodeId, ShardLayout, WorkerId};
+use crate::types::{NodeId, ShardId, ShardLayout, WorkerId};
 use crate::wire::LanKind;
 
 /// Every worker of a data center, as one of its servers sees them.
@@ -22,6 +23,8 @@ pub(super) struct Workers {
     seat: Seat,
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
+    /// What the worker in this process says next, if it knows.
+    near_says_next: Option<watch::Receiver<SaysNext>>,
     /// Those that have not been met.
     missing: BTreeSet<WorkerId>,
     incoming: Receiver<FromWorker>,
@@ -63,13 +66,15 @@ impl Workers {
             seat: seat.clone(),
             layout,
             ways: BTreeMap::new(),
+            near_says_next: None,
             missing: all,
             incoming,
             sender,
             connections: 0,
             reading: JoinSet::new(),
         };
-        if let Some(NearWorker { worker, mut says, hears }) = near {
+        if let Some(NearWorker { worker, says_next, mut says, hears }) = near {
+            workers.near_says_next = Some(says_next);
             workers.ways.insert(worker, Way::Near(hears));
             let sender = workers.sender.clone();
             workers.reading.spawn(async move {
@@ -88,6 +93,12 @@ impl Workers {
     pub(super) fn near(&self) -> Option<WorkerId> {
         let near = self.ways.iter().find(|(_, way)| matches!(way, Way::Near(_)));
         near.map(|(worker, _)| *worker)
+    }
+
+    /// What that worker says next to the server of a shard, if it knows.
+    pub(super) fn near_says_next(&self, shard: ShardId) -> Option<Turn> {
+        let says_next = self.near_says_next.as_ref()?.borrow();
+        says_next.get(shard.index()).copied().flatten()
     }
 
     /// Tells the worker in this process what is due from it.
@@ -162,7 +173,7 @@ impl Workers {
     }
 
     /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
-    pub(super) fn tell_due(&mut self, worker: WorkerId, due: Turn) {
+    pub(super) fn tell_due(&mut self, worker: WorkerId, due: (Turn, bool)) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
             // One that has ended ends this process.

@@ -7,7 +7,7 @@ use crate::codec::{Buffers, Changes, decode_indexes};
 use crate::store::ShardRows;
 use crate::sync::RemoteSync;
 use crate::types::{DcId, Instant, Lane, ServerId, TableRows, WorkerId};
-use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control};
+use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, peek_bulk};
 
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
@@ -63,6 +63,14 @@ impl Checker for Barrier {
                 let Some(rows) = self.asked.remove(&(server, worker)) else { return Ok(()) };
                 return self.check_read(view, server, &rows);
             }
+            Seen::Lost { server, .. } => {
+                let is_of = |at: ServerId, from: DcId| {
+                    at.shard == server.shard && (at == server || from == server.dc)
+                };
+                self.announced.retain(|(at, from), _| !is_of(*at, *from));
+                self.applied.retain(|(at, from), _| !is_of(*at, *from));
+                self.asked.retain(|(at, _), _| *at != server);
+            }
             _ => {}
         }
         Ok(())
@@ -79,7 +87,7 @@ impl Checker for Barrier {
                     announced.retain(|_, (due, _)| *due != sequence);
                 }
             }
-            Undone::Delivered { at, from, lane: Lane::Data, .. } => {
+            Undone::Delivered { at, from, lane: Lane::Data, frame } if peek_bulk(frame).is_ok() => {
                 let applied = self.applied.entry((*at, *from)).or_default();
                 *applied = applied.saturating_sub(1);
             }

@@ -3,7 +3,7 @@
 //!
 //! What counts is where others truly are, not where they say they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Broken, Checker, Seen, Undone, View, clock_of};
 use crate::sync::{Brake, RemoteSync};
@@ -14,6 +14,8 @@ use crate::wire::{ControlMessage, decode_control};
 #[derive(Debug, Default)]
 pub(super) struct ClockBound {
     told: BTreeMap<(ServerId, DcId), Vec<Clock>>,
+    /// Servers that have lost what they had: their clocks are those of others' copies.
+    lost: BTreeSet<ServerId>,
 }
 
 impl Checker for ClockBound {
@@ -24,6 +26,12 @@ impl Checker for ClockBound {
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
         if let Seen::Cut { from, to, lane: Lane::Control, frame } = seen {
             return self.check_told(from, to, frame);
+        }
+        if let Seen::Lost { server, .. } = seen {
+            self.lost.insert(server);
+            self.told.retain(|(from, to), _| {
+                from.shard != server.shard || (*from != server && *to != server.dc)
+            });
         }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
@@ -36,7 +44,9 @@ impl Checker for ClockBound {
         }
         let least = least_of_others(view, server, read);
         let others = others(view, server);
-        match others.into_iter().find(|dc| clock_of(view, server, *dc) < least) {
+        let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
+        let mut others = others.into_iter().filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
+        match others.find(|dc| clock_of(view, server, *dc) < least) {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);
                 Err(format!(

@@ -2,7 +2,7 @@
 //! to send; a copy is what it began with, what its own workers changed and what mirrors sent; and what the drain agrees on
 //! is made of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Broken, Checker, Seen, Undone, View};
 use crate::codec::{Buffers, Changes};
@@ -24,6 +24,12 @@ pub(super) struct Conservation {
     initial: BTreeMap<ServerId, Vec<f64>>,
     /// The clock whose update of each worker is next.
     next: BTreeMap<(ServerId, WorkerId), Clock>,
+    /// Servers that have lost all they had: what links to them carry begins with what another's has.
+    lost: BTreeSet<ServerId>,
+    /// What a copy holds of what lost servers' workers had changed.
+    former: BTreeMap<ServerId, Vec<f64>>,
+    /// What each copy had of a mirror when that was lost last.
+    counted: BTreeMap<(ServerId, DcId), Vec<f64>>,
     /// Servers whose copies the drain has begun to change.
     draining: BTreeMap<ServerId, bool>,
     layouts: BTreeMap<ServerId, ShardLayout>,
@@ -42,7 +48,8 @@ impl Checker for Conservation {
                 Ok(())
             }
             Seen::Updated { server, worker, clock, deltas } => {
-                let next = self.next.entry((server, worker)).or_default();
+                let begins = if self.lost.contains(&server) { clock } else { Clock::ZERO };
+                let next = self.next.entry((server, worker)).or_insert(begins);
                 if clock != *next {
                     return Err(format!(
                         "{server} adds what {worker} changed at clock {clock}, where clock {next} was due"
@@ -67,6 +74,10 @@ impl Checker for Conservation {
                 Ok(())
             }
             Seen::Taken { at } => self.check_copy(view, at),
+            Seen::Lost { server, source } => {
+                self.lose(view, server, source);
+                Ok(())
+            }
             Seen::End => self.check_end(view),
             _ => Ok(()),
         }
@@ -105,6 +116,7 @@ impl Conservation {
             let zeros = vec![0.0; initial.len()];
             self.own.insert(server.id(), zeros.clone());
             self.layouts.insert(server.id(), server.layout().clone());
+            self.former.insert(server.id(), zeros.clone());
             self.copies.insert(server.id(), initial.clone());
             self.initial.insert(server.id(), initial);
             for dc in view.plan.topology.dc_ids().filter(|dc| *dc != server.id().dc) {
@@ -112,6 +124,33 @@ impl Conservation {
                 self.delivered.insert((server.id(), dc), zeros.clone());
             }
         }
+    }
+
+    /// A server has lost its books with its copy: it begins with what its source has.
+    fn lose(&mut self, view: &View<'_>, server: ServerId, source: DcId) {
+        if self.own.is_empty() {
+            return;
+        }
+        let zeros = vec![0.0; self.own[&server].len()];
+        let dcs = view.plan.topology.dc_ids().filter(|dc| *dc != server.dc);
+        for mirror in dcs.map(|dc| ServerId { dc, shard: server.shard }) {
+            let delivered = &self.delivered[&(mirror, server.dc)];
+            let counted = self.counted.entry((mirror, server.dc)).or_insert_with(|| zeros.clone());
+            let former = self.former.get_mut(&mirror).expect("the books are open");
+            for ((former, delivered), counted) in former.iter_mut().zip(delivered).zip(counted) {
+                *former += delivered - *counted;
+                *counted = *delivered;
+            }
+            self.sent.insert((server, mirror.dc), zeros.clone());
+            self.delivered.insert((server, mirror.dc), zeros.clone());
+        }
+        let source = ServerId { dc: source, shard: server.shard };
+        self.former.insert(server, self.former[&source].clone());
+        self.counted.retain(|(at, _), _| *at != server);
+        self.own.insert(server, zeros.clone());
+        self.copies.insert(server, zeros);
+        self.next.retain(|(at, _), _| *at != server);
+        self.lost.insert(server);
     }
 
     /// Books a frame, where it is an update of TAP or ASP; says whether it is.
@@ -124,6 +163,11 @@ impl Conservation {
         };
         match header.kind {
             BulkKind::Update => {}
+            BulkKind::Copy if !is_sent => {
+                let copy = self.copies.get_mut(&link.0).expect("the books are open");
+                add_changes(copy, changes, times);
+                return false;
+            }
             BulkKind::DrainCopy | BulkKind::DrainResult => {
                 self.draining.insert(link.0, true);
                 return false;
@@ -143,6 +187,9 @@ impl Conservation {
 
     /// What a link was to carry is what it has carried and what is at home.
     fn check_link(&self, view: &View<'_>, from: ServerId, to: DcId) -> Result<(), Broken> {
+        if self.lost.contains(&ServerId { dc: to, shard: from.shard }) {
+            return Ok(());
+        }
         let server = view.server(from);
         let residual = server.residual(to);
         let source = self.source(view, from, to);
@@ -194,6 +241,8 @@ impl Conservation {
         let (expected, tolerance): (Expected, f64) = match &view.plan.remote {
             RemoteSync::Tap(_) | RemoteSync::Asp(_) => match view.plan.drain.method {
                 DrainMethod::Mean => (Self::mean, ROUNDING),
+                // Of what a lost server had told some, hubs pass on what they have heard.
+                DrainMethod::Residuals if !self.lost.is_empty() && !is_mesh(view) => return Ok(()),
                 DrainMethod::Residuals => (Self::total, ROUNDING),
             },
             RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
@@ -240,8 +289,21 @@ impl Conservation {
             let own = &self.own[&ServerId { dc, shard: server.shard }];
             total.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
         }
+        // What the copy of each block's home has of what was lost is what all agree on.
+        let (count, parameters) = (view.plan.topology.data_centers.len(), total.len());
+        for dc in view.plan.topology.dc_ids() {
+            let block = parameters * dc.index() / count..parameters * (dc.index() + 1) / count;
+            let former = &self.former[&ServerId { dc, shard: server.shard }];
+            for place in block {
+                total[place] += former[place];
+            }
+        }
         total
     }
+}
+
+fn is_mesh(view: &View<'_>) -> bool {
+    view.overlay.cliques().len() == 1
 }
 
 /// What a server must hold in the end.

@@ -34,6 +34,17 @@ impl Checker for Delivery {
                     None => Err(format!("{at} takes a {lane} frame that {from} has not sent")),
                 }
             }
+            // What was on its way to it or from it is gone.
+            Seen::Lost { server, .. } => {
+                self.under_way.retain(|(from, to, _), _| {
+                    from.shard != server.shard || (*from != server && *to != server.dc)
+                });
+                Ok(())
+            }
+            Seen::Anew { at, from } => {
+                self.under_way.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
+                Ok(())
+            }
             Seen::End => match self.under_way.iter().find(|(_, frames)| !frames.is_empty()) {
                 Some(((from, to, lane), frames)) => {
                     let (count, lane) = (frames.len(), lane.name());

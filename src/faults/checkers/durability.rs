@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Broken, Checker, Seen, View};
-use crate::faults::envelopes::{NUMBER, RECEIVED, lane_of, u64_at};
+use crate::faults::envelopes::{HELLO, KIND, NUMBER, RECEIVED, TO, lane_of, u64_at};
 use crate::faults::nodes::Twins;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::recovery::Turn;
@@ -24,6 +24,9 @@ pub(super) struct Durability {
     answers: BTreeMap<(ServerId, WorkerId), RowsRead>,
     due: BTreeMap<(ServerId, WorkerId), Turn>,
     reported: BTreeMap<ServerId, Clock>,
+    /// The incarnation of each server that has lost all it had: what others say of frames of one before says nothing
+    /// of it.
+    began: BTreeMap<ServerId, u64>,
     /// The last update and the last read of each worker.
     said: BTreeMap<(WorkerId, ShardId, bool), WorkerMessage>,
 }
@@ -67,13 +70,43 @@ impl Checker for Durability {
             Seen::Spoke { worker, shard, message } => self.on_spoke(worker, shard, message),
             Seen::Twins { node, twins } => check_twins(node, twins),
             Seen::Recovered { server } => self.check_recovered(view, server),
+            Seen::Anew { at, from } => {
+                self.frames.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
+                self.acknowledged.remove(&(at, from));
+                Ok(())
+            }
+            Seen::Lost { server, .. } => {
+                let began = view.nodes.servers[&server].machine.incarnation().number();
+                self.forget(server, began);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl Durability {
+    /// A server has lost what it said, and what was said to it.
+    fn forget(&mut self, server: ServerId, began: u64) {
+        let is_of = |from: ServerId, to: DcId| {
+            from.shard == server.shard && (from == server || to == server.dc)
+        };
+        self.began.insert(server, began);
+        self.frames.retain(|(from, to, _), _| !is_of(*from, *to));
+        self.acknowledged.retain(|(from, to), _| !is_of(*from, *to));
+        self.answers.retain(|(at, _), _| *at != server);
+        self.due.retain(|(at, _), _| *at != server);
+        self.reported.remove(&server);
+    }
+
     fn on_left(&mut self, from: ServerId, to: DcId, message: &Message) -> Result<(), Broken> {
+        let receiver = ServerId { dc: to, shard: from.shard };
+        let began = self.began.get(&receiver);
+        if message.header[KIND] == HELLO
+            && began.is_some_and(|began| *began != u64_at(&message.header, TO))
+        {
+            return Ok(());
+        }
         let told = self.acknowledged.entry((from, to)).or_default();
         for lane in Lane::ALL {
             let count = u64_at(&message.header, RECEIVED + 8 * lane.index());

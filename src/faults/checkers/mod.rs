@@ -68,6 +68,10 @@ pub(super) enum Seen<'a> {
     LostState { worker: WorkerId },
     /// A server has come back.
     Recovered { server: ServerId },
+    /// A server has come back with nothing, and takes the copy of a mirror.
+    Lost { server: ServerId, source: DcId },
+    /// A server has met a mirror that knows nothing of it: what was cut for an earlier life of it is gone.
+    Anew { at: ServerId, from: DcId },
     /// The run is over and all is quiet.
     End,
 }

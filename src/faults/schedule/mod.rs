@@ -261,11 +261,11 @@ impl<'p> Schedule<'p> {
                 self.under_way -= 1;
                 if epoch == self.ends.epoch(at, from) {
                     self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
-                } else if self.network.is_stale() {
+                } else if self.network.is_stale() && !self.has_been_lost(at, from) {
                     self.events.push(self.now, Event::Strays { at, from, message });
                 }
             }
-            Event::Strays { at, from, message } if !self.calm => {
+            Event::Strays { at, from, message } if !self.calm && !self.has_been_lost(at, from) => {
                 if self.ends.is_up(at, from) {
                     let epoch = self.ends.epoch(at, from);
                     self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
@@ -393,6 +393,12 @@ impl<'p> Schedule<'p> {
             && servers.all(|(id, node)| {
                 peers(*id).all(|peer| held_bytes(node.machine.session(peer)) == 0)
             })
+    }
+
+    /// Whether one of two mirrors has lost what it had: what was on a connection before that is gone with it.
+    fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
+        let ends = [at, ServerId { dc: from, shard: at.shard }];
+        ends.iter().any(|end| self.nodes.servers[end].host.is_blank)
     }
 
     /// How many times slower a data center computes.

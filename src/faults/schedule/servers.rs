@@ -8,7 +8,8 @@ use crate::faults::checkers::{Seen, Undone};
 use crate::faults::nodes::Task;
 use crate::link::Train;
 use crate::node::WorkerMessage;
-use crate::recovery::{Due, Output};
+use crate::recovery::{Due, MessageError, Output};
+use crate::session::Meeting;
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 impl Schedule<'_> {
@@ -53,15 +54,40 @@ impl Schedule<'_> {
                     self.send(id, peer, Lane::Control, hello)?;
                 }
             }
-            Task::Join { worker } => {
-                node.machine.handle_worker_joined(worker);
-                node.joining.push(worker);
-                self.saboteur.on_join(id, worker);
-            }
+            Task::Join { worker } => self.join(id, worker),
             Task::Drain { clocks } => node.machine.handle_drain(now, clocks),
             _ => unreachable!("a server is told what servers are told"),
         }
+        let node = self.nodes.server_mut(id);
+        if !node.machine.is_rebuilding() {
+            let parked = std::mem::take(&mut node.parked).into_iter();
+            node.host.inbox.extend(parked.map(|worker| Task::Join { worker }));
+        }
         self.see_answers(id)
+    }
+
+    /// A worker is on the line; one that is gone calls again when it is back.
+    fn join(&mut self, id: ServerId, worker: WorkerId) {
+        let caller = &self.nodes.workers[&worker];
+        if !caller.host.up {
+            return;
+        }
+        if !caller.machine.is_settled() {
+            // What it says of itself must hold whatever befalls it.
+            let (node, life) = (NodeId::Server(id), self.nodes.servers[&id].host.life);
+            let task = Task::Join { worker };
+            self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, life, task });
+            return;
+        }
+        let says_next = caller.machine.says_next(id.shard);
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        if node.machine.handle_worker_joined(now, worker, says_next).is_none() {
+            node.parked.push(worker);
+            return;
+        }
+        node.joining.push(worker);
+        self.saboteur.on_join(id, worker);
     }
 
     fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
@@ -99,12 +125,20 @@ impl Schedule<'_> {
         let received = Lane::ALL.map(|lane| session.received(lane));
         let own = node.machine.incarnation().number();
         let taken = self.saboteur.on_arrival((at, from), message.clone(), own, received);
-        if node.machine.handle_message(now, from, &taken).is_err() {
-            self.counts.refused += 1;
-            self.reset(crate::faults::ends::pair_of(at, from));
-            return Ok(());
+        let taken = node.machine.handle_message(now, from, &taken);
+        match taken {
+            Ok(Some(Meeting::Anew { .. })) => self.see(Seen::Anew { at, from })?,
+            Ok(_) => {}
+            Err(MessageError::Session(_)) => {
+                self.counts.refused += 1;
+                self.reset(crate::faults::ends::pair_of(at, from));
+                return Ok(());
+            }
+            Err(MessageError::Peer(error)) => {
+                return Err(self.broken("peer", format!("{at}: {error}")));
+            }
         }
-        let bytes = node.machine.session(from).held_bytes(Lane::Data);
+        let bytes = self.nodes.servers[&at].machine.session(from).held_bytes(Lane::Data);
         self.see(Seen::Heard { at, from, message: &message, own })?;
         self.see(Seen::Held { at, peer: from, bytes })?;
         while let Some((lane, frame)) = self.deliver(at, from)? {
@@ -195,8 +229,8 @@ impl Schedule<'_> {
                 Output::ToWorker { worker, .. }
                     if self.saboteur.has(Bug::ForgetsLastAnswer) && joining.contains(&worker) => {}
                 Output::ToWorker { worker, message } => self.answer(id, worker, &message)?,
-                Output::Due { worker, due } => {
-                    let task = Task::Due { server: id.shard, due };
+                Output::Due { worker, due, guessed } => {
+                    let task = Task::Due { server: id.shard, due, guessed };
                     self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
                 }
                 Output::ClockFinished { clock } => self.report(id, clock)?,
@@ -295,6 +329,8 @@ impl Schedule<'_> {
 
 /// How long an end waits for something to send before it acknowledges without.
 const ACKNOWLEDGEMENT_DELAY: std::time::Duration = std::time::Duration::from_millis(10);
+
+const CALLS_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// Of the message that says what is due from a worker.
 const JOIN_BYTES: u64 = 64;

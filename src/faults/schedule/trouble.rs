@@ -35,6 +35,7 @@ impl Schedule<'_> {
                 }
                 return Ok(());
             }
+            FaultKind::LostDisk => return self.lose_disks(&fault),
             _ => self.counts.structural.count(fault.kind),
         }
         match fault.kind {
@@ -62,6 +63,18 @@ impl Schedule<'_> {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A server dies, and its disk with it, where its copy can be made again.
+    fn lose_disks(&mut self, fault: &Fault) -> Done {
+        for node in self.befallen(fault) {
+            let NodeId::Server(id) = node else { continue };
+            let is_lost = self.told.drains.is_empty() && self.nodes.source_for(id).is_some();
+            self.nodes.host(node).disk_lost |= is_lost;
+            self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
+            self.crash(node, Survives::ByChance, fault.lasts.0);
         }
         Ok(())
     }
@@ -176,6 +189,18 @@ impl Schedule<'_> {
         if host.up || now < host.restart_at {
             return Ok(());
         }
+        let is_lost = host.disk_lost;
+        if let NodeId::Server(id) = node
+            && is_lost
+        {
+            // What mirrors have heard from it and may yet forget, it could not say again.
+            if self.mirrors_of(id).any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
+                self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
+                return Ok(());
+            }
+            self.nodes.empty_disk(id);
+        }
+        let host = self.nodes.host(node);
         host.life += 1;
         if host.blank
             && let NodeId::Worker(worker) = node
@@ -190,7 +215,9 @@ impl Schedule<'_> {
         self.see(Seen::Twins { node, twins: &back.twins })?;
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
-            self.see(Seen::Recovered { server: id })?;
+            if !self.rebuild(id)? {
+                self.see(Seen::Recovered { server: id })?;
+            }
             for pair in self.pairs_of(id) {
                 self.reconnect(pair);
             }
@@ -200,6 +227,28 @@ impl Schedule<'_> {
         }
         self.rejoin(node)?;
         self.work(node)
+    }
+
+    /// Has a server that has nothing take the copy of a mirror; says whether it does.
+    fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
+        let node = &self.nodes.servers[&id];
+        if !node.host.is_blank || !node.machine.is_new() {
+            return Ok(false);
+        }
+        let source = self.nodes.nearest_to(id);
+        let source =
+            source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        let begun = node.machine.handle_rebuild(now, source);
+        begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+        self.see(Seen::Lost { server: id, source })?;
+        Ok(true)
+    }
+
+    fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
+        let servers = self.nodes.servers.keys().copied();
+        servers.filter(move |other| other.shard == id.shard && *other != id)
     }
 
     /// What was not on disk has not been.
@@ -295,5 +344,8 @@ impl Schedule<'_> {
         self.calm = true;
     }
 }
+
+/// While mirrors have something that is not on disk.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 const CHECKPOINTS_APART_MS_MAX: u64 = 1_500;

@@ -17,7 +17,7 @@ impl Schedule<'_> {
                     self.speak(id, server, message)?;
                 }
             }
-            Task::Due { server, due } => machine.handle_due(server, due),
+            Task::Due { server, due, guessed } => machine.handle_due(server, due, guessed),
             Task::Start => machine.handle_start(),
             Task::Stop { last } => machine.handle_stop(last),
             _ => unreachable!("a worker is told what workers are told"),

@@ -24,6 +24,7 @@ impl MirrorClient {
             peer.state(&mut walk.at(to), layout.parameters())?;
         }
         walk.record("last_tick", &mut self.last_tick)?;
+        walk.record("closed", &mut self.closed)?;
         walk.record("clock_time", &mut self.clock_time)
     }
 }

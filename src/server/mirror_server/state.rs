@@ -40,6 +40,7 @@ impl Mirror {
         walk.record("heard", &mut self.heard)?;
         walk.record("lost", &mut self.lost)?;
         walk.record("parted", &mut self.parted)?;
+        walk.record("returning", &mut self.returning)?;
         walk.record_that("announced", &mut self.announced, |found, _| {
             found.keys().all(|place| (*place as usize) < parameters)
         })?;

@@ -3,7 +3,7 @@
 use super::Mirrors;
 use crate::server::drain::{Drain, DrainMethod};
 use crate::server::state::Watermark;
-use crate::types::{ShardLayout, StateError, Walk};
+use crate::types::{DcId, ShardLayout, StateError, Walk};
 
 impl Mirrors {
     /// Walks over what changes as time goes on.
@@ -20,6 +20,11 @@ impl Mirrors {
         let (dc, data_centers) = (self.id.dc, self.data_centers);
         let fresh = || Some(Drain::new(DrainMethod::Mean, dc, data_centers, layout.parameters()));
         walk.option("drain", &mut self.drain, fresh, Drain::state)?;
+        walk.record("clock", &mut self.clock)?;
+        let is_mirror = |dc: &DcId| dc.index() < data_centers && *dc != self.id.dc;
+        walk.record_that("rebuilding", &mut self.rebuilding, |found, _| {
+            found.as_ref().is_none_or(is_mirror)
+        })?;
         walk.record_that("wishes", &mut self.wishes, |found, made| {
             found.is_some() == made.is_some()
         })

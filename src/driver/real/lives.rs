@@ -1,0 +1,110 @@
+//! Which process of each server takes part, and which has lost what the one before it had.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::message::Life;
+use super::site::Site;
+use crate::session::Incarnation;
+use crate::types::{DcId, NodeId, ServerId};
+
+/// What the coordinator knows of servers' processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lives {
+    /// The incarnation of the process that each server was last met as, once all have met.
+    met: BTreeMap<ServerId, u64>,
+    /// Servers whose copies are on their way: to which incarnation, from where.
+    copies: BTreeMap<ServerId, (u64, DcId)>,
+}
+
+impl Lives {
+    /// Whether a server that is on the line in this life has had another, of which it knows nothing.
+    pub(super) fn is_lost(&self, server: ServerId, life: Life) -> bool {
+        let other = self.met.get(&server).is_some_and(|met| *met != life.incarnation);
+        life.is_new && other
+    }
+
+    /// A server takes part in this life.
+    pub(super) fn meet(&mut self, server: ServerId, life: Life) {
+        self.met.insert(server, life.incarnation);
+    }
+
+    /// A server in this life takes its copy from a mirror.
+    pub(super) fn rebuild(&mut self, server: ServerId, life: Life, from: DcId) {
+        self.copies.insert(server, (life.incarnation, from));
+    }
+
+    /// A server has its copy.
+    pub(super) fn on_ready(&mut self, server: ServerId) {
+        self.copies.remove(&server);
+    }
+
+    /// From where a server in this life takes its copy, if it does.
+    pub(super) fn copy_of(&self, server: ServerId, life: Life) -> Option<DcId> {
+        let (incarnation, from) = self.copies.get(&server)?;
+        (*incarnation == life.incarnation).then_some(*from)
+    }
+
+    /// The mirror whose copy, of so many bytes, a server that has lost its own gets soonest of those on the line, or
+    /// why there is none; `drains` says whether copies are being made equal.
+    pub(super) fn source_for(
+        &self,
+        server: ServerId,
+        bytes: u64,
+        site: &Site,
+        drains: bool,
+        is_there: impl Fn(NodeId) -> bool,
+    ) -> Result<DcId, String> {
+        if drains {
+            return Err("copies are being made equal".into());
+        }
+        let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
+        if let Some(other) = others.find(|other| **other != server) {
+            let other = site.name(NodeId::Server(*other));
+            return Err(format!("{other} waits for one, too"));
+        }
+        let plan = &site.plan;
+        let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
+        let there = plan.copy_source(server.dc, bytes, |dc| is_there(mirror(dc)));
+        // One that is away for a moment is waited for.
+        there.or_else(|| plan.copy_source(server.dc, bytes, |_| true)).ok_or_else(|| {
+            let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
+            format!("under {model} nobody else has what {dc} had")
+        })
+    }
+}
+
+/// The incarnation of a server that has nothing to go on from: above all that it can have had before, as far as this
+/// machine's calendar goes forward.
+pub(super) fn first_incarnation() -> Incarnation {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let number = NonZeroU64::new(since.as_millis() as u64);
+    Incarnation(number.unwrap_or(NonZeroU64::MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::ShardId;
+
+    #[test]
+    fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let life = |incarnation, is_new| Life { incarnation, is_new };
+        let mut lives = Lives::default();
+        assert!(!lives.is_lost(server, life(7, true)), "the first");
+        lives.meet(server, life(7, true));
+        assert!(!lives.is_lost(server, life(7, true)), "the same, over another connection");
+        assert!(!lives.is_lost(server, life(8, false)), "one that has its log");
+        assert!(lives.is_lost(server, life(9, true)));
+        lives.meet(server, life(9, true));
+        lives.rebuild(server, life(9, true), DcId(2));
+        assert_eq!(lives.copy_of(server, life(9, true)), Some(DcId(2)));
+        assert_eq!(lives.copy_of(server, life(10, false)), None);
+        lives.on_ready(server);
+        assert_eq!(lives.copy_of(server, life(9, true)), None);
+    }
+}

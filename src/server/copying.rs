@@ -1,0 +1,81 @@
+//! A copy on its way to a mirror that has lost its own.
+
+use bytes::Bytes;
+
+use crate::codec::Changes;
+use crate::sync::ValueFormat;
+use crate::types::{Clock, Content, ServerId, StateError, Tightness, Walk};
+use crate::wire::{BulkHeader, BulkKind, encode_bulk};
+
+/// The copy as it was when it was asked for, and how much of it has left.
+///
+/// What mirrors that ask get is what they would have, had they heard all that this server has: its values, and where
+/// mirrors share gradients the steps that momentum has yet to add to them.
+#[derive(Debug)]
+pub(super) struct Copying {
+    clock: Clock,
+    values: Vec<f32>,
+    /// As many as values, or none.
+    steps: Vec<f32>,
+    /// Numbers that have left, of values and then steps.
+    sent: usize,
+}
+
+impl Copying {
+    pub(super) fn new(clock: Clock, values: Vec<f32>, steps: Vec<f32>) -> Self {
+        Self { clock, values, steps, sent: 0 }
+    }
+
+    /// One to put state into, of a shard of so many `parameters`.
+    pub(super) fn none(parameters: usize) -> Self {
+        Self::new(Clock::ZERO, vec![0.0; parameters], Vec::new())
+    }
+
+    /// The next frame, of about `room` bytes at most, and whether it is the last.
+    pub(super) fn next_frame(
+        &mut self,
+        from: ServerId,
+        sequence: u64,
+        room: usize,
+    ) -> (Bytes, bool) {
+        let parameters = self.values.len();
+        let (kind, numbers, start) = match self.sent.checked_sub(parameters) {
+            None => (BulkKind::Copy, &self.values, self.sent),
+            Some(start) if start < self.steps.len() => (BulkKind::CopyStep, &self.steps, start),
+            // A shard without parameters has a copy, too.
+            Some(_) => (BulkKind::Copy, &self.values, parameters),
+        };
+        let end = (start + (room / 4).max(NUMBERS_MIN)).min(numbers.len());
+        self.sent += end - start;
+        let last = self.sent == parameters + self.steps.len();
+        let header = BulkHeader {
+            kind,
+            origin: from.dc,
+            shard: from.shard,
+            sequence,
+            clock: self.clock,
+            last,
+            relayed: false,
+            tightness: Tightness::NONE,
+        };
+        let changes = Changes::Dense { start: start as u32, values: &numbers[start..end] };
+        let mut frame = Vec::with_capacity(4 * (end - start) + 64);
+        encode_bulk(&header, changes, ValueFormat::F32, &mut frame);
+        (Bytes::from(frame), last)
+    }
+
+    /// Walks over all of it.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let parameters = self.values.len();
+        walk.record("clock", &mut self.clock)?;
+        walk.tensor("values", Content::Values, &mut self.values)?;
+        walk.numbers("steps", Content::Optimizer, &mut self.steps, |found| {
+            found == 0 || found == parameters
+        })?;
+        let most = parameters + self.steps.len();
+        walk.record_that("sent", &mut self.sent, |found, _| *found <= most)
+    }
+}
+
+/// A frame holds no fewer numbers, where there are more.
+const NUMBERS_MIN: usize = 64;

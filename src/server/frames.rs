@@ -1,0 +1,69 @@
+//! What comes from mirrors, taken apart: each frame goes to the face that it is for.
+
+use super::Server;
+use super::error::PeerError;
+use crate::node::Lane;
+use crate::types::{DcId, Instant};
+use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_control};
+
+impl Server {
+    /// Takes a frame.
+    ///
+    /// # Errors
+    /// Where the mirror sent what it must not; nothing of it was applied.
+    pub(super) fn handle_frame(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        lane: Lane,
+        frame: &[u8],
+    ) -> Result<(), PeerError> {
+        self.remote.on_heard(now, from)?;
+        match lane {
+            Lane::Control => {
+                let message = decode_control(frame)
+                    .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
+                match message {
+                    ControlMessage::Hello(hello) => self.greeting.check(from, hello),
+                    message => self.remote.on_control(now, from, message, &mut self.store),
+                }
+            }
+            Lane::Data if is_control(frame) => self.handle_word(from, frame),
+            Lane::Data => self.handle_bulk(now, from, frame),
+        }
+    }
+
+    /// Takes what is said in the data lane, since its place there is what it says.
+    fn handle_word(&mut self, from: DcId, frame: &[u8]) -> Result<(), PeerError> {
+        let message =
+            decode_control(frame).map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
+        match message {
+            ControlMessage::Fork { to, life } => self.remote.on_fork(from, to, life, &self.store),
+            other => {
+                let (found, sync) = (other.name(), "the data lane");
+                Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
+            }
+        }
+    }
+
+    fn handle_bulk(&mut self, now: Instant, from: DcId, frame: &[u8]) -> Result<(), PeerError> {
+        let parameters = self.store.values().len();
+        let (header, changes) = decode_bulk(frame, parameters, &mut self.buffers)
+            .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
+        if header.origin != from {
+            return Err(PeerError::PeerSentForeignOrigin { from, origin: header.origin });
+        }
+        if header.shard != self.id.shard {
+            let (found, expected) = (header.shard, self.id.shard);
+            return Err(PeerError::PeerSentForeignShard { from, found, expected });
+        }
+        if header.kind == BulkKind::Probe
+            && let Some(guard) = &mut self.guard
+        {
+            self.remote.on_probe(from, &header)?;
+            guard.on_frame(from, &header, changes, parameters);
+            return Ok(());
+        }
+        self.remote.on_bulk(now, from, &header, changes, &mut self.store)
+    }
+}

@@ -1,0 +1,200 @@
+//! What a mirror that has lost its copy gets from the others: from one a copy, from all what that copy lacks.
+//!
+//! The mirror that is asked for its copy takes it as it is at that moment. What another mirror's link to the lost one
+//! has carried is from then on what its link to the asked one has (a *fork*), so nothing comes twice; and a word in that
+//! link's data lane says where it forked. What arrives there before the word is neither in the copy nor on its way to
+//! the lost mirror: the asked one owes it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{MirrorClient, Sharing};
+use crate::codec::Changes;
+use crate::server::copying::Copying;
+use crate::types::{Clock, Content, DcId, Instant, StateError, Walk};
+use crate::wire::{ControlMessage, encode_control};
+
+/// What is done for a mirror that takes its copy from here.
+#[derive(Debug)]
+pub(in crate::server) struct Rebuild {
+    /// What is left to send of the copy.
+    copying: Option<Copying>,
+    /// What the link had carried when the copy was taken for another mirror's sake: to this life of the mirror where the
+    /// two have met in it before it asks, to the one before otherwise; nothing where that is settled.
+    carried: Vec<f32>,
+    rest: Rest,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Rest {
+    /// Whether it has asked for the copy itself, and not only others for its sake.
+    asked: bool,
+    /// The mirrors whose links have not forked: what they send is owed.
+    unforked: BTreeSet<DcId>,
+}
+
+impl MirrorClient {
+    /// A mirror has lost all that it had, and begins a new life: nothing is sent before it is known what it then has.
+    pub(in crate::server) fn on_anew(&mut self, from: DcId, life: u64) {
+        let parameters = self.sources.local().len();
+        for peer in self.peers.values_mut() {
+            if let Some(rebuild) = &mut peer.rebuild {
+                // What it sends from now on goes to all alike.
+                rebuild.rest.unforked.remove(&from);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.control.clear();
+        peer.forks.clear();
+        (peer.sequence, peer.announcements) = (0, 0);
+        if peer.life >= life {
+            if let Some(rebuild) = &mut peer.rebuild {
+                rebuild.carried.clear();
+            }
+            return;
+        }
+        (peer.life, peer.rebuild) = (life, None);
+        if let Some(route) = &mut peer.route {
+            route.outbox = route.outbox.sharing(vec![0.0; parameters]);
+            (route.waits, route.reported) = (true, Clock::ZERO);
+        }
+    }
+
+    /// Whether nothing has been settled yet about what a mirror has in this life of it.
+    pub(in crate::server) fn is_open(&self, to: DcId, life: u64) -> bool {
+        self.peers.get(&to).is_some_and(|peer| {
+            let waits = peer.route.as_ref().is_some_and(|route| route.waits);
+            life > peer.life || (life == peer.life && waits)
+        })
+    }
+
+    /// Takes the copy that a mirror asks for, `values` and `steps` at `clock`.
+    pub(in crate::server) fn copy_for(
+        &mut self,
+        to: DcId,
+        life: u64,
+        [values, steps]: [Vec<f32>; 2],
+        clock: Clock,
+    ) {
+        let Some(clique) = self.clique_of(to) else { return };
+        let unforked = self.peers.iter().filter(|(peer, state)| {
+            **peer != to && state.route.as_ref().is_some_and(|route| route.clique == clique)
+        });
+        let unforked = unforked.map(|(peer, _)| *peer).collect();
+        // A copy holds everything of this data center, released or not.
+        let shared = match &self.sharing {
+            Sharing::Released { .. } => self.sources.local(),
+            Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(clique),
+        };
+        let shared = shared.to_vec();
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let Some(route) = &mut peer.route else { return };
+        let carried = route.outbox.shared().to_vec();
+        (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
+        let copying = Some(Copying::new(clock, values, steps));
+        let rest = Rest { asked: false, unforked };
+        (peer.life, peer.rebuild) = (life, Some(Rebuild { copying, carried, rest }));
+    }
+
+    /// What the copy of a data center holds that its links have not: nothing but where gradients are shared, the step
+    /// of the clock under way; and the step before it, which is to go on elsewhere.
+    pub(in crate::server) fn steps(&self) -> Option<[&[f32]; 2]> {
+        self.sources.steps()
+    }
+
+    /// Clocks are measured from here on.
+    pub(in crate::server) fn begin_at(&mut self, now: Instant) {
+        self.last_tick = now;
+    }
+
+    /// A mirror itself has asked for its copy: frames that leave from now on reach its new life.
+    pub(in crate::server) fn on_asked(&mut self, by: DcId) {
+        let Some(peer) = self.peers.get_mut(&by) else { return };
+        let (Some(route), Some(rebuild)) = (&mut peer.route, &mut peer.rebuild) else { return };
+        rebuild.rest.asked = true;
+        route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
+    }
+
+    /// A mirror takes its copy from another one: what that one's link has carried counts as carried to both.
+    pub(in crate::server) fn fork(&mut self, to: DcId, source: DcId, life: u64) {
+        let clique = self.clique_of(to);
+        let Some(like) = self.peers.get_mut(&source) else { return };
+        let Some(route) = like.route.as_ref().filter(|route| Some(route.clique) == clique) else {
+            return;
+        };
+        let (outbox, ranked, reported) = (route.outbox.fork(), route.ranked, route.reported);
+        like.forks.push_back((to, life));
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        peer.life = life;
+        let Some(route) = &mut peer.route else { return };
+        let carried = std::mem::replace(&mut route.outbox, outbox);
+        route.has_carried(carried.shared(), !self.closed);
+        (route.ranked, route.waits) = (ranked, false);
+        if reported > route.reported {
+            route.reported = reported;
+            peer.report(reported);
+        }
+    }
+
+    /// A mirror's link here has carried all that its link to `to` begins with.
+    pub(in crate::server) fn on_fork(&mut self, from: DcId, to: DcId, life: u64) {
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.life == life);
+        if let Some(rebuild) = peer.and_then(|peer| peer.rebuild.as_mut()) {
+            rebuild.rest.unforked.remove(&from);
+        }
+    }
+
+    /// Takes note of an update that has come, for those that lack it.
+    pub(in crate::server) fn owe(&mut self, from: DcId, changes: Changes<'_>) {
+        for peer in self.peers.values_mut() {
+            let owed = peer.rebuild.as_ref().is_some_and(|one| one.rest.unforked.contains(&from));
+            if let Some(route) = peer.route.as_mut().filter(|_| owed) {
+                route.outbox.owe(changes, !self.closed);
+            }
+        }
+    }
+
+    /// The next frame of what must leave on a link before updates.
+    pub(super) fn next_before_updates(&mut self, to: DcId, room: usize) -> Option<Bytes> {
+        let peer = self.peers.get_mut(&to)?;
+        if let Some((to, life)) = peer.forks.pop_front() {
+            let mut frame = Vec::new();
+            encode_control(&ControlMessage::Fork { to, life }, &mut frame);
+            peer.stats.control_bytes += frame.len() as u64;
+            return Some(frame.into());
+        }
+        let rebuild = peer.rebuild.as_mut().filter(|rebuild| rebuild.rest.asked)?;
+        let copying = rebuild.copying.as_mut()?;
+        peer.sequence += 1;
+        let (frame, last) = copying.next_frame(self.id, peer.sequence, room);
+        if last {
+            rebuild.copying = None;
+        }
+        peer.stats.frames += 1;
+        peer.stats.data_bytes += frame.len() as u64;
+        Some(frame)
+    }
+}
+
+impl Rebuild {
+    /// One to put state into.
+    pub(in crate::server) fn none() -> Self {
+        Self { copying: None, carried: Vec::new(), rest: Rest::default() }
+    }
+
+    /// Walks over all of it; the shard has so many `parameters`.
+    pub(in crate::server) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        let fresh = || Some(Copying::none(parameters));
+        walk.option("copying", &mut self.copying, fresh, Copying::state)?;
+        walk.numbers("carried", Content::Changes, &mut self.carried, |found| {
+            found == 0 || found == parameters
+        })?;
+        walk.record("rest", &mut self.rest)
+    }
+}

@@ -1,0 +1,134 @@
+//! A copy that is lost, and made again from a mirror's.
+
+use super::Mirrors;
+use crate::codec::Changes;
+use crate::server::drain::Drain;
+use crate::server::error::PeerError;
+use crate::store::ShardStore;
+use crate::types::{Clock, DcId, Instant};
+use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+
+impl Mirrors {
+    /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it.
+    pub(in crate::server) fn begin_rebuild(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        // What a hub had yet to pass on, nobody else has.
+        let is_hub = self.neighbours.len() > 1;
+        if is_hub || self.client.clique_of(from).is_none() {
+            return Err(self.cannot_rebuild(from));
+        }
+        store.values_mut().fill(0.0);
+        self.rebuilding = Some(from);
+        let peers: Vec<DcId> = self.client.sequences().map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.client.push_control(peer, ControlMessage::Rebuild { from, life });
+        }
+        Ok(())
+    }
+
+    /// Whether the copy of a mirror is on its way.
+    pub(in crate::server) fn is_rebuilding(&self) -> bool {
+        self.rebuilding.is_some()
+    }
+
+    /// The clock of the copy that has come, until a clock is finished.
+    pub(in crate::server) fn rebuilt_at(&self) -> Clock {
+        self.clock
+    }
+
+    /// A mirror has lost all that it had.
+    pub(in crate::server) fn on_anew(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        let drains = self.drain.as_ref().is_some_and(Drain::is_started);
+        if drains || self.rebuilding == Some(from) {
+            return Err(self.cannot_rebuild(from));
+        }
+        self.client.on_anew(from, life);
+        if self.drain.is_some() {
+            self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
+        }
+        self.server.on_anew(from, store.layout());
+        if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
+            self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });
+        }
+        Ok(())
+    }
+
+    /// A mirror says from whom it takes its copy.
+    pub(super) fn on_rebuild(&mut self, by: DcId, from: DcId, life: u64, store: &ShardStore) {
+        if from == self.id.dc {
+            self.copy_for(by, life, store);
+            self.client.on_asked(by);
+        } else if self.client.is_open(by, life) {
+            self.client.fork(by, from, life);
+        }
+    }
+
+    /// A mirror's link here has carried what its link to `to` begins with.
+    pub(in crate::server) fn on_fork(
+        &mut self,
+        from: DcId,
+        to: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) {
+        self.copy_for(to, life, store);
+        self.client.on_fork(from, to, life);
+    }
+
+    /// Takes a part of the copy that this data center has asked for.
+    pub(super) fn on_copy(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        let found = header.kind.name();
+        let unexpected = PeerError::PeerSentUnexpectedKind { from, found, sync: self.model.name() };
+        if self.rebuilding != Some(from) {
+            return Err(unexpected);
+        }
+        match (header.kind, &mut self.coast) {
+            (BulkKind::Copy, _) => changes.add_to(store.values_mut()),
+            (_, Some(coast)) => coast.add_steps(changes),
+            (_, None) => return Err(unexpected),
+        }
+        if header.last {
+            self.rebuilding = None;
+            self.clock = header.clock;
+            self.server.begin_at(from, header.clock);
+            self.client.begin_at(now);
+        }
+        Ok(())
+    }
+
+    /// Takes the copy for a mirror, unless that has been done for this life of it.
+    fn copy_for(&mut self, to: DcId, life: u64, store: &ShardStore) {
+        if !self.client.is_open(to, life) {
+            return;
+        }
+        let mut values = store.values().to_vec();
+        let mut steps = self.coast.as_ref().map_or_else(Vec::new, |coast| coast.step().to_vec());
+        if let Some([under_way, last]) = self.client.steps() {
+            // The step of this clock is shared when the clock is over; the one before it goes on at the mirror.
+            values.iter_mut().zip(under_way).for_each(|(value, step)| *value -= step);
+            steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
+        }
+        self.client.copy_for(to, life, [values, steps], self.clock);
+    }
+
+    fn cannot_rebuild(&self, from: DcId) -> PeerError {
+        let sync = if self.drain.is_some() { "a drain" } else { self.model.name() };
+        PeerError::PeerLostCopy { from, sync }
+    }
+}

@@ -361,7 +361,7 @@ impl ServerNode {
             match output {
                 Output::ToWorker { worker, message } => self.workers.answer(worker, message),
                 Output::Due { worker, due, guessed } => {
-                    self.workers.tell_due(worker, (due, guessed))
+                    self.workers.tell_due(worker, (due, guessed));
                 }
                 Output::ClockFinished { clock } => {
                     line.report(&Report::ClockFinished(clock)).await;

@@ -196,3 +196,52 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a link carries of a source, frame by frame, and what it then keeps.
+    fn carried(outbox: &mut Outbox, source: &[f32]) -> Vec<f32> {
+        let mut sum = vec![0.0; source.len()];
+        let mut batch = Batch::default();
+        loop {
+            outbox.take(source, ValueFormat::F32, 2, &mut batch);
+            if batch.is_empty() {
+                return sum;
+            }
+            for (index, value) in batch.indexes.iter().zip(&batch.values) {
+                sum[*index as usize] += value;
+            }
+        }
+    }
+
+    fn all(parameters: usize) -> Touched {
+        let mut touched = Touched::none(parameters);
+        touched.insert_range(0..parameters);
+        touched
+    }
+
+    #[test]
+    fn a_fork_carries_what_its_model_has_yet_to_carry_and_what_is_owed_beside() {
+        let mut first = Outbox::Sweep(Sweep::new(4));
+        first.mark(&all(4), Clock(1));
+        let begun = [1.0, 2.0, 0.0, 0.0];
+        assert_eq!(carried(&mut first, &begun), begun);
+        let source = [1.0, 5.0, 7.0, 0.0];
+        first.mark(&all(4), Clock(2));
+        let mut fork = first.fork();
+        fork.owe(Changes::Sparse { indexes: &[0, 3], values: &[10.0, -4.0] }, true);
+        assert_eq!(carried(&mut fork, &source), [10.0, 3.0, 7.0, -4.0]);
+        assert_eq!(carried(&mut first, &source), [0.0, 3.0, 7.0, 0.0]);
+    }
+
+    #[test]
+    fn what_is_owed_after_the_end_of_updates_stays_at_home() {
+        let source = [1.0, 2.0];
+        let mut outbox = Outbox::Sweep(Sweep::new(2)).sharing(source.to_vec());
+        outbox.close();
+        outbox.owe(Changes::Dense { start: 1, values: &[3.0] }, false);
+        assert_eq!((outbox.waiting(), outbox.shared()), (0, &[1.0, -1.0][..]));
+    }
+}

@@ -392,6 +392,11 @@ impl RecoverableServer {
         self.incarnation
     }
 
+    /// The incarnation that began what this server knows.
+    pub fn began(&self) -> Incarnation {
+        self.sessions.values().next().map_or(self.incarnation, Session::began)
+    }
+
     /// What is due from a worker.
     pub fn due(&self, worker: WorkerId) -> Turn {
         self.desks[&worker].next

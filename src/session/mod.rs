@@ -270,6 +270,11 @@ impl Session {
         self.met
     }
 
+    /// The incarnation that began this end's state.
+    pub fn began(&self) -> Incarnation {
+        self.began
+    }
+
     /// Whom the other end was when it last said hello.
     pub fn met(&self) -> Option<Met> {
         self.peer.map(Met)

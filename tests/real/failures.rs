@@ -453,7 +453,7 @@ fn a_server_that_has_lost_its_disk_takes_the_copy_of_a_mirror() {
 
 #[test]
 fn where_the_model_has_no_other_copy_a_server_that_has_lost_its_disk_ends_the_run() {
-    let Lost { conductor, .. } = Lost::server(&in_step(100_000));
+    let Lost { bench: _bench, conductor, others: _others } = Lost::server(&in_step(100_000));
     let _limit = Limit::on(&[&conductor]);
     let (code, said) = conductor.end();
     assert_eq!(code, Some(1), "{said}");

@@ -59,6 +59,8 @@ pub(super) struct Conductor<'a> {
     /// What nodes are to know that come back.
     standing: Standing,
     lives: Lives,
+    /// Whether there is something to keep that is kept with the next outputs.
+    unwritten: bool,
     meters: Meters,
     tallies: BTreeMap<ServerId, Tally>,
     origin: Moment,
@@ -96,6 +98,7 @@ impl<'a> Conductor<'a> {
             ready: BTreeSet::new(),
             standing: Standing::default(),
             lives: Lives::default(),
+            unwritten: false,
             meters: Meters::default(),
             tallies: BTreeMap::new(),
             origin: Moment::now(),
@@ -131,7 +134,6 @@ impl<'a> Conductor<'a> {
         for server in server_ids(&plan.topology) {
             conductor.meet(server).await?;
         }
-        conductor.write_down()?;
         conductor.roll.tell_all(|_| true, &conductor.roll.begin()).await;
         for node in nodes(&seat.site) {
             conductor.tell_standing(node).await;
@@ -334,7 +336,7 @@ impl<'a> Conductor<'a> {
     }
 
     async fn settle(&mut self) -> Result<(), RealError> {
-        let mut moved = false;
+        let mut moved = std::mem::take(&mut self.unwritten);
         while let Some(output) = self.coordinator.poll_output() {
             match output {
                 CoordinatorOutput::Start => {

@@ -14,27 +14,27 @@ use crate::types::{DcId, NodeId, ServerId};
 /// What the coordinator knows of servers' processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lives {
-    /// The incarnation of the process that each server was last met as, once all have met.
+    /// The incarnation that began what each server knows, once all have met.
     met: BTreeMap<ServerId, u64>,
-    /// Servers whose copies are on their way: to which incarnation, from where.
+    /// Servers whose copies are on their way: to the life that began with which incarnation, from where.
     copies: BTreeMap<ServerId, (u64, DcId)>,
 }
 
 impl Lives {
     /// Whether a server that is on the line in this life has had another, of which it knows nothing.
     pub(super) fn is_lost(&self, server: ServerId, life: Life) -> bool {
-        let other = self.met.get(&server).is_some_and(|met| *met != life.incarnation);
+        let other = self.met.get(&server).is_some_and(|met| *met != life.began);
         life.is_new && other
     }
 
     /// A server takes part in this life.
     pub(super) fn meet(&mut self, server: ServerId, life: Life) {
-        self.met.insert(server, life.incarnation);
+        self.met.insert(server, life.began);
     }
 
     /// A server in this life takes its copy from a mirror.
     pub(super) fn rebuild(&mut self, server: ServerId, life: Life, from: DcId) {
-        self.copies.insert(server, (life.incarnation, from));
+        self.copies.insert(server, (life.began, from));
     }
 
     /// A server has its copy.
@@ -44,8 +44,8 @@ impl Lives {
 
     /// From where a server in this life takes its copy, if it does.
     pub(super) fn copy_of(&self, server: ServerId, life: Life) -> Option<DcId> {
-        let (incarnation, from) = self.copies.get(&server)?;
-        (*incarnation == life.incarnation).then_some(*from)
+        let (began, from) = self.copies.get(&server)?;
+        (*began == life.began).then_some(*from)
     }
 
     /// The mirror whose copy, of so many bytes, a server that has lost its own gets soonest of those on the line, or
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
         let server = ServerId { dc: DcId(1), shard: ShardId(0) };
-        let life = |incarnation, is_new| Life { incarnation, is_new };
+        let life = |began, is_new| Life { began, is_new };
         let mut lives = Lives::default();
         assert!(!lives.is_lost(server, life(7, true)), "the first");
         lives.meet(server, life(7, true));
         assert!(!lives.is_lost(server, life(7, true)), "the same, over another connection");
-        assert!(!lives.is_lost(server, life(8, false)), "one that has its log");
+        assert!(!lives.is_lost(server, life(7, false)), "one that has its log");
         assert!(lives.is_lost(server, life(9, true)));
         lives.meet(server, life(9, true));
         lives.rebuild(server, life(9, true), DcId(2));

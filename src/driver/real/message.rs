@@ -28,11 +28,12 @@ pub(super) struct Hello {
     pub(super) says_next: Option<Turn>,
 }
 
-/// Which process of a server this is.
+/// What a server is at the start of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Life {
-    pub(super) incarnation: u64,
-    /// Whether it began with nothing to go on from.
+    /// The incarnation that began what it knows.
+    pub(super) began: u64,
+    /// Whether nothing has befallen it yet.
     pub(super) is_new: bool,
 }
 
@@ -150,7 +151,7 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
-            life: Some(Life { incarnation: 3, is_new: true }),
+            life: Some(Life { began: 3, is_new: true }),
             says_next: Some(Turn { clock: Clock(4), updates: true }),
         };
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);

@@ -116,8 +116,7 @@ pub(super) async fn serve(
         interrupted: errand.interrupted.clone(),
         meters: Meters::new(&seat, id),
     };
-    let life =
-        Life { incarnation: node.server.incarnation().number(), is_new: node.server.is_new() };
+    let life = Life { began: node.server.began().number(), is_new: node.server.is_new() };
     let opened = Line::open(&seat, &errand.coordinator, Some(listens), Some(life));
     let mut line = tokio::select! {
         biased;

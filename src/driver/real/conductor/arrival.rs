@@ -12,10 +12,8 @@ impl Conductor<'_> {
         if !self.begun {
             return Ok(());
         }
-        if let NodeId::Server(server) = node
-            && self.meet(server).await?
-        {
-            self.write_down()?;
+        if let NodeId::Server(server) = node {
+            self.meet(server).await?;
         }
         let begin = self.roll.begin();
         match node {
@@ -27,10 +25,9 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Takes note of the process of a server that is on the line, and tells one that has lost its copy whose to take;
-    /// says whether there is anything new to keep.
-    pub(super) async fn meet(&mut self, server: ServerId) -> Result<bool, RealError> {
-        let Some(life) = self.roll.life_of(server) else { return Ok(false) };
+    /// Takes note of the process of a server that is on the line, and tells one that has lost its copy whose to take.
+    pub(super) async fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
+        let Some(life) = self.roll.life_of(server) else { return Ok(()) };
         let known = self.lives.clone();
         // One that comes back to a run that is over needs no copy.
         if self.lives.is_lost(server, life) && !self.finished {
@@ -46,7 +43,8 @@ impl Conductor<'_> {
         if let Some(from) = self.lives.copy_of(server, life) {
             self.roll.tell(NodeId::Server(server), &Order::Rebuild { from }).await;
         }
-        Ok(self.lives != known)
+        self.unwritten |= self.lives != known;
+        Ok(())
     }
 
     /// Gives a node the orders that hold.

@@ -183,7 +183,6 @@ impl Keeper {
                 Over::Lost(error) => error,
             };
             self.seat.on_lost(NodeId::Coordinator);
-            self.seat.on_lost(NodeId::Coordinator);
             warn!(
                 "the line to the coordinator is lost: {error}; this node goes on and calls again"
             );

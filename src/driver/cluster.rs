@@ -154,11 +154,6 @@ impl Cluster {
         }
         self.coordinator.state(&mut walk.at("coordinator"))
     }
-
-    /// The servers of one data center, by shard.
-    pub fn servers_of(&self, dc: DcId) -> &[Server] {
-        &self.servers[dc.index() * self.shards..(dc.index() + 1) * self.shards]
-    }
 }
 
 pub fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {

@@ -7,6 +7,7 @@
 
 mod budget;
 mod coast;
+mod config;
 mod copying;
 mod drain;
 mod error;
@@ -33,9 +34,7 @@ mod stats;
 mod sums;
 mod turnout;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -43,12 +42,11 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Buffers;
 use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use crate::store::ShardStore;
-use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync, WaitReason};
+use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{
-    Bandwidth, Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId,
-};
+use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
+pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use drain::DrainMethod;
 pub use error::PeerError;
 pub use guard::GuardStats;
@@ -59,59 +57,6 @@ use greeting::Greeting;
 use guard::Guard;
 use local_server::LocalServer;
 use remote::Remote;
-
-/// What a parameter server is told when it is made.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    pub id: ServerId,
-    /// Workers of its data center.
-    pub workers: usize,
-    /// Workers of each data center.
-    pub all_workers: Vec<usize>,
-    /// Servers of its data center.
-    pub shards: usize,
-    pub local: LocalSync,
-    pub remote: RemoteSync,
-    pub layout: ShardLayout,
-    /// The links to its mirrors.
-    pub links: BTreeMap<DcId, LinkFacts>,
-    /// The mirrors that TAP and ASP send updates to, clique by clique of the overlay; hubs are in several.
-    pub neighbours: Vec<Vec<DcId>>,
-    /// For each mirror the neighbour that updates for it pass first.
-    pub first_hops: BTreeMap<DcId, DcId>,
-    /// The longest way that an update takes over the overlay.
-    pub way: LongestWay,
-    pub schedule: Arc<Schedule>,
-    pub drain: DrainMethod,
-    /// A hash of everything that all data centers must have resolved alike.
-    pub plan_hash: u64,
-}
-
-/// What the topology says of a link, as one of several servers may use it.
-#[derive(Clone, Copy, Debug)]
-pub struct LinkFacts {
-    /// This server's share of the link.
-    pub bandwidth: Bandwidth,
-    pub rtt: Duration,
-}
-
-/// The longest way that an update takes between two data centers.
-#[derive(Clone, Copy, Debug)]
-pub struct LongestWay {
-    /// The RTTs of all links on it, summed.
-    pub rtt: Duration,
-    /// Links on it, at least 1.
-    pub hops: u64,
-}
-
-/// How the application learns: what the hard threshold falls with, and what residuals are corrected for.
-pub struct Schedule {
-    /// η_t ÷ η₀ at a clock.
-    pub learning_rate_factor: Box<dyn Fn(Clock) -> f64 + Send + Sync>,
-    pub clocks_per_pass: u64,
-    /// The share of the last step that goes into the next, 0 to below 1.
-    pub momentum: f64,
-}
 
 /// What a server wants done.
 #[derive(Clone, Debug)]
@@ -464,28 +409,5 @@ impl Server {
     }
 }
 
-impl ServerConfig {
-    /// The momentum that residuals are corrected for; 0 where they are not.
-    fn momentum_corrected(&self, asp: &AspConfig) -> f64 {
-        match (asp.policy, asp.momentum) {
-            (Policy::Link, Correction::On | Correction::Masked) => self.schedule.momentum,
-            _ => 0.0,
-        }
-    }
-}
-
-impl Schedule {
-    /// What the hard threshold at clock 0 is multiplied by.
-    fn threshold_factor(&self, decay: Decay, clock: Clock) -> f64 {
-        decay.factor(clock, (self.learning_rate_factor)(clock), self.clocks_per_pass)
-    }
-}
-
 /// No frame is cut longer than about this, however much room there is, so that none breaks the limit.
 const ROOM_MAX: usize = BULK_FRAME_BYTES_MAX / 4;
-
-impl std::fmt::Debug for Schedule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Schedule").field("clocks_per_pass", &self.clocks_per_pass).finish()
-    }
-}

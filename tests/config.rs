@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use assert_cmd::Command;
-use gaia::config::{DriverKind, Override, Plan, RunFile, load_topology, topologies};
+use gaia::config::{DriverKind, LostWorkers, Override, Plan, RunFile, load_topology, topologies};
 use gaia::sync::{Combine, LocalStepsConfig, Outer, OverlayKind, RemoteSync};
 use gaia::types::{Bandwidth, DcId, Seed};
 
@@ -105,6 +105,22 @@ fn local_steps_add_up_what_counts_and_average_what_does_not() {
     }
     let said = ", combine = 'sum', outer = 'plain', outer_learning_rate = 1";
     assert_eq!(remote("kos", said), counts);
+}
+
+/// What a run does about lost workers can be said on the command line, and a run file that repeats it says it in full.
+#[test]
+fn lost_workers_are_taken_over_after_half_a_minute_unless_something_else_is_said() {
+    let failures = |settings: &[&str]| {
+        let plan = load("config/run/quickstart.toml", settings);
+        let again = RunFile::from_text("again", &plan.to_toml(), &[]).and_then(|file| file.plan());
+        assert_eq!(again.unwrap().failures, plan.failures);
+        (plan.failures.lost_workers, plan.failures.take_over_after.map(|after| after.to_string()))
+    };
+    assert_eq!(failures(&[]), (LostWorkers::Wait, None));
+    let take_over = "failures.lost_workers=take-over";
+    assert_eq!(failures(&[take_over]), (LostWorkers::TakeOver, Some("30 s".into())));
+    let after = "failures.take_over_after=1500 ms";
+    assert_eq!(failures(&[take_over, after]), (LostWorkers::TakeOver, Some("1.5 s".into())));
 }
 
 #[test]

@@ -241,8 +241,12 @@ impl Observer for Watch {
         self.progress.push(progress.clone());
     }
 
-    fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
-        self.ticks.push((time_s, clocks.to_vec(), wan_sent_bytes.to_vec()));
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
+        self.ticks.push((
+            time_s,
+            clocks.iter().flatten().copied().collect(),
+            wan_sent_bytes.to_vec(),
+        ));
         std::thread::sleep(self.tick_time);
     }
 }

@@ -7,6 +7,9 @@
 //! | 10, 44, 67 | conservation | `drain.method = "residuals"` over hubs lost what links behind a hub had not carried | each link on the way drains its own residuals (`server/mirrors.rs`) |
 //! | [`a_worker_computes_an_iteration_once`] | panic | a worker asked twice for what it has to compute gave its iteration twice | it is given away once (`recovery/worker.rs`) |
 //! | [`updates_that_come_to_nothing_are_not_asked_for_twice`], seed 548 | durability | a server that came back reported a clock at another number: it had taken updates off its outbox that cancelled out, which was not logged | the cut is logged though it gave no frame (`recovery/server.rs`) |
+//! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/mirror_client/rebuild.rs`) |
+//! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
+//! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +50,7 @@ fn no_schedule_breaks_a_promise() {
 }
 
 /// By which checker each planted bug must be caught; others may catch it too.
-const CAUGHT_BY: [(Bug, &str); 33] = [
+const CAUGHT_BY: [(Bug, &str); 39] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -81,6 +84,12 @@ const CAUGHT_BY: [(Bug, &str); 33] = [
     (Bug::ForgetsLastAnswer, "liveness"),
     (Bug::AddsUpdateTwice, "conservation"),
     (Bug::ForgetsFork, "conservation"),
+    (Bug::DrainsWithTheAbsent, "liveness"),
+    (Bug::BeginsWithoutCopy, "durability"),
+    (Bug::ReportsStopEarly, "orders"),
+    (Bug::OrdersBeforeWriting, "orders"),
+    (Bug::RepeatsNoOrder, "liveness"),
+    (Bug::SaysNothingAgain, "liveness"),
 ];
 
 #[test]
@@ -190,6 +199,52 @@ fn a_worker_without_a_log_comes_back_where_nobody_keeps_one() {
 }
 
 #[test]
+fn data_centers_come_and_go_and_the_rest_go_on() {
+    let change = |kind: &str, at: u64, dc: u64| {
+        format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at} ms\"\ndc = {dc}\n")
+    };
+    // The second is late and leaves twice, the third leaves while the second is away and when it is back.
+    let changes =
+        [(1, "late-join", 100), (1, "leave", 350), (2, "leave", 420), (1, "late-join", 600)];
+    let later =
+        [(2, "late-join", 800), (1, "leave", 1_050), (2, "leave", 1_400), (1, "late-join", 1_500)];
+    let faults: String =
+        changes.into_iter().chain(later).map(|(dc, kind, at)| change(kind, at, dc)).collect();
+    let many = CALM.replace("clocks = 6", "clocks = 40").replace("workers = 1", "workers = 2");
+    let many = many.replace("data_centers = 2", "data_centers = 3");
+    for remote in ["tap", "asp"] {
+        let text = format!("remote = \"{remote}\"\n{many}{faults}");
+        holds(&text, 40);
+        let (mut joined, mut left) = (0, 0);
+        for seed in 0..40 {
+            let scenario = Scenario::from_text("fixed.toml", &text, Some(seed)).unwrap();
+            let counts = run(&scenario, None).counts.structural;
+            joined += counts.late_joins;
+            left += counts.leaves;
+        }
+        assert!(joined > 40 && left > 40, "{remote}: {joined} joined, {left} left");
+    }
+}
+
+#[test]
+fn a_coordinator_that_dies_again_and_again_ends_the_run() {
+    let writes = ["", "write = \"before\"", "write = \"after\""];
+    let crash = |number: usize| {
+        let (at, write) = (50 * number, writes[number % 3]);
+        format!(
+            "[[fault]]\nkind = \"coordinator-crash\"\nat = \"{at} ms\"\nlasts = \"20 ms\"\ndc = 0\n{write}\n"
+        )
+    };
+    let crashes: String = (1..40).map(crash).collect();
+    for remote in RemoteSync::NAMES {
+        let text = format!("remote = \"{remote}\"\n{CALM}{crashes}");
+        holds(&text, 20);
+        let scenario = Scenario::from_text("dies.toml", &text, Some(0)).unwrap();
+        assert!(run(&scenario, None).counts.structural.coordinator_crashes > 2, "{remote}");
+    }
+}
+
+#[test]
 fn updates_that_come_to_nothing_are_not_asked_for_twice() {
     let text = r#"
         seed = 548
@@ -203,6 +258,50 @@ fn updates_that_come_to_nothing_are_not_asked_for_twice() {
         fault = [{ kind = "crash", at = "326 ms", dc = 2, server = 0 }]
     "#;
     let scenario = Scenario::from_text("nothing.toml", text, None).unwrap();
+    assert_eq!(run(&scenario, None).broken, None);
+}
+
+/// The first server loses its disk before the stop, and comes back when all drain; the worker, with the state of a
+/// checkpoint, while its copy is on the way.
+#[test]
+fn a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it() {
+    let text = r#"
+        seed = 11111
+        data_centers = 2
+        servers = 2
+        workers = 1
+        rows = 4
+        clocks = 4
+        remote = "tap"
+        packets = { loss = 0.0016127469105128274, repetition = 0.0012582081041790873, reordering = 0.006539720596579002, damage = 0.002050507085565328, delay = 0.09562728572364004 }
+        fault = [
+            { kind = "partition", at = "490 ms", lasts = "243 ms", dc = 0, peer = 1 },
+            { kind = "crash", at = "643 ms", lasts = "449 ms", dc = 1, server = 0, write = "before" },
+            { kind = "lost-disk", at = "1.048 s", lasts = "242 ms", dc = 0, server = 0 },
+            { kind = "crash", at = "1.498 s", lasts = "5 ms", dc = 0, worker = 0, blank = true },
+        ]
+    "#;
+    let scenario = Scenario::from_text("anew.toml", text, None).unwrap();
+    assert_eq!(run(&scenario, None).broken, None);
+}
+
+#[test]
+fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
+    let text = r#"
+        seed = 204870
+        data_centers = 2
+        servers = 2
+        workers = 2
+        rows = 7
+        clocks = 1
+        remote = "bsp"
+        packets = {}
+        fault = [
+            { kind = "crash", at = "669 ms", lasts = "199 ms", dc = 0, worker = 1, blank = true },
+            { kind = "crash", at = "1.088 s", dc = 0, worker = 1, blank = true },
+        ]
+    "#;
+    let scenario = Scenario::from_text("twice.toml", text, None).unwrap();
     assert_eq!(run(&scenario, None).broken, None);
 }
 
@@ -237,6 +336,7 @@ fn every_remote_model_and_every_fault_is_drawn() {
         FaultKind::Crash,
         FaultKind::DiskFull,
         FaultKind::ClockStep,
+        FaultKind::CoordinatorCrash,
     ] {
         assert!(faults.contains(&kind), "{kind:?}");
     }
@@ -316,6 +416,14 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     let worn = format!("{crash}worker = 0\nwrite = \"torn\"\nblank = true\n");
     check(worn, 10, "fault.0.blank", "at no write");
     check(format!("{crash}step_s = 1.0\n"), 8, "fault.0.step_s", "from -0 to 0");
+    let join = crash.replace("crash", "late-join");
+    check(format!("{join}lasts = \"1 s\"\n"), 8, "fault.0.lasts", "a moment");
+    check(format!("{join}server = 0\n"), 8, "fault.0.server", "no server");
+    let leave = crash.replace("crash", "leave");
+    check(format!("{leave}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    let late = |dc: u16| format!("[[fault]]\nkind = \"late-join\"\nat = \"1 s\"\ndc = {dc}\n");
+    let all: String = (0..3).map(late).collect();
+    check(format!("data_centers = 3\n{all}"), 2, "fault", "there from the start");
     let full = crash.replace("crash", "disk-full");
     check(full.clone(), 4, "fault.0.server", "the node");
     check(format!("{full}server = 0\nwrite = \"torn\"\n"), 9, "fault.0.write", "crashes");
@@ -323,6 +431,14 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     check(format!("{step}worker = 0\n"), 8, "fault.0.worker", "no worker");
     check(format!("{step}server = 0\nstep_s = 61.0\n"), 9, "fault.0.step_s", "from -60 to 60");
     check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "a moment");
+    let coordinator = crash.replace("crash", "coordinator-crash");
+    check(coordinator.replace("dc = 0", "dc = 1"), 7, "fault.0.dc", "0, for the coordinator");
+    check(format!("{coordinator}server = 0\n"), 8, "fault.0.server", "no server");
+    check(format!("{coordinator}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    check(format!("{coordinator}blank = true\n"), 8, "fault.0.blank", "a single worker");
+    check(format!("{coordinator}peer = 1\n"), 8, "fault.0.peer", "alone");
+    let at_write = format!("{coordinator}write = \"after\"\n");
+    assert!(Scenario::from_text("right.toml", &at_write, None).is_ok());
     assert!(
         Scenario::from_text("right.toml", &format!("{crash}server = 1\nwrite = \"torn\"\n"), None)
             .is_ok()

@@ -3,6 +3,10 @@
 
 #[path = "real/failures.rs"]
 mod failures;
+#[path = "real/members.rs"]
+mod members;
+#[path = "real/take_over.rs"]
+mod take_over;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -50,12 +54,12 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// A certificate for every node of data centers with a server and a worker each.
+    /// A certificate for every node of data centers with a server and at most two workers each.
     fn certify(&self, folder: &str, data_centers: &[&str]) {
         let mut nodes = vec![Identity::coordinator("real", data_centers[0])];
         for dc in data_centers {
             nodes.push(Identity::server("real", dc, 0));
-            nodes.push(Identity::worker("real", dc, 0));
+            nodes.extend([0, 1].map(|index| Identity::worker("real", dc, index)));
         }
         let now = UnixTime::now();
         let mut directory = Directory::create(&self.path(folder), "real", now).unwrap();

@@ -127,6 +127,7 @@ fn summary() -> Summary {
         clock_lag_max: 1,
         brakes: BrakeRecord::default(),
         guard: None,
+        membership: Vec::new(),
         conservation: None,
         copies_equal: true,
         links: vec![link("north", "south"), link("south", "north")],

@@ -3,6 +3,7 @@
 //! The first byte chooses the synchronisation. Then come events, each a byte and what belongs to it: frames, with
 //! their checksums made right so that they reach the protocol, between honest steps of the server's own worker.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,6 +99,7 @@ impl Node {
                 momentum: 0.5,
             }),
             drain: DrainMethod::Mean,
+            absent: BTreeSet::new(),
             plan_hash: 7,
         };
         let server = Server::new(config, &initial);
@@ -194,7 +196,7 @@ impl Node {
     fn drain(&mut self) {
         if !self.draining && !self.asked {
             self.draining = true;
-            self.server.handle_drain(self.now, vec![self.clock]);
+            self.server.handle_drain(self.now, vec![self.clock], BTreeSet::new());
             self.collect();
         }
     }

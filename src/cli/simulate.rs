@@ -23,7 +23,9 @@ pub struct SimulateFlags {
     /// repetition, reordering, damage, delay and stale, and for each fault a `[[fault]]` with kind, at, lasts and dc.
     /// Kinds are partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, a
     /// worker or the whole data center, at its next write where write is before, torn or after, and with the disk of a
-    /// worker where blank is true; disk-full, of a server or a worker; clock-step, of a server by step_s seconds. Stragglers and slow links have a factor.
+    /// worker where blank is true; disk-full, of a server or a worker; lost-disk, of a server; clock-step, of a server by
+    /// step_s seconds; coordinator-crash, with 0 as its dc, at its next write where write says so. Stragglers and slow
+    /// links have a factor.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod compute;
 mod deserialize;
 mod document;
 mod error;
+mod failures;
 mod keys;
 mod matrix;
 mod overrides;
@@ -25,12 +26,12 @@ mod wan;
 
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
 pub use error::{ConfigError, Excerpt, Fault, Place};
+pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use keys::KeyFile;
 pub use overrides::Override;
 pub use placement::{PlacementError, Variables, coordinator_address, placed};
 pub use plan::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig,
-    LogConfig, LogSync, Plan,
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, LogSync, Plan,
 };
 pub use run_file::{RunFile, load_topology, topology_from_text};
 pub use shipped::topologies;

@@ -1,16 +1,16 @@
 //! A run as everybody after this room sees it: complete, resolved and checked.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::ComputeConfig;
+use super::{ComputeConfig, FailuresConfig};
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
 use crate::server::DrainMethod;
 use crate::sync::{LocalSync, OverlayKind, RemoteSync};
 use crate::topology::{Deployment, Overlay, Topology};
-use crate::types::{DcId, Seed, Time};
+use crate::types::{DcId, Seed};
 
 /// Everything that determines a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,14 +98,6 @@ pub enum LogSync {
     Never,
 }
 
-/// What is done about nodes that are lost, for the real driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FailuresConfig {
-    /// How long a node that was lost is waited for; after that, or at once where it is 0, the run ends.
-    pub give_up_after: Time,
-}
-
 impl Plan {
     /// A hash of all that decides what comes out of a run.
     pub fn fingerprint(&self) -> u64 {
@@ -139,6 +131,12 @@ impl Plan {
             let link = self.topology.link(*from, dc);
             link.rtt.0 / 2 + link.bandwidth.time_for(bytes)
         })
+    }
+
+    /// Data centers that may join once the run has begun.
+    pub fn late(&self) -> BTreeSet<DcId> {
+        let is_late = |dc: &DcId| self.failures.late.contains(&self.topology.dc(*dc).name);
+        self.topology.dc_ids().filter(is_late).collect()
     }
 
     /// Who sends updates to whom: everyone to everyone, unless ASP is told otherwise.
@@ -177,12 +175,6 @@ impl Default for EvaluateConfig {
 impl Default for CheckpointConfig {
     fn default() -> Self {
         Self { every: None, keep: 3 }
-    }
-}
-
-impl Default for FailuresConfig {
-    fn default() -> Self {
-        Self { give_up_after: Time(Duration::from_secs(30 * 60)) }
     }
 }
 

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
+use super::failures::FailuresConfig;
 use super::plan::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig,
-    LogConfig, Plan,
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
 };
 use crate::coordinator::StopRules;
 use crate::ml::apps::AppConfig;
@@ -33,7 +33,7 @@ struct Resolved<'p> {
     cost: CostConfig,
     checkpoint: CheckpointConfig,
     log: LogConfig,
-    failures: FailuresConfig,
+    failures: &'p FailuresConfig,
     topology: ResolvedTopology<'p>,
 }
 
@@ -126,7 +126,7 @@ impl Plan {
             cost: self.cost,
             checkpoint: self.checkpoint,
             log: self.log,
-            failures: self.failures,
+            failures: &self.failures,
             topology: ResolvedTopology::new(&self.topology, &self.deployment),
         };
         let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");

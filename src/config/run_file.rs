@@ -8,10 +8,10 @@ use serde::de::IgnoredAny;
 use super::compute::ComputeKeys;
 use super::document::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Value};
 use super::error::{ConfigError, Fault, Place};
+use super::failures::{FailuresConfig, members};
 use super::overrides::Override;
 use super::plan::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, FailuresConfig,
-    LogConfig, Plan,
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
 };
 use super::range::{self, Checks};
 use super::{shipped, synchronisation, topology_file};
@@ -350,9 +350,8 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     checkpoint(&checks, driver, keys.checkpoint)?;
-    let give_up_after = keys.failures.give_up_after;
-    checks.time("failures.give_up_after", give_up_after, range::GIVE_UP_MAX)?;
-    Ok(Plan {
+    let failures = keys.failures.resolve(&checks, &app)?;
+    let plan = Plan {
         name: keys.name,
         seed: Seed(keys.seed),
         driver,
@@ -367,9 +366,11 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         cost: keys.cost,
         checkpoint: keys.checkpoint,
         log: keys.log,
-        failures: keys.failures,
+        failures,
         deployment,
-    })
+    };
+    members(&plan, &checks)?;
+    Ok(plan)
 }
 
 fn driver(checks: &Checks<'_>, name: &str) -> Result<DriverKind, Problem> {

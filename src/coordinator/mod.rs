@@ -25,6 +25,8 @@ pub struct CoordinatorConfig {
     /// Where every data center must end at the same clock (BSP, SSP, local steps): how far a worker may be ahead of the
     /// slowest of its own data center.
     pub lockstep: Option<Staleness>,
+    /// Data centers that may join once the run has begun: none in lockstep.
+    pub absent: BTreeSet<DcId>,
 }
 
 /// What a coordinator wants done.
@@ -38,8 +40,9 @@ pub enum CoordinatorOutput {
     /// Tell every worker to stop at clock `last`, or after what it is at. Where some were beyond it when they
     /// heard, it is said again with the clock of the furthest, and those who have stopped go on until there.
     Stop { last: Clock, reason: StopReason },
-    /// Tell the servers of a data center to drain, once their workers are at these clocks.
-    Drain { dc: DcId, clocks: Vec<Clock> },
+    /// Tell the servers of a data center to drain, once their workers are at these clocks, with all data centers but those
+    /// that are absent.
+    Drain { dc: DcId, clocks: Vec<Clock>, absent: BTreeSet<DcId> },
     /// All copies are equal; the run is over.
     Finished,
 }
@@ -49,6 +52,10 @@ pub enum CoordinatorOutput {
 pub struct Coordinator {
     config: CoordinatorConfig,
     phase: Phase,
+    /// Data centers that take no part, as they have left or have yet to join.
+    absent: BTreeSet<DcId>,
+    /// Those that have joined late and not all of whose copies have come.
+    arriving: BTreeSet<DcId>,
     finished: BTreeMap<ServerId, Clock>,
     copies: BTreeMap<ServerId, Clock>,
     next_evaluation: Clock,
@@ -76,6 +83,8 @@ impl Coordinator {
             config.servers.iter().map(|server| (*server, Clock::ZERO)).collect();
         Self {
             phase: Phase::Idle,
+            absent: config.absent.clone(),
+            arriving: BTreeSet::new(),
             finished: clocks.clone(),
             copies: clocks,
             next_evaluation: next_evaluation(&config, Clock::ZERO),
@@ -102,11 +111,38 @@ impl Coordinator {
     /// A server's copy holds a clock.
     pub fn handle_copy_ready(&mut self, server: ServerId, clock: Clock) {
         raise(&mut self.copies, server, clock);
-        let ready = self.copies.values().copied().min().unwrap_or_default();
-        if self.phase == Phase::Training && ready >= self.next_evaluation {
-            self.outputs.push_back(CoordinatorOutput::Evaluate { clock: ready });
-            self.next_evaluation = next_evaluation(&self.config, ready);
+        let mut of_dc = self.copies.iter().filter(|(other, _)| other.dc == server.dc);
+        if of_dc.all(|(_, clock)| *clock > Clock::ZERO) {
+            self.arriving.remove(&server.dc);
         }
+        self.evaluate_once_ready();
+    }
+
+    /// A data center joins: from here on the run is over only with it. Its copies count once they have come.
+    pub fn handle_joined(&mut self, dc: DcId) {
+        assert!(self.admits(), "while training goes on, data centers may join");
+        if self.absent.remove(&dc) {
+            self.arriving.insert(dc);
+            for clocks in [&mut self.finished, &mut self.copies] {
+                let own = clocks.iter_mut().filter(|(server, _)| server.dc == dc);
+                own.for_each(|(_, clock)| *clock = Clock::ZERO);
+            }
+        }
+    }
+
+    /// Data centers leave: the run goes on without them. What that opens comes with [`Self::advance`], so that it can be
+    /// written down before.
+    pub fn handle_left(&mut self, dcs: &BTreeSet<DcId>) {
+        assert!(self.lets_go(), "once copies become equal, nobody leaves");
+        self.absent.extend(dcs);
+        self.arriving.retain(|dc| !dcs.contains(dc));
+        self.stopped.retain(|worker, _| !dcs.contains(&worker.dc));
+    }
+
+    /// Goes on with what only waited for data centers that have left.
+    pub fn advance(&mut self) {
+        self.evaluate_once_ready();
+        self.drain_once_stopped();
     }
 
     /// The worst copy's objective at a clock.
@@ -130,26 +166,19 @@ impl Coordinator {
 
     /// A worker has stopped at a clock.
     pub fn handle_worker_stopped(&mut self, worker: WorkerId, clock: Clock) {
-        self.stopped.insert(worker, clock);
-        if self.phase == Phase::Stopping && self.stopped.len() == self.config.workers.len() {
-            if self.level() {
-                return;
-            }
-            self.phase = Phase::Draining;
-            let mut clocks: BTreeMap<DcId, Vec<Clock>> = BTreeMap::new();
-            for (worker, clock) in &self.stopped {
-                clocks.entry(worker.dc).or_default().push(*clock);
-            }
-            let drains =
-                clocks.into_iter().map(|(dc, clocks)| CoordinatorOutput::Drain { dc, clocks });
-            self.outputs.extend(drains);
+        if !self.absent.contains(&worker.dc) {
+            let known = self.stopped.entry(worker).or_default();
+            *known = clock.max(*known);
+            self.drain_once_stopped();
         }
     }
 
     /// A server's copy equals its mirrors'.
     pub fn handle_drained(&mut self, server: ServerId) {
         self.drained.insert(server);
-        if self.phase == Phase::Draining && self.drained.len() == self.config.servers.len() {
+        let mut servers = self.config.servers.iter().filter(|one| !self.absent.contains(&one.dc));
+        let all = servers.all(|server| self.drained.contains(server));
+        if self.phase == Phase::Draining && all {
             self.phase = Phase::Finished;
             self.outputs.push_back(CoordinatorOutput::Finished);
         }
@@ -174,15 +203,35 @@ impl Coordinator {
         self.config.stop.deadline().filter(|_| self.phase == Phase::Training)
     }
 
+    /// Whether a data center may join.
+    pub fn admits(&self) -> bool {
+        self.phase == Phase::Training
+    }
+
+    /// Whether a data center may leave: copies are not being made equal.
+    pub fn lets_go(&self) -> bool {
+        matches!(self.phase, Phase::Idle | Phase::Training | Phase::Stopping)
+    }
+
+    /// Data centers that take no part, as they have left or have yet to join.
+    pub fn absent(&self) -> &BTreeSet<DcId> {
+        &self.absent
+    }
+
+    /// Whether the copies of a data center are to be judged: it takes part, and has them.
+    pub fn is_judged(&self, dc: DcId) -> bool {
+        !self.absent.contains(&dc) && !self.arriving.contains(&dc)
+    }
+
     /// The clock that a data center has finished.
     pub fn clock_of(&self, dc: DcId) -> Clock {
         let servers = self.finished.iter().filter(|(server, _)| server.dc == dc);
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
     }
 
-    /// The clock at which a worker has stopped; the first where it has not.
-    pub fn stopped_at(&self, worker: WorkerId) -> Clock {
-        self.stopped.get(&worker).copied().unwrap_or_default()
+    /// The clock at which a worker has stopped, if it has.
+    pub fn stopped_at(&self, worker: WorkerId) -> Option<Clock> {
+        self.stopped.get(&worker).copied()
     }
 
     /// Walks over what changes as time goes on, once all outputs are polled.
@@ -192,6 +241,10 @@ impl Coordinator {
         let known =
             |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
         walk.record("phase", &mut self.phase)?;
+        let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
+        for (name, of) in [("absent", &mut self.absent), ("arriving", &mut self.arriving)] {
+            walk.record_that(name, of, |found, _| found.is_subset(&dcs))?;
+        }
         walk.record_that("finished", &mut self.finished, |found, made| {
             found.keys().eq(made.keys())
         })?;
@@ -204,6 +257,35 @@ impl Coordinator {
         walk.record_that("drained", &mut self.drained, |found, _| {
             found.iter().all(|server| servers.contains(server))
         })
+    }
+
+    /// Has copies judged, where every one of them holds the clock that calls for it.
+    fn evaluate_once_ready(&mut self) {
+        let judged = self.copies.iter().filter(|(server, _)| self.is_judged(server.dc));
+        let ready = judged.map(|(_, clock)| *clock).min().unwrap_or_default();
+        if self.phase == Phase::Training && ready >= self.next_evaluation {
+            self.outputs.push_back(CoordinatorOutput::Evaluate { clock: ready });
+            self.next_evaluation = next_evaluation(&self.config, ready);
+        }
+    }
+
+    /// Has copies made equal, once all workers have stopped.
+    fn drain_once_stopped(&mut self) {
+        let mut workers = self.config.workers.iter().filter(|one| !self.absent.contains(&one.dc));
+        let all = workers.all(|worker| self.stopped.contains_key(worker));
+        if self.phase != Phase::Stopping || !all || self.level() {
+            return;
+        }
+        self.phase = Phase::Draining;
+        let mut clocks: BTreeMap<DcId, Vec<Clock>> = BTreeMap::new();
+        for (worker, clock) in &self.stopped {
+            clocks.entry(worker.dc).or_default().push(*clock);
+        }
+        let drain = |(dc, clocks)| {
+            let absent = self.absent.clone();
+            CoordinatorOutput::Drain { dc, clocks, absent }
+        };
+        self.outputs.extend(clocks.into_iter().map(drain));
     }
 
     /// Where all must end at one clock and have not, has the others go on to the furthest; says whether any must.
@@ -259,6 +341,7 @@ mod tests {
             stop,
             evaluate_every: 2,
             lockstep,
+            absent: BTreeSet::new(),
         })
     }
 
@@ -323,11 +406,51 @@ mod tests {
             run.handle_worker_stopped(WorkerId { dc: DcId(dc), index: 0 }, Clock(3));
         }
         for dc in 0..2 {
-            let drain = CoordinatorOutput::Drain { dc: DcId(dc), clocks: vec![Clock(3)] };
+            let clocks = vec![Clock(3)];
+            let drain = CoordinatorOutput::Drain { dc: DcId(dc), clocks, absent: BTreeSet::new() };
             assert_eq!(run.poll_output(), Some(drain));
             run.handle_drained(ServerId { dc: DcId(dc), shard: ShardId(0) });
         }
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
         assert_eq!(run.poll_output(), None);
+    }
+    #[test]
+    fn who_joins_late_is_judged_once_its_copy_has_come_and_who_leaves_is_not_waited_for() {
+        let rules = StopRules { clocks: Some(6), ..StopRules::default() };
+        let mut config = coordinator(rules, None).config;
+        config.absent = BTreeSet::from([DcId(1)]);
+        let mut run = Coordinator::new(config);
+        run.handle_start();
+        let server = |dc| ServerId { dc: DcId(dc), shard: ShardId(0) };
+        let worker = |dc| WorkerId { dc: DcId(dc), index: 0 };
+        let judged = |run: &mut Coordinator| {
+            let outputs = std::mem::take(&mut run.outputs).into_iter();
+            let clocks = outputs.filter_map(|output| match output {
+                CoordinatorOutput::Evaluate { clock } => Some(clock.0),
+                _ => None,
+            });
+            clocks.collect::<Vec<u64>>()
+        };
+        run.handle_copy_ready(server(0), Clock(2));
+        assert_eq!(judged(&mut run), [2], "the one that is there");
+        run.handle_joined(DcId(1));
+        run.handle_copy_ready(server(0), Clock(4));
+        assert_eq!(judged(&mut run), [4], "without the copy that is on its way");
+        run.handle_copy_ready(server(1), Clock(4));
+        run.handle_copy_ready(server(0), Clock(6));
+        assert_eq!(judged(&mut run), [0; 0], "with the copy that is behind");
+        run.handle_left(&BTreeSet::from([DcId(1)]));
+        run.advance();
+        assert_eq!(judged(&mut run), [6]);
+        run.handle_evaluation(Instant::ZERO, Clock(6), 1.0);
+        run.outputs.clear();
+        run.handle_worker_stopped(worker(1), Clock(5));
+        assert_eq!(run.poll_output(), None, "who has left is not heard");
+        run.handle_worker_stopped(worker(0), Clock(6));
+        let absent = BTreeSet::from([DcId(1)]);
+        let drain = CoordinatorOutput::Drain { dc: DcId(0), clocks: vec![Clock(6)], absent };
+        assert_eq!(run.poll_output(), Some(drain));
+        run.handle_drained(server(0));
+        assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
     }
 }

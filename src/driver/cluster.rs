@@ -39,7 +39,8 @@ impl<'p> Blueprint<'p> {
     pub(crate) fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
         let layout = application.layout();
-        let agreed = (&plan.local, &plan.remote, topology, layout.tables(), plan.drain);
+        let parts = (&plan.local, &plan.remote, topology, plan.late());
+        let agreed = (parts, layout.tables(), plan.drain);
         Self {
             plan,
             application: application.clone(),
@@ -80,6 +81,7 @@ impl<'p> Blueprint<'p> {
             },
             schedule: self.schedule.clone(),
             drain: plan.drain.method,
+            absent: plan.late(),
             plan_hash: self.plan_hash,
         };
         Server::new(config, model)
@@ -106,6 +108,7 @@ impl<'p> Blueprint<'p> {
                 }
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },
+            absent: plan.late(),
         })
     }
 

@@ -13,8 +13,8 @@ use crate::ml::Application;
 use crate::server::LinkStats;
 use crate::sync::WaitReason;
 use crate::telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MetricRecord, Progress,
-    Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MembershipChange,
+    MembershipRecord, MetricRecord, Progress, Summary,
 };
 use crate::topology::{Topology, WanLink};
 use crate::types::{Clock, DcId, Instant, StateError, Walk};
@@ -43,6 +43,7 @@ pub(crate) struct Journal {
     clocks: Vec<Clock>,
     target: Option<Target>,
     stopped: Option<(Instant, StopReason)>,
+    membership: Vec<MembershipRecord>,
     pub(crate) lan_bytes: u64,
 }
 
@@ -67,6 +68,7 @@ impl Journal {
             clocks: vec![Clock::ZERO; plan.topology.data_centers.len()],
             target: None,
             stopped: None,
+            membership: Vec::new(),
             lan_bytes: 0,
         }
     }
@@ -78,33 +80,37 @@ impl Journal {
         }
     }
 
-    /// Notes the clock of each data center, and how far they are apart.
-    pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = Clock> + Clone) {
-        self.clocks.clear();
-        self.clocks.extend(clocks.clone());
-        let (least, most) = (clocks.clone().min(), clocks.max());
-        if let (Some(least), Some(most)) = (least, most) {
+    /// Notes the clock of each data center that takes part, and how far they are apart.
+    pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = (DcId, Clock)>) {
+        let mut ends: Option<(Clock, Clock)> = None;
+        for (dc, clock) in clocks {
+            self.clocks[dc.index()] = clock;
+            let (least, most) = ends.unwrap_or((clock, clock));
+            ends = Some((least.min(clock), most.max(clock)));
+        }
+        if let Some((least, most)) = ends {
             self.clock_lag_max = self.clock_lag_max.max(most.ahead_of(least));
         }
     }
 
+    /// Notes what the copies of data centers were worth, which were at these clocks.
     pub(crate) fn on_evaluation(
         &mut self,
         now: Instant,
         clock: Clock,
         verdict: &Verdict,
-        clocks: &[Clock],
+        clocks: impl Iterator<Item = (DcId, Clock)>,
         carriages: &Carriages,
     ) -> &Progress {
         let topology = &self.plan.topology;
         let worst = verdict.worst();
-        let data_centers = topology
-            .dc_ids()
-            .map(|dc| DcProgress {
+        let data_centers = clocks
+            .zip(&verdict.evaluations)
+            .map(|((dc, clock), evaluation)| DcProgress {
                 name: topology.dc(dc).name.clone(),
-                clock: clocks[dc.index()].0,
-                objective: verdict.evaluations[dc.index()].objective,
-                metric: verdict.evaluations[dc.index()].metric,
+                clock: clock.0,
+                objective: evaluation.objective,
+                metric: evaluation.metric,
                 wan_sent_bytes: self.sent_by(dc, carriages),
                 blocked_s: self.blocked(|of, _| of == dc).total(),
             })
@@ -124,6 +130,13 @@ impl Journal {
         }
         self.progress.push(progress);
         &self.progress[self.progress.len() - 1]
+    }
+
+    /// Notes that a data center joins, or leaves.
+    pub(crate) fn on_membership(&mut self, now: Instant, dc: DcId, change: MembershipChange) {
+        let data_center = self.plan.topology.dc(dc).name.clone();
+        let time_s = now.as_secs_f64();
+        self.membership.push(MembershipRecord { data_center, change, time_s });
     }
 
     /// Notes that the run stops; where its objective settled, that is when it met its target. What is said again
@@ -165,6 +178,7 @@ impl Journal {
             wan: topology.name.clone(),
             bandwidth_scale: topology.bandwidth_scale,
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
+            membership: self.membership.clone(),
             servers: topology.servers(),
             workers: topology.workers(),
             parameters: application.layout().parameters(),
@@ -205,7 +219,7 @@ impl Journal {
     pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         let data_centers = self.plan.topology.data_centers.len();
         walk.record_that("progress", &mut self.progress, |found, _| {
-            found.iter().all(|progress| progress.data_centers.len() == data_centers)
+            found.iter().all(|progress| progress.data_centers.len() <= data_centers)
         })?;
         let named = |((dc, cause, from), time): (&HeldBy, &Duration)| {
             (*dc, (*cause).to_owned(), *from, *time)
@@ -221,6 +235,7 @@ impl Journal {
         self.held = known;
         walk.record("clock_lag_max", &mut self.clock_lag_max)?;
         walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
+        walk.record("membership", &mut self.membership)?;
         walk.record("target", &mut self.target)?;
         walk.record("stopped", &mut self.stopped)
     }

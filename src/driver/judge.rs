@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::ml::{Application, Evaluation};
 use crate::server::Server;
 use crate::types::{Model, ShardLayout};
 
 /// What each data center's copy is worth, in the topology's order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     pub(crate) evaluations: Vec<Evaluation>,
     /// Whether all copies are equal to the bit.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use crate::checkpoint::{CheckpointError, Keeper};
-use crate::config::{DriverKind, Plan};
+use crate::config::{DriverKind, LostWorkers, Plan};
 use crate::ml::Application;
 use crate::server::PeerError;
 use crate::sync::RemoteSync;
@@ -77,6 +77,12 @@ pub enum RunError {
          outer_learning_rate = 1"
     )]
     CountsDoNotAddUp,
+    /// An application whose deltas are counts, with workers that are taken over.
+    #[error(
+        "the application's deltas are counts: who takes over a lost worker's data would count again what is counted, so \
+         lost_workers has to be \"wait\""
+    )]
+    CountsTakenOver,
 }
 
 /// Runs a plan to its end.
@@ -158,6 +164,9 @@ fn carry_out(
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())
     {
         return Err(RunError::CountsDoNotAddUp);
+    }
+    if application.deltas_are_counts() && plan.failures.lost_workers == LostWorkers::TakeOver {
+        return Err(RunError::CountsTakenOver);
     }
     let driver = plan.driver.name();
     let (remote, wan) = (plan.remote.name(), &plan.topology.name);

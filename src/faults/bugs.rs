@@ -72,11 +72,23 @@ pub enum Bug {
     AddsUpdateTwice,
     /// Nobody is told how far a link had come when another went on from it.
     ForgetsFork,
+    /// Copies are to become equal with those that take no part, too.
+    DrainsWithTheAbsent,
+    /// A server that has nothing is not told to take a copy.
+    BeginsWithoutCopy,
+    /// A worker says that it has stopped while it runs its last iteration.
+    ReportsStopEarly,
+    /// The coordinator gives an order before it writes it down.
+    OrdersBeforeWriting,
+    /// A coordinator that comes back does not say again what it has ordered.
+    RepeatsNoOrder,
+    /// Nodes do not say again to a coordinator that comes back what it may have forgotten.
+    SaysNothingAgain,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 39] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -110,5 +122,11 @@ impl Bug {
         Self::ForgetsLastAnswer,
         Self::AddsUpdateTwice,
         Self::ForgetsFork,
+        Self::DrainsWithTheAbsent,
+        Self::BeginsWithoutCopy,
+        Self::ReportsStopEarly,
+        Self::OrdersBeforeWriting,
+        Self::RepeatsNoOrder,
+        Self::SaysNothingAgain,
     ];
 }

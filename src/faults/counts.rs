@@ -42,11 +42,16 @@ pub struct StructuralCounts {
     pub crashes: u64,
     /// Of servers that come back with nothing.
     pub lost_disks: u64,
+    pub late_joins: u64,
+    /// Data centers without which the run went on.
+    pub leaves: u64,
     /// Of single nodes, before, within or after a write.
     pub crashes_at_writes: u64,
     /// Nodes that stopped for want of room.
     pub full_disks: u64,
     pub clock_steps: u64,
+    /// Of the coordinator, at any time or at a write.
+    pub coordinator_crashes: u64,
 }
 
 /// What came of crashes.
@@ -91,8 +96,11 @@ impl StructuralCounts {
             FaultKind::SlowLink => &mut self.slow_links,
             FaultKind::Crash => &mut self.crashes,
             FaultKind::LostDisk => &mut self.lost_disks,
+            FaultKind::LateJoin => &mut self.late_joins,
+            FaultKind::Leave => &mut self.leaves,
             FaultKind::DiskFull => &mut self.full_disks,
             FaultKind::ClockStep => &mut self.clock_steps,
+            FaultKind::CoordinatorCrash => &mut self.coordinator_crashes,
         } += 1;
     }
 
@@ -101,7 +109,7 @@ impl StructuralCounts {
     }
 
     /// Each count with what it counts.
-    pub fn named(&self) -> [(u64, &'static str); 10] {
+    pub fn named(&self) -> [(u64, &'static str); 13] {
         [
             (self.partitions, "partitions"),
             (self.one_way_partitions, "one-way"),
@@ -110,9 +118,12 @@ impl StructuralCounts {
             (self.slow_links, "slow links"),
             (self.crashes, "crashes"),
             (self.lost_disks, "lost disks"),
+            (self.late_joins, "late joins"),
+            (self.leaves, "leaves"),
             (self.crashes_at_writes, "crashes at writes"),
             (self.full_disks, "full disks"),
             (self.clock_steps, "clock steps"),
+            (self.coordinator_crashes, "crashes of coordinators"),
         ]
     }
 }
@@ -135,9 +146,12 @@ impl AddAssign for Counts {
         self.structural.slow_links += other.structural.slow_links;
         self.structural.crashes += other.structural.crashes;
         self.structural.lost_disks += other.structural.lost_disks;
+        self.structural.late_joins += other.structural.late_joins;
+        self.structural.leaves += other.structural.leaves;
         self.structural.crashes_at_writes += other.structural.crashes_at_writes;
         self.structural.full_disks += other.structural.full_disks;
         self.structural.clock_steps += other.structural.clock_steps;
+        self.structural.coordinator_crashes += other.structural.coordinator_crashes;
         self.recovery.restarts += other.recovery.restarts;
         self.recovery.blank += other.recovery.blank;
         self.recovery.passed_over += other.recovery.passed_over;

@@ -1,6 +1,6 @@
 //! The connections between all mirrors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::driver::cluster::server_ids;
@@ -89,9 +89,11 @@ impl Ends {
         connection.up && stalled
     }
 
-    /// Whether all mirrors are joined.
-    pub(super) fn are_up(&self) -> bool {
-        self.connections.values().all(|connection| connection.up && connection.greeted == [true; 2])
+    /// Whether all mirrors are joined but those that are `absent`.
+    pub(super) fn are_up(&self, absent: &BTreeSet<DcId>) -> bool {
+        let there = |pair: &Pair| !absent.contains(&pair.0) && !absent.contains(&pair.1);
+        let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
+        connections.all(|(_, connection)| connection.up && connection.greeted == [true; 2])
     }
 }
 

@@ -1,6 +1,7 @@
 //! Structural faults: which there are, how they are drawn, and what is wrong with one from a file.
 
 mod blank;
+mod members;
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub struct Fault {
     /// a moment.
     #[serde(default)]
     pub lasts: Time,
-    /// The data center that it befalls, or from which a link starts.
+    /// The data center that it befalls, or from which a link starts; the first, where the coordinator crashes.
     pub dc: u16,
     /// The data center at the other end of the link, for faults of links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +31,8 @@ pub struct Fault {
     /// The worker that it befalls. A crash that names neither befalls all nodes of the data center.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
-    /// A crash with this waits for the node's next write to its log.
+    /// A crash with this waits for the node's next write to its log; of the coordinator, to its file, which is replaced
+    /// whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Moment>,
     /// A crash with this takes the worker's disk with it, or all of it but the last checkpoint.
@@ -62,10 +64,18 @@ pub enum FaultKind {
     /// A server dies with its disk, and comes back with nothing: it takes the copy of a mirror. Where that cannot be,
     /// since another is lost, the run drains or its model has no such way, it comes back with its disk.
     LostDisk,
+    /// All nodes of a data center begin only now, with nothing: it joins. Where its model has no such way, it is there from
+    /// the start.
+    LateJoin,
+    /// All nodes of a data center die for good, and once they are given up the run goes on without it. Where it cannot,
+    /// they come back then.
+    Leave,
     /// A node's disk has no room: at its next write it stops, and is started again once there is room.
     DiskFull,
     /// The clock of a server jumps.
     ClockStep,
+    /// The coordinator dies, and comes back with what is on its disk.
+    CoordinatorCrash,
 }
 
 /// When within a write a node dies.
@@ -89,7 +99,7 @@ pub(super) struct Nodes {
 }
 
 impl Fault {
-    /// Up to seven, of which some belong together.
+    /// Up to eight, of which some belong together.
     pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
         let mut chance = seed.random();
         let count = within(&mut chance, 0, 4);
@@ -121,6 +131,8 @@ impl Fault {
         }
         // Drawn apart, so that without it a schedule is what it is.
         faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
+        faults.extend(members::draw(seed.child("members"), nodes));
+        faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
         faults.sort_by_key(|fault| fault.at);
         blank::draw(seed.child("blank"), &mut faults);
         faults
@@ -138,6 +150,25 @@ impl Fault {
             server: Some(within(chance, 0, nodes.servers - 1) as u16),
             worker: None,
             write: None,
+            blank: false,
+            factor: no_slower(),
+            step_s: 0.0,
+        })
+    }
+
+    /// In one schedule of three, as often as not at a write.
+    fn draw_coordinator_crash(chance: &mut Random) -> Option<Self> {
+        let strikes = within(chance, 0, 2) == 0;
+        let moments = [Moment::Before, Moment::After];
+        strikes.then(|| Self {
+            kind: FaultKind::CoordinatorCrash,
+            at: millis(within(chance, 0, FAULTS_LAST.as_millis() as u64)),
+            lasts: millis(within(chance, 1, LASTS_MAX.as_millis() as u64)),
+            dc: 0,
+            peer: None,
+            server: None,
+            worker: None,
+            write: moments.get(within(chance, 0, 3) as usize).copied(),
             blank: false,
             factor: no_slower(),
             step_s: 0.0,
@@ -188,7 +219,7 @@ impl Fault {
     pub(super) fn needs_logs(&self) -> bool {
         match self.kind {
             FaultKind::Crash => !self.blank,
-            FaultKind::LostDisk | FaultKind::DiskFull => true,
+            FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::Leave => true,
             _ => false,
         }
     }
@@ -199,6 +230,9 @@ impl Fault {
         let dcs = below(nodes.data_centers, "a data center");
         if u64::from(self.dc) >= nodes.data_centers {
             return Some(("dc", self.dc.to_string(), dcs));
+        }
+        if self.kind == FaultKind::CoordinatorCrash && self.dc != 0 {
+            return Some(("dc", self.dc.to_string(), "0, for the coordinator".into()));
         }
         match self.peer {
             Some(peer) if !self.kind.has_peer() => {
@@ -257,8 +291,11 @@ impl Fault {
         if names_none && strikes_one {
             return Some(("server", "nothing".into(), "the node that it befalls".into()));
         }
-        let moment = self.write.filter(|_| self.kind != FaultKind::Crash || names_none);
-        moment.map(|moment| {
+        let writes = match self.kind {
+            FaultKind::Crash => !names_none,
+            kind => kind == FaultKind::CoordinatorCrash,
+        };
+        self.write.filter(|_| !writes).map(|moment| {
             let expected = "no write, but where a single node crashes".into();
             ("write", format!("{moment:?}").to_lowercase(), expected)
         })
@@ -276,8 +313,11 @@ impl FaultKind {
             Self::SlowLink => "slow-link",
             Self::Crash => "crash",
             Self::LostDisk => "lost-disk",
+            Self::LateJoin => "late-join",
+            Self::Leave => "leave",
             Self::DiskFull => "disk-full",
             Self::ClockStep => "clock-step",
+            Self::CoordinatorCrash => "coordinator-crash",
         }
     }
 
@@ -297,7 +337,7 @@ impl FaultKind {
     }
 
     fn is_a_moment(self) -> bool {
-        matches!(self, Self::Reset | Self::ClockStep)
+        matches!(self, Self::Reset | Self::ClockStep | Self::LateJoin)
     }
 }
 

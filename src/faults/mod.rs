@@ -6,8 +6,8 @@
 //!
 //! A *schedule* is one run of a small cluster that a seed has drawn: nodes, links, synchronisation models, and faults of
 //! two sorts. *Packet* faults befall single messages: loss, repetition, reordering, damage, delay, and coming on the next
-//! connection. *Structural* faults befall the cluster: partitions, resets, stragglers, slow links, crashes at any time
-//! and at each step of a write, full disks, clocks that jump. First comes a safety phase, in which faults happen and
+//! connection. *Structural* faults befall the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
+//! of the coordinator at any time and at each step of a write, full disks, clocks that jump. First comes a safety phase, in which faults happen and
 //! nothing wrong may; then a liveness phase, in which none happen, everything must come to its end, and all must be
 //! quiet after it.
 //!
@@ -16,6 +16,7 @@
 //! written and not synced survives a crash whole, torn or not at all; the true code tells what it finds. Checkpoints are
 //! written at drawn times. Each node has a *shadow*, which hears what is on the disk and nothing else: the node is
 //! compared with it, to the bit, at each checkpoint, at each restart and in the end.
+//! The coordinator has a file instead, replaced whole before it gives an order; what else it knew nodes say again.
 //!
 //! What must hold is written in `checkers/`, one law a file. What a crash undoes, since it was not on disk, checkers
 //! forget. Each is trusted since it has caught a planted bug ([`Bug`]); the bugs sit in the adapters of this room, around

@@ -1,6 +1,6 @@
 //! The nodes of a cluster, each with its disk, and what comes back of one that has died.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ pub(super) struct ServerNode {
     pub(super) joining: Vec<WorkerId>,
     /// Workers that wait for that until its copy has come.
     pub(super) parked: Vec<WorkerId>,
+    /// From where it has taken its copy, if it had none.
+    pub(super) source: Option<DcId>,
     /// Whether this process has told the coordinator how things stand.
     pub(super) has_stated: bool,
     /// When a timeout is scheduled.
@@ -88,6 +90,13 @@ pub(super) struct WorkerNode {
     pub(super) anew: u64,
 }
 
+impl ServerNode {
+    /// Whether it has its copy, or what makes it again.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.host.disk_lost && self.machine.server().is_whole()
+    }
+}
+
 /// Something that a node is to take.
 pub(super) enum Task {
     FromWorker { from: WorkerId, life: u64, message: WorkerMessage },
@@ -97,13 +106,14 @@ pub(super) enum Task {
     Acknowledge { peer: DcId },
     Connect { peer: DcId, epoch: u64 },
     Join { worker: WorkerId },
-    Drain { clocks: Vec<Clock> },
+    Drain { clocks: Vec<Clock>, absent: BTreeSet<DcId> },
+    Left { dc: DcId, life: u64 },
     Checkpoint,
     Rows { from: ShardId, rows: RowsRead },
     Computed,
     Joined { server: ShardId, due: Turn },
     Due { server: ShardId, due: Turn, guessed: bool },
-    Start,
+    Start { stopped: Option<Clock> },
     Stop { last: Clock },
 }
 
@@ -166,11 +176,13 @@ impl<'p> Nodes<'p> {
                 outputs_seen: 0,
                 joining: Vec::new(),
                 parked: Vec::new(),
+                source: None,
                 has_stated: true,
                 timeout: None,
             };
             nodes.servers.insert(id, node);
         }
+        let late = plan.late();
         for id in worker_ids(topology) {
             let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash);
             let (mut machine, shadow) =
@@ -179,6 +191,9 @@ impl<'p> Nodes<'p> {
                 machine.handle_due(layout.shard(), Turn::default(), false);
             }
             nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
+        }
+        for node in nodes.ids() {
+            nodes.host(node).up = !late.contains(&dc_of(node));
         }
         nodes
     }
@@ -204,9 +219,9 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &Host> {
-        let servers = self.servers.values().map(|node| &node.host);
-        servers.chain(self.workers.values().map(|node| &node.host))
+    pub(super) fn hosts(&self) -> impl Iterator<Item = (NodeId, &Host)> {
+        let servers = self.servers.iter().map(|(id, node)| (NodeId::Server(*id), &node.host));
+        servers.chain(self.workers.iter().map(|(id, node)| (NodeId::Worker(*id), &node.host)))
     }
 
     pub(super) fn ids(&self) -> Vec<NodeId> {
@@ -261,37 +276,45 @@ impl<'p> Nodes<'p> {
         Some(Twins { state, shadow })
     }
 
-    /// Empties the disk of a node that has died.
-    pub(super) fn empty_disk(&mut self, id: ServerId) {
+    /// Empties the disk of a node that has died, or has never been.
+    pub(super) fn empty_disk(&mut self, node: NodeId) {
         let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
-        let shadow = self.fresh_server(id);
-        let node = self.server_mut(id);
-        let name = NodeId::Server(id).to_string();
-        let chance = disks.child(&format!("{name} {}", node.host.life)).random();
-        node.host.disk = Disk::new(name, plan, chance);
-        (node.host.heard, node.host.disk_lost, node.host.is_blank) = (0, false, true);
-        node.shadow = shadow;
-        node.unsynced.clear();
+        let host = self.host(node);
+        let name = node.to_string();
+        let chance = disks.child(&format!("{name} {}", host.life)).random();
+        host.disk = Disk::new(name, plan, chance);
+        (host.heard, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
+        let life = host.life;
+        match node {
+            NodeId::Server(id) => {
+                let shadow = self.fresh_server(id);
+                let server = self.server_mut(id);
+                server.shadow = shadow;
+                server.unsynced.clear();
+            }
+            NodeId::Worker(id) => {
+                let shadow = self.fresh_worker(id);
+                let worker = self.worker_mut(id);
+                (worker.shadow, worker.anew) = (shadow, life);
+            }
+            NodeId::Coordinator => {}
+        }
     }
 
     /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
-    /// server of the shard is lost or not whole, or the model has no such way.
-    pub(super) fn source_for(&self, id: ServerId) -> Option<DcId> {
-        let mirrors = self.servers.keys().filter(|other| other.shard == id.shard && **other != id);
-        let is_whole = |other: &ServerId| {
-            let node = &self.servers[other];
-            !node.host.disk_lost && !node.machine.is_rebuilding() && !node.machine.is_new()
-        };
-        if !mirrors.clone().all(is_whole) {
-            return None;
-        }
-        self.nearest_to(id)
+    /// server of the shard is lost or not whole, or the model has no such way, or all others are `absent`.
+    pub(super) fn source_for(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
+        let mut mirrors = self.servers.iter().filter(|(other, _)| {
+            other.shard == id.shard && **other != id && !absent.contains(&other.dc)
+        });
+        let are_whole = mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new());
+        if are_whole { self.nearest_to(id, absent) } else { None }
     }
 
-    /// The mirror whose copy a server gets soonest, if the model has such a way.
-    pub(super) fn nearest_to(&self, id: ServerId) -> Option<DcId> {
+    /// The mirror whose copy a server gets soonest, of those that are not `absent`, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
-        self.plan.copy_source(id.dc, bytes, |_| true)
+        self.plan.copy_source(id.dc, bytes, |dc| !absent.contains(&dc))
     }
 
     /// Starts a node again that has died.
@@ -394,6 +417,15 @@ impl<'p> Nodes<'p> {
 
     fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {
         RecoveringWorker::new(self.blueprint.worker(id), self.blueprint.layouts().len())
+    }
+}
+
+/// The data center of a node that is in one.
+pub(super) fn dc_of(node: NodeId) -> DcId {
+    match node {
+        NodeId::Server(id) => id.dc,
+        NodeId::Worker(id) => id.dc,
+        NodeId::Coordinator => unreachable!("the coordinator is no node of these"),
     }
 }
 

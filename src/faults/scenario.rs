@@ -1,5 +1,6 @@
 //! What one schedule is made of: drawn from a seed, fixed by a file, or some of each.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::fault::{FAULTS_LAST, Fault, Nodes};
+use super::fault::{FAULTS_LAST, Fault, FaultKind, Nodes};
 use crate::config::{
     ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
     Plan, RunFile,
@@ -130,6 +131,10 @@ impl Scenario {
                 return Err(file.wrong(&format!("fault.{place}.{key}"), found, expected));
             }
         }
+        if scenario.late().len() == scenario.data_centers {
+            let expected = "a data center that is there from the start";
+            return Err(file.wrong("fault", "late joins of all data centers", expected));
+        }
         Ok(scenario)
     }
 
@@ -188,7 +193,7 @@ impl Scenario {
         let seconds = 0.02 * 10_f64.powf(unit(&mut chance));
         let method =
             if within(&mut chance, 0, 1) == 0 { DrainMethod::Mean } else { DrainMethod::Residuals };
-        Plan {
+        let mut plan = Plan {
             seed,
             topology: self.topology(seed.child("topology")),
             local: match staleness {
@@ -207,7 +212,28 @@ impl Scenario {
             drain: DrainConfig { method },
             stop: StopRules { clocks: Some(self.clocks), ..StopRules::default() },
             ..base().clone()
+        };
+        if plan.needs_all().is_none() {
+            let name = |dc: DcId| plan.topology.dc(dc).name.clone();
+            plan.failures.late = self.late().into_iter().map(name).collect();
         }
+        plan
+    }
+
+    /// The data centers that join before they leave.
+    fn late(&self) -> BTreeSet<DcId> {
+        let first = |dc: u16| {
+            let mut of_dc = self.faults.iter().filter(|fault| {
+                fault.dc == dc && matches!(fault.kind, FaultKind::LateJoin | FaultKind::Leave)
+            });
+            of_dc
+                .clone()
+                .map(|fault| fault.at)
+                .min()
+                .and_then(|at| of_dc.find(|fault| fault.at == at).map(|fault| fault.kind))
+        };
+        let dcs = 0..self.data_centers as u16;
+        dcs.filter(|dc| first(*dc) == Some(FaultKind::LateJoin)).map(DcId).collect()
     }
 
     fn topology(&self, seed: Seed) -> Topology {

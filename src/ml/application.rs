@@ -3,6 +3,8 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
 
 /// One machine-learning application over data that is already split among workers.
@@ -88,7 +90,7 @@ impl AddAssign for Work {
 }
 
 /// How good one copy of the model is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The training objective over all data centers' data; lower is better.
     pub objective: f64,

@@ -32,4 +32,6 @@ pub enum ServerInput {
     Parted { from: DcId },
     /// A mirror has lost all that it had, and begins a life of this number: each is above those before.
     Anew { from: DcId, life: u64 },
+    /// A mirror has left the run for good, in the life of this number.
+    Left { from: DcId, life: u64 },
 }

@@ -1,5 +1,6 @@
 //! The inputs of nodes, as a log keeps them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -65,9 +66,15 @@ pub enum Input {
         from: DcId,
     },
     Timeout,
-    /// Its copy is lost, and comes from a mirror.
+    /// Its copy is lost, or it joins late: it takes that of a mirror. Some data centers take no part.
     Rebuild {
         from: DcId,
+        absent: BTreeSet<DcId>,
+    },
+    /// A data center has left for good, in this life of its server.
+    Left {
+        from: DcId,
+        life: u64,
     },
     /// After that: a worker is on the line, and says this next, if it knows.
     Placed {
@@ -77,6 +84,7 @@ pub enum Input {
     /// The coordinator said that copies are to become equal.
     Drain {
         clocks: Vec<Clock>,
+        absent: BTreeSet<DcId>,
     },
 }
 

@@ -193,13 +193,19 @@ impl RecoveringServer {
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
             Input::Timeout => self.server.handle_timeout(at),
-            Input::Rebuild { from } => {
+            Input::Left { from, life } => {
+                self.session(from)?;
+                let input = ServerInput::Left { from, life };
+                self.server.handle_input(at, input).map_err(Fault::Refused)?;
+            }
+            Input::Rebuild { from, absent } => {
                 self.session(from)?;
                 let Some(life) = self.kept.incarnation else {
                     return unfit("it has not been started".into());
                 };
                 self.kept.desks.values_mut().for_each(|desk| *desk = Desk::lost());
-                self.server.handle_rebuild(from, life.number()).map_err(Fault::Refused)?;
+                let rebuilt = self.server.handle_rebuild(from, life.number(), &absent);
+                rebuilt.map_err(Fault::Refused)?;
             }
             Input::Placed { worker, at: turn } => {
                 let desk = self.kept.desks.get(&worker);
@@ -208,11 +214,11 @@ impl RecoveringServer {
                 }
                 place(&mut self.server, &mut self.kept.desks, (at, worker, turn));
             }
-            Input::Drain { clocks } => {
+            Input::Drain { clocks, absent } => {
                 if self.server.is_draining() {
                     return unfit("it was told to drain before".into());
                 }
-                self.server.handle_drain(at, clocks);
+                self.server.handle_drain(at, clocks, absent);
             }
         }
         Ok(())

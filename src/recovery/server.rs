@@ -1,6 +1,6 @@
 //! A parameter server with its sessions and its workers' turns, whose inputs become entries of a log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,18 +150,36 @@ impl RecoverableServer {
         Some(self.desks[&worker].next)
     }
 
-    /// This server has lost all that it had, if it ever had anything, and takes the copy of a mirror.
+    /// This server has lost all that it had, or joins late, and takes the copy of a mirror; these data centers take no
+    /// part.
     ///
     /// # Errors
     /// Where the synchronisation model does not allow it, and the run cannot go on.
     ///
     /// # Panics
     /// Where the server [is not new](Self::is_new).
-    pub fn handle_rebuild(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+    pub fn handle_rebuild(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        absent: &BTreeSet<DcId>,
+    ) -> Result<(), PeerError> {
         assert!(self.is_new(), "who has a copy keeps it");
-        self.note(now, &Input::Rebuild { from });
+        self.note(now, &Input::Rebuild { from, absent: absent.clone() });
         self.desks.values_mut().for_each(|desk| *desk = Desk::lost());
-        self.server.handle_rebuild(from, self.incarnation.number())
+        self.server.handle_rebuild(from, self.incarnation.number(), absent)
+    }
+
+    /// A data center has left for good, in this life of its server. No message of that life is to be handed over after
+    /// this. To be told so twice is to be told once.
+    ///
+    /// # Errors
+    /// Where the synchronisation model does not allow it, and the run cannot go on.
+    pub fn handle_left(&mut self, now: Instant, from: DcId, life: u64) -> Result<(), PeerError> {
+        let now = self.note(now, &Input::Left { from, life });
+        self.server.handle_input(now, ServerInput::Left { from, life })?;
+        self.settle();
+        Ok(())
     }
 
     /// Whether nothing has befallen this server: it has met nobody, and knows of no loss.
@@ -274,12 +292,12 @@ impl RecoverableServer {
 
     /// Makes all copies equal, once every worker has finished the clock it stopped at. To be told so twice is to be
     /// told once.
-    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>) {
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, absent: BTreeSet<DcId>) {
         if self.server.is_draining() {
             return;
         }
-        let now = self.note(now, &Input::Drain { clocks: clocks.clone() });
-        self.server.handle_drain(now, clocks);
+        let now = self.note(now, &Input::Drain { clocks: clocks.clone(), absent: absent.clone() });
+        self.server.handle_drain(now, clocks, absent);
         self.settle();
     }
 

@@ -6,7 +6,10 @@
 //! again. Who has heard the clock's update passes the new one over, so that each server counts one update for each clock;
 //! of that clock, shards may hold the changes of two different iterations. Momentum and whatever else the task keeps
 //! begin as at the start of a run, and which examples are next follows from the clock. Where a state is there that is older
-//! than what servers know, such as one from a backup, the same is done, and the task keeps what it has.
+//! than what servers know, such as one from a backup, the same is done, and the task keeps what it has. So it is where
+//! another process that began anew in the meantime has taken a server back to a clock that this one has behind it.
+
+mod kept;
 
 use std::collections::VecDeque;
 
@@ -17,8 +20,10 @@ use super::desk::Turn;
 use super::entry::{WorkerEntry, decode};
 use super::server::Log;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::types::{Clock, ShardId, State, StateError, Walk};
-use crate::worker::{Worker, WorkerOutput};
+use crate::types::{Clock, ShardId, State};
+use crate::worker::Worker;
+
+use kept::{Kept, is_read};
 
 /// A worker made from the plan, that has yet to hear what has befallen it.
 ///
@@ -41,29 +46,20 @@ pub struct RecoverableWorker {
     stop: Option<Clock>,
     /// Whether it may begin once it knows what is due.
     starts: bool,
+    /// The clock at which the coordinator knows a process before this one to have stopped.
+    stopped_before: Option<Clock>,
     /// What is due at each server, and whether that is a guess, until it has begun.
     dues: Vec<Option<(Turn, bool)>>,
+    /// Servers that have told this process what is due.
+    met: Vec<bool>,
+    /// Whether it was this process that took up the work.
+    took_up: bool,
     /// The clock of the iteration that runs, if one does.
     computing: Clock,
     /// Whether a server has turned out to know of more than the iteration that runs.
     outrun: bool,
     log: Log,
     outputs: VecDeque<(ShardId, WorkerMessage)>,
-}
-
-/// What is kept beside the worker itself.
-struct Kept {
-    /// By server, what it may not have heard or has not answered, oldest first: an update and the read after it at most.
-    unheard: Vec<VecDeque<WorkerMessage>>,
-    started: bool,
-    /// Servers that have not answered since it took up its work, and may know more of it than it does itself.
-    ahead: Vec<bool>,
-    /// The clock that it reads at, or has read at.
-    clock: Clock,
-    /// Everything is read, and the iteration has to run.
-    to_compute: bool,
-    /// At which clock it has stopped, if it has.
-    stopped: Option<Clock>,
 }
 
 impl RecoveringWorker {
@@ -126,26 +122,30 @@ impl RecoveringWorker {
     /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         let (worker, outputs) = (Some(self.worker), VecDeque::new());
-        let (log, dues) = (Log::new(logs), vec![None; self.kept.unheard.len()]);
+        let servers = self.kept.unheard.len();
         RecoverableWorker {
             worker,
             kept: self.kept,
             ran: false,
             stop: None,
             starts: false,
-            dues,
+            stopped_before: None,
+            dues: vec![None; servers],
+            met: vec![false; servers],
+            took_up: false,
             computing: Clock::ZERO,
             outrun: false,
-            log,
+            log: Log::new(logs),
             outputs,
         }
     }
 }
 
 impl RecoverableWorker {
-    /// Begins, unless it has begun: once all servers have said what is due.
-    pub fn handle_start(&mut self) {
-        self.starts = true;
+    /// Begins, unless it has begun: once all servers have said what is due. `stopped` is the clock at which the
+    /// coordinator knows this worker to have stopped, if it does: further it must not go, whatever servers guess.
+    pub fn handle_start(&mut self, stopped: Option<Clock>) {
+        (self.starts, self.stopped_before) = (true, stopped);
         self.begin_once_known();
     }
 
@@ -214,7 +214,8 @@ impl RecoverableWorker {
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order. To be asked for when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
-        if self.is_beyond(server, due) {
+        self.met[server.index()] = true;
+        if self.is_at_odds(server, due) {
             if self.worker.is_none() {
                 self.outrun = true;
                 return Vec::new();
@@ -236,8 +237,18 @@ impl RecoverableWorker {
         unheard.iter().filter(|message| Turn::of(message) >= Some(due)).cloned().collect()
     }
 
+    /// Another may have done this worker's work in the meantime: it goes on where its servers say, and has not stopped.
+    pub fn handle_back(&mut self) {
+        if self.worker.is_some() {
+            self.begin_anew();
+        } else {
+            self.outrun = true;
+        }
+    }
+
     /// A server says what is due from this worker now that it begins anew, or guesses that by the clock of its copy.
     pub fn handle_due(&mut self, server: ShardId, due: Turn, guessed: bool) {
+        self.met[server.index()] = true;
         self.dues[server.index()] = Some((due, guessed));
         self.begin_once_known();
     }
@@ -262,9 +273,15 @@ impl RecoverableWorker {
         self.log.is_settled()
     }
 
-    /// The clock at which it has stopped, if it has.
+    /// Whether it has nothing behind it.
+    pub fn is_new(&self) -> bool {
+        !self.kept.started
+    }
+
+    /// The clock at which it has stopped, if it has, and that is for good: each server has told this process what is due,
+    /// so that none knows of more than it does itself.
     pub fn stopped(&self) -> Option<Clock> {
-        self.kept.stopped
+        self.kept.stopped.filter(|_| self.met.iter().all(|met| *met))
     }
 
     /// The worker, unless its iteration runs.
@@ -280,11 +297,12 @@ impl RecoverableWorker {
         Some(State::of(|walk| self.kept.state(worker, walk)))
     }
 
-    /// Whether another process has said what came before this, and what it knew is gone.
-    fn is_beyond(&self, server: ShardId, due: Turn) -> bool {
+    /// Whether another process has said what is beyond this one, or has gone back before what this one can still say.
+    /// A server that was ahead when a process before this one took up its work may have heard more of that since.
+    fn is_at_odds(&self, server: ShardId, due: Turn) -> bool {
         let clock = self.worker.as_ref().map_or(self.computing, |worker| worker.clock());
-        let knows = self.kept.started && !self.kept.ahead[server.index()];
-        knows && due > Turn { clock, updates: true }
+        let knows = self.kept.started && !(self.took_up && self.kept.ahead[server.index()]);
+        knows && (due > Turn { clock, updates: true } || due < self.kept.first_for(server))
     }
 
     /// Lets go of everything, and asks all servers where it is to go on.
@@ -293,7 +311,9 @@ impl RecoverableWorker {
         self.outrun = false;
         self.outputs.clear();
         self.dues.fill(None);
-        self.apply(WorkerEntry::Outrun { ran });
+        if self.kept.started {
+            self.apply(WorkerEntry::Outrun { ran });
+        }
         for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
             self.outputs.push_back((shard, WorkerMessage::Anew));
         }
@@ -303,10 +323,13 @@ impl RecoverableWorker {
     fn begin_once_known(&mut self) {
         let dues: Option<Vec<(Turn, bool)>> = self.dues.iter().copied().collect();
         let Some(dues) = dues.filter(|_| self.starts && !self.kept.started) else { return };
-        // Where nobody knows, the furthest copy does: what is behind it, others have long had.
+        // Where no server knows, the coordinator may; otherwise the furthest copy does: what is behind it, others have
+        // long had.
         let known = dues.iter().filter(|(_, guessed)| !guessed).map(|(due, _)| due.clock);
-        let guess = dues.iter().map(|(due, _)| due.clock).max().unwrap_or_default();
+        let furthest = dues.iter().map(|(due, _)| due.clock).max().unwrap_or_default();
+        let guess = self.stopped_before.unwrap_or(furthest);
         let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
+        self.took_up = true;
         self.apply(if dues.iter().all(|due| *due == (Turn::default(), false)) {
             WorkerEntry::Start
         } else {
@@ -324,77 +347,136 @@ impl RecoverableWorker {
     }
 }
 
-impl Kept {
-    fn apply(
-        &mut self,
-        worker: &mut Worker,
-        entry: WorkerEntry,
-        outputs: &mut VecDeque<(ShardId, WorkerMessage)>,
-    ) {
-        match entry {
-            WorkerEntry::Start => {
-                self.started = true;
-                worker.handle_start();
-            }
-            WorkerEntry::TakeUp { clock, owed } => {
-                self.started = true;
-                self.ahead.fill(true);
-                worker.handle_take_up(clock, owed);
-            }
-            WorkerEntry::Outrun { .. } => {
-                self.started = false;
-                self.unheard.iter_mut().for_each(VecDeque::clear);
-                self.ahead.fill(false);
-                (self.to_compute, self.stopped) = (false, None);
-                worker.handle_outrun();
-            }
-            WorkerEntry::Rows { from, rows } => {
-                self.ahead[from.index()] = false;
-                // Who answers has heard the read, and what came before it.
-                self.forget(from, Turn { clock: rows.clock, updates: true });
-                worker.handle_rows(from, rows);
-            }
-            WorkerEntry::Computed => {
-                self.to_compute = false;
-                worker.handle_computed();
-            }
-            WorkerEntry::Stop { last } => {
-                self.stopped = self.stopped.filter(|at| *at >= last);
-                worker.handle_stop(last);
-            }
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ml::{Task, Work};
+    use crate::types::{
+        DcId, Deltas, Model, ModelLayout, RowSet, ShardLayout, StateError, TableLayout, Walk,
+        WorkerId,
+    };
+
+    struct Idle(Arc<ModelLayout>);
+
+    impl Task for Idle {
+        fn rows(&mut self, _: Clock) -> RowSet {
+            RowSet::all(&self.0)
         }
-        while let Some(output) = worker.poll_output() {
-            match output {
-                WorkerOutput::ToServer { shard, message } => {
-                    if let WorkerMessage::Read { clock, .. } = &message {
-                        self.clock = *clock;
-                    }
-                    self.unheard[shard.index()].push_back(message.clone());
-                    outputs.push_back((shard, message));
-                }
-                WorkerOutput::Compute => self.to_compute = true,
-                WorkerOutput::Stopped { clock } => self.stopped = Some(clock),
-            }
+
+        fn iterate(&mut self, _: Clock, _: &Model) -> (Deltas, Work) {
+            (Deltas::none(&self.0), Work::default())
+        }
+
+        fn probe(&self, _: &Model, _: usize) -> (f64, Work) {
+            (0.0, Work::default())
+        }
+
+        fn state(&mut self, _: &mut Walk<'_>) -> Result<(), StateError> {
+            Ok(())
         }
     }
 
-    /// A server has heard everything before this turn.
-    fn forget(&mut self, server: ShardId, due: Turn) {
-        self.unheard[server.index()].retain(|message| Turn::of(message) >= Some(due));
+    const SERVERS: [ShardId; 2] = [ShardId(0), ShardId(1)];
+
+    fn turn(clock: u64, updates: bool) -> Turn {
+        Turn { clock: Clock(clock), updates }
     }
 
-    /// Walks over what changes as time goes on.
-    fn state(&mut self, worker: &mut Worker, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        worker.state(&mut walk.at("worker"))?;
-        walk.record_that("unheard", &mut self.unheard, |found, made| found.len() == made.len())?;
-        walk.record("started", &mut self.started)?;
-        walk.record_that("ahead", &mut self.ahead, |found, made| found.len() == made.len())?;
-        walk.record("clock", &mut self.clock)?;
-        walk.record("stopped", &mut self.stopped)?;
-        walk.record("to_compute", &mut self.to_compute)
+    fn answer(worker: &mut RecoverableWorker, from: ShardId, clock: u64) {
+        let (values, held, probes) = (vec![0.0], Vec::new(), Vec::new());
+        let rows = RowsRead { clock: Clock(clock), values, held, probes };
+        assert!(worker.handle_rows(from, rows));
     }
-}
 
-fn is_read(message: &WorkerMessage) -> bool {
-    matches!(message, WorkerMessage::Read { .. })
+    fn said(worker: &mut RecoverableWorker) -> Vec<(ShardId, Option<Turn>)> {
+        let said = std::iter::from_fn(|| worker.poll_message());
+        said.map(|(to, message)| (to, Turn::of(&message))).collect()
+    }
+
+    /// A worker of two servers that reads at clock 1, which the first has answered.
+    fn halfway() -> RecoverableWorker {
+        let table = TableLayout { name: "a".into(), rows: 2, width: 1 };
+        let layout = Arc::new(ModelLayout::new(vec![table]));
+        let layouts = ShardLayout::all(&layout, SERVERS.len());
+        let id = WorkerId { dc: DcId(0), index: 0 };
+        let worker = Worker::new(id, layout.clone(), layouts, Box::new(Idle(layout)), None);
+        let mut worker = RecoveringWorker::new(worker, SERVERS.len()).begin(false);
+        worker.handle_start(None);
+        for server in SERVERS {
+            assert!(matches!(*worker.handle_joined(server, turn(0, false)), [WorkerMessage::Anew]));
+            worker.handle_due(server, turn(0, false), false);
+        }
+        SERVERS.into_iter().for_each(|server| answer(&mut worker, server, 0));
+        let mut machine = worker.poll_compute().unwrap();
+        machine.compute();
+        worker.handle_ran(machine);
+        worker.handle_computed();
+        said(&mut worker);
+        answer(&mut worker, SERVERS[0], 1);
+        worker
+    }
+
+    #[test]
+    fn a_server_that_another_process_took_back_is_asked_again_together_with_the_others() {
+        // It waits for the update, as this worker left it.
+        let mut worker = halfway();
+        assert!(worker.handle_joined(SERVERS[0], turn(1, true)).is_empty());
+        assert_eq!(worker.handle_joined(SERVERS[1], turn(0, true)).len(), 2);
+        // Another began anew, and was gone before it read; or after, where the second lacked an update.
+        for due in [turn(1, false), turn(0, true), turn(0, false)] {
+            let mut worker = halfway();
+            let anew = worker.handle_joined(SERVERS[0], due);
+            assert!(matches!(*anew, [WorkerMessage::Anew]), "{due}: {anew:?}");
+            assert_eq!(said(&mut worker), [(SERVERS[1], None)], "{due}");
+            worker.handle_due(SERVERS[0], turn(1, false), false);
+            worker.handle_due(SERVERS[1], turn(0, false), false);
+            let read = Some(turn(0, false));
+            assert_eq!(said(&mut worker), SERVERS.map(|server| (server, read)), "{due}");
+        }
+    }
+
+    #[test]
+    fn one_whose_work_another_has_done_stops_where_its_servers_know_it_to_be() {
+        let mut worker = halfway();
+        worker.handle_stop(Clock::ZERO);
+        assert_eq!(worker.stopped(), Some(Clock(1)));
+        worker.handle_back();
+        worker.handle_stop(Clock::ZERO);
+        assert_eq!(worker.stopped(), None, "what it knew of its servers counts no more");
+        for server in SERVERS {
+            assert!(matches!(*worker.handle_joined(server, turn(5, true)), [WorkerMessage::Anew]));
+        }
+        SERVERS.into_iter().for_each(|server| worker.handle_due(server, turn(5, false), false));
+        assert_eq!(worker.stopped(), Some(Clock(5)));
+        // One that has not begun asks again, too.
+        let mut blank = halfway();
+        blank.handle_back();
+        blank.handle_due(SERVERS[0], turn(1, false), false);
+        said(&mut blank);
+        blank.handle_back();
+        assert_eq!(said(&mut blank), SERVERS.map(|server| (server, None)));
+        blank.handle_due(SERVERS[1], turn(1, false), false);
+        assert!(said(&mut blank).is_empty());
+    }
+
+    #[test]
+    fn one_that_has_stopped_goes_through_again_what_a_server_was_taken_back_to() {
+        let mut worker = halfway();
+        answer(&mut worker, SERVERS[1], 1);
+        worker.handle_stop(Clock(2));
+        let mut machine = worker.poll_compute().unwrap();
+        machine.compute();
+        worker.handle_ran(machine);
+        worker.handle_computed();
+        assert_eq!(worker.stopped(), Some(Clock(2)));
+        said(&mut worker);
+        for server in SERVERS {
+            worker.handle_joined(server, turn(2, false));
+            assert_eq!(worker.stopped(), Some(Clock(2)), "as it was left");
+        }
+        worker.handle_joined(SERVERS[0], turn(1, true));
+        assert_eq!(worker.stopped(), None);
+    }
 }

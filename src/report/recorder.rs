@@ -36,7 +36,15 @@ impl Observer for Recorder {
         self.live.on_progress(progress);
     }
 
-    fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         self.live.on_tick(time_s, clocks, wan_sent_bytes);
+    }
+
+    fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.live.on_taken_over(lost, by);
+    }
+
+    fn on_given_back(&mut self, lost: &str, by: &str) {
+        self.live.on_given_back(lost, by);
     }
 }

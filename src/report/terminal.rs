@@ -8,7 +8,10 @@ use super::comparison::Comparison;
 use super::numbers;
 use super::run_directory::HIGHLIGHTS;
 use super::text_table::{TextTable, WIDTH, fitted, plain};
-use crate::telemetry::{BlockedSeconds, ConservationRecord, GuardRecord, LinkRecord, Summary};
+use crate::telemetry::{
+    BlockedSeconds, ConservationRecord, GuardRecord, LinkRecord, MembershipChange,
+    MembershipRecord, Summary,
+};
 
 /// Whether headings may be styled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +191,9 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("shared", format!("{share} of parameter changes")));
         figures.push(("copies", format!("{copies}, never more than {lag} apart")));
     }
+    if !summary.membership.is_empty() {
+        figures.push(("membership", changed(&summary.membership)));
+    }
     if let Some(record) = &summary.conservation {
         figures.push(("conservation", conserved(record)));
     }
@@ -222,6 +228,19 @@ pub(super) fn bytes_to_target(summary: &Summary) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Who joined when, and who left, in a few words.
+pub(super) fn changed(membership: &[MembershipRecord]) -> String {
+    let told = membership.iter().map(|record| {
+        let what = match record.change {
+            MembershipChange::Joined => "joined",
+            MembershipChange::Left => "left",
+        };
+        let (who, when) = (plain(&record.data_center), numbers::seconds(record.time_s));
+        format!("{who} {what} at {when}")
+    });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// What both ends of all links say, in a few words.

@@ -1,6 +1,6 @@
 //! What a parameter server is told when it is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub way: LongestWay,
     pub schedule: Arc<Schedule>,
     pub drain: DrainMethod,
+    /// Data centers that take no part yet: none but under TAP and ASP.
+    pub absent: BTreeSet<DcId>,
     /// A hash of everything that all data centers must have resolved alike.
     pub plan_hash: u64,
 }

@@ -1,12 +1,12 @@
 //! The end of a run: all copies become equal.
 //!
-//! Each data center is home to one block of the shard. Once every mirror has said that it is done and all it
+//! Each data center that takes part is home to one block of the shard. Once every mirror has said that it is done and all it
 //! sent was applied, each server sends its copy of every block to the block's home; the home takes the mean
 //! (or adds every residual addressed to it) in the order of data centers and sends the result to all.
 
 mod state;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub enum DrainMethod {
     Residuals,
 }
 
-/// The part of a shard that each data center is home to.
-pub(super) fn block(parameters: usize, dc: DcId, data_centers: usize) -> Range<usize> {
-    parameters * dc.index() / data_centers..parameters * (dc.index() + 1) / data_centers
+/// The part of a shard that the data center at a place among `count` is home to.
+pub(super) fn block(parameters: usize, place: usize, count: usize) -> Range<usize> {
+    parameters * place / count..parameters * (place + 1) / count
 }
 
 /// The state of one server's drain.
@@ -96,28 +96,32 @@ enum Content {
 }
 
 impl Drain {
+    /// `mirrors` are the other data centers that take part.
     pub(super) fn new(
         method: DrainMethod,
         own: DcId,
-        data_centers: usize,
+        mirrors: impl IntoIterator<Item = DcId>,
         parameters: usize,
     ) -> Self {
-        let mirrors = (0..data_centers as u16).map(DcId).filter(|dc| *dc != own).map(|dc| {
-            let mirror = Mirror {
-                home: block(parameters, dc, data_centers),
-                copy: Incoming::default(),
-                result: Incoming::default(),
-                outgoing: VecDeque::new(),
-            };
-            (dc, mirror)
-        });
+        let members: BTreeSet<DcId> = mirrors.into_iter().chain([own]).collect();
+        let count = members.len();
+        let blocks = members.into_iter().enumerate();
+        let mut homes: BTreeMap<DcId, Range<usize>> =
+            blocks.map(|(place, dc)| (dc, block(parameters, place, count))).collect();
+        let home = homes.remove(&own).expect("it takes part itself");
+        let mirror = |home| Mirror {
+            home,
+            copy: Incoming::default(),
+            result: Incoming::default(),
+            outgoing: VecDeque::new(),
+        };
         Self {
             method,
             own,
-            home: block(parameters, own, data_centers),
+            home,
             phase: Phase::Waiting,
             copies: BTreeMap::new(),
-            mirrors: mirrors.collect(),
+            mirrors: homes.into_iter().map(|(dc, home)| (dc, mirror(home))).collect(),
         }
     }
 

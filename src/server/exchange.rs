@@ -107,7 +107,7 @@ impl Exchange {
         self.open = clock.next();
         self.round(&mut own);
         for (to, link) in &mut self.links {
-            let block = block(parameters, *to, self.data_centers);
+            let block = block(parameters, to.index(), self.data_centers);
             link.stats.changes += own.touched.count_range(block.clone()) as u64;
             link.jobs.push_back(Job { kind: BulkKind::Partial, clock, cursor: block.start });
         }
@@ -177,7 +177,7 @@ impl Exchange {
         let job = *self.links.get(&to)?.jobs.front()?;
         let (source, range) = match job.kind {
             BulkKind::Total => (&self.totals[&job.clock], self.home()),
-            _ => (&self.own[&job.clock], block(self.global.len(), to, self.data_centers)),
+            _ => (&self.own[&job.clock], block(self.global.len(), to.index(), self.data_centers)),
         };
         let offset = if job.kind == BulkKind::Total { range.start } else { 0 };
         let end = self.cutting.fill(source, job.cursor..range.end, offset, self.format, room);
@@ -243,7 +243,7 @@ impl Exchange {
             }
             // A total holds this data center's part.
             BulkKind::Total => {
-                let block = block(parameters, from, self.data_centers);
+                let block = block(parameters, from.index(), self.data_centers);
                 (self.done[from.index()], self.open, block)
             }
             kind => {
@@ -324,7 +324,7 @@ impl Exchange {
     /// way.
     fn finish(&mut self, home: DcId, clock: Clock, store: &mut ShardStore) {
         self.done[home.index()] = clock.next();
-        let block = block(self.global.len(), home, self.data_centers);
+        let block = block(self.global.len(), home.index(), self.data_centers);
         let values = &mut store.values_mut()[block.clone()];
         values.copy_from_slice(&self.global[block.clone()]);
         for own in self.own.range(clock.next()..).map(|(_, own)| own) {
@@ -385,7 +385,7 @@ impl Exchange {
     }
 
     fn home(&self) -> Range<usize> {
-        block(self.global.len(), self.id.dc, self.data_centers)
+        block(self.global.len(), self.id.dc.index(), self.data_centers)
     }
 
     fn sum(&mut self, clock: Clock) -> &mut Sum {

@@ -119,7 +119,7 @@ impl LocalSteps {
             due: first.iter().map(|first| vec![*first; data_centers]).collect(),
             links: config.links.keys().map(|peer| (*peer, link())).collect(),
             next: first,
-            drain: Drain::new(config.drain, dc, data_centers, parameters),
+            drain: Drain::new(config.drain, dc, config.links.keys().copied(), parameters),
             draining: None,
             rounds,
         }

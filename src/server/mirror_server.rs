@@ -44,8 +44,10 @@ struct Mirror {
     lost: bool,
     /// Whether nothing can come from it, as its driver says.
     parted: bool,
-    /// Whether it has lost what it had, and has yet to report a clock.
+    /// Whether it has lost what it had, or taken no part, and has yet to report a clock.
     returning: bool,
+    /// Whether it takes no part in the run: it has left, or has yet to join.
+    absent: bool,
     announced: BTreeMap<u32, Awaited>,
     /// When announced parameters are due, ascending.
     deadlines: VecDeque<Instant>,
@@ -80,6 +82,7 @@ impl MirrorServer {
             lost: false,
             parted: false,
             returning: false,
+            absent: false,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
@@ -115,7 +118,7 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// A mirror has lost all that it had: it counts again once it reports a clock, and sends from 1.
+    /// A mirror has lost all that it had, or begins to take part: it counts once it reports a clock, and sends from 1.
     pub(super) fn on_anew(&mut self, from: DcId, layout: &ShardLayout) {
         let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
         for place in places.into_iter().flatten().collect::<Vec<u32>>() {
@@ -126,7 +129,26 @@ impl MirrorServer {
         mirror.reported.clear();
         mirror.deadlines.clear();
         self.stats.mirrors_lost += u64::from(mirror.counts());
-        (mirror.lost, mirror.returning) = (true, true);
+        (mirror.lost, mirror.returning, mirror.absent) = (true, true, false);
+    }
+
+    /// Begins with a mirror that takes part, or does not yet.
+    pub(super) fn begin(&mut self, dc: DcId, absent: bool) {
+        if let Some(mirror) = self.mirrors.get_mut(&dc) {
+            (mirror.lost, mirror.returning, mirror.absent) = (absent, absent, absent);
+        }
+    }
+
+    /// Says whether a mirror takes part: nobody waits for one that does not.
+    pub(super) fn set_absent(&mut self, dc: DcId, absent: bool) {
+        if let Some(mirror) = self.mirrors.get_mut(&dc) {
+            mirror.absent = absent;
+        }
+    }
+
+    /// The mirrors that take part.
+    pub(super) fn present(&self) -> impl Iterator<Item = DcId> + '_ {
+        self.mirrors.iter().filter(|(_, mirror)| !mirror.absent).map(|(dc, _)| *dc)
     }
 
     /// All that a mirror shared before this clock is here, with its copy.
@@ -234,9 +256,10 @@ impl MirrorServer {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
     }
 
-    /// Whether every mirror has said that it is done, and all it sent was applied.
+    /// Whether every mirror that takes part has said that it is done, and all it sent was applied.
     pub(super) fn all_ended(&self) -> bool {
-        self.mirrors.values().all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
+        let mut present = self.mirrors.values().filter(|mirror| !mirror.absent);
+        present.all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
     }
 
     /// Whether a read of `rows` by a worker at `clock` may go.
@@ -248,8 +271,10 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) -> Gate {
         let pauses = self.on_partition == OnPartition::Pause;
-        let mut parted =
-            self.mirrors.iter().filter(|(_, mirror)| mirror.parted && mirror.neighbour);
+        let mut parted = self
+            .mirrors
+            .iter()
+            .filter(|(_, mirror)| mirror.parted && mirror.neighbour && !mirror.absent);
         if let Some((&from, _)) = parted.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }

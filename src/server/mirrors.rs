@@ -1,9 +1,10 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
+mod members;
 mod rebuild;
 mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -27,7 +28,6 @@ use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 #[derive(Debug)]
 pub(super) struct Mirrors {
     id: ServerId,
-    data_centers: usize,
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
@@ -43,6 +43,8 @@ pub(super) struct Mirrors {
     clock: Clock,
     /// From whom the copy is on its way, where it was lost.
     rebuilding: Option<DcId>,
+    /// From whom it has been asked for, in which life, until all other links here go on by themselves.
+    settling: Option<(DcId, u64)>,
     /// Under a guard: how tight each data center wishes all to be; all are as tight as the one that wishes for most.
     wishes: Option<BTreeMap<DcId, Tightness>>,
 }
@@ -122,18 +124,12 @@ impl Mirrors {
         let Limits { bound, barrier, mirror_clock, on_partition } = limits;
         let neighbours = config.neighbours.clone();
         let is_neighbour = |dc: &DcId| neighbours.iter().any(|clique| clique.contains(dc));
-        let mirrors = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
-        Self {
+        let links = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
+        let mut mirrors = Self {
             id: config.id,
-            data_centers: config.links.len() + 1,
             shards: config.shards,
             client,
-            server: MirrorServer::new(
-                mirrors,
-                &config.layout,
-                [barrier, mirror_clock],
-                on_partition,
-            ),
+            server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
             neighbours,
             first_hops: config.first_hops.clone(),
             coast: None,
@@ -142,8 +138,11 @@ impl Mirrors {
             model,
             clock: Clock::ZERO,
             rebuilding: None,
+            settling: None,
             wishes: config.remote.guard().map(|_| BTreeMap::new()),
-        }
+        };
+        mirrors.begin_beside(&config.absent);
+        mirrors
     }
 
     pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
@@ -276,9 +275,14 @@ impl Mirrors {
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, life } => {
+                self.server.set_absent(from, false);
                 self.on_rebuild(from, source, life, store);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
+            ControlMessage::Settled { life } if self.settling == Some((from, life)) => {
+                self.settling = None;
+            }
+            ControlMessage::Settled { .. } => return unexpected(self.model.name()),
             ControlMessage::Hello(_) => {}
         }
         self.advance_drain(store);
@@ -297,11 +301,18 @@ impl Mirrors {
         self.client.on_drained(to, bytes, busy, self.shards);
     }
 
-    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+    pub(super) fn begin_drain(
+        &mut self,
+        method: DrainMethod,
+        absent: &BTreeSet<DcId>,
+        store: &mut ShardStore,
+    ) {
+        self.agree_on(absent, store);
         self.client.close();
         let parameters = store.values().len();
-        self.drain = Some(Drain::new(method, self.id.dc, self.data_centers, parameters));
-        let ends: Vec<(DcId, u64)> = self.client.sequences().collect();
+        self.drain = Some(Drain::new(method, self.id.dc, self.server.present(), parameters));
+        let ends: Vec<(DcId, u64)> =
+            self.client.sequences().filter(|(to, _)| !absent.contains(to)).collect();
         for (to, sequence) in ends {
             self.client.push_control(to, ControlMessage::EndOfUpdates { sequence });
         }

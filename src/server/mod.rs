@@ -34,7 +34,7 @@ mod stats;
 mod sums;
 mod turnout;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -108,8 +108,8 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Draining {
     No,
-    /// Asked for, once the workers are at these clocks.
-    AtClocks(Vec<Clock>),
+    /// Asked for, once the workers are at these clocks, of all data centers but these.
+    AtClocks(Vec<Clock>, BTreeSet<DcId>),
     Yes,
     Done,
 }
@@ -193,23 +193,37 @@ impl Server {
                 self.remote.on_anew(from, life, &self.store)?;
                 self.greeting.repeat(from);
             }
+            ServerInput::Left { from, life } => {
+                self.remote.on_left(from, life, &self.store)?;
+            }
         }
         self.advance(now);
         Ok(())
     }
 
-    /// Begins a life of this number with nothing but a mirror's copy, which is asked for. Until it has come, nothing is
-    /// read.
+    /// Begins a life of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
+    /// part. Until the copy has come, nothing is read.
     ///
     /// # Errors
     /// Where the synchronisation model, or this place in the overlay, does not allow it.
-    pub fn handle_rebuild(&mut self, from: DcId, life: u64) -> Result<(), PeerError> {
-        self.remote.begin_rebuild(from, life, &mut self.store)
+    pub fn handle_rebuild(
+        &mut self,
+        from: DcId,
+        life: u64,
+        absent: &BTreeSet<DcId>,
+    ) -> Result<(), PeerError> {
+        self.remote.begin_rebuild(from, life, absent, &mut self.store)
     }
 
     /// Whether the copy has been asked for, and not all of it has come.
     pub fn is_rebuilding(&self) -> bool {
         self.remote.is_rebuilding()
+    }
+
+    /// Whether nothing of a copy that was asked for is still to come: neither of itself, nor what mirrors had sent to its
+    /// source alone. Until then no other server of the shard is to take a copy.
+    pub fn is_whole(&self) -> bool {
+        self.remote.is_whole()
     }
 
     /// After a rebuild, until a clock is finished: the clock of the copy that has come. A worker that knows of none
@@ -235,10 +249,10 @@ impl Server {
     }
 
     /// Makes all copies equal, once every worker has finished the clock it stopped at. Every data center must be
-    /// told.
-    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>) {
+    /// told, but for those that are `absent`: they take no part.
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, absent: BTreeSet<DcId>) {
         assert!(self.draining == Draining::No, "a run is drained once");
-        self.draining = Draining::AtClocks(clocks);
+        self.draining = Draining::AtClocks(clocks, absent);
         self.advance(now);
     }
 
@@ -390,12 +404,14 @@ impl Server {
             self.copy_ready = ready;
             self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
         }
-        if matches!(&self.draining, Draining::AtClocks(clocks) if clocks == self.local.clocks()) {
-            self.draining = Draining::Yes;
+        if let Draining::AtClocks(clocks, absent) = &self.draining
+            && clocks == self.local.clocks()
+        {
             if let Some(guard) = &mut self.guard {
                 guard.close();
             }
-            self.remote.begin_drain(self.drain, &mut self.store);
+            self.remote.begin_drain(self.drain, absent, &mut self.store);
+            self.draining = Draining::Yes;
         }
         if self.draining == Draining::Yes && self.remote.is_drained(self.local.clock()) {
             self.draining = Draining::Done;

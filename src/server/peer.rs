@@ -85,6 +85,23 @@ impl Peer {
         }
     }
 
+    /// What was sent is lost, and what waits to be said is void: all begins from 1.
+    pub(super) fn begin_anew(&mut self) {
+        self.control.clear();
+        self.forks.clear();
+        (self.sequence, self.announcements) = (0, 0);
+    }
+
+    /// Begins a life of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
+    pub(super) fn forget(&mut self, life: u64, parameters: usize) {
+        self.begin_anew();
+        (self.life, self.rebuild) = (life, None);
+        if let Some(route) = &mut self.route {
+            route.outbox = route.outbox.sharing(vec![0.0; parameters]);
+            (route.waits, route.reported) = (true, Clock::ZERO);
+        }
+    }
+
     /// Queues a report, in place of one that nothing has been queued behind: a link that carries nothing must
     /// not gather one for every clock.
     pub(super) fn report(&mut self, clock: Clock) {

@@ -1,5 +1,6 @@
 //! What stands between this data center and the others: one of three ways, behind one face.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -170,10 +171,11 @@ impl Remote {
         &mut self,
         from: DcId,
         life: u64,
+        absent: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         match self {
-            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, life, store),
+            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, life, absent, store),
             Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
         }
     }
@@ -181,6 +183,14 @@ impl Remote {
     /// Whether the copy of a mirror is on its way.
     pub(super) fn is_rebuilding(&self) -> bool {
         matches!(self, Self::Mirrors(mirrors) if mirrors.is_rebuilding())
+    }
+
+    /// Whether nothing of a copy that was asked for is still to come.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.is_whole(),
+            Self::Exchange(_) | Self::LocalSteps(_) => true,
+        }
     }
 
     /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
@@ -201,6 +211,22 @@ impl Remote {
         match self {
             Self::Mirrors(mirrors) => mirrors.on_anew(from, life, store),
             Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
+        }
+    }
+
+    /// A mirror has left for good, in this life of it.
+    pub(super) fn on_left(
+        &mut self,
+        dc: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => {
+                mirrors.on_left(dc, life, store);
+                Ok(())
+            }
+            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(dc)),
         }
     }
 
@@ -284,10 +310,16 @@ impl Remote {
         }
     }
 
-    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+    /// `absent` are the data centers that take no part: none but under TAP and ASP.
+    pub(super) fn begin_drain(
+        &mut self,
+        method: DrainMethod,
+        absent: &BTreeSet<DcId>,
+        store: &mut ShardStore,
+    ) {
         match self {
             Self::Exchange(_) => {}
-            Self::Mirrors(mirrors) => mirrors.begin_drain(method, store),
+            Self::Mirrors(mirrors) => mirrors.begin_drain(method, absent, store),
             Self::LocalSteps(local_steps) => local_steps.begin_drain(method, store),
         }
     }

@@ -28,7 +28,7 @@ impl Rounds {
     pub(super) fn block(&self, fragment: usize, home: DcId) -> Range<usize> {
         let start = self.parameters * fragment / self.fragments;
         let end = self.parameters * (fragment + 1) / self.fragments;
-        let block = block(end - start, home, self.data_centers);
+        let block = block(end - start, home.index(), self.data_centers);
         start + block.start..start + block.end
     }
 

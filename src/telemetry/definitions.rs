@@ -39,6 +39,7 @@ pub(super) struct Definitions {
     pub(super) objective: GaugeVec,
     pub(super) metric: GaugeVec,
     pub(super) data_center_clock: IntGaugeVec,
+    pub(super) taken_over: IntGaugeVec,
     pub(super) log_bytes: IntCounterVec,
     pub(super) log_sync: HistogramVec,
     pub(super) watchers_refused: IntCounter,
@@ -198,6 +199,11 @@ impl Definitions {
                 "gaia_data_center_clock",
                 "The clock that the data center has finished, as the coordinator sees it.",
                 &["node", "dc"],
+            ),
+            taken_over: to.gauges(
+                "gaia_worker_taken_over",
+                "Whether a worker that is lost has its work done by this other one.",
+                &["node", "worker", "by"],
             ),
             log_bytes: to.counters(
                 "gaia_log_written_bytes_total",

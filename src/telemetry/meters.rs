@@ -76,6 +76,12 @@ impl NodeMeter {
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
+    /// A peer takes no part: nobody waits for it.
+    pub fn on_absent(&self, peer: &str) {
+        self.standing.on_absent(peer);
+        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
+    }
+
     /// The run has begun for this node.
     pub fn on_begun(&self) {
         self.standing.on_begun();
@@ -132,6 +138,16 @@ impl NodeMeter {
     pub fn on_data_center_clock(&self, dc: &str, clock: u64) {
         let clocks = &self.definitions.data_center_clock;
         clocks.with_label_values(&[&*self.node, dc]).set(i64::try_from(clock).unwrap_or(i64::MAX));
+    }
+
+    /// A worker does the work of one that is lost, as the coordinator has said.
+    pub fn on_taken_over(&self, lost: &str, by: &str) {
+        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(1);
+    }
+
+    /// It no longer does.
+    pub fn on_given_back(&self, lost: &str, by: &str) {
+        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(0);
     }
 
     /// So many bytes were written to the log and synced, which took so long.
@@ -303,6 +319,32 @@ mod tests {
                 r#"gaia_log_sync_seconds_bucket{node="a/server-0",le="0.003"} 1"#,
             ],
         );
+    }
+
+    #[test]
+    fn who_does_whose_work_is_told_and_a_node_that_leaves_is_not() {
+        let telemetry = Telemetry::new();
+        let node = telemetry.node("a/coordinator", "r", BTreeMap::new());
+        node.on_taken_over("a/worker-1", "a/worker-0");
+        node.on_given_back("a/worker-1", "a/worker-0");
+        node.on_taken_over("a/worker-1", "a/worker-2");
+        node.on_begun();
+        let peers = BTreeMap::from([("a/server-0".to_owned(), "server")]);
+        telemetry.node("a/worker-1", "r", peers).on_iteration(Duration::from_millis(3));
+        assert!(telemetry.ready().is_err());
+        telemetry.leave("a/worker-1", "r");
+        assert_eq!(telemetry.ready(), Ok(()));
+        check(
+            &telemetry,
+            &[
+                r#"gaia_worker_taken_over{by="a/worker-0",node="a/coordinator",worker="a/worker-1"} 0"#,
+                r#"gaia_worker_taken_over{by="a/worker-2",node="a/coordinator",worker="a/worker-1"} 1"#,
+                r#"gaia_iteration_seconds_count{node="a/worker-1"} 1"#,
+            ],
+        );
+        let page = telemetry.metrics();
+        assert!(!page.contains(r#"gaia_node_info{node="a/worker-1""#), "{page}");
+        assert!(!page.contains(r#"gaia_peer_connected{node="a/worker-1""#), "{page}");
     }
 
     #[test]

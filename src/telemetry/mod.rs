@@ -14,6 +14,6 @@ pub use meters::{MirrorMeter, NodeMeter};
 pub(crate) use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
-    LinkRecord, MetricRecord, Observer, Progress, Summary,
+    LinkRecord, MembershipChange, MembershipRecord, MetricRecord, Observer, Progress, Summary,
 };
 pub use watched::Telemetry;

@@ -104,6 +104,22 @@ pub struct GuardRecord {
     pub bytes: u64,
 }
 
+/// A data center that joined a run under way, or left it for good.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MembershipRecord {
+    pub data_center: String,
+    pub change: MembershipChange,
+    /// When, in driver seconds.
+    pub time_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MembershipChange {
+    Joined,
+    Left,
+}
+
 /// What both ends of all links say of the data frames between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConservationRecord {
@@ -169,6 +185,9 @@ pub struct Summary {
     /// What WAN bandwidths were multiplied by.
     pub bandwidth_scale: f64,
     pub data_centers: Vec<String>,
+    /// What changed of which take part, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub membership: Vec<MembershipRecord>,
     pub servers: usize,
     pub workers: usize,
     pub parameters: usize,
@@ -247,8 +266,15 @@ pub trait Observer {
     /// Called once per evaluation, in order.
     fn on_progress(&mut self, progress: &Progress);
 
-    /// Called now and then between evaluations, with driver seconds, each data center's clock and WAN bytes sent so far.
-    fn on_tick(&mut self, _time_s: f64, _clocks: &[u64], _wan_sent_bytes: &[u64]) {}
+    /// Called now and then between evaluations, with driver seconds, each data center's clock, or nothing where it takes no
+    /// part, and WAN bytes sent so far.
+    fn on_tick(&mut self, _time_s: f64, _clocks: &[Option<u64>], _wan_sent_bytes: &[u64]) {}
+
+    /// Called where a worker that is lost is taken over by another, each called as its folder of certificates is.
+    fn on_taken_over(&mut self, _lost: &str, _by: &str) {}
+
+    /// Called where that worker no longer does the lost one's work.
+    fn on_given_back(&mut self, _lost: &str, _by: &str) {}
 }
 
 /// JSON knows no infinity and no NaN, and a training run that diverges has both: they travel as `null`.

@@ -30,6 +30,15 @@ impl Standing {
         Self { node: node.into(), turned: AtomicU64::new(0), inner: Mutex::new(inner) }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.node
+    }
+
+    /// Everyone that the node cannot do without.
+    pub(super) fn peers(&self) -> Vec<String> {
+        self.inner().peers.keys().cloned().collect()
+    }
+
     pub(super) fn on_turn(&self, now: Duration) {
         self.turned.store(now.as_millis() as u64 + 1, Ordering::Relaxed);
     }
@@ -43,6 +52,10 @@ impl Standing {
         if let Some(kind) = inner.peers.get(peer).copied() {
             inner.awaited.insert(peer.into(), kind);
         }
+    }
+
+    pub(super) fn on_absent(&self, peer: &str) {
+        self.inner().awaited.remove(peer);
     }
 
     pub(super) fn on_begun(&self) {
@@ -141,6 +154,9 @@ mod tests {
         standing.on_connected("t0/server-0");
         check("");
         standing.on_lost("nobody/server-9");
+        check("");
+        standing.on_lost("t0/server-0");
+        standing.on_absent("t0/server-0");
         check("");
     }
 

@@ -48,6 +48,17 @@ impl Telemetry {
         NodeMeter::new(name, definitions.clone(), standing, *origin)
     }
 
+    /// A node, as it was taken in, is no longer one of this process; what it has counted stays.
+    pub fn leave(&self, name: &str, run: &str) {
+        let Definitions { node_info, peer_connected, .. } = &*self.0.definitions;
+        let left: Vec<_> = self.nodes().extract_if(.., |node| node.name() == name).collect();
+        // All were set when the node was taken in.
+        for peer in left.iter().flat_map(|node| node.peers()) {
+            let _there = peer_connected.remove_label_values(&[name, &peer]);
+        }
+        let _there = node_info.remove_label_values(&[name, run]);
+    }
+
     /// All metrics, in the text format of Prometheus, version 0.0.4.
     pub fn metrics(&self) -> String {
         let gathered = self.0.registry.gather();

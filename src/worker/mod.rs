@@ -106,11 +106,14 @@ impl Worker {
     }
 
     /// Begins at a clock, as a worker that has nothing of what it did before. It does not stop before `owed`, which a
-    /// server knows it to have finished.
+    /// server knows it to have finished, and reads though it may be over: a server that has guessed the clock hears it so.
     pub fn handle_take_up(&mut self, clock: Clock, owed: Clock) {
         assert!(matches!(self.state, State::Idle), "a worker starts once");
         (self.clock, self.owed) = (clock, owed);
-        self.begin();
+        self.read();
+        if self.is_over() {
+            self.rest();
+        }
     }
 
     /// Lets go of the iteration that it is at: servers know of more than it does itself. It is to take up its work anew.
@@ -190,12 +193,13 @@ impl Worker {
     /// A worker that has stopped before a later `last` goes on until there.
     pub fn handle_stop(&mut self, last: Clock) {
         self.last = Some(last);
-        let over = self.is_over();
+        if self.is_over() {
+            self.rest();
+            return;
+        }
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Idle if over => self.stop(None),
-            State::Reading(reading) if over => self.stop(Some(reading)),
-            State::Stopped { reading: None } if !over => self.begin(),
-            State::Stopped { reading: Some(reading) } if !over => {
+            State::Stopped { reading: None } => self.begin(),
+            State::Stopped { reading: Some(reading) } => {
                 self.state = State::Reading(reading);
                 self.compute_once_read();
             }
@@ -249,6 +253,15 @@ impl Worker {
         }
     }
 
+    /// Stops, unless an iteration runs; a read is laid aside.
+    fn rest(&mut self) {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => self.stop(None),
+            State::Reading(reading) => self.stop(Some(reading)),
+            state => self.state = state,
+        }
+    }
+
     fn stop(&mut self, reading: Option<Reading>) {
         self.state = State::Stopped { reading };
         self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
@@ -264,6 +277,10 @@ impl Worker {
             self.stop(None);
             return;
         }
+        self.read();
+    }
+
+    fn read(&mut self) {
         let rows = self.task.rows(self.clock);
         let requests: Vec<ShardRows> =
             self.layouts.iter().map(|layout| ShardRows::of(&rows, layout)).collect();

@@ -423,6 +423,21 @@ fn a_synchronisation_model_with_a_wrong_setting() {
 }
 
 #[test]
+fn lost_workers_whose_counts_would_be_counted_again() {
+    let counts = ["--set", "app={ kind = 'topic-model' }"];
+    let case = run(
+        "[stop]",
+        "[failures]\nlost_workers = «\"take-over\"\n[stop]",
+        &[
+            "`failures.lost_workers` is `take-over`",
+            "expected `wait`",
+            "the deltas of topic-model are counts",
+        ],
+    );
+    check_with(&counts, &[case]);
+}
+
+#[test]
 fn local_steps_that_do_not_add_up_what_an_application_counts() {
     const WHY: &str = "the deltas of topic-model are counts, which must add up";
     let counts = ["--set", "app={ kind = 'topic-model' }"];
@@ -520,6 +535,61 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
             "[stop]",
             "[failures]\ngive_up_after = «\"721 h\"\n[stop]",
             &["`failures.give_up_after`", "at most"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\non_give_up = «\"go-on\"\n[stop]",
+            &["`failures.on_give_up`", "`go-on`", "leave"],
+        ),
+        run(
+            "model = \"asp\"\nthreshold = 0.01",
+            "model = \"bsp\"\n[failures]\non_give_up = «\"leave\"",
+            &["`failures.on_give_up` is `leave`", "under bsp every clock needs all"],
+        ),
+        run(
+            "threshold = 0.01",
+            "overlay = \"tree\"\n[failures]\n«late = [\"west\"]",
+            &["`failures.late` is `west`", "what a hub had yet to pass on"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\n«late = [\"east\"]\n[stop]",
+            &["`failures.late` is `east`", "names of data centers: north, south, west"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\n«late = [\"west\", \"south\", \"north\"]\n[stop]",
+            &["`failures.late`", "one data center less"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\n«late = [\"west\"]\n[stop]",
+            &["`failures.late` is `west`", "with the simulated driver all begin together"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\nlost_workers = «\"give-up\"\n[stop]",
+            &["`failures.lost_workers`", "`give-up`", "take-over"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\ntake_over_after = «\"5 s\"\n[stop]",
+            &["`failures.take_over_after` is `5 s`", "nobody takes over"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\nlost_workers = \"take-over\"\ntake_over_after = «\"1 h\"\n[stop]",
+            &["`failures.take_over_after` is `1 h`", "less than `give_up_after`, which is 1800 s"],
+        ),
+        run(
+            "[stop]",
+            "[«failures]\nlost_workers = \"take-over\"\ngive_up_after = \"30 s\"\n[stop]",
+            &["`failures.take_over_after` is `30 s`", "less than `give_up_after`, which is 30 s"],
+        ),
+        run(
+            "[stop]",
+            "[failures]\nlost_workers = \"take-over\"\ntake_over_after = «\"-1 s\"\n[stop]",
+            &["`failures.take_over_after`", "-1 s"],
         ),
         run("clocks = 10", "clocks = «0", &["`stop.clocks` is `0`", "from 1 to"]),
         run("clocks = 10", "seconds = «0.0", &["`stop.seconds` is `0.0`", "seconds above 0"]),

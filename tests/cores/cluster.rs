@@ -4,7 +4,7 @@
 //! held for as long as a test likes and overtaken by the other lane, but never leaves the order of its own. The
 //! model is one of small integers, so that sums of `f32` are exact and a law can be held to the bit.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +132,7 @@ impl Setup {
                 momentum: self.momentum,
             }),
             drain: self.drain,
+            absent: BTreeSet::new(),
             plan_hash: 7,
         };
         Server::new(config, &initial)
@@ -365,7 +366,7 @@ impl Cluster {
 
     /// Tells one server to drain once its workers are at these clocks.
     pub fn begin_drain(&mut self, dc: u16, clocks: Vec<Clock>) {
-        self.servers[usize::from(dc)].handle_drain(self.now, clocks);
+        self.servers[usize::from(dc)].handle_drain(self.now, clocks, BTreeSet::new());
         self.collect(DcId(dc));
     }
 

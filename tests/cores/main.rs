@@ -12,6 +12,7 @@ mod mirror_clock;
 mod momentum;
 mod overlay;
 mod peers;
+mod returning_worker;
 
 use gaia::sync::{
     AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Policy,

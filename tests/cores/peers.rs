@@ -1,5 +1,7 @@
 //! Whatever a mirror sends, a server answers with a typed error or goes on, and a refused frame leaves no trace.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use gaia::codec::{Changes, ValueFormat, encode_indexes};
 use gaia::node::Lane;
@@ -192,7 +194,7 @@ fn the_parts_of_a_drain_come_once_each_and_in_turn() {
         let drain = DrainMethod::Mean;
         let remote = tap(ValueFormat::F32);
         let mut cluster = Cluster::new(&Setup { data_centers: 2, drain, ..Setup::new(remote) });
-        cluster.servers[0].handle_drain(cluster.now, vec![Clock(0)]);
+        cluster.servers[0].handle_drain(cluster.now, vec![Clock(0)], BTreeSet::new());
         let end = control(&ControlMessage::EndOfUpdates { sequence: 0 });
         cluster.give(1, 0, Lane::Control, end).unwrap();
         cluster
@@ -289,7 +291,7 @@ proptest! {
         prop_assert!(cluster.step(0, &[(0, 1.0), (6, 2.0)]));
         cluster.ask(0, &[]);
         if draining {
-            cluster.servers[0].handle_drain(cluster.now, vec![Clock(1)]);
+            cluster.servers[0].handle_drain(cluster.now, vec![Clock(1)], BTreeSet::new());
         }
         for (lane, frame) in lies {
             let before = state(&cluster);

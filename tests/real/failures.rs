@@ -27,17 +27,17 @@ fn in_step(clocks: u64) -> String {
     in_step_over(&["north", "south", "west"], clocks)
 }
 
-fn in_step_over(data_centers: &[&str], clocks: u64) -> String {
+pub(super) fn in_step_over(data_centers: &[&str], clocks: u64) -> String {
     let text = run_file(data_centers, "driver = \"real\"", "");
     let text = text.replace("[stop]\n", &format!("[stop]\nclocks = {clocks}\n"));
     text.replace("model = \"asp\"\nthreshold = 0.05", "model = \"bsp\"")
 }
 
 /// Ends processes that would let a test hang: what they have said is then part of its failure.
-struct Limit(Arc<AtomicBool>);
+pub(super) struct Limit(Arc<AtomicBool>);
 
 impl Limit {
-    fn on(processes: &[&Node]) -> Self {
+    pub(super) fn on(processes: &[&Node]) -> Self {
         let pids: Vec<String> = processes.iter().map(|node| node.0.id().to_string()).collect();
         let over = Arc::<AtomicBool>::default();
         let watched = over.clone();
@@ -166,14 +166,14 @@ fn nodes_that_do_not_wait_for_their_disks_come_back_from_a_kill() {
 }
 
 /// Nodes that keep nothing, each in a process of its own, and their coordinator.
-struct Bare {
-    bench: Bench,
-    coordinator: String,
-    conductor: Node,
+pub(super) struct Bare {
+    pub(super) bench: Bench,
+    pub(super) coordinator: String,
+    pub(super) conductor: Node,
 }
 
 impl Bare {
-    fn new(text: &str, names: &[&str]) -> Self {
+    pub(super) fn new(text: &str, names: &[&str]) -> Self {
         let bench = Bench::new(text);
         bench.certify("certs", names);
         let coordinator = free_address();
@@ -182,17 +182,28 @@ impl Bare {
         Self { bench, coordinator, conductor }
     }
 
-    fn server(&self, dc: &str, listen: &str) -> Node {
+    /// The same, whose coordinator also tells of changes that are no trouble.
+    pub(super) fn telling(text: &str, names: &[&str]) -> Self {
+        let bench = Bench::new(text);
+        bench.certify("certs", names);
+        let coordinator = free_address();
+        let mut command = bench.gaia("node", &["--coordinator", "--out", "out", "--quiet"]);
+        command.args(["--certs", "certs"]).env("GAIA_COORDINATOR", &coordinator);
+        let conductor = Node(command.env("GAIA_LOG", "info").spawn().unwrap());
+        Self { bench, coordinator, conductor }
+    }
+
+    pub(super) fn server(&self, dc: &str, listen: &str) -> Node {
         let place = ["--dc", dc, "--server", "0", "--listen", listen];
         self.bench.node(&self.coordinator, "certs", &place)
     }
 
-    fn worker(&self, dc: &str) -> Node {
+    pub(super) fn worker(&self, dc: &str) -> Node {
         self.bench.node(&self.coordinator, "certs", &["--dc", dc, "--worker", "0"])
     }
 
     /// Waits until the run has been evaluated so many times more.
-    fn goes_on(&mut self, evaluated: usize) {
+    pub(super) fn goes_on(&mut self, evaluated: usize) {
         let expected = evaluations(&self.bench, "out").len() + evaluated;
         while evaluations(&self.bench, "out").len() < expected {
             assert!(self.conductor.0.try_wait().unwrap().is_none(), "the run has ended");
@@ -201,7 +212,7 @@ impl Bare {
     }
 
     /// Waits for the end of the run, and of nodes.
-    fn ends(self, nodes: Vec<Node>) -> Value {
+    pub(super) fn ends(self, nodes: Vec<Node>) -> Value {
         let (code, said) = self.conductor.end();
         assert_eq!(code, Some(0), "{said}");
         for node in nodes {
@@ -483,10 +494,10 @@ fn a_node_that_is_removed_is_parted_from_and_comes_back_with_another_certificate
         directory.remove(node, UnixTime::now()).unwrap();
     }
     let waits_for = |said: &mut BufReader<ChildStderr>, parts: &[&str]| {
-        let mut line = String::new();
+        let (mut line, mut before) = (String::new(), String::new());
         while !parts.iter().all(|part| line.contains(part)) {
-            line.clear();
-            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{parts:?}");
+            before += &std::mem::take(&mut line);
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{parts:?} after\n{before}");
         }
     };
     waits_for(&mut north_said, &["parts from server 0 of south", "has been revoked"]);

@@ -222,7 +222,7 @@ impl Conductor<'_> {
                 ServerReport::ClockFinished(clock) => {
                     coordinator.handle_clock_finished(server, clock);
                     let clocks = self.clocks();
-                    self.journal.on_clocks(clocks.iter().copied());
+                    self.journal.on_clocks(self.plan.topology.dc_ids().zip(clocks));
                 }
                 ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
                 ServerReport::Drained => coordinator.handle_drained(server),
@@ -244,8 +244,8 @@ impl Conductor<'_> {
                     self.journal.on_stop(self.now(), reason);
                     self.tell_all(|| Command::Stop { last }).await;
                 }
-                CoordinatorOutput::Drain { dc, clocks } => {
-                    self.tell(dc, Command::Drain { clocks }).await;
+                CoordinatorOutput::Drain { dc, clocks, absent } => {
+                    self.tell(dc, Command::Drain { clocks, absent }).await;
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
@@ -280,7 +280,8 @@ impl Conductor<'_> {
         // Without one, a data center has failed and says so when it ends.
         let Some(verdict) = verdict else { return Ok(()) };
         let Judging { at, clock, clocks, carriages, .. } = judging;
-        let progress = self.journal.on_evaluation(at, clock, &verdict, &clocks, &carriages);
+        let clocks = self.plan.topology.dc_ids().zip(clocks);
+        let progress = self.journal.on_evaluation(at, clock, &verdict, clocks, &carriages);
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.cluster.coordinator.handle_evaluation(self.now(), clock, objective);
@@ -295,7 +296,7 @@ impl Conductor<'_> {
             own.map(|(_, carriage)| carriage.bytes).sum()
         };
         let sent: Vec<u64> = self.plan.topology.dc_ids().map(sent).collect();
-        let clocks: Vec<u64> = self.clocks().iter().map(|clock| clock.0).collect();
+        let clocks: Vec<Option<u64>> = self.clocks().iter().map(|clock| Some(clock.0)).collect();
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
     }
 

@@ -3,6 +3,7 @@
 //! Inside a data center nodes share memory, so their messages are handed over as values. Iterations run on a
 //! pool of threads; everything else happens here, in the order in which it is told.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(super) enum Command {
     },
     Drain {
         clocks: Vec<Clock>,
+        absent: BTreeSet<DcId>,
     },
     /// Answer with the copy of every server, by shard.
     Copies {
@@ -160,10 +162,10 @@ impl DataCenter {
                 self.idle_workers().for_each(|worker| worker.handle_stop(last));
                 self.padded.iter_mut().for_each(|(_, worker)| worker.handle_stop(last));
             }
-            Command::Drain { clocks } => {
+            Command::Drain { clocks, absent } => {
                 let now = self.now();
                 for server in &mut self.servers {
-                    server.handle_drain(now, clocks.clone());
+                    server.handle_drain(now, clocks.clone(), absent.clone());
                 }
             }
             Command::Copies { answer } => {

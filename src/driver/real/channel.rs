@@ -112,6 +112,7 @@ impl Channel {
         match unpack(&channel.reader.hello().await?)? {
             Answer::Welcome => Ok(channel),
             Answer::Refused { reason } => Err(LinkFault::Refused(reason)),
+            Answer::Later { reason } => Err(LinkFault::Later(reason)),
         }
     }
 
@@ -160,9 +161,18 @@ impl Channel {
     }
 
     /// Refuses who calls, and hangs up.
-    pub(super) async fn refuse(mut self, reason: String) {
+    pub(super) async fn refuse(self, reason: String) {
+        self.dismiss(&Answer::Refused { reason }).await;
+    }
+
+    /// Has who calls try again later, and hangs up.
+    pub(super) async fn put_off(self, reason: String) {
+        self.dismiss(&Answer::Later { reason }).await;
+    }
+
+    async fn dismiss(mut self, answer: &Answer) {
         // A peer that has gone needs no reason.
-        let _gone = self.answer(&Answer::Refused { reason }).await;
+        let _gone = self.answer(answer).await;
         let _gone = self.writer.half.shutdown().await;
     }
 
@@ -293,6 +303,7 @@ mod tests {
             listens: None,
             life: None,
             says_next: None,
+            stand_in: None,
         }
     }
 

@@ -12,20 +12,24 @@
 //! evaluations, fewer copies are judged.
 
 mod arrival;
+mod evaluation;
 mod farewell;
+mod members;
+mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
-use tracing::{info, warn};
+use tracing::warn;
 
+use self::farewell::Ended;
 use super::HEARTBEAT;
 use super::door::Door;
 use super::error::RealError;
 use super::hearing::{Heard, Message};
-use super::judging::{Copies, Judging, judged};
+use super::judging::{Judging, judged};
 use super::lives::Lives;
 use super::message::{Order, Report};
 use super::meters::Meters;
@@ -35,13 +39,15 @@ use super::standing::Standing;
 use crate::checkpoint::StateFile;
 use crate::coordinator::{Coordinator, CoordinatorOutput};
 use crate::driver::Outcome;
-use crate::driver::cluster::{Blueprint, server_ids};
+use crate::driver::cluster::Blueprint;
 use crate::driver::journal::Journal;
-use crate::driver::judge::{Verdict, highlights_of};
+use crate::driver::judge::highlights_of;
 use crate::driver::tally::Tally;
 use crate::ml::Application;
 use crate::telemetry::Observer;
-use crate::types::{Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk};
+use crate::types::{
+    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk, WorkerId,
+};
 
 /// The coordinator and the lines to all nodes.
 pub(super) struct Conductor<'a> {
@@ -59,6 +65,8 @@ pub(super) struct Conductor<'a> {
     /// What nodes are to know that come back.
     standing: Standing,
     lives: Lives,
+    /// Lost workers of which people know that nobody can stand in for them.
+    left_alone: BTreeSet<WorkerId>,
     /// Whether there is something to keep that is kept with the next outputs.
     unwritten: bool,
     meters: Meters,
@@ -70,6 +78,8 @@ pub(super) struct Conductor<'a> {
     due: Option<Clock>,
     tickets: u64,
     finished: bool,
+    /// What the run came to, from when nodes may have heard of its end.
+    ended: Option<Ended>,
     /// Where this coordinator keeps what it needs to go on in another process.
     file: Option<StateFile>,
 }
@@ -98,6 +108,7 @@ impl<'a> Conductor<'a> {
             ready: BTreeSet::new(),
             standing: Standing::default(),
             lives: Lives::default(),
+            left_alone: BTreeSet::new(),
             unwritten: false,
             meters: Meters::default(),
             tallies: BTreeMap::new(),
@@ -106,13 +117,22 @@ impl<'a> Conductor<'a> {
             due: None,
             tickets: 0,
             finished: false,
+            ended: None,
             file,
         };
         conductor.take_up()?;
+        for node in nodes(&seat.site).filter(|node| !conductor.takes_part(*node)) {
+            seat.meter.on_absent(&seat.site.label(node));
+        }
+        if conductor.ended.is_some() {
+            // Who has heard of the end does not come any more.
+            conductor.begun = true;
+            return Ok(conductor);
+        }
         let mut complain = Moment::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
-            let missing = nodes(&seat.site).filter(|node| !conductor.roll.has(*node));
+            let missing = conductor.present().filter(|node| !conductor.is_here(*node));
             let missing: Vec<String> = missing.map(|node| seat.site.name(node)).collect();
             if missing.is_empty() {
                 break;
@@ -123,19 +143,20 @@ impl<'a> Conductor<'a> {
                     warn!("waiting for {}", missing.join(", "));
                     complain = Moment::now() + COMPLAIN_EVERY;
                 }
-                _ = beat.tick() => {
-                    seat.meter.on_turn();
-                    conductor.roll.tell_all(|_| true, &Order::Alive).await;
-                }
+                _ = beat.tick() => conductor.on_beat().await?,
                 news = conductor.roll.news() => conductor.on_news(news).await?,
             }
         }
         conductor.begun = true;
-        for server in server_ids(&plan.topology) {
-            conductor.meet(server).await?;
+        let present: Vec<NodeId> = conductor.present().collect();
+        for node in &present {
+            if let NodeId::Server(server) = node {
+                conductor.meet(*server).await?;
+            }
         }
-        conductor.roll.tell_all(|_| true, &conductor.roll.begin()).await;
-        for node in nodes(&seat.site) {
+        let begin = conductor.roll.begin(conductor.coordinator.absent());
+        conductor.roll.tell_all(|node| present.contains(node), &begin).await;
+        for node in present {
             conductor.tell_standing(node).await;
         }
         Ok(conductor)
@@ -144,8 +165,8 @@ impl<'a> Conductor<'a> {
     /// Conducts the run from its first clock to its last.
     pub(super) async fn conduct(mut self, wall: Moment) -> Result<Outcome, RealError> {
         let conducted = self.run().await;
-        let last = match conducted {
-            Ok(last) => last,
+        let Ended { verdict, tallies, highlights } = match conducted {
+            Ok(ended) => ended,
             Err(error) => {
                 let reason = error.to_string();
                 self.roll.tell_all(|_| true, &Order::Abort { reason }).await;
@@ -153,23 +174,23 @@ impl<'a> Conductor<'a> {
                 return Err(error);
             }
         };
-        let (verdict, copies) = last;
         self.journal.lan_bytes = self.meters.lan_bytes();
         let carriages = self.meters.carriages(&self.seat.site.plan.topology);
-        let tallies: Vec<Tally> = std::mem::take(&mut self.tallies).into_values().collect();
-        let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
-        let highlights = highlights_of(copy, self.application);
         let wall = wall.elapsed();
         let application = self.application.as_ref();
         let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
         Ok(Outcome { summary, progress: self.journal.into_progress(), highlights })
     }
 
-    async fn run(&mut self) -> Result<(Verdict, Copies), RealError> {
-        let all: BTreeSet<NodeId> = nodes(&self.seat.site).collect();
+    async fn run(&mut self) -> Result<Ended, RealError> {
+        if let Some(ended) = self.ended.clone() {
+            self.see_off(self.present().collect()).await?;
+            self.roll.hang_up().await;
+            return Ok(ended);
+        }
         let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while self.ready != all {
+        while self.present().any(|node| !self.ready.contains(&node)) {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
@@ -182,6 +203,7 @@ impl<'a> Conductor<'a> {
             self.coordinator.handle_start();
         }
         self.settle().await?;
+        self.admit_all().await?;
         while !self.finished {
             let deadline = self.coordinator.poll_timeout();
             let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
@@ -214,15 +236,16 @@ impl<'a> Conductor<'a> {
     }
 
     /// Judges the last copies, asks what was counted, and ends workers before servers.
-    async fn end(&mut self) -> Result<(Verdict, Copies), RealError> {
+    async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
+        self.dismiss_absent("the run has ended").await;
         self.due = Some(Clock::ZERO);
         self.evaluate().await;
         self.standing.tally = true;
         self.roll.tell_all(servers, &Order::Tally).await;
-        let count = self.seat.site.plan.topology.servers();
+        let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
-        let last = loop {
+        let (verdict, copies) = loop {
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
@@ -230,9 +253,16 @@ impl<'a> Conductor<'a> {
                 news = self.roll.news() => self.on_news(news).await?,
             }
         };
+        let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
+        let highlights = highlights_of(copy, self.application);
+        let tallies = self.tallies.values().cloned().collect();
+        let ended = Ended { verdict, tallies, highlights };
+        // A process after this one would ask in vain those who have ended.
+        self.ended = Some(ended.clone());
+        self.write_down()?;
         // Who is away for a moment is to hear that the run is over.
         let back = async {
-            while nodes(&self.seat.site).any(|node| !self.roll.has(node)) {
+            while self.present().any(|node| !self.roll.has(node)) {
                 if let News::Joined(node) = self.roll.news().await {
                     self.on_joined(node).await?;
                 }
@@ -242,22 +272,20 @@ impl<'a> Conductor<'a> {
         timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
         self.roll.tell_all(|node| !servers(node), &Order::End).await;
         self.roll.tell_all(servers, &Order::End).await;
-        self.see_off().await?;
+        self.see_off(nodes(&self.seat.site).filter(|node| self.roll.has(*node)).collect()).await?;
         self.roll.hang_up().await;
-        Ok(last)
+        Ok(ended)
     }
 
     /// Says that the coordinator is there, and looks whether somebody has been away for too long.
     async fn on_beat(&mut self) -> Result<(), RealError> {
         self.seat.meter.on_turn();
         self.roll.tell_all(|_| true, &Order::Alive).await;
+        self.take_over().await;
         let after = self.seat.site.plan.failures.give_up_after.0;
         match self.roll.given_up(after) {
             None => Ok(()),
-            Some(node) => {
-                let reason = format!("it was away for {} s", after.as_secs());
-                Err(RealError::Lost { node: self.seat.site.name(node), reason })
-            }
+            Some(node) => self.give_up(node).await,
         }
     }
 
@@ -265,7 +293,19 @@ impl<'a> Conductor<'a> {
         self.seat.meter.on_turn();
         match news {
             News::Joined(node) => self.on_joined(node).await,
-            News::Heard(heard) => self.on_heard(heard),
+            News::Heard(heard) if !self.takes_part(heard.node) => {
+                self.on_heard_of_absent(heard);
+                Ok(())
+            }
+            News::Heard(heard) => {
+                let copies = self.lives.has_copies_on_the_way();
+                self.on_heard(heard)?;
+                // One who waits to join may do so once nobody else takes a copy.
+                if copies && !self.lives.has_copies_on_the_way() {
+                    self.admit_all().await?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -309,8 +349,9 @@ impl<'a> Conductor<'a> {
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
                 self.coordinator.handle_clock_finished(server, clock);
-                let clocks = self.clocks();
-                self.journal.on_clocks(clocks.iter().copied());
+                let (coordinator, topology) = (&self.coordinator, &self.seat.site.plan.topology);
+                let judged = topology.dc_ids().filter(|dc| coordinator.is_judged(*dc));
+                self.journal.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
                 self.coordinator.handle_copy_ready(server, clock);
@@ -328,21 +369,15 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    fn on_copy(&mut self, server: ServerId, ticket: u64, values: Vec<f32>) {
-        let count = self.seat.site.plan.topology.servers();
-        if let Some(judging) = self.judging.as_mut().filter(|judging| judging.ticket == ticket) {
-            judging.take(server, values, count, &self.layouts, self.application);
-        }
-    }
-
     async fn settle(&mut self) -> Result<(), RealError> {
-        let mut moved = std::mem::take(&mut self.unwritten);
+        let unwritten = std::mem::take(&mut self.unwritten);
+        // To all workers, or to the servers of a data center.
+        let mut orders: Vec<(Option<DcId>, Order)> = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {
             match output {
                 CoordinatorOutput::Start => {
                     self.standing.started = true;
-                    moved = true;
-                    self.roll.tell_all(is_worker, &Order::Start).await;
+                    orders.push((None, Order::Start { stopped: None }));
                 }
                 CoordinatorOutput::Evaluate { clock } => {
                     self.due = Some(clock);
@@ -351,44 +386,26 @@ impl<'a> Conductor<'a> {
                 CoordinatorOutput::Stop { last, reason } => {
                     self.journal.on_stop(self.now(), reason);
                     self.standing.stop = Some(last);
-                    moved = true;
-                    self.roll.tell_all(is_worker, &Order::Stop { last }).await;
+                    orders.push((None, Order::Stop { last }));
                 }
-                CoordinatorOutput::Drain { dc, clocks } => {
-                    let own = |node: &NodeId| matches!(node, NodeId::Server(id) if id.dc == dc);
-                    self.standing.drain.insert(dc, clocks.clone());
-                    moved = true;
-                    self.roll.tell_all(own, &Order::Drain { clocks }).await;
+                CoordinatorOutput::Drain { dc, clocks, absent } => {
+                    self.standing.drain.insert(dc, (clocks.clone(), absent.clone()));
+                    orders.push((Some(dc), Order::Drain { clocks, absent }));
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
         }
-        if moved { self.write_down() } else { Ok(()) }
-    }
-
-    /// Asks every server for its copy, where an evaluation is due and none at work.
-    async fn evaluate(&mut self) {
-        if self.judging.is_some() {
-            return;
+        if unwritten || !orders.is_empty() {
+            self.write_down()?;
         }
-        let Some(clock) = self.due.take() else { return };
-        self.tickets += 1;
-        let ticket = self.tickets;
-        let carriages = self.meters.carriages(&self.seat.site.plan.topology);
-        self.judging = Some(Judging::new(ticket, self.now(), clock, self.clocks(), carriages));
-        self.roll.tell_all(|node| !is_worker(node), &Order::Copy { ticket }).await;
-    }
-
-    fn on_verdict(&mut self, verdict: Verdict) -> Result<(), RealError> {
-        let judging = self.judging.take().expect("a verdict follows an evaluation");
-        let Judging { at, clock, clocks, carriages, .. } = judging;
-        let progress = self.journal.on_evaluation(at, clock, &verdict, &clocks, &carriages);
-        info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
-        self.observer.on_progress(progress);
-        let objective = verdict.worst().objective;
-        self.coordinator.handle_evaluation(self.now(), clock, objective);
-        // What that decides is carried out, and written down, by who settles.
-        if self.coordinator.has_output() { Ok(()) } else { self.write_down() }
+        for (dc, order) in orders {
+            let whom = |node: &NodeId| match (dc, node) {
+                (None, node) => is_worker(node) && self.takes_part(*node),
+                (Some(dc), node) => matches!(node, NodeId::Server(id) if id.dc == dc),
+            };
+            self.roll.tell_all(whom, &order).await;
+        }
+        Ok(())
     }
 
     fn on_tick(&mut self) {
@@ -399,7 +416,11 @@ impl<'a> Conductor<'a> {
             own.map(|(_, carriage)| carriage.bytes).sum()
         };
         let sent: Vec<u64> = topology.dc_ids().map(sent).collect();
-        let clocks: Vec<u64> = self.clocks().iter().map(|clock| clock.0).collect();
+        let clock = |dc| {
+            let absent = self.coordinator.absent().contains(&dc);
+            (!absent).then(|| self.coordinator.clock_of(dc).0)
+        };
+        let clocks: Vec<Option<u64>> = topology.dc_ids().map(clock).collect();
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
     }
 
@@ -415,6 +436,13 @@ impl<'a> Conductor<'a> {
         self.finished = self.coordinator.is_finished();
         for progress in self.journal.progress() {
             self.observer.on_progress(progress);
+        }
+        for (lost, own) in self.roll.stand_ins().clone().iter() {
+            self.show_taken_over(lost, own);
+        }
+        if self.standing.started {
+            let present: Vec<NodeId> = self.present().collect();
+            self.roll.miss(present.into_iter());
         }
         Ok(())
     }
@@ -435,13 +463,10 @@ impl<'a> Conductor<'a> {
         self.journal.state(&mut walk.at("journal"))?;
         walk.record("standing", &mut self.standing)?;
         walk.record("lives", &mut self.lives)?;
+        walk.record("stand_ins", self.roll.stand_ins_mut())?;
         walk.record("meters", &mut self.meters)?;
-        walk.record("tickets", &mut self.tickets)
-    }
-
-    fn clocks(&self) -> Vec<Clock> {
-        let topology = &self.seat.site.plan.topology;
-        topology.dc_ids().map(|dc| self.coordinator.clock_of(dc)).collect()
+        walk.record("tickets", &mut self.tickets)?;
+        walk.record("ended", &mut self.ended)
     }
 
     fn now(&self) -> Instant {

@@ -94,11 +94,8 @@ async fn take_all(
             match Channel::take(stream, tls).await {
                 Ok((channel, hello)) => {
                     let channel = channel.held_to(&seat.credentials);
-                    let believed = seat.believe(&hello, channel.chain()).and_then(|()| {
-                        let may = callers.contains(&hello.node);
-                        may.then_some(())
-                            .ok_or_else(|| format!("{} does not call here", hello.node))
-                    });
+                    let believed = may_call(&callers, &hello)
+                        .and_then(|()| seat.believe(&hello, channel.chain()));
                     receive(&seat, Guest { hello, from, channel }, believed, guests).await;
                 }
                 Err(error) => {
@@ -107,6 +104,21 @@ async fn take_all(
                 }
             }
         });
+    }
+}
+
+/// Whether a node may call here at all, and in the place of whom it says.
+fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
+    let Hello { node, stand_in, .. } = hello;
+    for caller in std::iter::once(*node).chain(stand_in.map(NodeId::Worker)) {
+        if !callers.contains(&caller) {
+            return Err(format!("{caller} does not call here"));
+        }
+    }
+    match (stand_in, node) {
+        (None, _) => Ok(()),
+        (Some(own), NodeId::Worker(lost)) if own.dc == lost.dc && own != lost => Ok(()),
+        (Some(own), _) => Err(format!("{own} cannot stand in for {node}")),
     }
 }
 

@@ -37,8 +37,15 @@ pub enum RealError {
     /// A server has come back with nothing, and cannot have another's copy.
     #[error("{node} has lost its copy, and cannot take another's: {reason}")]
     CopyLost { node: String, reason: String },
+    #[error(
+        "{node} comes back without its state, and cannot begin anew: the deltas of {app} are counts, which would be \
+         counted again; give it --state"
+    )]
+    CountsLost { node: String, app: &'static str },
     #[error("the run was ended by the coordinator: {reason}")]
     Ended { reason: String },
+    #[error("this node takes no part: {reason}")]
+    Dismissed { reason: String },
     #[error("{from} broke the protocol: {reason}")]
     Broken { from: String, reason: String },
     #[error(transparent)]
@@ -80,6 +87,9 @@ pub enum LinkFault {
     /// The peer answers, and says no.
     #[error("refused: {0}")]
     Refused(String),
+    /// The peer answers, and says not now.
+    #[error("{0}")]
+    Later(String),
     /// The peer answers in no way that a node does.
     #[error("protocol: {0}")]
     Protocol(String),
@@ -88,7 +98,7 @@ pub enum LinkFault {
 impl LinkFault {
     /// Whether it may go away while nodes start.
     pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::Route(_) | Self::Port(_))
+        matches!(self, Self::Name(_) | Self::Route(_) | Self::Port(_) | Self::Later(_))
     }
 
     /// What a failed connect or handshake over TCP means.

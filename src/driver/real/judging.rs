@@ -11,7 +11,7 @@ use crate::driver::journal::Carriages;
 use crate::driver::judge::{Verdict, judge_values};
 use crate::driver::message_of;
 use crate::ml::Application;
-use crate::types::{Clock, Instant, ServerId, ShardLayout};
+use crate::types::{Clock, DcId, Instant, ServerId, ShardLayout};
 
 /// Copies as they were at some time, or what they are worth.
 pub(super) struct Judging {
@@ -21,11 +21,13 @@ pub(super) struct Judging {
     /// Of each data center.
     pub(super) clocks: Vec<Clock>,
     pub(super) carriages: Carriages,
+    /// Whose copies are judged.
+    pub(super) of: Vec<DcId>,
     copies: BTreeMap<ServerId, Vec<f32>>,
     verdict: Option<JoinHandle<(Verdict, Copies)>>,
 }
 
-/// By data center, then shard.
+/// By data center of those that are judged, then shard.
 pub(super) type Copies = Vec<Vec<Vec<f32>>>;
 
 impl Judging {
@@ -36,22 +38,28 @@ impl Judging {
         clock: Clock,
         clocks: Vec<Clock>,
         carriages: Carriages,
+        of: Vec<DcId>,
     ) -> Self {
         let copies = BTreeMap::new();
-        Self { ticket, at, clock, clocks, carriages, copies, verdict: None }
+        Self { ticket, at, clock, clocks, carriages, of, copies, verdict: None }
     }
 
     /// Whether the copy of a server has yet to come.
     pub(super) fn awaits(&self, server: ServerId) -> bool {
-        self.verdict.is_none() && !self.copies.contains_key(&server)
+        let is_judged = self.of.contains(&server.dc) && self.verdict.is_none();
+        is_judged && !self.copies.contains_key(&server)
     }
 
-    /// Takes a server's copy; with the last of `count` they go to the judge.
+    /// Whether it needs the copy of a data center, which has not come, or not all of it.
+    pub(super) fn needs(&self, dc: DcId) -> bool {
+        self.of.contains(&dc) && self.verdict.is_none()
+    }
+
+    /// Takes a server's copy; with the last they go to the judge.
     pub(super) fn take(
         &mut self,
         server: ServerId,
         values: Vec<f32>,
-        count: usize,
         layouts: &[ShardLayout],
         application: &Arc<dyn Application>,
     ) {
@@ -59,13 +67,12 @@ impl Judging {
             return;
         }
         self.copies.insert(server, values);
-        if self.copies.len() < count {
+        let shards = layouts.len();
+        if self.copies.len() < self.of.len() * shards {
             return;
         }
-        let shards = layouts.len();
         let mut all = std::mem::take(&mut self.copies).into_values();
-        let copies: Copies =
-            (0..count / shards).map(|_| all.by_ref().take(shards).collect()).collect();
+        let copies: Copies = self.of.iter().map(|_| all.by_ref().take(shards).collect()).collect();
         let (layouts, application) = (layouts.to_vec(), application.clone());
         self.verdict =
             Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));

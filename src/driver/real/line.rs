@@ -4,7 +4,7 @@
 //! connection; the coordinator does likewise with its orders. So either may be gone for a while, and training goes on
 //! without the coordinator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -17,6 +17,7 @@ use super::channel::{Channel, Parcel, Reader};
 use super::error::{ChannelError, RealError};
 use super::message::{Hello, Life, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
 use super::site::Seat;
+use super::stand_ins::StandIns;
 use crate::driver::real::HEARTBEAT;
 use crate::topology::Address;
 use crate::types::{DcId, NodeId, ServerId};
@@ -27,6 +28,17 @@ pub(super) struct Line {
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
     keeping: JoinHandle<()>,
+}
+
+/// How things stand when a run begins for a node.
+pub(super) struct Begun {
+    /// Where servers listen.
+    pub(super) servers: BTreeMap<ServerId, Address>,
+    pub(super) stand_ins: StandIns,
+    /// Whose copy a server is to take that has none, and which data centers take no part.
+    pub(super) copy_from: Option<(DcId, BTreeSet<DcId>)>,
+    /// Whether others have done a worker's work.
+    pub(super) anew: bool,
 }
 
 /// What a node says to the coordinator.
@@ -85,12 +97,9 @@ impl Line {
         Ok(Self { orders, says, keeping })
     }
 
-    /// Waits until all nodes are here; answers where servers listen, and whose copy a server is to take that has lost
-    /// its own. Says meanwhile that this node is there.
-    pub(super) async fn begin(
-        &mut self,
-    ) -> Result<(BTreeMap<ServerId, Address>, Option<DcId>), RealError> {
-        let mut copy_from = None;
+    /// Waits until all nodes are here. Says meanwhile that this node is there.
+    pub(super) async fn begin(&mut self) -> Result<Begun, RealError> {
+        let (mut copy_from, mut anew) = (None, false);
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             let order = tokio::select! {
@@ -102,8 +111,12 @@ impl Line {
                 order = self.order() => order?,
             };
             match order {
-                Order::Begin { servers } => return Ok((addresses_of(servers)?, copy_from)),
-                Order::Rebuild { from } => copy_from = Some(from),
+                Order::Begin { servers, stand_ins } => {
+                    let servers = addresses_of(servers)?;
+                    return Ok(Begun { servers, stand_ins, copy_from, anew });
+                }
+                Order::Rebuild { from, absent } => copy_from = Some((from, absent)),
+                Order::Anew => anew = true,
                 Order::Alive => {}
                 other => return Err(Self::unexpected(&other)),
             }
@@ -117,6 +130,7 @@ impl Line {
     pub(super) async fn order(&mut self) -> Result<Order, RealError> {
         match self.orders.recv().await {
             Some(Ok(Order::Abort { reason })) => Err(RealError::Ended { reason }),
+            Some(Ok(Order::Dismiss { reason })) => Err(RealError::Dismissed { reason }),
             Some(order) => order,
             None => Err(RealError::Lost {
                 node: "the coordinator".into(),
@@ -141,7 +155,7 @@ impl Line {
     /// Tells the coordinator of a failure, if there is one that it does not know; sends what is in hand, and hangs up.
     pub(super) async fn finish<T>(self, done: Result<T, RealError>) -> Result<T, RealError> {
         if let Err(error) = &done
-            && !matches!(error, RealError::Ended { .. })
+            && !matches!(error, RealError::Ended { .. } | RealError::Dismissed { .. })
         {
             self.report(&Report::Failed { reason: error.to_string() }).await;
         }
@@ -307,7 +321,8 @@ async fn read(
         });
         match order {
             Ok(order) => {
-                let last = matches!(order, Order::End | Order::Abort { .. });
+                let last =
+                    matches!(order, Order::End | Order::Abort { .. } | Order::Dismiss { .. });
                 if orders.send(Ok(order)).await.is_err() || last {
                     return None;
                 }

@@ -1,6 +1,6 @@
 //! Which process of each server takes part, and which has lost what the one before it had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::SystemTime;
 
@@ -37,7 +37,27 @@ impl Lives {
         self.copies.insert(server, (life.began, from));
     }
 
-    /// A server has its copy.
+    /// Whether a copy is on its way to anybody.
+    pub(super) fn has_copies_on_the_way(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Data centers that a copy is on its way to from one of these.
+    pub(super) fn takers_from(&self, dcs: &BTreeSet<DcId>) -> BTreeSet<DcId> {
+        let copies = self.copies.iter().filter(|(_, (_, from))| dcs.contains(from));
+        copies.map(|(server, _)| server.dc).collect()
+    }
+
+    /// A data center takes no part any more; the lives in which its servers did.
+    pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
+        self.copies.retain(|server, _| server.dc != dc);
+        let met = std::mem::take(&mut self.met);
+        let (left, met) = met.into_iter().partition(|(server, _)| server.dc == dc);
+        self.met = met;
+        left
+    }
+
+    /// A server has its copy, and everything that belongs to it.
     pub(super) fn on_ready(&mut self, server: ServerId) {
         self.copies.remove(&server);
     }
@@ -48,15 +68,15 @@ impl Lives {
         (*began == life.began).then_some(*from)
     }
 
-    /// The mirror whose copy, of so many bytes, a server that has lost its own gets soonest of those on the line, or
-    /// why there is none; `drains` says whether copies are being made equal.
+    /// The mirror whose copy, of so many bytes, a server that has none gets soonest of those that take part and are on the
+    /// line, or why there is none; `drains` says whether copies are being made equal.
     pub(super) fn source_for(
         &self,
         server: ServerId,
         bytes: u64,
         site: &Site,
         drains: bool,
-        is_there: impl Fn(NodeId) -> bool,
+        [takes_part, is_there]: [&dyn Fn(NodeId) -> bool; 2],
     ) -> Result<DcId, String> {
         if drains {
             return Err("copies are being made equal".into());
@@ -68,9 +88,10 @@ impl Lives {
         }
         let plan = &site.plan;
         let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
-        let there = plan.copy_source(server.dc, bytes, |dc| is_there(mirror(dc)));
+        let takes_part = |dc| takes_part(mirror(dc));
+        let there = plan.copy_source(server.dc, bytes, |dc| takes_part(dc) && is_there(mirror(dc)));
         // One that is away for a moment is waited for.
-        there.or_else(|| plan.copy_source(server.dc, bytes, |_| true)).ok_or_else(|| {
+        there.or_else(|| plan.copy_source(server.dc, bytes, takes_part)).ok_or_else(|| {
             let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
             format!("under {model} nobody else has what {dc} had")
         })

@@ -29,7 +29,7 @@ use super::error::RealError;
 use super::runtime;
 use super::site::{Site, nodes};
 use crate::certificates::Directory;
-use crate::config::Plan;
+use crate::config::{OnGiveUp, Plan};
 use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
 use crate::driver::{Outcome, RunError};
 use crate::ml::Application;
@@ -137,6 +137,7 @@ async fn conduct(
     }
     drop(ended);
     let conducted = {
+        let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
         let conducting = async {
             let gathered =
                 Conductor::gather(&seat, &blueprint, application, observer, door, None).await?;
@@ -144,7 +145,7 @@ async fn conduct(
         };
         tokio::select! {
             conducted = conducting => conducted,
-            failed = failed(&mut exits) => Err(failed),
+            failed = failed(&mut exits, goes_on) => Err(failed),
         }
     };
     match conducted {
@@ -322,11 +323,15 @@ impl NodeFiles {
     }
 }
 
-/// Waits for the first child that fails; for ever where none does.
-async fn failed(exits: &mut UnboundedReceiver<Exit>) -> RealError {
+/// Waits for the first child that fails; for ever where none does. `goes_on` says that the coordinator can do without one
+/// that is gone, and gives it up itself.
+async fn failed(exits: &mut UnboundedReceiver<Exit>, goes_on: bool) -> RealError {
     while let Some(exit) = exits.recv().await {
-        if let Some(error) = exit.failure() {
-            return error;
+        let is_gone = exit.said.starts_with(DISMISSED) || (goes_on && exit.was_killed());
+        match exit.failure() {
+            Some(error) if !is_gone => return error,
+            Some(error) => info!("{error}"),
+            None => {}
         }
     }
     std::future::pending().await
@@ -380,6 +385,9 @@ const CERTIFICATES: &str = "certificates";
 /// What begins a line that says why a process failed.
 const ERROR: &str = "error: ";
 
+/// How [`RealError::Dismissed`] begins.
+const DISMISSED: &str = "this node takes no part";
+
 /// What is logged, and what of nodes that keep a log, unless the environment says otherwise.
 const LOG: &str = "GAIA_LOG";
 const LOGGED: &str = "warn,gaia=info";
@@ -395,6 +403,12 @@ const LINES_KEPT: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_dismissed_says_so() {
+        let said = RealError::Dismissed { reason: "it was given up".into() }.to_string();
+        assert!(said.starts_with(DISMISSED), "{said}");
+    }
 
     #[test]
     fn the_reason_of_a_failure_is_found_among_what_a_node_says() {

@@ -78,11 +78,23 @@ impl Observer for Measured<'_> {
         self.observer.on_progress(progress);
     }
 
-    fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         for (dc, clock) in self.plan.topology.data_centers.iter().zip(clocks) {
-            self.meter.on_data_center_clock(&dc.name, *clock);
+            if let Some(clock) = clock {
+                self.meter.on_data_center_clock(&dc.name, *clock);
+            }
         }
         self.observer.on_tick(time_s, clocks, wan_sent_bytes);
+    }
+
+    fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.meter.on_taken_over(lost, by);
+        self.observer.on_taken_over(lost, by);
+    }
+
+    fn on_given_back(&mut self, lost: &str, by: &str) {
+        self.meter.on_given_back(lost, by);
+        self.observer.on_given_back(lost, by);
     }
 }
 

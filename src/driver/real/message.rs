@@ -1,16 +1,18 @@
 //! What nodes and their coordinator say to each other, as MessagePack in LAN frames.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::ChannelError;
+use super::stand_ins::StandIns;
 use crate::driver::journal::Carriage;
 use crate::driver::tally::Tally;
 use crate::recovery::Turn;
 use crate::sync::WaitReason;
-use crate::types::{Clock, DcId, NodeId, ServerId};
+use crate::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
 /// The first message on a connection: who calls, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,16 +24,18 @@ pub(super) struct Hello {
     pub(super) purpose: Purpose,
     /// Where the node itself listens, if it does.
     pub(super) listens: Option<SocketAddr>,
-    /// Of a server that calls the coordinator.
+    /// Of a node that calls the coordinator.
     pub(super) life: Option<Life>,
     /// Of a worker that calls a server: what it will say next, if it knows.
     pub(super) says_next: Option<Turn>,
+    /// The worker that calls, where it stands in for the node.
+    pub(super) stand_in: Option<WorkerId>,
 }
 
-/// What a server is at the start of its process.
+/// What a node is at the start of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Life {
-    /// The incarnation that began what it knows.
+    /// Of a server, the incarnation that began what it knows.
     pub(super) began: u64,
     /// Whether nothing has befallen it yet.
     pub(super) is_new: bool,
@@ -49,27 +53,47 @@ pub(super) enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Welcome,
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
+    /// Not now; the caller may try again.
+    Later {
+        reason: String,
+    },
 }
 
 /// What the coordinator tells a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// All nodes are here; this is where servers listen.
+    /// All nodes are here; this is where servers listen, and who stands in for whom. Said again where either changes.
     Begin {
         servers: Vec<(ServerId, String)>,
+        stand_ins: StandIns,
     },
-    /// To a server, before [`Self::Begin`]: what it had is lost, and it is to take the copy of this mirror.
+    /// To a server, before [`Self::Begin`]: what it had is lost, or it joins late, and it is to take the copy of this
+    /// mirror. Some data centers take no part.
     Rebuild {
         from: DcId,
+        absent: BTreeSet<DcId>,
     },
-    /// To workers: begin the first iteration.
-    Start,
+    /// To servers: the mirror in this data center has left for good, in this life of it.
+    Left {
+        from: DcId,
+        life: u64,
+    },
+    /// To workers: begin the first iteration, or where the process before was, which has stopped at this clock if it has.
+    Start {
+        stopped: Option<Clock>,
+    },
+    /// To a worker, before [`Self::Begin`]: others have done its work at times, and it is to go on where its servers say.
+    Anew,
     Stop {
         last: Clock,
     },
+    /// To servers: make copies equal once workers are at these clocks, with all data centers but those that are absent.
     Drain {
         clocks: Vec<Clock>,
+        absent: BTreeSet<DcId>,
     },
     /// To servers: send the copy of the shard, under this ticket.
     Copy {
@@ -83,6 +107,10 @@ pub(super) enum Order {
     Abort {
         reason: String,
     },
+    /// The run goes on without this node's data center.
+    Dismiss {
+        reason: String,
+    },
     /// The coordinator is there.
     Alive,
 }
@@ -90,7 +118,7 @@ pub(super) enum Order {
 /// What a node tells the coordinator of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// Every node that this one talks to has been met.
+    /// Every node that this one talks to has been met, and a copy that was asked for is whole.
     Ready,
     ClockFinished(Clock),
     CopyReady(Clock),
@@ -140,7 +168,8 @@ mod tests {
 
     #[test]
     fn messages_read_back_as_said() {
-        let order = Order::Drain { clocks: vec![Clock(3), Clock(4)] };
+        let absent = BTreeSet::from([DcId(2)]);
+        let order = Order::Drain { clocks: vec![Clock(3), Clock(4)], absent };
         assert_eq!(unpack::<Order>(&pack(&order)).unwrap(), order);
         let link = (DcId(1), Carriage { bytes: 7, ..Carriage::default() });
         let report = Report::Alive { links: vec![link], lan_bytes: 9 };
@@ -153,6 +182,7 @@ mod tests {
             listens: Some(([127, 0, 0, 1], 80).into()),
             life: Some(Life { began: 3, is_new: true }),
             says_next: Some(Turn { clock: Clock(4), updates: true }),
+            stand_in: Some(WorkerId { dc: DcId(1), index: 2 }),
         };
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);
     }

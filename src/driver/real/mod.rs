@@ -16,6 +16,7 @@
 //! process goes on from there after `kill -9` (see [`crate::recovery`]); what was kept for another node or run is refused.
 //! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
 //! nothing is told by the coordinator which mirror's copy to take; where the model has no such way, that ends the run.
+//! Where the run file wants that, another worker stands in for one that does not come back (`stand_ins.rs`).
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
 //! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
@@ -44,11 +45,14 @@ mod roll;
 mod server;
 mod servers;
 mod site;
+mod stand_ins;
 mod standing;
+mod standing_in;
 mod watch;
 mod worker;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,13 +73,13 @@ use self::ground::{Ground, Machine};
 use self::measure::Measured;
 use self::server::serve;
 use self::site::{Site, identity, nodes};
+use self::standing_in::{StandingIn, cost_of};
 use self::worker::work;
 use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
-use super::cost::CostModel;
 use super::{Outcome, RunError};
 use crate::checkpoint::StateFile;
-use crate::config::{ComputeModel, Plan};
+use crate::config::Plan;
 use crate::ml::Application;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::recovery::Turn;
@@ -131,6 +135,8 @@ struct Errand {
     coordinator: Address,
     shelf: Option<Shelf>,
     interrupted: Interrupted,
+    /// Where the worker says for whom it stands in.
+    stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
 }
 
 /// Whether this process is to leave.
@@ -255,7 +261,9 @@ pub(crate) async fn take_part(
         .clone()
         .map(|folder| Shelf::new(folder, blueprint.plan_hash, plan, application.as_ref()));
     let interrupted = Interrupted(options.interrupted.clone());
-    let errand = Errand { coordinator: coordinator.clone(), shelf, interrupted };
+    let (stands_in_for, lost) = watched::channel(BTreeSet::new());
+    let errand = Errand { coordinator: coordinator.clone(), shelf, interrupted, stands_in_for };
+    let seat = workers.map(|id| site.seat(NodeId::Worker(id))).transpose()?;
     let serving = async {
         let Some(id) = servers else { return Ok(Exit::Over) };
         let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
@@ -269,17 +277,26 @@ pub(crate) async fn take_part(
         serve(seat, id, server, &errand, at, near_worker).await
     };
     let working = async {
-        let Some(id) = workers else { return Ok(Exit::Over) };
-        let seat = site.seat(NodeId::Worker(id))?;
-        let cost = (plan.compute.model == ComputeModel::Cost)
-            .then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed));
+        let (Some(id), Some(seat)) = (workers, seat.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
-        work(seat, blueprint.worker(id), layouts, &errand, cost, near_server).await
+        work(seat, blueprint.worker(id), layouts, &errand, cost_of(plan), near_server).await
     };
-    Ok(match tokio::try_join!(serving, working)? {
-        (Exit::Over, Exit::Over) => NodeEnd::Over,
-        _ => NodeEnd::Interrupted,
-    })
+    let mut standing_in = StandingIn::default();
+    let following = async {
+        match &seat {
+            Some(seat) => standing_in.follow(seat, &blueprint, coordinator, lost).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = async { tokio::try_join!(serving, working) };
+    let ended = tokio::select! {
+        biased;
+        ended = ended => ended?,
+        failed = following => return Err(failed),
+    };
+    let (Exit::Over, Exit::Over) = ended else { return Ok(NodeEnd::Interrupted) };
+    standing_in.finish().await;
+    Ok(NodeEnd::Over)
 }
 
 impl Interrupted {

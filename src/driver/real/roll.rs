@@ -1,6 +1,6 @@
 //! Who is on the line to the coordinator, and who was lost and is waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use super::door::{Door, Guest};
 use super::hearing::{Heard, hear};
 use super::message::{Answer, Life, Order, pack};
 use super::site::Site;
-use crate::types::{NodeId, ServerId, ShardLayout};
+use super::stand_ins::StandIns;
+use crate::types::{DcId, NodeId, ServerId, ShardLayout, WorkerId};
 use crate::wire::LanKind;
 
 /// The lines of all nodes.
@@ -26,10 +27,11 @@ pub(super) struct Roll {
     lines: BTreeMap<NodeId, Line>,
     /// Where servers listen.
     listening: BTreeMap<ServerId, String>,
-    /// As servers said of themselves.
-    lives: BTreeMap<ServerId, Life>,
+    /// As nodes said of themselves.
+    lives: BTreeMap<NodeId, Life>,
     /// Since when.
     lost: BTreeMap<NodeId, Moment>,
+    stand_ins: StandIns,
     heard: Receiver<Heard>,
     hears: Sender<Heard>,
     /// Connections so far: each has a number.
@@ -41,6 +43,8 @@ pub(super) struct Roll {
 
 struct Line {
     connection: u64,
+    /// Who has called in the node's place, if another has.
+    stand_in: Option<WorkerId>,
     parcels: Sender<Parcel>,
 }
 
@@ -62,6 +66,7 @@ impl Roll {
             listening: BTreeMap::new(),
             lives: BTreeMap::new(),
             lost: BTreeMap::new(),
+            stand_ins: StandIns::default(),
             heard,
             hears,
             connections: 0,
@@ -94,7 +99,14 @@ impl Roll {
     /// Takes a caller in, in place of a connection that it had before.
     async fn admit(&mut self, guest: Guest) -> Option<NodeId> {
         let Guest { hello, from, mut channel } = guest;
-        let node = hello.node;
+        let (node, stand_in) = (hello.node, hello.stand_in);
+        if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
+            && self.stand_ins.of(worker) != Some(own)
+        {
+            let [own, lost] = [own, worker].map(|id| self.site.name(NodeId::Worker(id)));
+            channel.put_off(format!("{own} does not stand in for {lost}")).await;
+            return None;
+        }
         if let NodeId::Server(id) = node {
             let named = self.site.plan.deployment.server(id.dc, id.shard.index());
             let address = match (named, hello.listens) {
@@ -110,9 +122,9 @@ impl Roll {
                 }
             };
             self.listening.insert(id, address);
-            if let Some(life) = hello.life {
-                self.lives.insert(id, life);
-            }
+        }
+        if let Some(life) = hello.life {
+            self.lives.insert(node, life);
         }
         if channel.answer(&Answer::Welcome).await.is_err() {
             return None;
@@ -120,7 +132,7 @@ impl Roll {
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
         self.connections += 1;
         let connection = self.connections;
-        self.lines.insert(node, Line { connection, parcels });
+        self.lines.insert(node, Line { connection, stand_in, parcels });
         self.lost.remove(&node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
@@ -141,10 +153,57 @@ impl Roll {
         }
     }
 
+    /// A node is not waited for, and its line is closed once it has heard all that was said.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.lines.remove(&node);
+        self.lost.remove(&node);
+    }
+
     /// A node that was lost for longer than it is waited for.
     pub(super) fn given_up(&self, after: Duration) -> Option<NodeId> {
         let mut lost = self.lost.iter();
         lost.find(|(_, since)| since.elapsed() > after).map(|(node, _)| *node)
+    }
+
+    /// Counts everyone as lost who is not on the line.
+    pub(super) fn miss(&mut self, all: impl Iterator<Item = NodeId>) {
+        let now = Moment::now();
+        self.lost.extend(all.filter(|node| !self.lines.contains_key(node)).map(|node| (node, now)));
+    }
+
+    /// Workers that have been lost for so long, and nobody stands in for them who is there.
+    pub(super) fn to_take_over(&self, after: Duration) -> Vec<WorkerId> {
+        let lost = self.lost.iter().filter(|(_, since)| since.elapsed() >= after);
+        let lost = lost.filter_map(|(node, _)| match node {
+            NodeId::Worker(worker) => Some(*worker),
+            _ => None,
+        });
+        let is_there = |own| self.has_itself(NodeId::Worker(own));
+        lost.filter(|worker| !self.stand_ins.of(*worker).is_some_and(is_there)).collect()
+    }
+
+    /// Has another worker of its data center stand in for a lost one, if there is one.
+    pub(super) fn appoint(&mut self, lost: WorkerId) -> Option<WorkerId> {
+        let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
+        let here = here.filter_map(|(node, _)| match node {
+            NodeId::Worker(id) if id.dc == lost.dc && *id != lost => Some(*id),
+            _ => None,
+        });
+        self.stand_ins.appoint(lost, here)
+    }
+
+    /// Who stands in for whom.
+    pub(super) fn stand_ins(&self) -> &StandIns {
+        &self.stand_ins
+    }
+
+    pub(super) fn stand_ins_mut(&mut self) -> &mut StandIns {
+        &mut self.stand_ins
+    }
+
+    /// Whether a node is on the line that is there itself.
+    pub(super) fn has_itself(&self, node: NodeId) -> bool {
+        self.lines.get(&node).is_some_and(|line| line.stand_in.is_none())
     }
 
     /// Whether a node is on the line.
@@ -152,14 +211,16 @@ impl Roll {
         self.lines.contains_key(&node)
     }
 
-    /// Which process of a server is on the line.
-    pub(super) fn life_of(&self, server: ServerId) -> Option<Life> {
-        self.lives.get(&server).copied()
+    /// Which process of a node is on the line.
+    pub(super) fn life_of(&self, node: NodeId) -> Option<Life> {
+        self.lives.get(&node).copied()
     }
 
-    /// The order that tells of all servers.
-    pub(super) fn begin(&self) -> Order {
-        Order::Begin { servers: self.listening.clone().into_iter().collect() }
+    /// The order that tells of all servers but those that are absent.
+    pub(super) fn begin(&self, absent: &BTreeSet<DcId>) -> Order {
+        let present = self.listening.iter().filter(|(server, _)| !absent.contains(&server.dc));
+        let servers = present.map(|(id, at)| (*id, at.clone())).collect();
+        Order::Begin { servers, stand_ins: self.stand_ins.clone() }
     }
 
     pub(super) async fn tell(&self, node: NodeId, order: &Order) {

@@ -24,6 +24,7 @@ use super::mirrors::{
     Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Reunion, windows_of,
 };
 use super::site::Seat;
+use super::stand_ins::StandIns;
 use super::workers::Workers;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
 use crate::driver::tally::Tally;
@@ -45,6 +46,8 @@ struct ServerNode {
     door: Door,
     /// Workers that called while the copy was on its way; nothing for the one in this process.
     parked: BTreeMap<WorkerId, Option<Guest>>,
+    /// Who is heard in the place of which worker.
+    stand_ins: StandIns,
     beat: Interval,
     /// The server's time, and when it was that.
     origin: (Instant, Moment),
@@ -110,6 +113,7 @@ pub(super) async fn serve(
         workers: callers,
         door,
         parked: BTreeMap::new(),
+        stand_ins: StandIns::default(),
         beat,
         origin,
         ready: false,
@@ -124,15 +128,16 @@ pub(super) async fn serve(
         () = errand.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let served = async {
-        let (addresses, copy_from) = tokio::select! {
+        let begun = tokio::select! {
             biased;
             begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
-        if let Some(from) = copy_from {
-            node.rebuild(from)?;
+        if let Some((from, absent)) = begun.copy_from {
+            node.rebuild(from, &absent)?;
         }
-        let exit = node.run(&mut line, addresses).await?;
+        node.stand_ins = begun.stand_ins;
+        let exit = node.run(&mut line, begun.servers).await?;
         node.mirrors.close().await;
         Ok(exit)
     };
@@ -147,7 +152,8 @@ impl ServerNode {
         self.mirrors.reach(addresses);
         // What was heard again has had its consequences; that this process has begun has not.
         self.write()?;
-        if let Some(worker) = self.workers.near() {
+        if let Some(worker) = self.workers.near().filter(|near| self.stand_ins.of(*near).is_none())
+        {
             self.let_in(worker, None)?;
         }
         loop {
@@ -206,7 +212,7 @@ impl ServerNode {
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
             }
             Happening::Guest(guest) => self.on_guest(*guest).await?,
-            Happening::Worker(worker, message) => self.on_worker(worker, message),
+            Happening::Worker(worker, message) => self.on_worker(worker, message)?,
             Happening::Mirror(from) => self.on_mirror(from)?,
             Happening::Timeout => self.server.handle_timeout(self.now()),
             Happening::Link => self.look_at_links(),
@@ -216,9 +222,19 @@ impl ServerNode {
 
     async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => self.mirrors.reach(addresses_of(servers)?),
-            Order::Rebuild { from } => self.rebuild(from)?,
-            Order::Drain { clocks } => self.server.handle_drain(self.now(), clocks),
+            Order::Begin { servers, stand_ins } => {
+                self.mirrors.reach(addresses_of(servers)?);
+                self.hear_instead(stand_ins)?;
+            }
+            Order::Rebuild { from, absent } => self.rebuild(from, &absent)?,
+            Order::Left { from, life } => {
+                self.mirrors.dismiss(from);
+                let left = self.server.handle_left(self.now(), from, life);
+                left.map_err(|error| self.refused(error))?;
+            }
+            Order::Drain { clocks, absent } => {
+                self.server.handle_drain(self.now(), clocks, absent);
+            }
             Order::Copy { ticket } => line.send_copy(ticket, self.server.server().copy()).await,
             Order::Tally => {
                 let links = self.mirrors.carriages();
@@ -229,7 +245,7 @@ impl ServerNode {
                 line.report(&Report::Tally(Box::new(tally))).await;
             }
             // These are the workers' business.
-            Order::Start | Order::Stop { .. } | Order::Alive => {}
+            Order::Start { .. } | Order::Stop { .. } | Order::Alive => {}
             other => return Err(Line::unexpected(&other)),
         }
         Ok(())
@@ -249,10 +265,10 @@ impl ServerNode {
         }
     }
 
-    fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) {
-        if self.server.handle_worker(self.now(), worker, message) == Due::Ahead {
-            // On its next connection it hears what is due.
-            self.workers.part(worker);
+    fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {
+        match self.server.handle_worker(self.now(), worker, message) {
+            Due::Ahead => self.set_right(worker),
+            Due::Now | Due::Repeated | Due::Known => Ok(()),
         }
     }
 
@@ -371,7 +387,8 @@ impl ServerNode {
         }
         self.transmit()?;
         self.look_at_reunions();
-        if !self.ready && self.mirrors.are_met() && self.workers.are_met() {
+        let is_whole = self.server.server().is_whole();
+        if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
             self.ready = true;
             line.report(&Report::Ready).await;
         }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::channel::Channel;
 use super::error::{LinkFault, RealError};
-use super::ground::{Ground, Machine};
+use super::ground::{Ground, Machine, in_place};
 use super::measure::peers;
 use super::message::{Hello, Purpose};
 use crate::certificates::{Credentials, Identity, connecting, identity_of};
@@ -18,7 +18,7 @@ use crate::config::Plan;
 use crate::driver::cluster::{server_ids, worker_ids};
 use crate::telemetry::{NodeMeter, Telemetry};
 use crate::topology::Address;
-use crate::types::NodeId;
+use crate::types::{NodeId, WorkerId};
 
 /// A run as one process sees it.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub(super) struct Site {
 pub(super) struct Seat {
     pub(super) site: Site,
     pub(super) node: NodeId,
+    /// The worker that has taken it, where it stands in for the node.
+    stand_in: Option<WorkerId>,
     pub(super) credentials: Credentials,
     pub(super) meter: NodeMeter,
     /// Ends with the last of these.
@@ -63,12 +65,17 @@ impl Site {
             let (found, expected) = (credentials.identity().to_string(), expected.to_string());
             return Err(RealError::NotThisNode { found, expected });
         }
-        let peers = peers(&self.plan.topology, node);
-        let peers = peers.into_iter().map(|(peer, kind)| (self.label(peer), kind)).collect();
-        let meter = self.telemetry.node(&self.label(node), &self.plan.name, peers);
+        let meter = self.meter(node);
         let mut watching = JoinSet::new();
         watching.spawn(watch_trust(credentials.clone(), folder, self.name(node)));
-        Ok(Seat { site: self.clone(), node, credentials, meter, _watching: Arc::new(watching) })
+        let (site, stand_in, watching) = (self.clone(), None, Arc::new(watching));
+        Ok(Seat { site, node, stand_in, credentials, meter, _watching: watching })
+    }
+
+    fn meter(&self, node: NodeId) -> NodeMeter {
+        let peers = peers(&self.plan.topology, node);
+        let peers = peers.into_iter().map(|(peer, kind)| (self.label(peer), kind)).collect();
+        self.telemetry.node(&self.label(node), &self.plan.name, peers)
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Identity {
@@ -99,8 +106,19 @@ impl Site {
 }
 
 impl Seat {
+    /// The seat of a worker that is lost, for the worker of this one to stand in for it.
+    pub(super) fn in_place_of(&self, lost: WorkerId) -> Self {
+        let NodeId::Worker(own) = self.node else { unreachable!("workers stand in for workers") };
+        let node = NodeId::Worker(lost);
+        Self { node, stand_in: Some(own), meter: self.site.meter(node), ..self.clone() }
+    }
+
     pub(super) fn name(&self) -> String {
-        self.site.name(self.node)
+        let name = self.site.name(self.node);
+        match self.stand_in {
+            Some(own) => format!("{} for {name}", self.site.name(NodeId::Worker(own))),
+            None => name,
+        }
     }
 
     /// A peer of this node is connected.
@@ -124,6 +142,7 @@ impl Seat {
             listens: None,
             life: None,
             says_next: None,
+            stand_in: self.stand_in,
         }
     }
 
@@ -166,7 +185,7 @@ impl Seat {
         let site = &self.site;
         if let Some(chain) = chain {
             let proven = identity_of(chain).map_err(|refusal| refusal.to_string())?;
-            let claimed = site.identity(hello.node);
+            let claimed = site.identity(hello.stand_in.map_or(hello.node, NodeId::Worker));
             if proven != claimed {
                 return Err(format!("the certificate is for {proven}, the hello for {claimed}"));
             }
@@ -191,7 +210,7 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
     let mut complained = String::new();
     loop {
         sleep(TRUST_READ_EVERY).await;
-        match block_in_place(|| credentials.reload(&folder)) {
+        match in_place(|| credentials.reload(&folder)) {
             Ok(true) => info!("{name} has read anew whom it believes"),
             Ok(false) => {}
             Err(error) => {

@@ -1,5 +1,6 @@
 //! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,16 @@ use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sle
 use super::diary::Diary;
 use super::error::RealError;
 use super::ground::beside;
-use super::line::{Line, addresses_of};
+use super::line::{Begun, Line, addresses_of};
 use super::measure::tell_held;
-use super::message::{Order, Report};
+use super::message::{Life, Order, Report};
 use super::servers::{FromServer, Servers};
 use super::site::Seat;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer, SaysNext};
 use crate::driver::cost::CostModel;
 use crate::driver::message_of;
 use crate::ml::Work;
-use crate::recovery::{RecoverableWorker, RecoveringWorker};
+use crate::recovery::{RecoverableWorker, RecoveringWorker, Turn};
 use crate::types::{Clock, ShardId, ShardLayout, WorkerId};
 use crate::worker::Worker;
 
@@ -52,6 +53,7 @@ struct WorkerNode {
     told_stopped: Option<Clock>,
     lan_bytes: u64,
     interrupted: Interrupted,
+    stands_in_for: watch::Sender<BTreeSet<WorkerId>>,
 }
 
 /// What can happen to a worker.
@@ -88,18 +90,20 @@ pub(super) async fn work(
         None => watch::Sender::new(SaysNext::new()),
     };
     says_next.send_replace(worker.says_next_to_all());
-    let opened = Line::open(&seat, &errand.coordinator, None, None);
+    let life = Life { began: 0, is_new: worker.is_new() };
+    let opened = Line::open(&seat, &errand.coordinator, None, Some(life));
     let mut line = tokio::select! {
         biased;
         line = opened => line?,
         () = errand.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let worked = async {
-        let addresses = tokio::select! {
+        let Begun { servers: addresses, stand_ins, anew, .. } = tokio::select! {
             biased;
-            begun = line.begin() => begun?.0,
+            begun = line.begin() => begun?,
             () = errand.interrupted.set() => return Ok(Exit::Interrupted),
         };
+        errand.stands_in_for.send_replace(stand_ins.lost_to(id));
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut node = WorkerNode {
@@ -119,7 +123,11 @@ pub(super) async fn work(
             told_stopped: None,
             lan_bytes: 0,
             interrupted: errand.interrupted.clone(),
+            stands_in_for: errand.stands_in_for.clone(),
         };
+        if anew {
+            node.worker.handle_back();
+        }
         node.run(&mut line).await
     };
     let worked = worked.await;
@@ -188,11 +196,15 @@ impl WorkerNode {
 
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
-            Order::Begin { servers } => self.servers.reach(addresses_of(servers)?),
-            Order::Start => {
-                self.seat.meter.on_begun();
-                self.worker.handle_start();
+            Order::Begin { servers, stand_ins } => {
+                self.servers.reach(addresses_of(servers)?);
+                self.stands_in_for.send_replace(stand_ins.lost_to(self.id));
             }
+            Order::Start { stopped } => {
+                self.seat.meter.on_begun();
+                self.worker.handle_start(stopped);
+            }
+            Order::Anew => self.worker.handle_back(),
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
             other => return Err(Line::unexpected(&other)),
@@ -208,7 +220,10 @@ impl WorkerNode {
                 // Rows that come again are not asked for.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
-            FromServer::Due((due, guessed)) => self.worker.handle_due(shard, due, guessed),
+            FromServer::Due((due, guessed)) => {
+                self.may_begin(due, guessed)?;
+                self.worker.handle_due(shard, due, guessed);
+            }
             FromServer::Joined(due) => {
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
@@ -217,6 +232,18 @@ impl WorkerNode {
             }
         }
         Ok(())
+    }
+
+    /// Whether to begin where a server says counts nothing twice: what a worker of a data center that joins is to change
+    /// has never been, and the initial model has the counts of all.
+    fn may_begin(&self, due: Turn, guessed: bool) -> Result<(), RealError> {
+        let plan = &self.seat.site.plan;
+        let joins = guessed && plan.late().contains(&self.id.dc);
+        if !plan.app.deltas_are_counts() || due == Turn::default() || joins {
+            return Ok(());
+        }
+        let (node, app) = (self.seat.name(), plan.app.kind());
+        Err(RealError::CountsLost { node, app })
     }
 
     fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {

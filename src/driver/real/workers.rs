@@ -23,8 +23,7 @@ pub(super) struct Workers {
     seat: Seat,
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
-    /// What the worker in this process says next, if it knows.
-    near_says_next: Option<watch::Receiver<SaysNext>>,
+    near: Option<Near>,
     /// Those that have not been met.
     missing: BTreeSet<WorkerId>,
     incoming: Receiver<FromWorker>,
@@ -35,7 +34,15 @@ pub(super) struct Workers {
     reading: JoinSet<()>,
 }
 
-/// The way to a worker.
+/// The worker in this process.
+struct Near {
+    worker: WorkerId,
+    /// What it says next, if it knows.
+    says_next: watch::Receiver<SaysNext>,
+    hears: Sender<FromNear>,
+}
+
+/// The way to a worker that is heard.
 enum Way {
     Far {
         connection: u64,
@@ -66,7 +73,7 @@ impl Workers {
             seat: seat.clone(),
             layout,
             ways: BTreeMap::new(),
-            near_says_next: None,
+            near: None,
             missing: all,
             incoming,
             sender,
@@ -74,8 +81,7 @@ impl Workers {
             reading: JoinSet::new(),
         };
         if let Some(NearWorker { worker, says_next, mut says, hears }) = near {
-            workers.near_says_next = Some(says_next);
-            workers.ways.insert(worker, Way::Near(hears));
+            workers.near = Some(Near { worker, says_next, hears });
             let sender = workers.sender.clone();
             workers.reading.spawn(async move {
                 while let Some(message) = says.recv().await {
@@ -91,23 +97,24 @@ impl Workers {
 
     /// The worker in this process, if there is one.
     pub(super) fn near(&self) -> Option<WorkerId> {
-        let near = self.ways.iter().find(|(_, way)| matches!(way, Way::Near(_)));
-        near.map(|(worker, _)| *worker)
+        self.near.as_ref().map(|near| near.worker)
     }
 
     /// What that worker says next to the server of a shard, if it knows.
     pub(super) fn near_says_next(&self, shard: ShardId) -> Option<Turn> {
-        let says_next = self.near_says_next.as_ref()?.borrow();
+        let says_next = self.near.as_ref()?.says_next.borrow();
         says_next.get(shard.index()).copied().flatten()
     }
 
-    /// Tells the worker in this process what is due from it.
-    pub(super) fn join_near(&mut self, worker: WorkerId, due: Turn) {
+    /// Hears the worker in this process in place of anyone before, and tells it what is due.
+    pub(super) fn join_near(&mut self, due: Turn) {
+        let Some(Near { worker, hears, .. }) = &self.near else { return };
+        let (worker, hears) = (*worker, hears.clone());
+        self.part(worker);
         self.seat.on_connected(NodeId::Worker(worker));
-        if let Some(Way::Near(hears)) = self.ways.get(&worker) {
-            // One that has ended ends this process.
-            let _ended = hears.try_send(FromNear::Joined(due));
-        }
+        // One that has ended ends this process.
+        let _ended = hears.try_send(FromNear::Joined(due));
+        self.ways.insert(worker, Way::Near(hears));
         self.missing.remove(&worker);
     }
 
@@ -135,10 +142,11 @@ impl Workers {
             let FromWorker { worker, connection, message } =
                 next.expect("this end keeps the other end");
             let current = match self.ways.get(&worker) {
-                Some(Way::Far { connection, .. }) => Some(*connection),
-                _ => None,
+                Some(Way::Far { connection, .. }) => Some(Some(*connection)),
+                Some(Way::Near(_)) => Some(None),
+                None => None,
             };
-            if connection.is_some() && connection != current {
+            if current != Some(connection) {
                 continue;
             }
             match message {
@@ -152,12 +160,14 @@ impl Workers {
         }
     }
 
-    /// Hangs up on a worker, which is to call again.
+    /// Hangs up on a worker, which is to call again; one in this process is heard no more until it is let in again.
     pub(super) fn part(&mut self, worker: WorkerId) {
-        if let Some(Way::Far { reading, .. }) = self.ways.remove(&worker) {
-            reading.abort();
-            self.seat.on_lost(NodeId::Worker(worker));
+        match self.ways.remove(&worker) {
+            Some(Way::Far { reading, .. }) => reading.abort(),
+            Some(Way::Near(_)) => {}
+            None => return,
         }
+        self.seat.on_lost(NodeId::Worker(worker));
     }
 
     /// Answers a worker, if it is on the line; one that is not asks again.

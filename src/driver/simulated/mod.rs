@@ -217,7 +217,7 @@ impl<'a> Simulation<'a> {
                     self.cluster.coordinator.handle_clock_finished(server, clock);
                     let coordinator = &self.cluster.coordinator;
                     let dcs = (0..self.data_centers as u16).map(DcId);
-                    self.journal.on_clocks(dcs.map(|dc| coordinator.clock_of(dc)));
+                    self.journal.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
                 }
                 ServerOutput::CopyReady { clock } => {
                     self.cluster.coordinator.handle_copy_ready(server, clock);
@@ -325,11 +325,12 @@ impl<'a> Simulation<'a> {
                         self.settle_worker(self.cluster.workers[index].id());
                     }
                 }
-                CoordinatorOutput::Drain { dc, clocks } => {
+                CoordinatorOutput::Drain { dc, clocks, absent } => {
                     for shard in self.wan.shards() {
                         let server = ServerId { dc, shard };
                         let index = self.cluster.server_index(server);
-                        self.cluster.servers[index].handle_drain(self.now, clocks.clone());
+                        let (clocks, absent) = (clocks.clone(), absent.clone());
+                        self.cluster.servers[index].handle_drain(self.now, clocks, absent);
                         self.settle_server(server);
                     }
                 }
@@ -341,10 +342,10 @@ impl<'a> Simulation<'a> {
     fn evaluate(&mut self, clock: Clock) {
         let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
         let coordinator = &self.cluster.coordinator;
-        let clocks: Vec<Clock> =
-            (0..self.data_centers as u16).map(|dc| coordinator.clock_of(DcId(dc))).collect();
+        let dcs = (0..self.data_centers as u16).map(DcId);
+        let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc)));
         let carriages = self.wan.carriages();
-        let progress = self.journal.on_evaluation(self.now, clock, &verdict, &clocks, &carriages);
+        let progress = self.journal.on_evaluation(self.now, clock, &verdict, clocks, &carriages);
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.cluster.coordinator.handle_evaluation(self.now, clock, objective);

@@ -63,6 +63,7 @@ impl Checker for Barrier {
                 let Some(rows) = self.asked.remove(&(server, worker)) else { return Ok(()) };
                 return self.check_read(view, server, &rows);
             }
+            Seen::Gone { dc } => self.announced.retain(|(_, from), _| *from != dc),
             Seen::Lost { server, .. } => {
                 let is_of = |at: ServerId, from: DcId| {
                     at.shard == server.shard && (at == server || from == server.dc)

@@ -44,8 +44,9 @@ impl Checker for ClockBound {
         }
         let least = least_of_others(view, server, read);
         let others = others(view, server);
+        let others = others.into_iter().filter(|dc| !view.absent.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
-        let mut others = others.into_iter().filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
+        let mut others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
         match others.find(|dc| clock_of(view, server, *dc) < least) {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);

@@ -2,6 +2,8 @@
 //! to send; a copy is what it began with, what its own workers changed and what mirrors sent; and what the drain agrees on
 //! is made of these.
 
+mod inheritance;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Broken, Checker, Seen, Undone, View};
@@ -10,7 +12,9 @@ use crate::server::DrainMethod;
 use crate::store::ShardDeltas;
 use crate::sync::{RemoteSync, ValueFormat};
 use crate::types::{Clock, DcId, Lane, ServerId, ShardLayout, WorkerId};
-use crate::wire::{BulkKind, decode_bulk};
+use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_control};
+
+use inheritance::Inheritance;
 
 /// The books.
 #[derive(Debug, Default)]
@@ -30,6 +34,9 @@ pub(super) struct Conservation {
     former: BTreeMap<ServerId, Vec<f64>>,
     /// What each copy had of a mirror when that was lost last.
     counted: BTreeMap<(ServerId, DcId), Vec<f64>>,
+    inheritance: Inheritance,
+    /// Whether the source of a copy was lost later, and with it what it may still have owed that copy.
+    owed: bool,
     /// Servers whose copies the drain has begun to change.
     draining: BTreeMap<ServerId, bool>,
     layouts: BTreeMap<ServerId, ShardLayout>,
@@ -69,8 +76,26 @@ impl Checker for Conservation {
                 }
                 Ok(())
             }
+            Seen::Delivered { at, from, lane, frame } if is_word(lane, frame) => {
+                let dcs = view.present();
+                let word = decode_control(frame).ok();
+                let taken = word.and_then(|word| self.inheritance.hear((at, from), &word, dcs));
+                if let Some(server) = taken {
+                    self.inherit(view, server, at);
+                }
+                Ok(())
+            }
             Seen::Delivered { at, from, lane: Lane::Data, frame } => {
                 self.book(frame, (at, from), false, 1.0);
+                Ok(())
+            }
+            Seen::Anew { at, from } => {
+                self.inheritance.settle(Some(at), from);
+                Ok(())
+            }
+            Seen::Gone { dc } => {
+                self.owed |= self.inheritance.has_source(dc, None);
+                self.inheritance.settle(None, dc);
                 Ok(())
             }
             Seen::Taken { at } => self.check_copy(view, at),
@@ -97,6 +122,11 @@ impl Checker for Conservation {
             Undone::Cut { from, to, lane: Lane::Data, frame } => {
                 self.book(frame, (*from, *to), true, -1.0);
             }
+            Undone::Delivered { at, from, lane, frame } if is_word(*lane, frame) => {
+                if let Ok(word) = decode_control(frame) {
+                    self.inheritance.unhear((*at, *from), &word);
+                }
+            }
             Undone::Delivered { at, from, lane: Lane::Data, frame } => {
                 self.book(frame, (*at, *from), false, -1.0);
             }
@@ -111,7 +141,7 @@ impl Conservation {
         if !self.own.is_empty() {
             return;
         }
-        for server in view.servers() {
+        for server in view.nodes.servers() {
             let initial: Vec<f64> = server.values().iter().map(|value| f64::from(*value)).collect();
             let zeros = vec![0.0; initial.len()];
             self.own.insert(server.id(), zeros.clone());
@@ -128,29 +158,62 @@ impl Conservation {
 
     /// A server has lost its books with its copy: it begins with what its source has.
     fn lose(&mut self, view: &View<'_>, server: ServerId, source: DcId) {
-        if self.own.is_empty() {
-            return;
-        }
+        self.open(view);
+        self.owed |= self.inheritance.has_source(server.dc, Some(server));
         let zeros = vec![0.0; self.own[&server].len()];
         let dcs = view.plan.topology.dc_ids().filter(|dc| *dc != server.dc);
         for mirror in dcs.map(|dc| ServerId { dc, shard: server.shard }) {
-            let delivered = &self.delivered[&(mirror, server.dc)];
+            let has = self.has_of(mirror, server.dc);
             let counted = self.counted.entry((mirror, server.dc)).or_insert_with(|| zeros.clone());
             let former = self.former.get_mut(&mirror).expect("the books are open");
-            for ((former, delivered), counted) in former.iter_mut().zip(delivered).zip(counted) {
-                *former += delivered - *counted;
-                *counted = *delivered;
+            for ((former, has), counted) in former.iter_mut().zip(has).zip(counted) {
+                *former += has;
+                *counted += has;
             }
             self.sent.insert((server, mirror.dc), zeros.clone());
             self.delivered.insert((server, mirror.dc), zeros.clone());
         }
         let source = ServerId { dc: source, shard: server.shard };
         self.former.insert(server, self.former[&source].clone());
+        self.inheritance.lose(server);
         self.counted.retain(|(at, _), _| *at != server);
         self.own.insert(server, zeros.clone());
         self.copies.insert(server, zeros);
         self.next.retain(|(at, _), _| *at != server);
         self.lost.insert(server);
+    }
+
+    /// What a copy holds of what was changed by workers of data centers that have left, or by those of lost servers before
+    /// they were.
+    fn former_of(&self, view: &View<'_>, server: ServerId) -> Vec<f64> {
+        let mut former = self.former[&server].clone();
+        for dc in view.absent.iter().filter(|dc| **dc != server.dc) {
+            let has = self.has_of(server, *dc);
+            former.iter_mut().zip(has).for_each(|(sum, value)| *sum += value);
+        }
+        former
+    }
+
+    /// What a copy has of what a data center has changed since its server was lost last.
+    fn has_of(&self, server: ServerId, dc: DcId) -> Vec<f64> {
+        let mut has = self.delivered[&(server, dc)].clone();
+        self.inheritance.add_to(&mut has, server, dc);
+        if let Some(counted) = self.counted.get(&(server, dc)) {
+            has.iter_mut().zip(counted).for_each(|(sum, value)| *sum -= value);
+        }
+        has
+    }
+
+    /// The copy of a server is taken for one that has none.
+    fn inherit(&mut self, view: &View<'_>, server: ServerId, source: ServerId) {
+        if self.own.is_empty() {
+            return;
+        }
+        for dc in view.plan.topology.dc_ids().filter(|dc| *dc != server.dc) {
+            let of =
+                if dc == source.dc { self.own[&source].clone() } else { self.has_of(source, dc) };
+            self.inheritance.begin(server, dc, of);
+        }
     }
 
     /// Books a frame, where it is an update of TAP or ASP; says whether it is.
@@ -179,6 +242,7 @@ impl Conservation {
         } else {
             let delivered = self.delivered.get_mut(&link).expect("the books are open");
             add_changes(delivered, changes, times);
+            self.inheritance.owe(link, changes, times);
             let copy = self.copies.get_mut(&link.0).expect("the books are open");
             add_changes(copy, changes, times);
         }
@@ -243,6 +307,7 @@ impl Conservation {
                 DrainMethod::Mean => (Self::mean, ROUNDING),
                 // Of what a lost server had told some, hubs pass on what they have heard.
                 DrainMethod::Residuals if !self.lost.is_empty() && !is_mesh(view) => return Ok(()),
+                DrainMethod::Residuals if self.owed => return Ok(()),
                 DrainMethod::Residuals => (Self::total, ROUNDING),
             },
             RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
@@ -271,12 +336,8 @@ impl Conservation {
 
     /// The mean of all copies before the drain.
     fn mean(&self, server: ServerId, view: &View<'_>) -> Vec<f64> {
-        let copies: Vec<&Vec<f64>> = view
-            .plan
-            .topology
-            .dc_ids()
-            .map(|dc| &self.copies[&ServerId { dc, shard: server.shard }])
-            .collect();
+        let copies: Vec<&Vec<f64>> =
+            view.present().map(|dc| &self.copies[&ServerId { dc, shard: server.shard }]).collect();
         (0..copies[0].len())
             .map(|place| copies.iter().map(|copy| copy[place]).sum::<f64>() / copies.len() as f64)
             .collect()
@@ -285,20 +346,28 @@ impl Conservation {
     /// Everything that was ever changed.
     fn total(&self, server: ServerId, view: &View<'_>) -> Vec<f64> {
         let mut total = self.initial[&server].clone();
-        for dc in view.plan.topology.dc_ids() {
+        for dc in view.present() {
             let own = &self.own[&ServerId { dc, shard: server.shard }];
             total.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
         }
         // What the copy of each block's home has of what was lost is what all agree on.
-        let (count, parameters) = (view.plan.topology.data_centers.len(), total.len());
-        for dc in view.plan.topology.dc_ids() {
-            let block = parameters * dc.index() / count..parameters * (dc.index() + 1) / count;
-            let former = &self.former[&ServerId { dc, shard: server.shard }];
+        let (count, parameters) = (view.present().count(), total.len());
+        for (home, dc) in view.present().enumerate() {
+            let block = parameters * home / count..parameters * (home + 1) / count;
+            let former = self.former_of(view, ServerId { dc, shard: server.shard });
             for place in block {
                 total[place] += former[place];
             }
         }
         total
+    }
+}
+
+/// Whether a frame is one of the words by which copies are taken and links fork.
+fn is_word(lane: Lane, frame: &[u8]) -> bool {
+    match lane {
+        Lane::Control => matches!(decode_control(frame), Ok(ControlMessage::Rebuild { .. })),
+        Lane::Data => is_control(frame),
     }
 }
 

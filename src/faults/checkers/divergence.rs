@@ -4,7 +4,7 @@
 //! [`super::conservation`] holds each copy to.
 
 use super::{Broken, Checker, Seen, View};
-use crate::types::{DcId, ServerId};
+use crate::types::ServerId;
 
 #[derive(Debug)]
 pub(super) struct Divergence;
@@ -18,8 +18,9 @@ impl Checker for Divergence {
         if !matches!(seen, Seen::End) {
             return Ok(());
         }
+        let Some(first) = view.present().next() else { return Ok(()) };
         for server in view.servers() {
-            let first = ServerId { dc: DcId(0), shard: server.id().shard };
+            let first = ServerId { dc: first, shard: server.id().shard };
             let first = view.server(first);
             let pairs = server.values().iter().zip(first.values());
             let differs = pairs.enumerate().find(|(_, (own, first))| own != first);

@@ -12,7 +12,10 @@ mod divergence;
 mod durability;
 mod lives;
 mod memory;
+mod orders;
 pub(super) mod quiescence;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -68,10 +71,18 @@ pub(super) enum Seen<'a> {
     LostState { worker: WorkerId },
     /// A server has come back.
     Recovered { server: ServerId },
-    /// A server has come back with nothing, and takes the copy of a mirror.
+    /// A server has come back, or joins late, with nothing, and takes the copy of a mirror.
     Lost { server: ServerId, source: DcId },
+    /// A data center has left for good.
+    Gone { dc: DcId },
     /// A server has met a mirror that knows nothing of it: what was cut for an earlier life of it is gone.
     Anew { at: ServerId, from: DcId },
+    /// The coordinator has workers stop at a clock, or after what they are at.
+    Stops { last: Clock },
+    /// The coordinator has the servers of a data center drain once workers are at these clocks.
+    Drains { dc: DcId, clocks: &'a [Clock] },
+    /// The coordinator has come back, knows of this, and is about to say it again.
+    CoordinatorBack { stop: Option<Clock>, drains: &'a BTreeMap<DcId, Vec<Clock>> },
     /// The run is over and all is quiet.
     End,
 }
@@ -91,6 +102,8 @@ pub(super) struct View<'a> {
     pub(super) nodes: &'a Nodes<'a>,
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
+    /// Data centers that take no part.
+    pub(super) absent: &'a BTreeSet<DcId>,
     /// Whether nodes keep logs, and so may die.
     pub(super) logs: bool,
 }
@@ -100,8 +113,14 @@ impl<'a> View<'a> {
         self.nodes.server(id)
     }
 
+    /// Those of data centers that take part.
     fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.nodes.servers()
+        self.nodes.servers().filter(|server| !self.absent.contains(&server.id().dc))
+    }
+
+    /// The data centers that take part.
+    fn present(&self) -> impl Iterator<Item = DcId> + use<'_> {
+        self.plan.topology.dc_ids().filter(|dc| !self.absent.contains(dc))
     }
 
     /// The time as a server has it.
@@ -132,6 +151,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(clock_bound::ClockBound::default()),
         Box::new(durability::Durability::default()),
         Box::new(lives::Lives::default()),
+        Box::new(orders::Orders::default()),
         Box::new(bandwidth::Bandwidth::default()),
         Box::new(memory::Memory),
     ]

@@ -1,19 +1,27 @@
-//! Once a run is over and faults have ended, nothing is left anywhere: no frame in a server, none in a session.
+//! Once a run is over and faults have ended, nothing is left anywhere: no frame in a server, none in a session. What was
+//! meant for a data center that has left does not count.
+
+use std::collections::BTreeSet;
 
 use super::Broken;
 use crate::faults::ends::held_bytes;
 use crate::faults::nodes::Nodes;
 use crate::topology::Topology;
-use crate::types::{Instant, Lane};
+use crate::types::{DcId, Instant, Lane};
 
 /// The law's name in reports.
 pub(in crate::faults) const NAME: &str = "quiescence";
 
 /// What sessions still hold, if anything.
-pub(in crate::faults) fn held(nodes: &Nodes<'_>, topology: &Topology) -> Option<Broken> {
+pub(in crate::faults) fn held(
+    nodes: &Nodes<'_>,
+    topology: &Topology,
+    absent: &BTreeSet<DcId>,
+) -> Option<Broken> {
     let mut held = Vec::new();
-    for (server, node) in &nodes.servers {
-        for peer in topology.dc_ids().filter(|peer| *peer != server.dc) {
+    let there: Vec<DcId> = topology.dc_ids().filter(|dc| !absent.contains(dc)).collect();
+    for (server, node) in nodes.servers.iter().filter(|(id, _)| there.contains(&id.dc)) {
+        for peer in there.iter().copied().filter(|peer| *peer != server.dc) {
             let bytes = held_bytes(node.machine.session(peer));
             if bytes > 0 {
                 held.push(format!("{server} holds {bytes} bytes for and from {peer}"));
@@ -24,9 +32,14 @@ pub(in crate::faults) fn held(nodes: &Nodes<'_>, topology: &Topology) -> Option<
 }
 
 /// Asks every server of a run that is over for frames: there must be none.
-pub(in crate::faults) fn nothing_left(now: Instant, nodes: &mut Nodes<'_>) -> Result<(), Broken> {
-    let dcs: Vec<_> = nodes.servers.keys().map(|id| id.dc).collect();
-    for (id, node) in &mut nodes.servers {
+pub(in crate::faults) fn nothing_left(
+    now: Instant,
+    nodes: &mut Nodes<'_>,
+    absent: &BTreeSet<DcId>,
+) -> Result<(), Broken> {
+    let dcs: BTreeSet<DcId> = nodes.servers.keys().map(|id| id.dc).collect();
+    let dcs: BTreeSet<DcId> = dcs.difference(absent).copied().collect();
+    for (id, node) in nodes.servers.iter_mut().filter(|(id, _)| dcs.contains(&id.dc)) {
         for to in dcs.iter().copied().filter(|to| *to != id.dc) {
             for lane in Lane::ALL {
                 if node.machine.cut(now, to, lane, ROOM).is_some() {

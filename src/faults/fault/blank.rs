@@ -4,15 +4,11 @@ use super::{Fault, FaultKind};
 use crate::faults::scenario::within;
 use crate::types::Seed;
 
-/// Has every other crash of a single worker, but for those that wait for a write, take the disk along; not where a server of
-/// its data center loses its own: then nobody knows for certain what is due from it.
+/// Has every other crash of a single worker, but for those that wait for a write, take the disk along.
 pub(super) fn draw(seed: Seed, faults: &mut [Fault]) {
     let mut chance = seed.random();
-    let lost = faults.iter().filter(|fault| fault.kind == FaultKind::LostDisk);
-    let lost: Vec<u16> = lost.map(|fault| fault.dc).collect();
     for fault in faults {
-        let struck = within(&mut chance, 0, 1) == 0;
-        fault.blank = struck && may_be(fault) && !lost.contains(&fault.dc);
+        fault.blank = within(&mut chance, 0, 1) == 0 && may_be(fault);
     }
 }
 

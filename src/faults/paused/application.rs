@@ -1,40 +1,54 @@
-//! [`Counting`], which also says how far its tasks came and what the agreed model is.
+//! [`Counting`], whose changes at a clock follow from nothing but the clock, and which says what the agreed model is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use crate::config::Plan;
 use crate::faults::application::Counting;
 use crate::ml::{Application, Evaluation, Metric, Task, Work};
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
-
-/// The clocks that workers have finished, by number. One that comes back begins anew: it computes again what it had said.
-type Computed = Arc<Mutex<BTreeMap<usize, Clock>>>;
+use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk, WorkerId};
 
 #[derive(Debug)]
 pub(super) struct Watched {
-    counting: Counting,
-    computed: Computed,
+    counting: Arc<Counting>,
+    worked: Worked,
 }
 
+/// Workers that have been at work, by number.
+type Worked = Arc<Mutex<BTreeSet<usize>>>;
+
+/// One of [`Counting`] for each clock: who takes up a worker's work without its state changes what that would have.
 struct WatchedTask {
+    counting: Arc<Counting>,
     worker: usize,
+    seed: Seed,
     task: Box<dyn Task>,
-    computed: Computed,
+    worked: Worked,
 }
 
 impl Watched {
     pub(super) fn new((rows, width, reads_all): (usize, usize, bool)) -> Self {
-        Self { counting: Counting::new(rows, width, reads_all), computed: Computed::default() }
+        let counting = Arc::new(Counting::new(rows, width, reads_all));
+        Self { counting, worked: Worked::default() }
     }
 
-    /// What the model began with, and all that workers have changed.
-    pub(super) fn total(&self, plan: &Plan) -> Vec<f64> {
+    /// Whether a worker has computed anything.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.worked.lock().unwrap().is_empty()
+    }
+
+    pub(super) fn has_worked(&self, plan: &Plan, worker: WorkerId) -> bool {
+        self.worked.lock().unwrap().contains(&number(plan, worker))
+    }
+
+    /// What the model began with, and all that workers have changed that stopped at these clocks.
+    pub(super) fn total(&self, plan: &Plan, stopped: &BTreeMap<WorkerId, Clock>) -> Vec<f64> {
         let model = self.counting.initial_model(plan.seed.child("model"));
         let mut total: Vec<f64> = model.values.iter().map(|value| f64::from(*value)).collect();
         let width = self.counting.layout().tables()[0].width;
-        for (worker, until) in self.computed.lock().unwrap().iter() {
-            let mut task = self.counting.task(*worker, plan.seed.child("tasks").nth(*worker));
+        for (worker, until) in stopped {
+            let worker = number(plan, *worker);
+            let mut task = self.task(worker, plan.seed.child("tasks").nth(worker));
             for clock in (0..until.0).map(Clock) {
                 task.rows(clock);
                 let deltas = &task.iterate(clock, &model).0.tables[0];
@@ -58,9 +72,8 @@ impl Application for Watched {
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        let (task, computed) = (self.counting.task(worker, seed), self.computed.clone());
-        computed.lock().unwrap().insert(worker, Clock::ZERO);
-        Box::new(WatchedTask { worker, task, computed })
+        let (counting, task) = (self.counting.clone(), self.counting.task(worker, seed));
+        Box::new(WatchedTask { counting, worker, seed, task, worked: self.worked.clone() })
     }
 
     fn evaluate(&self, model: &Model) -> Evaluation {
@@ -91,11 +104,12 @@ impl Application for Watched {
 
 impl Task for WatchedTask {
     fn rows(&mut self, clock: Clock) -> RowSet {
+        self.task = self.counting.task(self.worker, self.seed.nth(clock.0 as usize));
         self.task.rows(clock)
     }
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
-        self.computed.lock().unwrap().insert(self.worker, clock.next());
+        self.worked.lock().unwrap().insert(self.worker);
         self.task.iterate(clock, model)
     }
 
@@ -106,4 +120,8 @@ impl Task for WatchedTask {
     fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         self.task.state(walk)
     }
+}
+
+fn number(plan: &Plan, worker: WorkerId) -> usize {
+    plan.topology.first_worker(worker.dc) + usize::from(worker.index)
 }

@@ -1,6 +1,7 @@
 //! One run: every process a task, troubles beside them, and what must hold in the end.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,18 +16,21 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use super::application::Watched;
-use super::drawn::{Drawn, Trouble, What};
+use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
 use super::place::{Place, Standing, World};
 use crate::certificates::{Directory, Identity};
+use crate::checkpoint::StateFile;
 use crate::config::{LogSync, Plan};
 use crate::driver::Outcome;
+use crate::driver::cluster::Blueprint;
 use crate::driver::emulated::Network;
 use crate::driver::real::{NodeEnd, NodeOptions, take_part};
 use crate::ml::Application;
 use crate::server::DrainMethod;
 use crate::sync::{RemoteSync, ValueFormat};
+use crate::telemetry::MembershipChange::{Joined, Left};
 use crate::telemetry::{Observer, Progress, Telemetry};
-use crate::types::{DcId, NodeId, Random, Seed};
+use crate::types::{Clock, DcId, NodeId, Random, Seed, WorkerId};
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,6 +39,12 @@ pub(super) struct Run {
     /// Processes that were killed and came back.
     pub(super) restarts: u64,
     pub(super) wan_bytes: u64,
+    /// Data centers that joined late, and that left for good.
+    pub(super) joined: usize,
+    pub(super) left: usize,
+    /// Times that a worker was taken over by another, and that it had its work back, as coordinators have told.
+    pub(super) taken_over: u64,
+    pub(super) given_back: u64,
     /// Whether the sum of all updates was to be found in the copies.
     pub(super) summed: bool,
 }
@@ -51,32 +61,46 @@ struct Cluster {
     /// Which are at work, and whether they have come back.
     waits: Vec<Cell<Option<bool>>>,
     restarts: Cell<u64>,
+    /// Data centers whose processes do not come back.
+    left: RefCell<BTreeSet<DcId>>,
+    taken_over: Cell<u64>,
+    given_back: Cell<u64>,
     /// Gone with the last run that has them.
     certificates: Arc<TempDir>,
     /// Where the coordinator's state lies; logs are in memory.
     folder: TempDir,
+    /// Whether the coordinator is to die as soon as a node has ended.
+    dies_at_end: Cell<bool>,
     /// Whether the coordinator has ended the run.
     over: Cell<bool>,
 }
 
-/// Runs what a seed draws, in virtual time.
+/// Runs what a seed draws, in virtual time. With `dies_at_end` the coordinator dies once more, as soon as a node has ended.
 ///
 /// # Errors
 /// What did not hold.
-pub(super) fn run(seed: u64) -> Result<Run, String> {
+pub(super) fn run(seed: u64, dies_at_end: bool) -> Result<Run, String> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let drawn = Drawn::new(seed);
     LocalSet::new().block_on(&runtime, async {
         let cluster = Rc::new(Cluster::new(drawn, Seed(seed).child("world")));
+        cluster.dies_at_end.set(dies_at_end);
         let began = Instant::now();
         BEGAN.with(|at| at.replace(Some(began)));
-        let outcome = cluster.clone().conduct().await?;
+        let outcome = match cluster.clone().conduct().await {
+            Err(reason) if reason == GIVEN_UP => return Ok(Run::default()),
+            outcome => outcome?,
+        };
         let summed = cluster.check(&outcome)?;
         Ok(Run {
             lasted: began.elapsed(),
             restarts: cluster.restarts.get(),
+            taken_over: cluster.taken_over.get(),
+            given_back: cluster.given_back.get(),
             wan_bytes: outcome.summary.wan_bytes,
+            joined: outcome.summary.membership.iter().filter(|one| one.change == Joined).count(),
+            left: outcome.summary.membership.iter().filter(|one| one.change == Left).count(),
             summed,
         })
     })
@@ -96,8 +120,12 @@ impl Cluster {
             waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
             application: Arc::new(Watched::new(drawn.model)),
             restarts: 0.into(),
+            left: RefCell::default(),
+            taken_over: 0.into(),
+            given_back: 0.into(),
             certificates: certificates(&drawn.plan),
             folder: tempfile::tempdir().unwrap(),
+            dies_at_end: false.into(),
             over: false.into(),
             world,
             drawn,
@@ -142,6 +170,12 @@ impl Cluster {
     async fn keep(&self, process: usize) -> Result<Option<Outcome>, String> {
         let nodes = &self.drawn.processes[process];
         let mut port = PORT_MIN + process as u16;
+        if let Some((dc, at)) = self.drawn.joins
+            && nodes[0] != NodeId::Coordinator
+            && dc_of(nodes[0]) == dc
+        {
+            sleep(at).await;
+        }
         loop {
             let place = self.places[process].borrow().clone();
             let ended = tokio::select! {
@@ -152,6 +186,11 @@ impl Cluster {
             match ended {
                 Some(Ok(NodeEnd::Over)) => {
                     self.waits[process].set(None);
+                    if self.dies_at_end.take() {
+                        let coordinator = self.places.len() - 1;
+                        self.returns[coordinator].set((Duration::from_secs(1), false));
+                        self.places[coordinator].borrow().die();
+                    }
                     return Ok(None);
                 }
                 Some(Ok(NodeEnd::Conducted(outcome))) => {
@@ -159,10 +198,28 @@ impl Cluster {
                     self.over.set(true);
                     return Ok(Some(*outcome));
                 }
+                Some(Err(reason)) if reason.starts_with(DISMISSED) => {
+                    self.waits[process].set(Some(true));
+                    return Ok(None);
+                }
+                // Once copies become equal nobody can leave, and whoever does ends the run.
+                Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
+                    self.over.set(true);
+                    return Err(GIVEN_UP.into());
+                }
                 Some(_) | None if place.is_gone() => {}
                 other => return Err(format!("{nodes:?} ended with {other:?}")),
             }
+            let is_of_left = self.left.borrow().contains(&dc_of(nodes[0]));
+            if is_of_left && nodes[0] != NodeId::Coordinator {
+                self.waits[process].set(Some(true));
+                return Ok(None);
+            }
             let (after, moves) = self.returns[process].get();
+            if after == FOR_GOOD {
+                self.waits[process].set(Some(true));
+                return Ok(None);
+            }
             sleep(after).await;
             if self.over.get() {
                 self.waits[process].set(None);
@@ -195,7 +252,8 @@ impl Cluster {
         };
         let application: Arc<dyn Application> = self.application.clone();
         let ground = Arc::new(Standing(place.clone()));
-        let ended = take_part(&self.drawn.plan, &application, &options, &mut Nobody, ground).await;
+        let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
+        let ended = take_part(&self.drawn.plan, &application, &options, &mut told, ground).await;
         ended.map_err(|error| error.to_string())
     }
 
@@ -224,9 +282,36 @@ impl Cluster {
                 sleep(lasts).await;
                 network.set_bandwidth(from, to, bandwidth);
             }
-            // A coordinator that dies when the run is over has nobody to come back to.
-            What::Kill { .. } if self.waits.iter().any(|waits| waits.get().is_none()) => {}
+            What::Kill { .. } if self.over.get() => {}
+            What::Leave { dc } => {
+                // Before a run has begun, whoever is not there is waited for.
+                while !self.application.has_begun() {
+                    sleep(LOOK_EVERY).await;
+                }
+                self.left.borrow_mut().insert(dc);
+                for (nodes, place) in self.drawn.processes.iter().zip(&self.places) {
+                    if nodes[0] != NodeId::Coordinator && dc_of(nodes[0]) == dc {
+                        place.borrow().die();
+                    }
+                }
+            }
+            What::Silence { process } => {
+                // It may find nobody any more who tells it of the end.
+                self.waits[process].set(self.waits[process].get().map(|_| true));
+                let place = self.places[process].borrow().clone();
+                place.part_from(Some(self.coordinator_address()));
+                sleep(lasts).await;
+                place.part_from(None);
+            }
             What::Kill { process, write, moves } => {
+                if let NodeId::Worker(worker) = self.drawn.processes[process][0]
+                    && lasts == FOR_GOOD
+                {
+                    // One that never came would be waited for.
+                    while !self.application.has_worked(&self.drawn.plan, worker) {
+                        sleep(LOOK_EVERY).await;
+                    }
+                }
                 self.returns[process].set((lasts, moves));
                 let place = self.places[process].borrow().clone();
                 match (write, place.disks().first()) {
@@ -248,13 +333,33 @@ impl Cluster {
         }
     }
 
+    /// Whether it has been drawn that a data center leaves.
+    fn may_end_early(&self) -> bool {
+        self.drawn.troubles.iter().any(|trouble| matches!(trouble.what, What::Leave { .. }))
+    }
+
+    /// The clocks at which workers have stopped, as the coordinator has written down.
+    fn stopped(&self) -> Result<BTreeMap<WorkerId, Clock>, String> {
+        let application: Arc<dyn Application> = self.application.clone();
+        let hash = Blueprint::new(&self.drawn.plan, &application).plan_hash;
+        let file = StateFile::new(&self.folder.path().join("coordinator"), hash);
+        let state = file.and_then(|file| file.read()).map_err(|error| error.to_string())?;
+        let record = state.as_ref().and_then(|state| state.records.get("coordinator.stopped"));
+        let record = record.ok_or("the coordinator has not written down who stopped")?;
+        rmp_serde::from_slice(record).map_err(|error| error.to_string())
+    }
+
     /// Whether the copies are what they must be; says whether there is a sum that they must be.
     fn check(&self, outcome: &Outcome) -> Result<bool, String> {
         if !outcome.summary.copies_equal {
             return Err("copies differ after the drain".into());
         }
-        let Some(tolerance) = tolerance(&self.drawn.plan) else { return Ok(false) };
-        let total = self.application.total(&self.drawn.plan);
+        let changes = outcome.summary.membership.len();
+        // What a data center that has left had not sent is gone, and nobody saw when one began that joined.
+        let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| changes == 0) else {
+            return Ok(false);
+        };
+        let total = self.application.total(&self.drawn.plan, &self.stopped()?);
         let values = outcome.highlights.iter().map(|value| value.parse::<f64>());
         for (place, (value, due)) in values.zip(total).enumerate() {
             let value = value.map_err(|error| error.to_string())?;
@@ -328,13 +433,30 @@ thread_local! {
     static BEGAN: RefCell<Option<Instant>> = const { RefCell::new(None) };
 }
 
-struct Nobody;
+/// Counts what coordinators tell of workers.
+struct Told<'a> {
+    taken_over: &'a Cell<u64>,
+    given_back: &'a Cell<u64>,
+}
 
-impl Observer for Nobody {
+impl Observer for Told<'_> {
     fn on_progress(&mut self, _: &Progress) {}
+
+    fn on_taken_over(&mut self, _: &str, _: &str) {
+        self.taken_over.set(self.taken_over.get() + 1);
+    }
+
+    fn on_given_back(&mut self, _: &str, _: &str) {
+        self.given_back.set(self.given_back.get() + 1);
+    }
 }
 
 const CERTIFICATES: &str = "all";
+
+/// What a process says that takes no part any more, and a coordinator that cannot do without one.
+const DISMISSED: &str = "this node takes no part";
+const GIVEN_UP: &str = "was away for 12 s";
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 const PORT_MIN: u16 = 5_000;
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::config::{LogConfig, LogSync, Plan};
+use crate::config::{LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
 use crate::driver::cluster::{server_ids, worker_ids};
 use crate::driver::emulated::Disorder;
-use crate::faults::Scenario;
 use crate::faults::fault::Moment;
 use crate::faults::scenario::{unit, within};
+use crate::faults::{FaultKind, Scenario};
 use crate::topology::Deployment;
-use crate::types::{DcId, NodeId, Random, Seed};
+use crate::types::{DcId, NodeId, Random, Seed, Time, WorkerId};
 
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
@@ -20,6 +20,8 @@ pub(super) struct Drawn {
     pub(super) processes: Vec<Vec<NodeId>>,
     pub(super) disorder: Disorder,
     pub(super) troubles: Vec<Trouble>,
+    /// When a data center begins that joins late.
+    pub(super) joins: Option<(DcId, Duration)>,
 }
 
 /// Something that befalls the cluster.
@@ -39,8 +41,12 @@ pub(super) enum What {
     Reset { one: DcId, other: DcId },
     /// A link carries so many times less.
     Slow { from: DcId, to: DcId, times: f64 },
+    /// A process cannot reach the coordinator, and reaches all others.
+    Silence { process: usize },
     /// A process is killed: at once, or within one of its next writes.
     Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
+    /// All processes of a data center are killed, and none comes back.
+    Leave { dc: DcId },
 }
 
 impl Drawn {
@@ -49,6 +55,7 @@ impl Drawn {
         let root = Seed(seed).child("paused");
         let mut chance = root.random();
         let mut plan = scenario.plan();
+        let late = plan.late();
         for link in &mut plan.topology.links {
             // Of QUIC's handshakes none fits through what frames of some bytes fit through.
             link.bandwidth = link.bandwidth.scaled(BANDWIDTH_TIMES);
@@ -72,13 +79,54 @@ impl Drawn {
                 late_by: Duration::from_millis(within(&mut chance, 1, 40)),
             },
             troubles: Vec::new(),
+            joins: scenario.faults.iter().find_map(|fault| {
+                let joins = fault.kind == FaultKind::LateJoin && late.contains(&DcId(fault.dc));
+                joins.then_some((DcId(fault.dc), fault.at.0))
+            }),
             plan,
         };
         let mut chance = root.child("troubles").random();
         let troubles = (0..within(&mut chance, 0, 6)).map(|_| drawn.trouble(&mut chance));
         drawn.troubles = troubles.collect();
+        let leave = scenario.faults.iter().find(|fault| fault.kind == FaultKind::Leave);
+        if let Some(leave) = leave.filter(|_| drawn.plan.needs_all().is_none()) {
+            let failures = &mut drawn.plan.failures;
+            (failures.on_give_up, failures.give_up_after) = (OnGiveUp::Leave, GIVE_UP_AFTER);
+            let what = What::Leave { dc: DcId(leave.dc) };
+            drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
+        }
+        drawn.lose_workers(&mut root.child("lost workers").random());
         drawn.troubles.sort_by_key(|trouble| trouble.at);
         drawn
+    }
+
+    /// In some runs workers are taken over by others, and of each data center one more is lost: for some seconds or, where
+    /// it has a process of its own, for good.
+    fn lose_workers(&mut self, chance: &mut Random) {
+        let topology = &self.plan.topology;
+        if within(chance, 0, 1) == 0 || topology.dc(DcId(0)).workers < 2 {
+            return;
+        }
+        let after = Duration::from_millis(within(chance, 50, 2_000));
+        let failures = &mut self.plan.failures;
+        (failures.lost_workers, failures.take_over_after) =
+            (LostWorkers::TakeOver, Some(Time(after)));
+        for dc in topology.dc_ids() {
+            let lost = NodeId::Worker(WorkerId { dc, index: within(chance, 0, 1) as u16 });
+            let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
+            let process = process.expect("every worker has a process");
+            let alone = self.processes[process].len() == 1;
+            let kill = What::Kill { process, write: None, moves: false };
+            let away = after.mul_f64(0.5 + 4.0 * unit(chance));
+            let (what, lasts) = match within(chance, 0, 3) {
+                0 => continue,
+                1 if alone => (kill, FOR_GOOD),
+                1 | 2 => (kill, away),
+                _ => (What::Silence { process }, away),
+            };
+            let at = TROUBLES_LAST.mul_f64(0.7 * unit(chance));
+            self.troubles.push(Trouble { at, lasts, what });
+        }
     }
 
     fn trouble(&self, chance: &mut Random) -> Trouble {
@@ -125,6 +173,11 @@ fn one_of<T: Copy, const N: usize>(chance: &mut Random, choices: [T; N]) -> T {
 }
 
 const BANDWIDTH_TIMES: f64 = 8.0;
+
+/// Longer than a crash lasts. Where some follow each other, a data center is given up that might have come back.
+const GIVE_UP_AFTER: Time = Time(Duration::from_secs(12));
+/// A process that is killed for so long does not come back.
+pub(super) const FOR_GOOD: Duration = Duration::MAX;
 
 /// After this nothing befalls the cluster any more that has not begun.
 const TROUBLES_LAST: Duration = Duration::from_secs(4);

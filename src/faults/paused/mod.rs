@@ -38,17 +38,23 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
     let runs: Vec<(u64, Result<Run, String>)> = seeds
         .into_par_iter()
         .map(|seed| {
-            let ran = catch_unwind(|| run(seed));
+            let ran = catch_unwind(|| run(seed, false));
             (seed, ran.unwrap_or_else(|_| Err("it panicked, as told above".into())))
         })
         .collect();
     let (mut failed, mut sums, mut restarts) = (Vec::new(), 0, 0);
+    let (mut joined, mut left) = (0, 0);
+    let (mut taken_over, mut given_back) = (0, 0);
     let (mut lasted, mut longest) = (Duration::ZERO, Duration::ZERO);
     for (seed, run) in runs {
         match run {
             Ok(run) => {
                 sums += u64::from(run.summed);
                 restarts += run.restarts;
+                joined += run.joined;
+                left += run.left;
+                taken_over += run.taken_over;
+                given_back += run.given_back;
                 lasted += run.lasted;
                 longest = longest.max(run.lasted);
             }
@@ -58,15 +64,27 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         }
     }
     println!(
-        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts; {sums} runs whose sum is known"
+        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts; {joined} late joins, {left} leaves; \
+         {taken_over} workers taken over, {given_back} times given back; {sums} runs whose sum is known"
     );
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+    if std::env::var_os(ONE).is_none() {
+        assert!(taken_over.min(given_back) > 20, "workers are taken over and come back");
+    }
 }
 
 #[test]
 fn a_run_happens_again_from_its_seed() {
     for seed in 0..8 {
-        assert_eq!(run(seed), run(seed), "seed {seed}");
+        assert_eq!(run(seed, false), run(seed, false), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
+    for seed in 0..12 {
+        let (once, again) = (run(seed, false).unwrap(), run(seed, true).unwrap());
+        assert!(again.restarts > once.restarts, "seed {seed}");
     }
 }
 

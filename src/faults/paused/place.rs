@@ -41,6 +41,8 @@ pub(super) struct Place {
     seed: Seed,
     gone: AtomicBool,
     died: Notify,
+    /// Whom it cannot reach, though it reaches others.
+    parted_from: Mutex<Option<SocketAddr>>,
     listens: Mutex<Vec<SocketAddr>>,
     streams: Mutex<Vec<[Weak<Mutex<Way>>; 2]>>,
     disks: Mutex<Vec<Arc<Mutex<Files>>>>,
@@ -67,6 +69,7 @@ impl World {
             seed: self.seed.nth(usize::from(self.port())),
             gone: AtomicBool::new(false),
             died: Notify::new(),
+            parted_from: Mutex::default(),
             listens: Mutex::default(),
             streams: Mutex::default(),
             disks: Mutex::default(),
@@ -97,6 +100,14 @@ impl Place {
         }
         self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
         self.died.notify_one();
+    }
+
+    /// Breaks its streams, which it makes again: but for those to an address, until it is parted from nobody.
+    pub(super) fn part_from(&self, address: Option<SocketAddr>) {
+        *self.parted_from.lock().unwrap() = address;
+        if address.is_some() {
+            self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
+        }
     }
 
     /// Waits until it is killed.
@@ -133,6 +144,9 @@ impl Ground for Standing {
         Box::pin(async move {
             let place = &self.0;
             place.present()?;
+            if *place.parted_from.lock().unwrap() == Some(to) {
+                return Err(io::ErrorKind::HostUnreachable.into());
+            }
             let from = Network::address(place.dc, place.world.port());
             let far = place.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
             let delay = place.world.delay(place.dc, far);

@@ -1,5 +1,7 @@
 //! One schedule: the cluster, its network, its disks, its faults and the checkers, from the first event to the last.
 
+mod coordinator;
+mod members;
 mod servers;
 mod trouble;
 mod wan;
@@ -13,17 +15,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use self::coordinator::Office;
 use super::application::Counting;
 use super::bugs::Bug;
 use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
-use super::ends::{Ends, Pair, ends_of, held_bytes, patience};
+use super::ends::{Ends, Pair, ends_of, patience};
 use super::network::Network;
-use super::nodes::{Nodes, Task};
+use super::nodes::{Nodes, Task, dc_of};
 use super::saboteur::Saboteur;
 use super::scenario::within;
 use super::{Counts, FaultKind, Scenario};
 use crate::config::Plan;
-use crate::coordinator::{Coordinator, CoordinatorOutput};
+use crate::coordinator::Coordinator;
 use crate::driver::cluster::Blueprint;
 use crate::driver::cost::CostModel;
 use crate::driver::simulated::events::Events;
@@ -94,6 +97,8 @@ enum Event {
     Restart {
         node: NodeId,
     },
+    /// The coordinator is started again.
+    OpenOffice,
     Checkpoint {
         node: NodeId,
     },
@@ -124,6 +129,14 @@ enum Event {
         number: usize,
         begins: bool,
     },
+    /// A data center joins, once it can.
+    Join {
+        dc: DcId,
+    },
+    /// A data center is waited for no more, once the coordinator is there.
+    GiveUp {
+        dc: DcId,
+    },
     /// Faults are over.
     Calm,
     /// All must be quiet by now.
@@ -136,10 +149,12 @@ struct Schedule<'p> {
     now: Instant,
     scenario: &'p Scenario,
     plan: &'p Plan,
+    blueprint: &'p Blueprint<'p>,
     overlay: Overlay,
     events: Events<Event>,
     nodes: Nodes<'p>,
     coordinator: Coordinator,
+    office: Office,
     told: Told,
     lan: Lan,
     cost: CostModel,
@@ -157,16 +172,20 @@ struct Schedule<'p> {
     /// Ends whose next frame is the first after a reconnect.
     reconnected: BTreeSet<(ServerId, DcId)>,
     under_way: usize,
+    /// Data centers that have died for good, and are not given up yet.
+    leaving: BTreeSet<DcId>,
     calm: bool,
     finished: bool,
 }
 
 /// What the coordinator has said that a node which comes back must hear again.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Told {
     started: bool,
     stop: Option<Clock>,
-    drains: BTreeMap<DcId, Vec<Clock>>,
+    drains: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
+    /// Servers of data centers that have left, and in which life.
+    left: BTreeMap<ServerId, u64>,
 }
 
 impl<'p> Schedule<'p> {
@@ -186,6 +205,7 @@ impl<'p> Schedule<'p> {
             events: Events::new(),
             nodes: Nodes::new(plan, blueprint, logs, &saboteur),
             coordinator: blueprint.coordinator(),
+            office: Office::open(),
             told: Told::default(),
             lan: Lan::new(topology),
             cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
@@ -200,11 +220,13 @@ impl<'p> Schedule<'p> {
             acknowledging: BTreeSet::new(),
             reconnected: BTreeSet::new(),
             under_way: 0,
+            leaving: BTreeSet::new(),
             calm: false,
             finished: false,
             overlay: plan.overlay(),
             scenario,
             plan,
+            blueprint,
         }
     }
 
@@ -235,7 +257,8 @@ impl<'p> Schedule<'p> {
             self.handle(event)?;
             self.settle_coordinator()?;
             if self.finished && self.is_quiet() {
-                let left = quiescence::nothing_left(self.now, &mut self.nodes);
+                let absent = self.coordinator.absent();
+                let left = quiescence::nothing_left(self.now, &mut self.nodes, absent);
                 left.map_err(|what| self.broken(quiescence::NAME, what))?;
                 self.see(Seen::End)?;
                 return self.compare_all();
@@ -253,6 +276,7 @@ impl<'p> Schedule<'p> {
             }
             Event::Synced { node, life } => self.on_synced(node, life)?,
             Event::Restart { node } => self.restart(node)?,
+            Event::OpenOffice => self.open_office()?,
             Event::Checkpoint { node } => {
                 self.schedule_checkpoint(node);
                 self.hand(node, Task::Checkpoint)?;
@@ -286,7 +310,9 @@ impl<'p> Schedule<'p> {
                 self.events.push(self.now + patience, Event::Watch { pair });
             }
             Event::Fault { number, begins } if !self.calm => self.fault(number, begins)?,
-            Event::Calm if !self.calm => self.become_calm(),
+            Event::Join { dc } => self.join_late(dc)?,
+            Event::GiveUp { dc } => self.give_up(dc)?,
+            Event::Calm if !self.calm => self.become_calm()?,
             Event::Fault { .. } | Event::Calm | Event::Strays { .. } => {}
             Event::Deadline => return Err(self.late()),
         }
@@ -337,43 +363,6 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    fn settle_coordinator(&mut self) -> Done {
-        while let Some(output) = self.coordinator.poll_output() {
-            let workers: Vec<NodeId> =
-                self.nodes.workers.keys().copied().map(NodeId::Worker).collect();
-            match output {
-                CoordinatorOutput::Start => {
-                    self.told.started = true;
-                    for worker in workers {
-                        self.hand(worker, Task::Start)?;
-                    }
-                }
-                CoordinatorOutput::Evaluate { clock } => {
-                    self.coordinator.handle_evaluation(self.now, clock, 0.0);
-                }
-                CoordinatorOutput::Stop { last, .. } => {
-                    self.told.stop = Some(last);
-                    for worker in workers {
-                        self.hand(worker, Task::Stop { last })?;
-                    }
-                }
-                CoordinatorOutput::Drain { dc, clocks } => {
-                    self.told.drains.insert(dc, clocks.clone());
-                    let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
-                    for server in servers.into_iter().filter(|server| server.dc == dc) {
-                        let clocks = clocks.clone();
-                        self.hand(NodeId::Server(server), Task::Drain { clocks })?;
-                    }
-                }
-                CoordinatorOutput::Finished => {
-                    self.finished = true;
-                    self.become_calm();
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Sends something to a node of the same data center.
     fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
         let at = self.lan.send(self.now, from, to, bytes);
@@ -383,22 +372,19 @@ impl<'p> Schedule<'p> {
 
     /// Whether nothing is under way, nobody is gone and nobody holds anything.
     fn is_quiet(&self) -> bool {
-        let rests =
-            self.nodes.hosts().all(|host| host.up && !host.writing && host.inbox.is_empty());
-        let peers = |id: ServerId| self.plan.topology.dc_ids().filter(move |peer| *peer != id.dc);
-        let mut servers = self.nodes.servers.iter();
+        let absent = self.coordinator.absent();
+        let mut hosts = self.nodes.hosts().filter(|(node, _)| !absent.contains(&dc_of(*node)));
         self.under_way == 0
-            && rests
-            && self.ends.are_up()
-            && servers.all(|(id, node)| {
-                peers(*id).all(|peer| held_bytes(node.machine.session(peer)) == 0)
-            })
+            && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
+            && self.ends.are_up(absent)
+            && quiescence::held(&self.nodes, &self.plan.topology, absent).is_none()
     }
 
     /// Whether one of two mirrors has lost what it had: what was on a connection before that is gone with it.
     fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
         let ends = [at, ServerId { dc: from, shard: at.shard }];
-        ends.iter().any(|end| self.nodes.servers[end].host.is_blank)
+        let absent = self.coordinator.absent();
+        ends.iter().any(|end| self.nodes.servers[end].host.is_blank || absent.contains(&end.dc))
     }
 
     /// How many times slower a data center computes.
@@ -419,6 +405,7 @@ impl<'p> Schedule<'p> {
             nodes: &self.nodes,
             plan: self.plan,
             overlay: &self.overlay,
+            absent: self.coordinator.absent(),
             logs: self.logs,
         };
         for checker in &mut self.checkers {
@@ -439,7 +426,7 @@ impl<'p> Schedule<'p> {
 
     /// Why the time that a run has is over and the run is not.
     fn late(&self) -> Box<Violation> {
-        let held = quiescence::held(&self.nodes, &self.plan.topology);
+        let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.absent());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
             return self

@@ -55,7 +55,11 @@ impl Schedule<'_> {
                 }
             }
             Task::Join { worker } => self.join(id, worker),
-            Task::Drain { clocks } => node.machine.handle_drain(now, clocks),
+            Task::Drain { clocks, absent } => node.machine.handle_drain(now, clocks, absent),
+            Task::Left { dc, life } => {
+                let left = node.machine.handle_left(now, dc, life);
+                left.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+            }
             _ => unreachable!("a server is told what servers are told"),
         }
         let node = self.nodes.server_mut(id);
@@ -218,10 +222,12 @@ impl Schedule<'_> {
             let (clock, copy) = (server.clock(), server.copy_ready());
             let drained = server.is_drained();
             self.report(id, clock)?;
-            self.coordinator.handle_copy_ready(id, copy);
-            if drained {
-                self.coordinator.handle_drained(id);
-            }
+            self.inform(|coordinator| {
+                coordinator.handle_copy_ready(id, copy);
+                if drained {
+                    coordinator.handle_drained(id);
+                }
+            });
         }
         let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
         while let Some(output) = self.nodes.server_mut(id).machine.poll_output() {
@@ -234,8 +240,10 @@ impl Schedule<'_> {
                     self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
                 }
                 Output::ClockFinished { clock } => self.report(id, clock)?,
-                Output::CopyReady { clock } => self.coordinator.handle_copy_ready(id, clock),
-                Output::Drained => self.coordinator.handle_drained(id),
+                Output::CopyReady { clock } => {
+                    self.inform(|coordinator| coordinator.handle_copy_ready(id, clock));
+                }
+                Output::Drained => self.inform(|coordinator| coordinator.handle_drained(id)),
             }
         }
         for worker in joining {
@@ -288,7 +296,7 @@ impl Schedule<'_> {
 
     fn report(&mut self, id: ServerId, clock: Clock) -> Done {
         self.see(Seen::Reported { server: id, clock })?;
-        self.coordinator.handle_clock_finished(id, clock);
+        self.inform(|coordinator| coordinator.handle_clock_finished(id, clock));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::faults::checkers::Seen;
 use crate::faults::disk::Survives;
 use crate::faults::ends::Pair;
 use crate::faults::fault::{Fault, FaultKind, Moment};
-use crate::faults::nodes::{Task, Twins};
+use crate::faults::nodes::{Task, Twins, dc_of};
 use crate::faults::scenario::within;
 use crate::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
@@ -17,7 +17,8 @@ impl Schedule<'_> {
         let fault = self.scenario.faults[number].clone();
         self.network.set(self.now, &fault, begins);
         if !begins {
-            return Ok(());
+            let leaves = fault.kind == FaultKind::Leave;
+            return if leaves { self.give_up(DcId(fault.dc)) } else { Ok(()) };
         }
         match fault.kind {
             FaultKind::Crash if fault.write.is_some() => {
@@ -36,6 +37,15 @@ impl Schedule<'_> {
                 return Ok(());
             }
             FaultKind::LostDisk => return self.lose_disks(&fault),
+            FaultKind::LateJoin => return self.join_late(DcId(fault.dc)),
+            FaultKind::Leave => {
+                self.leave(&fault);
+                return Ok(());
+            }
+            FaultKind::CoordinatorCrash => {
+                self.strike_coordinator(&fault);
+                return Ok(());
+            }
             _ => self.counts.structural.count(fault.kind),
         }
         match fault.kind {
@@ -71,7 +81,8 @@ impl Schedule<'_> {
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
-            let is_lost = self.told.drains.is_empty() && self.nodes.source_for(id).is_some();
+            let source = self.nodes.source_for(id, self.coordinator.absent());
+            let is_lost = self.told.drains.is_empty() && source.is_some();
             self.nodes.host(node).disk_lost |= is_lost;
             self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
             self.crash(node, Survives::ByChance, fault.lasts.0);
@@ -93,6 +104,7 @@ impl Schedule<'_> {
             NodeId::Coordinator => false,
         };
         match named {
+            _ if self.is_gone(dc) => Vec::new(),
             Some(node) => vec![node],
             None => self.nodes.ids().into_iter().filter(of_dc).collect(),
         }
@@ -160,7 +172,7 @@ impl Schedule<'_> {
     }
 
     /// A node dies, for a while; one that is gone already stays away longer.
-    fn crash(&mut self, node: NodeId, survives: Survives, lasts: Duration) {
+    pub(super) fn crash(&mut self, node: NodeId, survives: Survives, lasts: Duration) {
         let now = self.now;
         let host = self.nodes.host(node);
         host.restart_at = host.restart_at.max(now + lasts);
@@ -185,8 +197,14 @@ impl Schedule<'_> {
     /// A node that is gone is started again, with what is on its disk.
     pub(super) fn restart(&mut self, node: NodeId) -> Done {
         let now = self.now;
+        let is_gone = self.is_gone(dc_of(node));
         let host = self.nodes.host(node);
-        if host.up || now < host.restart_at {
+        if host.up || is_gone || now < host.restart_at {
+            return Ok(());
+        }
+        if !self.office.is_open {
+            // Only the coordinator knows where the others are.
+            self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
             return Ok(());
         }
         let is_lost = host.disk_lost;
@@ -198,8 +216,13 @@ impl Schedule<'_> {
                 self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
                 return Ok(());
             }
-            self.nodes.empty_disk(id);
+            self.nodes.empty_disk(node);
         }
+        self.start(node)
+    }
+
+    /// Starts a node with what is on its disk.
+    pub(super) fn start(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
         host.life += 1;
         if host.blank
@@ -221,10 +244,8 @@ impl Schedule<'_> {
             for pair in self.pairs_of(id) {
                 self.reconnect(pair);
             }
-            if let Some(clocks) = self.told.drains.get(&id.dc).cloned() {
-                self.hand(node, Task::Drain { clocks })?;
-            }
         }
+        self.repeat_orders(node)?;
         self.rejoin(node)?;
         self.work(node)
     }
@@ -232,23 +253,28 @@ impl Schedule<'_> {
     /// Has a server that has nothing take the copy of a mirror; says whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
-        if !node.host.is_blank || !node.machine.is_new() {
+        let is_told = !self.saboteur.has(Bug::BeginsWithoutCopy);
+        if !node.host.is_blank || !node.machine.is_new() || !is_told {
             return Ok(false);
         }
-        let source = self.nodes.nearest_to(id);
+        let absent = self.coordinator.absent().clone();
+        let source = self.nodes.nearest_to(id, &absent);
         let source =
             source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
+        self.see(Seen::Lost { server: id, source })?;
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
-        let begun = node.machine.handle_rebuild(now, source);
+        node.source = Some(source);
+        let begun = node.machine.handle_rebuild(now, source, &absent);
         begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
-        self.see(Seen::Lost { server: id, source })?;
         Ok(true)
     }
 
-    fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
-        let servers = self.nodes.servers.keys().copied();
-        servers.filter(move |other| other.shard == id.shard && *other != id)
+    /// Those that take part.
+    pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
+        let absent = self.coordinator.absent();
+        let servers = self.nodes.servers.keys().filter(|other| !absent.contains(&other.dc));
+        servers.copied().filter(move |other| other.shard == id.shard && *other != id)
     }
 
     /// What was not on disk has not been.
@@ -263,7 +289,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// A node that is back is joined with those of its data center, and a worker hears again what it was told.
+    /// A node that is back is joined with those of its data center.
     fn rejoin(&mut self, node: NodeId) -> Done {
         match node {
             NodeId::Server(id) => {
@@ -275,13 +301,6 @@ impl Schedule<'_> {
                 }
             }
             NodeId::Worker(worker) => {
-                if self.told.started {
-                    self.hand(node, Task::Start)?;
-                }
-                if let Some(last) = self.told.stop {
-                    let last = last.max(self.coordinator.stopped_at(worker));
-                    self.hand(node, Task::Stop { last })?;
-                }
                 let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
                 for server in servers.into_iter().filter(|server| server.dc == worker.dc) {
                     self.hand(NodeId::Server(server), Task::Join { worker })?;
@@ -316,7 +335,9 @@ impl Schedule<'_> {
         if !self.logs {
             return Ok(());
         }
-        for node in self.nodes.ids() {
+        let absent = self.coordinator.absent();
+        let there = |node: &NodeId| !absent.contains(&dc_of(*node));
+        for node in self.nodes.ids().into_iter().filter(there).collect::<Vec<_>>() {
             let twins: Option<Twins> = self.nodes.write_checkpoint(node, false);
             if let Some(twins) = twins {
                 self.see(Seen::Twins { node, twins: &twins })?;
@@ -325,9 +346,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    pub(super) fn become_calm(&mut self) {
+    pub(super) fn become_calm(&mut self) -> Done {
         if self.calm {
-            return;
+            return Ok(());
         }
         for fault in &self.scenario.faults {
             let begun = Instant::ZERO + fault.at.0 <= self.now;
@@ -340,12 +361,17 @@ impl Schedule<'_> {
             let host = self.nodes.host(node);
             (host.room_at, host.doomed) = (Instant::ZERO, None);
         }
+        self.office.spare();
         self.network.calm();
         self.calm = true;
+        for dc in self.leaving.clone() {
+            self.give_up(dc)?;
+        }
+        Ok(())
     }
 }
 
-/// While mirrors have something that is not on disk.
+/// While mirrors have something that is not on disk, or the coordinator is gone.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 const CHECKPOINTS_APART_MS_MAX: u64 = 1_500;

@@ -1,6 +1,7 @@
 //! What workers take in, and what leaves them.
 
 use super::{Done, Event, Schedule};
+use crate::faults::bugs::Bug;
 use crate::faults::checkers::Seen;
 use crate::faults::nodes::Task;
 use crate::node::WorkerMessage;
@@ -18,7 +19,7 @@ impl Schedule<'_> {
                 }
             }
             Task::Due { server, due, guessed } => machine.handle_due(server, due, guessed),
-            Task::Start => machine.handle_start(),
+            Task::Start { stopped } => machine.handle_start(stopped),
             Task::Stop { last } => machine.handle_stop(last),
             _ => unreachable!("a worker is told what workers are told"),
         }
@@ -42,11 +43,14 @@ impl Schedule<'_> {
             self.events.push(self.now + time, Event::Node { node, life, task: Task::Computed });
         }
         let node = self.nodes.worker_mut(id);
-        let stopped = node.machine.stopped();
+        let mut stopped = node.machine.stopped();
+        if self.saboteur.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
+            stopped = node.machine.worker_mut().map(|worker| worker.clock());
+        }
         if stopped != node.told {
             node.told = stopped;
             if let Some(clock) = stopped {
-                self.coordinator.handle_worker_stopped(id, clock);
+                self.inform(|coordinator| coordinator.handle_worker_stopped(id, clock));
             }
         }
         Ok(())

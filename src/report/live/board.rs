@@ -1,5 +1,7 @@
 //! What there is to show: the latest figures of each data center and the rates between them.
 
+use std::collections::BTreeMap;
+
 use crate::telemetry::{DcProgress, Progress};
 
 /// What is known of a run before it starts.
@@ -28,6 +30,8 @@ pub(super) struct Board {
     pub(super) wan_bytes: u64,
     pub(super) evaluation: Option<Progress>,
     pub(super) data_centers: Vec<DcBoard>,
+    /// By worker that is lost, who does its work.
+    pub(super) taken_over: BTreeMap<String, String>,
     /// When rates were last taken, and the bytes sent then.
     rates_at: (f64, Vec<u64>),
 }
@@ -35,6 +39,8 @@ pub(super) struct Board {
 /// One data center's line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DcBoard {
+    /// Whether it takes no part.
+    pub(super) absent: bool,
     pub(super) clock: u64,
     pub(super) objective: Option<f64>,
     /// Bits per second to other data centers, over the last second of the run or more.
@@ -47,33 +53,37 @@ impl Board {
     pub(super) fn new(plan: LivePlan) -> Self {
         let data_centers = vec![DcBoard::default(); plan.data_centers.len()];
         let rates_at = (0.0, vec![0; plan.data_centers.len()]);
-        Self { plan, time_s: 0.0, wan_bytes: 0, evaluation: None, data_centers, rates_at }
+        let (evaluation, taken_over) = (None, BTreeMap::new());
+        Self { plan, time_s: 0.0, wan_bytes: 0, evaluation, data_centers, taken_over, rates_at }
     }
 
     pub(super) fn on_progress(&mut self, progress: &Progress) {
-        let clocks: Vec<u64> = progress.data_centers.iter().map(|dc| dc.clock).collect();
-        let sent: Vec<u64> = progress.data_centers.iter().map(|dc| dc.wan_sent_bytes).collect();
+        let plans = self.plan.data_centers.iter();
+        let judged: Vec<Option<&DcProgress>> = plans.map(|plan| of(progress, &plan.name)).collect();
+        let clocks: Vec<Option<u64>> = judged.iter().map(|dc| dc.map(|dc| dc.clock)).collect();
+        let sent = judged.iter().zip(&self.rates_at.1);
+        let sent: Vec<u64> =
+            sent.map(|(dc, before)| dc.map_or(*before, |dc| dc.wan_sent_bytes)).collect();
         self.on_tick(progress.time_s, &clocks, &sent);
         self.wan_bytes = progress.wan_bytes;
 
-        for (at, dc) in progress.data_centers.iter().enumerate().take(self.data_centers.len()) {
-            let before = self
-                .evaluation
-                .as_ref()
-                .and_then(|before| Some((before.time_s, before.data_centers.get(at)?)));
-            let workers = self.plan.data_centers[at].workers;
-            let board = &mut self.data_centers[at];
-            board.objective = Some(dc.objective);
-            board.blocked_share = blocked_share(before, (progress.time_s, dc), workers);
+        let boards = self.data_centers.iter_mut().zip(&self.plan.data_centers);
+        for ((board, plan), dc) in boards.zip(judged) {
+            let before = self.evaluation.as_ref();
+            let before = before.and_then(|last| Some((last.time_s, of(last, &plan.name)?)));
+            board.objective = dc.map(|dc| dc.objective);
+            board.blocked_share =
+                dc.and_then(|dc| blocked_share(before, (progress.time_s, dc), plan.workers));
         }
         self.evaluation = Some(progress.clone());
     }
 
-    pub(super) fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+    pub(super) fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         self.time_s = time_s;
         self.wan_bytes = wan_sent_bytes.iter().sum::<u64>().max(self.wan_bytes);
         for (board, clock) in self.data_centers.iter_mut().zip(clocks) {
-            board.clock = *clock;
+            board.absent = clock.is_none();
+            board.clock = clock.unwrap_or(board.clock);
         }
         let elapsed = time_s - self.rates_at.0;
         let unknown = self.data_centers.iter().all(|dc| dc.wan_rate.is_none());
@@ -88,14 +98,27 @@ impl Board {
         }
     }
 
-    /// The data centers furthest behind and furthest ahead.
+    pub(super) fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.taken_over.insert(lost.into(), by.into());
+    }
+
+    pub(super) fn on_given_back(&mut self, lost: &str) {
+        self.taken_over.remove(lost);
+    }
+
+    /// The data centers furthest behind and furthest ahead, of those that take part.
     pub(super) fn slowest_and_fastest(&self) -> Option<(usize, usize)> {
         let clock = |at: &usize| self.data_centers[*at].clock;
-        let all = 0..self.data_centers.len();
+        let all = (0..self.data_centers.len()).filter(|at| !self.data_centers[*at].absent);
         let slowest = all.clone().min_by_key(clock)?;
         let fastest = all.rev().max_by_key(clock)?;
         Some((slowest, fastest))
     }
+}
+
+/// What an evaluation says of a data center, which it does where its copy was judged.
+fn of<'p>(progress: &'p Progress, name: &str) -> Option<&'p DcProgress> {
+    progress.data_centers.iter().find(|dc| dc.name == name)
 }
 
 fn blocked_share(

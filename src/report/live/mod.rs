@@ -94,13 +94,27 @@ impl Observer for Live {
         self.unshown = false;
     }
 
-    fn on_tick(&mut self, time_s: f64, clocks: &[u64], wan_sent_bytes: &[u64]) {
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
         if let Face::Screen(screen) = &mut self.face
             && is_due(self.shown, REDRAW_EVERY)
         {
             self.board.on_tick(time_s, clocks, wan_sent_bytes);
             screen.show(&self.board);
             self.shown = Some(Instant::now());
+        }
+    }
+
+    fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.board.on_taken_over(lost, by);
+        if let Face::Lines(lines) = &mut self.face {
+            lines.say(&format!("{lost} is taken over by {by}"));
+        }
+    }
+
+    fn on_given_back(&mut self, lost: &str, by: &str) {
+        self.board.on_given_back(lost);
+        if let Face::Lines(lines) = &mut self.face {
+            lines.say(&format!("{by} gives back the work of {lost}"));
         }
     }
 }

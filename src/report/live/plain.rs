@@ -41,6 +41,11 @@ impl<W: Write> PlainLines<W> {
         self.line(&line);
     }
 
+    /// Something that happens beside the figures.
+    pub(super) fn say(&mut self, text: &str) {
+        self.line(&format!("{:>10} {text}", ""));
+    }
+
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.into, "{}", fitted(text, WIDTH));
     }

@@ -45,7 +45,12 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
     let head = row("data center", width, ["clock", "objective", "WAN out", "blocked"]);
     lines.push(dim.apply_to(fitted(&head, columns)).to_string());
 
-    let room = rows.saturating_sub(lines.len() + 1).max(1);
+    let taken_over = board.taken_over.iter().map(|(lost, by)| format!("{lost} by {by}"));
+    let taken_over = taken_over.collect::<Vec<_>>().join(", ");
+    // On a terminal that is very low, data centers come first.
+    let shows_foot = !taken_over.is_empty() && rows > lines.len() + 3;
+    let foot = shows_foot.then(|| format!("  taken over: {taken_over}"));
+    let room = rows.saturating_sub(lines.len() + 1 + usize::from(foot.is_some())).max(1);
     let all = board.data_centers.len();
     let shown = if all <= room { all } else { room.saturating_sub(1).max(1) };
     let named = board.plan.data_centers.iter().zip(&board.data_centers);
@@ -56,6 +61,7 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
         let more = numbers::counted(all - shown, "more data center");
         lines.push(dim.apply_to(fitted(&format!("  {more}"), columns)).to_string());
     }
+    lines.extend(foot.map(|foot| fitted(&foot, columns)));
     lines
 }
 
@@ -75,7 +81,7 @@ fn state(board: &Board) -> String {
 
 fn figures(dc: &DcBoard) -> [String; 4] {
     [
-        numbers::count(dc.clock),
+        if dc.absent { "away".into() } else { numbers::count(dc.clock) },
         numbers::shown(dc.objective, numbers::objective),
         numbers::shown(dc.wan_rate, numbers::megabits),
         numbers::shown(dc.blocked_share, numbers::percent),
@@ -169,5 +175,24 @@ mod tests {
           8 more data centers
         "#);
         check(&board(&names), 1, 1);
+    }
+
+    #[test]
+    fn who_does_the_work_of_lost_workers_is_told_below_until_they_are_back() {
+        let mut board = board(&["virginia", "ireland"]);
+        board.on_taken_over("ireland/worker-1", "ireland/worker-0");
+        insta::assert_snapshot!(check(&board, 24, 80), @r#"
+        movielens: asp over gaia-2016-ec2-all
+        12.4 s · objective 0.7312, target 0.71 · WAN 14.2 MB
+          data center    clock   objective       WAN out  blocked
+          virginia         109      0.7300   1.20 Mbit/s      0 %
+          ireland          110      0.7300   2.40 Mbit/s    4.0 %
+          taken over: ireland/worker-1 by ireland/worker-0
+        "#);
+        for rows in [1, 6, 7] {
+            check(&board, rows, 40);
+        }
+        board.on_given_back("ireland/worker-1");
+        assert!(!check(&board, 24, 80).contains("taken over"));
     }
 }

@@ -9,7 +9,7 @@ use super::pictures::{Pictures, run_pictures};
 use super::{Figure, render};
 use crate::report::numbers;
 use crate::report::terminal::{
-    bytes_to_target, clocks_to_target, conserved, guarded, outcome, time_to_target,
+    bytes_to_target, changed, clocks_to_target, conserved, guarded, outcome, time_to_target,
 };
 use crate::telemetry::{Progress, Summary};
 
@@ -153,6 +153,9 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
     ];
+    if !summary.membership.is_empty() {
+        facts.push(Figure::new("Who took part", changed(&summary.membership), ""));
+    }
     if let Some(record) = &summary.conservation {
         facts.push(Figure::new("Between mirrors", conserved(record), ""));
     }

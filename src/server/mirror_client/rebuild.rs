@@ -33,6 +33,8 @@ struct Rest {
     asked: bool,
     /// The mirrors whose links have not forked: what they send is owed.
     unforked: BTreeSet<DcId>,
+    /// Whether it has been told that all have.
+    told: bool,
 }
 
 impl MirrorClient {
@@ -45,21 +47,56 @@ impl MirrorClient {
                 rebuild.rest.unforked.remove(&from);
             }
         }
+        self.tell_settled();
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        peer.control.clear();
-        peer.forks.clear();
-        (peer.sequence, peer.announcements) = (0, 0);
-        if peer.life >= life {
-            if let Some(rebuild) = &mut peer.rebuild {
-                rebuild.carried.clear();
-            }
+        if life > peer.life {
+            peer.forget(life, parameters);
             return;
         }
-        (peer.life, peer.rebuild) = (life, None);
-        if let Some(route) = &mut peer.route {
-            route.outbox = route.outbox.sharing(vec![0.0; parameters]);
-            (route.waits, route.reported) = (true, Clock::ZERO);
+        peer.begin_anew();
+        if let Some(rebuild) = &mut peer.rebuild {
+            rebuild.carried.clear();
         }
+    }
+
+    /// A mirror takes no part any more, or not yet: nothing is kept for it, and of its lives only one that begins after
+    /// this one counts.
+    pub(in crate::server) fn on_left(&mut self, dc: DcId, life: u64) {
+        let parameters = self.sources.local().len();
+        for peer in self.peers.values_mut() {
+            if let Some(rebuild) = &mut peer.rebuild {
+                rebuild.rest.unforked.remove(&dc);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&dc) {
+            peer.forget(life + 1, parameters);
+        }
+        self.tell_settled();
+    }
+
+    /// Tells those that have taken their copy from here, and to whom all other links have forked.
+    fn tell_settled(&mut self) {
+        for peer in self.peers.values_mut() {
+            let Some(rebuild) = &mut peer.rebuild else { continue };
+            let rest = &mut rebuild.rest;
+            if rest.asked && rest.unforked.is_empty() && !std::mem::replace(&mut rest.told, true) {
+                peer.control.push_back(ControlMessage::Settled { life: peer.life });
+            }
+        }
+    }
+
+    /// Mirrors begin with what this data center begins with, but for those that take no part.
+    pub(in crate::server) fn begin_beside(&mut self, absent: &BTreeSet<DcId>) {
+        for (dc, peer) in &mut self.peers {
+            if let Some(route) = &mut peer.route {
+                route.waits = absent.contains(dc);
+            }
+        }
+    }
+
+    /// The life of a mirror that counts, or the one from which on they do.
+    pub(in crate::server) fn life_of(&self, dc: DcId) -> u64 {
+        self.peers.get(&dc).map_or(0, |peer| peer.life)
     }
 
     /// Whether nothing has been settled yet about what a mirror has in this life of it.
@@ -70,19 +107,19 @@ impl MirrorClient {
         })
     }
 
-    /// Takes the copy that a mirror asks for, `values` and `steps` at `clock`.
+    /// Takes the copy that a mirror asks for, `values` and `steps` at `clock`. Of the others, updates come from those
+    /// that are `present`.
     pub(in crate::server) fn copy_for(
         &mut self,
         to: DcId,
         life: u64,
         [values, steps]: [Vec<f32>; 2],
         clock: Clock,
+        present: impl Iterator<Item = DcId>,
     ) {
         let Some(clique) = self.clique_of(to) else { return };
-        let unforked = self.peers.iter().filter(|(peer, state)| {
-            **peer != to && state.route.as_ref().is_some_and(|route| route.clique == clique)
-        });
-        let unforked = unforked.map(|(peer, _)| *peer).collect();
+        let unforked = present.filter(|dc| *dc != to && self.clique_of(*dc) == Some(clique));
+        let unforked = unforked.collect();
         // A copy holds everything of this data center, released or not.
         let shared = match &self.sharing {
             Sharing::Released { .. } => self.sources.local(),
@@ -94,7 +131,7 @@ impl MirrorClient {
         let carried = route.outbox.shared().to_vec();
         (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
         let copying = Some(Copying::new(clock, values, steps));
-        let rest = Rest { asked: false, unforked };
+        let rest = Rest { unforked, ..Rest::default() };
         (peer.life, peer.rebuild) = (life, Some(Rebuild { copying, carried, rest }));
     }
 
@@ -115,6 +152,7 @@ impl MirrorClient {
         let (Some(route), Some(rebuild)) = (&mut peer.route, &mut peer.rebuild) else { return };
         rebuild.rest.asked = true;
         route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
+        self.tell_settled();
     }
 
     /// A mirror takes its copy from another one: what that one's link has carried counts as carried to both.
@@ -144,6 +182,7 @@ impl MirrorClient {
         if let Some(rebuild) = peer.and_then(|peer| peer.rebuild.as_mut()) {
             rebuild.rest.unforked.remove(&from);
         }
+        self.tell_settled();
     }
 
     /// Takes note of an update that has come, for those that lack it.

@@ -41,6 +41,7 @@ impl Mirror {
         walk.record("lost", &mut self.lost)?;
         walk.record("parted", &mut self.parted)?;
         walk.record("returning", &mut self.returning)?;
+        walk.record("absent", &mut self.absent)?;
         walk.record_that("announced", &mut self.announced, |found, _| {
             found.keys().all(|place| (*place as usize) < parameters)
         })?;

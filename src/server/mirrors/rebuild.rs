@@ -1,5 +1,7 @@
 //! A copy that is lost, and made again from a mirror's.
 
+use std::collections::BTreeSet;
+
 use super::Mirrors;
 use crate::codec::Changes;
 use crate::server::drain::Drain;
@@ -9,11 +11,13 @@ use crate::types::{Clock, DcId, Instant};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 impl Mirrors {
-    /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it.
+    /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it. Those that are
+    /// `absent` send nothing.
     pub(in crate::server) fn begin_rebuild(
         &mut self,
         from: DcId,
         life: u64,
+        absent: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         // What a hub had yet to pass on, nobody else has.
@@ -22,8 +26,9 @@ impl Mirrors {
             return Err(self.cannot_rebuild(from));
         }
         store.values_mut().fill(0.0);
-        self.rebuilding = Some(from);
-        let peers: Vec<DcId> = self.client.sequences().map(|(peer, _)| peer).collect();
+        (self.rebuilding, self.settling) = (Some(from), Some((from, life)));
+        self.begin_beside(absent);
+        let peers: Vec<DcId> = self.server.present().collect();
         for peer in peers {
             self.client.push_control(peer, ControlMessage::Rebuild { from, life });
         }
@@ -33,6 +38,11 @@ impl Mirrors {
     /// Whether the copy of a mirror is on its way.
     pub(in crate::server) fn is_rebuilding(&self) -> bool {
         self.rebuilding.is_some()
+    }
+
+    /// Whether the copy is here, and nothing that belongs to it comes by way of its source any more.
+    pub(in crate::server) fn is_whole(&self) -> bool {
+        self.rebuilding.is_none() && self.settling.is_none()
     }
 
     /// The clock of the copy that has come, until a clock is finished.
@@ -124,7 +134,7 @@ impl Mirrors {
             values.iter_mut().zip(under_way).for_each(|(value, step)| *value -= step);
             steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
         }
-        self.client.copy_for(to, life, [values, steps], self.clock);
+        self.client.copy_for(to, life, [values, steps], self.clock, self.server.present());
     }
 
     fn cannot_rebuild(&self, from: DcId) -> PeerError {

@@ -17,13 +17,17 @@ impl Mirrors {
         if let Some(coast) = &mut self.coast {
             coast.state(&mut walk.at("coast"))?;
         }
-        let (dc, data_centers) = (self.id.dc, self.data_centers);
-        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, data_centers, layout.parameters()));
+        let (dc, hops) = (self.id.dc, &self.first_hops);
+        let (server, parameters) = (&self.server, layout.parameters());
+        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, server.present(), parameters));
         walk.option("drain", &mut self.drain, fresh, Drain::state)?;
         walk.record("clock", &mut self.clock)?;
-        let is_mirror = |dc: &DcId| dc.index() < data_centers && *dc != self.id.dc;
+        let is_mirror = |dc: &DcId| hops.contains_key(dc);
         walk.record_that("rebuilding", &mut self.rebuilding, |found, _| {
             found.as_ref().is_none_or(is_mirror)
+        })?;
+        walk.record_that("settling", &mut self.settling, |found, _| {
+            found.as_ref().is_none_or(|(from, _)| is_mirror(from))
         })?;
         walk.record_that("wishes", &mut self.wishes, |found, made| {
             found.is_some() == made.is_some()

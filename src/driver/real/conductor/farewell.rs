@@ -2,21 +2,30 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::{Conductor, RETURN_MAX, nodes};
+use super::{Conductor, RETURN_MAX};
+use crate::driver::judge::Verdict;
 use crate::driver::real::error::{ChannelError, RealError};
 use crate::driver::real::hearing::Heard;
 use crate::driver::real::message::Order;
 use crate::driver::real::roll::News;
+use crate::driver::tally::Tally;
 use crate::types::NodeId;
 
+/// What a run came to that can be asked of no node any more once they have ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub(super) verdict: Verdict,
+    pub(super) tallies: Vec<Tally>,
+    pub(super) highlights: Vec<String>,
+}
+
 impl Conductor<'_> {
-    /// Waits until everybody has hung up, as who has heard the last order does. Who was cut off before calls again, and is
-    /// told again.
-    pub(super) async fn see_off(&mut self) -> Result<(), RealError> {
-        let here = nodes(&self.seat.site).filter(|node| self.roll.has(*node));
-        let mut here: BTreeSet<NodeId> = here.collect();
+    /// Waits until all of these have hung up, as who has heard the last order does. Who was cut off before calls again, and
+    /// is told again.
+    pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
         let leaving = async {
             while !here.is_empty() {
                 match self.roll.news().await {

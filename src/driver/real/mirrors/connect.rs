@@ -56,7 +56,8 @@ struct Met {
 }
 
 impl Connector {
-    /// Calls a mirror until it answers. `again` says that it has been met before, so that whatever is wrong may pass.
+    /// Calls a mirror until it answers, once it listens somewhere. `again` says that it has been met before, so that
+    /// whatever is wrong may pass.
     pub(super) async fn dial(
         &self,
         peer: DcId,
@@ -67,16 +68,19 @@ impl Connector {
         let to = ServerId { dc: peer, shard: self.own.shard };
         let node = seat.site.name(NodeId::Server(to));
         // A link that heals is to be found so at once: an attempt is one packet or two.
-        let mut patience = Patience::new(node.clone(), again).at_most(PAUSE_MAX);
+        let mut patience = Patience::new(node, again).at_most(PAUSE_MAX);
         if again {
             sleep(BREATH).await;
         }
         loop {
             let address = addresses.borrow_and_update().get(&to).cloned();
-            let address = address.ok_or_else(|| RealError::Broken {
-                from: "the coordinator".into(),
-                reason: format!("it knows no address of {node}"),
-            })?;
+            let Some(address) = address else {
+                if addresses.changed().await.is_err() {
+                    // Who wanted to call has gone.
+                    std::future::pending::<()>().await;
+                }
+                continue;
+            };
             let factory = Arc::new(TrackedFactory::default());
             choose(&factory, seat, self.own.dc, peer);
             let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));

@@ -132,19 +132,33 @@ impl Mirrors {
     }
 
     /// Says where servers listen, and calls the mirrors of higher-numbered data centers, unless that has been done.
-    /// One that listens elsewhere than before is another process.
+    /// One that listens elsewhere than before is another process; one that listens nowhere takes no part.
     pub(super) fn reach(&mut self, addresses: Addresses) {
         let before = self.addresses.send_replace(addresses);
         let peers: Vec<DcId> = self.links.keys().copied().collect();
         for peer in peers {
             let id = ServerId { dc: peer, shard: self.own.shard };
-            let moved =
-                before.get(&id).is_some_and(|was| self.addresses.borrow().get(&id) != Some(was));
-            if moved && peer > self.own.dc && self.links[&peer].open.is_some() {
-                self.part(peer, "it listens elsewhere now");
+            let now = self.addresses.borrow().get(&id).cloned();
+            let moved = before.get(&id).is_some_and(|was| now.as_ref() != Some(was));
+            match now {
+                None => self.dismiss(peer),
+                Some(_) if moved && peer > self.own.dc && self.is_joined(peer) => {
+                    self.part(peer, "it listens elsewhere now");
+                }
+                Some(_) => {}
             }
             self.dial(peer);
         }
+    }
+
+    /// Has nothing to do with a mirror until [`Self::reach`] says where it listens.
+    pub(super) fn dismiss(&mut self, peer: DcId) {
+        let id = ServerId { dc: peer, shard: self.own.shard };
+        self.addresses.send_if_modified(|addresses| addresses.remove(&id).is_some());
+        if self.is_joined(peer) {
+            self.part(peer, "it takes no part any more");
+        }
+        self.seat.meter.on_absent(&self.seat.site.label(NodeId::Server(id)));
     }
 
     /// What happens next. Dropping the future loses nothing.
@@ -160,7 +174,15 @@ impl Mirrors {
                 biased;
                 arrival = self.arrivals.recv() => {
                     let arrival = arrival.expect("this end keeps the other end")?;
-                    return Ok(FromMirror::Joined { peer: self.join(arrival) });
+                    let peer = arrival.peer;
+                    if self.takes_part(peer) {
+                        return Ok(FromMirror::Joined { peer: self.join(arrival) });
+                    }
+                    // One that is about to take part calls again.
+                    arrival.connection.close(GOODBYE, b"the peer knows of no part that this node takes");
+                    self.link(peer).dialled = false;
+                    self.dial(peer);
+                    continue;
                 }
                 Some(done) = self.revoked.join_next() => {
                     if let Ok(Some((peer, connection, refusal))) = done {
@@ -214,9 +236,15 @@ impl Mirrors {
         self.links[&peer].open.is_some()
     }
 
-    /// Whether every mirror has been met.
+    /// Whether every mirror that takes part has been met.
     pub(super) fn are_met(&self) -> bool {
-        self.links.values().all(|link| link.met_before)
+        let mut present = self.links.iter().filter(|(peer, _)| self.takes_part(**peer));
+        present.all(|(_, link)| link.met_before)
+    }
+
+    fn takes_part(&self, peer: DcId) -> bool {
+        let id = ServerId { dc: peer, shard: self.own.shard };
+        self.addresses.borrow().contains_key(&id)
     }
 
     /// A mirror, as people call it.

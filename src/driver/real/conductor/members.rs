@@ -1,0 +1,208 @@
+//! Who takes part: data centers that join once the run has begun, and leave it for good.
+//!
+//! One that joins has nothing. Once all its nodes are on the line its servers take the copies of mirrors, and its workers
+//! begin where those are. One that is given up is gone for good with all that it had not sent; should its nodes come
+//! back with nothing, they join as others do. What is decided is written down before anybody hears of it.
+
+use std::collections::BTreeSet;
+
+use tracing::{info, warn};
+
+use super::{Conductor, nodes};
+use crate::config::OnGiveUp;
+use crate::driver::real::error::RealError;
+use crate::driver::real::hearing::{Heard, Message};
+use crate::driver::real::message::{Order, Report};
+use crate::telemetry::MembershipChange;
+use crate::types::{DcId, NodeId};
+
+impl Conductor<'_> {
+    /// Whether a node is of a data center that takes part.
+    pub(super) fn takes_part(&self, node: NodeId) -> bool {
+        dc_of(node).is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+    }
+
+    /// The nodes that take part.
+    pub(super) fn present(&self) -> impl Iterator<Item = NodeId> + '_ {
+        nodes(&self.seat.site).filter(|node| self.takes_part(*node))
+    }
+
+    /// A node of a data center that takes no part is on the line.
+    pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
+        if !self.roll.life_of(node).is_some_and(|life| life.is_new) {
+            let reason = "its data center was given up, and the run has gone on without what it had; to join it must \
+                          begin with nothing: start its nodes with empty directories";
+            self.dismiss(node, reason).await;
+            return Ok(());
+        }
+        let was_here = self.standing.left.keys().any(|left| dc_of(node) == Some(left.dc));
+        if was_here && self.seat.site.plan.app.deltas_are_counts() {
+            let reason = "its data center was given up, and what it had counted before would be counted again";
+            self.dismiss(node, reason).await;
+            return Ok(());
+        }
+        self.admit_all().await
+    }
+
+    /// Lets data centers join whose nodes are all on the line, one at a time.
+    pub(super) async fn admit_all(&mut self) -> Result<(), RealError> {
+        if !self.standing.started || self.lives.has_copies_on_the_way() {
+            return Ok(());
+        }
+        if !self.coordinator.admits() {
+            self.dismiss_absent("the run is about to end").await;
+            return Ok(());
+        }
+        let absent = self.coordinator.absent().iter().copied();
+        let is_there = |dc: &DcId| self.nodes_of(*dc).iter().all(|node| self.roll.has(*node));
+        match absent.into_iter().find(is_there) {
+            Some(dc) => self.admit(dc).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn admit(&mut self, dc: DcId) -> Result<(), RealError> {
+        let nodes = self.nodes_of(dc);
+        for node in &nodes {
+            let NodeId::Server(server) = node else { continue };
+            let Some(life) = self.roll.life_of(*node) else { return Ok(()) };
+            let from = self.source_for(*server)?;
+            self.lives.rebuild(*server, life, from);
+            self.lives.meet(*server, life);
+        }
+        self.coordinator.handle_joined(dc);
+        self.standing.left.retain(|server, _| server.dc != dc);
+        self.note(dc, MembershipChange::Joined)?;
+        info!("{} joins", self.seat.site.plan.topology.dc(dc).name);
+        for node in &nodes {
+            if let NodeId::Server(server) = node
+                && let Some(life) = self.roll.life_of(*node)
+            {
+                self.tell_source(*server, life).await;
+            }
+        }
+        self.tell_addresses().await;
+        for node in nodes {
+            self.tell_standing(node).await;
+        }
+        Ok(())
+    }
+
+    /// A node is waited for no more.
+    pub(super) async fn give_up(&mut self, node: NodeId) -> Result<(), RealError> {
+        let failures = &self.seat.site.plan.failures;
+        let reason = format!("it was away for {} s", failures.give_up_after.0.as_secs());
+        let name = self.seat.site.name(node);
+        let dc = dc_of(node).filter(|_| failures.on_give_up == OnGiveUp::Leave);
+        let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
+            return Err(RealError::Lost { node: name, reason });
+        };
+        // Those whose copy was on its way from there have none.
+        let mut gone = BTreeSet::from([dc]);
+        loop {
+            let takers = self.lives.takers_from(&gone);
+            if takers.is_subset(&gone) {
+                break;
+            }
+            gone.extend(takers);
+        }
+        if self.present().all(|node| dc_of(node).is_some_and(|dc| gone.contains(&dc))) {
+            let reason = format!("{reason}, and without it no data center is left");
+            return Err(RealError::Lost { node: name, reason });
+        }
+        self.coordinator.handle_left(&gone);
+        for dc in gone {
+            let reason = format!("its data center was given up, since {name} is lost: {reason}");
+            self.leave(dc, &reason).await?;
+        }
+        self.coordinator.advance();
+        self.settle().await?;
+        self.evaluate().await;
+        Ok(())
+    }
+
+    /// The run goes on without a data center.
+    async fn leave(&mut self, dc: DcId, reason: &str) -> Result<(), RealError> {
+        let nodes = self.nodes_of(dc);
+        let lives = self.lives.leave(dc);
+        self.standing.left.extend(lives.clone());
+        self.ready.retain(|node| !nodes.contains(node));
+        if self.judging.as_ref().is_some_and(|judging| judging.needs(dc)) {
+            self.due = self.judging.take().map(|judging| judging.clock).max(self.due);
+        }
+        self.note(dc, MembershipChange::Left)?;
+        warn!("{} has left for good: {reason}", self.seat.site.plan.topology.dc(dc).name);
+        for node in nodes {
+            self.dismiss(node, reason).await;
+        }
+        // Until the run begins, or goes on, nobody has heard of it.
+        if !self.begun {
+            return Ok(());
+        }
+        for (server, life) in lives {
+            let order = Order::Left { from: dc, life };
+            let mirrors = |node: &NodeId| {
+                let is_mirror =
+                    matches!(node, NodeId::Server(mirror) if mirror.shard == server.shard);
+                is_mirror && self.takes_part(*node)
+            };
+            self.roll.tell_all(mirrors, &order).await;
+        }
+        self.tell_addresses().await;
+        Ok(())
+    }
+
+    /// Hears a node that takes no part.
+    pub(super) fn on_heard_of_absent(&mut self, heard: Heard) {
+        let Heard { node, message, .. } = heard;
+        let name = self.seat.site.name(node);
+        match message {
+            Ok(Message::Report(Report::Failed { reason })) => {
+                warn!("{name}, which takes no part, has failed: {reason}");
+            }
+            Ok(_) => {}
+            Err(reason) => {
+                info!("{name}, which takes no part, has gone: {reason}");
+                self.forget(node);
+            }
+        }
+    }
+
+    /// Tells the nodes on the line that take no part that they will not.
+    pub(super) async fn dismiss_absent(&mut self, reason: &str) {
+        let absent = nodes(&self.seat.site).filter(|node| !self.takes_part(*node));
+        for node in absent.filter(|node| self.roll.has(*node)).collect::<Vec<_>>() {
+            self.dismiss(node, reason).await;
+        }
+    }
+
+    async fn dismiss(&mut self, node: NodeId, reason: &str) {
+        self.roll.tell(node, &Order::Dismiss { reason: reason.into() }).await;
+        self.forget(node);
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        if let NodeId::Worker(worker) = node {
+            self.roll.stand_ins_mut().dismiss(worker);
+        }
+        self.roll.forget(node);
+        self.seat.meter.on_absent(&self.seat.site.label(node));
+    }
+
+    fn note(&mut self, dc: DcId, change: MembershipChange) -> Result<(), RealError> {
+        self.journal.on_membership(self.now(), dc, change);
+        self.write_down()
+    }
+
+    fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
+        nodes(&self.seat.site).filter(|node| dc_of(*node) == Some(dc)).collect()
+    }
+}
+
+fn dc_of(node: NodeId) -> Option<DcId> {
+    match node {
+        NodeId::Coordinator => None,
+        NodeId::Server(server) => Some(server.dc),
+        NodeId::Worker(worker) => Some(worker.dc),
+    }
+}

@@ -193,7 +193,7 @@ impl<'p> Nodes<'p> {
             nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
         }
         for node in nodes.ids() {
-            nodes.host(node).up = !late.contains(&dc_of(node));
+            nodes.host(node).up = node.dc().is_none_or(|dc| !late.contains(&dc));
         }
         nodes
     }
@@ -417,15 +417,6 @@ impl<'p> Nodes<'p> {
 
     fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {
         RecoveringWorker::new(self.blueprint.worker(id), self.blueprint.layouts().len())
-    }
-}
-
-/// The data center of a node that is in one.
-pub(super) fn dc_of(node: NodeId) -> DcId {
-    match node {
-        NodeId::Server(id) => id.dc,
-        NodeId::Worker(id) => id.dc,
-        NodeId::Coordinator => unreachable!("the coordinator is no node of these"),
     }
 }
 

@@ -223,14 +223,10 @@ impl Scenario {
     /// The data centers that join before they leave.
     fn late(&self) -> BTreeSet<DcId> {
         let first = |dc: u16| {
-            let mut of_dc = self.faults.iter().filter(|fault| {
+            let of_dc = self.faults.iter().filter(|fault| {
                 fault.dc == dc && matches!(fault.kind, FaultKind::LateJoin | FaultKind::Leave)
             });
-            of_dc
-                .clone()
-                .map(|fault| fault.at)
-                .min()
-                .and_then(|at| of_dc.find(|fault| fault.at == at).map(|fault| fault.kind))
+            of_dc.min_by_key(|fault| fault.at).map(|fault| fault.kind)
         };
         let dcs = 0..self.data_centers as u16;
         dcs.filter(|dc| first(*dc) == Some(FaultKind::LateJoin)).map(DcId).collect()

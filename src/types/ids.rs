@@ -38,6 +38,17 @@ pub enum NodeId {
     Worker(WorkerId),
 }
 
+impl NodeId {
+    /// The data center of a server or a worker; nothing for the coordinator, which serves all.
+    pub fn dc(self) -> Option<DcId> {
+        match self {
+            Self::Coordinator => None,
+            Self::Server(id) => Some(id.dc),
+            Self::Worker(id) => Some(id.dc),
+        }
+    }
+}
+
 impl DcId {
     /// The position of this data center in tables indexed by data center.
     pub fn index(self) -> usize {

@@ -369,6 +369,8 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
+    /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
+    /// this one stands by it.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
         // To all workers, or to the servers of a data center.

@@ -171,8 +171,7 @@ impl Cluster {
         let nodes = &self.drawn.processes[process];
         let mut port = PORT_MIN + process as u16;
         if let Some((dc, at)) = self.drawn.joins
-            && nodes[0] != NodeId::Coordinator
-            && dc_of(nodes[0]) == dc
+            && nodes[0].dc() == Some(dc)
         {
             sleep(at).await;
         }
@@ -210,8 +209,7 @@ impl Cluster {
                 Some(_) | None if place.is_gone() => {}
                 other => return Err(format!("{nodes:?} ended with {other:?}")),
             }
-            let is_of_left = self.left.borrow().contains(&dc_of(nodes[0]));
-            if is_of_left && nodes[0] != NodeId::Coordinator {
+            if nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
                 self.waits[process].set(Some(true));
                 return Ok(None);
             }
@@ -290,7 +288,7 @@ impl Cluster {
                 }
                 self.left.borrow_mut().insert(dc);
                 for (nodes, place) in self.drawn.processes.iter().zip(&self.places) {
-                    if nodes[0] != NodeId::Coordinator && dc_of(nodes[0]) == dc {
+                    if nodes[0].dc() == Some(dc) {
                         place.borrow().die();
                     }
                 }
@@ -387,12 +385,9 @@ fn tolerance(plan: &Plan) -> Option<f64> {
     }
 }
 
+/// Where a process runs: the coordinator beside the first data center.
 fn dc_of(node: NodeId) -> DcId {
-    match node {
-        NodeId::Coordinator => DcId(0),
-        NodeId::Server(id) => id.dc,
-        NodeId::Worker(id) => id.dc,
-    }
+    node.dc().unwrap_or(DcId(0))
 }
 
 /// Certificates of every node that any run has, made once for all runs at the same time.

@@ -7,7 +7,7 @@ use super::{Done, Event, Schedule};
 use crate::faults::checkers::Seen;
 use crate::faults::disk::Survives;
 use crate::faults::fault::{Fault, FaultKind};
-use crate::faults::nodes::{ServerNode, Task, dc_of};
+use crate::faults::nodes::{ServerNode, Task};
 use crate::types::{DcId, NodeId, ServerId};
 
 impl Schedule<'_> {
@@ -134,8 +134,13 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
-        self.nodes.ids().into_iter().filter(|node| dc_of(*node) == dc).collect()
+    /// Whether a node is of a data center that takes part.
+    pub(super) fn takes_part(&self, node: NodeId) -> bool {
+        node.dc().is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+    }
+
+    pub(super) fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
+        self.nodes.ids().into_iter().filter(|node| node.dc() == Some(dc)).collect()
     }
 }
 

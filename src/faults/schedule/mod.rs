@@ -21,7 +21,7 @@ use super::bugs::Bug;
 use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
 use super::ends::{Ends, Pair, ends_of, patience};
 use super::network::Network;
-use super::nodes::{Nodes, Task, dc_of};
+use super::nodes::{Nodes, Task};
 use super::saboteur::Saboteur;
 use super::scenario::within;
 use super::{Counts, FaultKind, Scenario};
@@ -373,7 +373,7 @@ impl<'p> Schedule<'p> {
     /// Whether nothing is under way, nobody is gone and nobody holds anything.
     fn is_quiet(&self) -> bool {
         let absent = self.coordinator.absent();
-        let mut hosts = self.nodes.hosts().filter(|(node, _)| !absent.contains(&dc_of(*node)));
+        let mut hosts = self.nodes.hosts().filter(|(node, _)| self.takes_part(*node));
         self.under_way == 0
             && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
             && self.ends.are_up(absent)

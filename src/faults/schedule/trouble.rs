@@ -8,7 +8,7 @@ use crate::faults::checkers::Seen;
 use crate::faults::disk::Survives;
 use crate::faults::ends::Pair;
 use crate::faults::fault::{Fault, FaultKind, Moment};
-use crate::faults::nodes::{Task, Twins, dc_of};
+use crate::faults::nodes::{Task, Twins};
 use crate::faults::scenario::within;
 use crate::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
@@ -98,15 +98,10 @@ impl Schedule<'_> {
             (_, Some(index)) => Some(NodeId::Worker(WorkerId { dc, index })),
             _ => None,
         };
-        let of_dc = |node: &NodeId| match node {
-            NodeId::Server(id) => id.dc == dc,
-            NodeId::Worker(id) => id.dc == dc,
-            NodeId::Coordinator => false,
-        };
         match named {
             _ if self.is_gone(dc) => Vec::new(),
             Some(node) => vec![node],
-            None => self.nodes.ids().into_iter().filter(of_dc).collect(),
+            None => self.nodes_of(dc),
         }
     }
 
@@ -197,7 +192,7 @@ impl Schedule<'_> {
     /// A node that is gone is started again, with what is on its disk.
     pub(super) fn restart(&mut self, node: NodeId) -> Done {
         let now = self.now;
-        let is_gone = self.is_gone(dc_of(node));
+        let is_gone = node.dc().is_some_and(|dc| self.is_gone(dc));
         let host = self.nodes.host(node);
         if host.up || is_gone || now < host.restart_at {
             return Ok(());
@@ -335,9 +330,8 @@ impl Schedule<'_> {
         if !self.logs {
             return Ok(());
         }
-        let absent = self.coordinator.absent();
-        let there = |node: &NodeId| !absent.contains(&dc_of(*node));
-        for node in self.nodes.ids().into_iter().filter(there).collect::<Vec<_>>() {
+        let there = self.nodes.ids().into_iter().filter(|node| self.takes_part(*node));
+        for node in there.collect::<Vec<_>>() {
             let twins: Option<Twins> = self.nodes.write_checkpoint(node, false);
             if let Some(twins) = twins {
                 self.see(Seen::Twins { node, twins: &twins })?;

@@ -16,8 +16,6 @@ impl Conductor<'_> {
         }
     }
 
-    /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
-    /// this one stands by it.
     /// Asks servers for their copies, where an evaluation is due and none at work.
     pub(super) async fn evaluate(&mut self) {
         if self.judging.is_some() {

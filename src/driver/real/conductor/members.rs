@@ -19,7 +19,7 @@ use crate::types::{DcId, NodeId};
 impl Conductor<'_> {
     /// Whether a node is of a data center that takes part.
     pub(super) fn takes_part(&self, node: NodeId) -> bool {
-        dc_of(node).is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+        node.dc().is_none_or(|dc| !self.coordinator.absent().contains(&dc))
     }
 
     /// The nodes that take part.
@@ -35,7 +35,7 @@ impl Conductor<'_> {
             self.dismiss(node, reason).await;
             return Ok(());
         }
-        let was_here = self.standing.left.keys().any(|left| dc_of(node) == Some(left.dc));
+        let was_here = self.standing.left.keys().any(|left| node.dc() == Some(left.dc));
         if was_here && self.seat.site.plan.app.deltas_are_counts() {
             let reason = "its data center was given up, and what it had counted before would be counted again";
             self.dismiss(node, reason).await;
@@ -72,13 +72,12 @@ impl Conductor<'_> {
         }
         self.coordinator.handle_joined(dc);
         self.standing.left.retain(|server, _| server.dc != dc);
-        self.note(dc, MembershipChange::Joined)?;
+        self.journal.on_membership(self.now(), dc, MembershipChange::Joined);
+        self.write_down()?;
         info!("{} joins", self.seat.site.plan.topology.dc(dc).name);
         for node in &nodes {
-            if let NodeId::Server(server) = node
-                && let Some(life) = self.roll.life_of(*node)
-            {
-                self.tell_source(*server, life).await;
+            if let NodeId::Server(server) = node {
+                self.meet(*server).await?;
             }
         }
         self.tell_addresses().await;
@@ -93,7 +92,7 @@ impl Conductor<'_> {
         let failures = &self.seat.site.plan.failures;
         let reason = format!("it was away for {} s", failures.give_up_after.0.as_secs());
         let name = self.seat.site.name(node);
-        let dc = dc_of(node).filter(|_| failures.on_give_up == OnGiveUp::Leave);
+        let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
         let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
             return Err(RealError::Lost { node: name, reason });
         };
@@ -106,14 +105,20 @@ impl Conductor<'_> {
             }
             gone.extend(takers);
         }
-        if self.present().all(|node| dc_of(node).is_some_and(|dc| gone.contains(&dc))) {
+        if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
             let reason = format!("{reason}, and without it no data center is left");
             return Err(RealError::Lost { node: name, reason });
         }
         self.coordinator.handle_left(&gone);
+        gone.iter().for_each(|dc| self.strike_off(*dc));
+        self.write_down()?;
+        let reason = format!("its data center was given up, since {name} is lost: {reason}");
         for dc in gone {
-            let reason = format!("its data center was given up, since {name} is lost: {reason}");
-            self.leave(dc, &reason).await?;
+            self.tell_left(dc, &reason).await;
+        }
+        // Until the run begins, or goes on, nobody has heard of those.
+        if self.begun {
+            self.tell_addresses().await;
         }
         self.coordinator.advance();
         self.settle().await?;
@@ -122,25 +127,24 @@ impl Conductor<'_> {
     }
 
     /// The run goes on without a data center.
-    async fn leave(&mut self, dc: DcId, reason: &str) -> Result<(), RealError> {
-        let nodes = self.nodes_of(dc);
-        let lives = self.lives.leave(dc);
-        self.standing.left.extend(lives.clone());
-        self.ready.retain(|node| !nodes.contains(node));
+    fn strike_off(&mut self, dc: DcId) {
+        self.standing.left.extend(self.lives.leave(dc));
+        self.ready.retain(|node| node.dc() != Some(dc));
         if self.judging.as_ref().is_some_and(|judging| judging.needs(dc)) {
             self.due = self.judging.take().map(|judging| judging.clock).max(self.due);
         }
-        self.note(dc, MembershipChange::Left)?;
+        self.journal.on_membership(self.now(), dc, MembershipChange::Left);
+    }
+
+    /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.
+    async fn tell_left(&mut self, dc: DcId, reason: &str) {
         warn!("{} has left for good: {reason}", self.seat.site.plan.topology.dc(dc).name);
-        for node in nodes {
+        for node in self.nodes_of(dc) {
             self.dismiss(node, reason).await;
         }
-        // Until the run begins, or goes on, nobody has heard of it.
-        if !self.begun {
-            return Ok(());
-        }
-        for (server, life) in lives {
-            let order = Order::Left { from: dc, life };
+        let left = self.standing.left.iter().filter(|(server, _)| self.begun && server.dc == dc);
+        for (server, life) in left {
+            let order = Order::Left { from: dc, life: *life };
             let mirrors = |node: &NodeId| {
                 let is_mirror =
                     matches!(node, NodeId::Server(mirror) if mirror.shard == server.shard);
@@ -148,8 +152,6 @@ impl Conductor<'_> {
             };
             self.roll.tell_all(mirrors, &order).await;
         }
-        self.tell_addresses().await;
-        Ok(())
     }
 
     /// Hears a node that takes no part.
@@ -189,20 +191,7 @@ impl Conductor<'_> {
         self.seat.meter.on_absent(&self.seat.site.label(node));
     }
 
-    fn note(&mut self, dc: DcId, change: MembershipChange) -> Result<(), RealError> {
-        self.journal.on_membership(self.now(), dc, change);
-        self.write_down()
-    }
-
     fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
-        nodes(&self.seat.site).filter(|node| dc_of(*node) == Some(dc)).collect()
-    }
-}
-
-fn dc_of(node: NodeId) -> Option<DcId> {
-    match node {
-        NodeId::Coordinator => None,
-        NodeId::Server(server) => Some(server.dc),
-        NodeId::Worker(worker) => Some(worker.dc),
+        nodes(&self.seat.site).filter(|node| node.dc() == Some(dc)).collect()
     }
 }

@@ -50,7 +50,7 @@ fn no_schedule_breaks_a_promise() {
 }
 
 /// By which checker each planted bug must be caught; others may catch it too.
-const CAUGHT_BY: [(Bug, &str); 39] = [
+const CAUGHT_BY: [(Bug, &str); 40] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -84,6 +84,7 @@ const CAUGHT_BY: [(Bug, &str); 39] = [
     (Bug::ForgetsLastAnswer, "liveness"),
     (Bug::AddsUpdateTwice, "conservation"),
     (Bug::ForgetsFork, "conservation"),
+    (Bug::ForgetsDebt, "conservation"),
     (Bug::DrainsWithTheAbsent, "liveness"),
     (Bug::BeginsWithoutCopy, "durability"),
     (Bug::ReportsStopEarly, "orders"),

@@ -148,7 +148,7 @@ fn sealed_nonsense_is_refused_by_name() {
         let error = refuse_bulk(&frame).to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check(6, 9, "bulk kind 9");
+    check(6, 10, "bulk kind 10");
     check(22, 7, "tightness 7");
     check(7, 4, "value format 4");
     check(7, 2, "values take 6 bytes, the indexes ask for 4");

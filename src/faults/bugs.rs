@@ -72,6 +72,8 @@ pub enum Bug {
     AddsUpdateTwice,
     /// Nobody is told how far a link had come when another went on from it.
     ForgetsFork,
+    /// One change of what belongs to a copy, and came to its source later, is not passed on.
+    ForgetsDebt,
     /// Copies are to become equal with those that take no part, too.
     DrainsWithTheAbsent,
     /// A server that has nothing is not told to take a copy.
@@ -88,7 +90,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -122,6 +124,7 @@ impl Bug {
         Self::ForgetsLastAnswer,
         Self::AddsUpdateTwice,
         Self::ForgetsFork,
+        Self::ForgetsDebt,
         Self::DrainsWithTheAbsent,
         Self::BeginsWithoutCopy,
         Self::ReportsStopEarly,

@@ -74,6 +74,8 @@ pub(super) struct ServerNode {
     pub(super) parked: Vec<WorkerId>,
     /// From where it has taken its copy, if it had none.
     pub(super) source: Option<DcId>,
+    /// Whether it has all of it on disk.
+    pub(super) has_all: bool,
     /// Whether this process has told the coordinator how things stand.
     pub(super) has_stated: bool,
     /// When a timeout is scheduled.
@@ -93,7 +95,7 @@ pub(super) struct WorkerNode {
 impl ServerNode {
     /// Whether it has its copy, or what makes it again.
     pub(super) fn is_whole(&self) -> bool {
-        !self.host.disk_lost && self.machine.server().is_whole()
+        !self.host.disk_lost && self.has_all
     }
 }
 
@@ -177,6 +179,7 @@ impl<'p> Nodes<'p> {
                 joining: Vec::new(),
                 parked: Vec::new(),
                 source: None,
+                has_all: true,
                 has_stated: true,
                 timeout: None,
             };
@@ -346,6 +349,7 @@ impl<'p> Nodes<'p> {
                 let first = NonZeroU64::MIN.saturating_add(node.host.life);
                 node.machine = recovering.begin(logs, Incarnation(first));
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
+                node.has_all = node.machine.server().is_whole();
                 node.joining.clear();
                 node.parked.clear();
                 state

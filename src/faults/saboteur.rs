@@ -93,6 +93,11 @@ impl Saboteur {
                     *life = 0;
                 }
             }),
+            (Some(Bug::ForgetsDebt), Lane::Data) => with_change(&frame, |kind, value| {
+                if kind == BulkKind::Debt {
+                    *value = 0.0;
+                }
+            }),
             (Some(Bug::DrainEndsEarly), Lane::Control) => with_control(&frame, |message| {
                 if let ControlMessage::EndOfUpdates { sequence } = message {
                     *sequence = sequence.saturating_sub(1);

@@ -4,6 +4,7 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
+mod debt;
 mod rebuild;
 mod state;
 
@@ -262,6 +263,7 @@ impl MirrorClient {
     /// Stops sharing: what has not left stays at home for the drain.
     pub(super) fn close(&mut self) {
         self.closed = true;
+        self.keep_debts();
         for route in self.peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
             route.outbox.close();
         }

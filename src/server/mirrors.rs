@@ -43,8 +43,8 @@ pub(super) struct Mirrors {
     clock: Clock,
     /// From whom the copy is on its way, where it was lost.
     rebuilding: Option<DcId>,
-    /// From whom it has been asked for, in which life, until all other links here go on by themselves.
-    settling: Option<(DcId, u64)>,
+    /// From whom it has been asked for, until it is here with all that belongs to it.
+    settling: Option<DcId>,
     /// Under a guard: how tight each data center wishes all to be; all are as tight as the one that wishes for most.
     wishes: Option<BTreeMap<DcId, Tightness>>,
 }
@@ -227,6 +227,10 @@ impl Mirrors {
             (BulkKind::Copy | BulkKind::CopyStep, _) => {
                 self.on_copy(now, from, header, changes, store)?;
             }
+            (BulkKind::Debt, _) if self.server.has_ended(from, header.sequence) => {
+                return unexpected("a drain");
+            }
+            (BulkKind::Debt, _) => self.on_debt(from, header, changes, store)?,
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
                 drain.on_result(from, changes, header.last, store.values_mut())?;
@@ -279,10 +283,6 @@ impl Mirrors {
                 self.on_rebuild(from, source, life, store);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
-            ControlMessage::Settled { life } if self.settling == Some((from, life)) => {
-                self.settling = None;
-            }
-            ControlMessage::Settled { .. } => return unexpected(self.model.name()),
             ControlMessage::Hello(_) => {}
         }
         self.advance_drain(store);

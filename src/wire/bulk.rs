@@ -62,11 +62,13 @@ pub enum BulkKind {
     Copy,
     /// The steps that momentum has yet to add to such a copy.
     CopyStep,
+    /// What came to the sender after such a copy was taken, and belongs to it; the last says that this is all.
+    Debt,
 }
 
 impl BulkKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Update,
         Self::Partial,
         Self::Total,
@@ -76,6 +78,7 @@ impl BulkKind {
         Self::Probe,
         Self::Copy,
         Self::CopyStep,
+        Self::Debt,
     ];
 
     /// The kind's name in errors.
@@ -90,6 +93,7 @@ impl BulkKind {
             Self::Probe => "probe",
             Self::Copy => "copy",
             Self::CopyStep => "copy step",
+            Self::Debt => "debt",
         }
     }
 }

@@ -40,9 +40,6 @@ pub enum ControlMessage {
     /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this life is what this link
     /// has carried so far.
     Fork { to: DcId, life: u64 },
-    /// The receiver has asked for the sender's copy, and every other link to it goes on by itself: the sender owes it
-    /// nothing any more that comes from others.
-    Settled { life: u64 },
 }
 
 /// What one mirror says of itself: both ends must agree on all of it but `from`.
@@ -69,7 +66,6 @@ impl ControlMessage {
             Self::EndOfUpdates { .. } => "end of updates",
             Self::Rebuild { .. } => "rebuild",
             Self::Fork { .. } => "fork",
-            Self::Settled { .. } => "settled",
         }
     }
 }

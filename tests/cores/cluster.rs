@@ -21,7 +21,7 @@ use gaia::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
     ShardLayout, TableLayout, TableRows, WorkerId,
 };
-use gaia::wire::{BulkKind, decode_bulk};
+use gaia::wire::{BulkKind, decode_bulk, is_control};
 
 /// What a cluster is made of. Every row has one parameter.
 #[derive(Clone, Debug)]
@@ -306,6 +306,21 @@ impl Cluster {
         true
     }
 
+    /// A server comes back with nothing, in its next life, and asks a mirror for its copy. What was on its way from and to
+    /// it is gone.
+    pub fn lose(&mut self, dc: u16, source: u16) {
+        let (lost, life) = (DcId(dc), 1);
+        self.lanes.retain(|(from, to, _), _| *from != lost && *to != lost);
+        let mut server = self.setup.server(lost);
+        server.handle_rebuild(DcId(source), life, &BTreeSet::new()).unwrap();
+        self.servers[lost.index()] = server;
+        for mirror in self.dcs().filter(|mirror| *mirror != lost) {
+            let anew = ServerInput::Anew { from: lost, life };
+            self.servers[mirror.index()].handle_input(self.now, anew).unwrap();
+            self.collect(mirror);
+        }
+    }
+
     /// A server loses its connection to a mirror.
     pub fn part(&mut self, at: u16, from: u16) {
         let input = ServerInput::Parted { from: DcId(from) };
@@ -433,6 +448,9 @@ impl Cluster {
 
 /// Adds what a frame's updates change; frames of another kind change nothing by themselves.
 fn add_updates(frame: &[u8], sum: &mut [f32]) {
+    if is_control(frame) {
+        return;
+    }
     let mut buffers = Buffers::default();
     let (header, changes) = decode_bulk(frame, sum.len(), &mut buffers).unwrap();
     if header.kind != BulkKind::Update {

@@ -12,6 +12,7 @@ mod mirror_clock;
 mod momentum;
 mod overlay;
 mod peers;
+mod rebuilding;
 mod returning_worker;
 
 use gaia::sync::{

@@ -35,8 +35,6 @@ pub(super) struct Conservation {
     /// What each copy had of a mirror when that was lost last.
     counted: BTreeMap<(ServerId, DcId), Vec<f64>>,
     inheritance: Inheritance,
-    /// Whether the source of a copy was lost later, and with it what it may still have owed that copy.
-    owed: bool,
     /// Servers whose copies the drain has begun to change.
     draining: BTreeMap<ServerId, bool>,
     layouts: BTreeMap<ServerId, ShardLayout>,
@@ -94,7 +92,6 @@ impl Checker for Conservation {
                 Ok(())
             }
             Seen::Gone { dc } => {
-                self.owed |= self.inheritance.has_source(dc, None);
                 self.inheritance.settle(None, dc);
                 Ok(())
             }
@@ -159,7 +156,6 @@ impl Conservation {
     /// A server has lost its books with its copy: it begins with what its source has.
     fn lose(&mut self, view: &View<'_>, server: ServerId, source: DcId) {
         self.open(view);
-        self.owed |= self.inheritance.has_source(server.dc, Some(server));
         let zeros = vec![0.0; self.own[&server].len()];
         let dcs = view.plan.topology.dc_ids().filter(|dc| *dc != server.dc);
         for mirror in dcs.map(|dc| ServerId { dc, shard: server.shard }) {
@@ -226,7 +222,7 @@ impl Conservation {
         };
         match header.kind {
             BulkKind::Update => {}
-            BulkKind::Copy if !is_sent => {
+            BulkKind::Copy | BulkKind::Debt if !is_sent => {
                 let copy = self.copies.get_mut(&link.0).expect("the books are open");
                 add_changes(copy, changes, times);
                 return false;
@@ -307,7 +303,6 @@ impl Conservation {
                 DrainMethod::Mean => (Self::mean, ROUNDING),
                 // Of what a lost server had told some, hubs pass on what they have heard.
                 DrainMethod::Residuals if !self.lost.is_empty() && !is_mesh(view) => return Ok(()),
-                DrainMethod::Residuals if self.owed => return Ok(()),
                 DrainMethod::Residuals => (Self::total, ROUNDING),
             },
             RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),

@@ -79,7 +79,7 @@ impl Schedule<'_> {
         let mut gone = BTreeSet::from([dc]);
         loop {
             let takes = self.nodes.servers.iter().filter(|(id, node)| {
-                !node.machine.server().is_whole()
+                !node.has_all
                     && !absent.contains(&id.dc)
                     && node.source.is_some_and(|source| gone.contains(&source))
             });

@@ -216,6 +216,9 @@ impl Schedule<'_> {
     pub(super) fn let_out_server(&mut self, id: ServerId) -> Done {
         let node = self.nodes.server_mut(id);
         node.outputs_seen = 0;
+        if node.machine.is_settled() {
+            node.has_all = node.machine.server().is_whole();
+        }
         if !node.has_stated && node.machine.is_settled() {
             node.has_stated = true;
             let server = node.machine.server();

@@ -259,7 +259,7 @@ impl Schedule<'_> {
         self.see(Seen::Lost { server: id, source })?;
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
-        node.source = Some(source);
+        (node.source, node.has_all) = (Some(source), false);
         let begun = node.machine.handle_rebuild(now, source, &absent);
         begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
         Ok(true)

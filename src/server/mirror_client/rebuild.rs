@@ -3,13 +3,15 @@
 //! The mirror that is asked for its copy takes it as it is at that moment. What another mirror's link to the lost one
 //! has carried is from then on what its link to the asked one has (a *fork*), so nothing comes twice; and a word in that
 //! link's data lane says where it forked. What arrives there before the word is neither in the copy nor on its way to
-//! the lost mirror: the asked one owes it.
+//! the lost mirror: the asked one owes it, and passes it on before anything of its own. Until that is done the copy is not
+//! whole, so that whoever has a whole one needs nobody for what it holds.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::debt::Debt;
 use super::{MirrorClient, Sharing};
 use crate::codec::Changes;
 use crate::server::copying::Copying;
@@ -24,6 +26,7 @@ pub(in crate::server) struct Rebuild {
     /// What the link had carried when the copy was taken for another mirror's sake: to this life of the mirror where the
     /// two have met in it before it asks, to the one before otherwise; nothing where that is settled.
     carried: Vec<f32>,
+    debt: Debt,
     rest: Rest,
 }
 
@@ -33,21 +36,15 @@ struct Rest {
     asked: bool,
     /// The mirrors whose links have not forked: what they send is owed.
     unforked: BTreeSet<DcId>,
-    /// Whether it has been told that all have.
-    told: bool,
+    /// Whether it has been told that nothing more is owed.
+    paid: bool,
 }
 
 impl MirrorClient {
     /// A mirror has lost all that it had, and begins a new life: nothing is sent before it is known what it then has.
     pub(in crate::server) fn on_anew(&mut self, from: DcId, life: u64) {
         let parameters = self.sources.local().len();
-        for peer in self.peers.values_mut() {
-            if let Some(rebuild) = &mut peer.rebuild {
-                // What it sends from now on goes to all alike.
-                rebuild.rest.unforked.remove(&from);
-            }
-        }
-        self.tell_settled();
+        self.owe_nothing_from(from);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if life > peer.life {
             peer.forget(life, parameters);
@@ -63,25 +60,16 @@ impl MirrorClient {
     /// this one counts.
     pub(in crate::server) fn on_left(&mut self, dc: DcId, life: u64) {
         let parameters = self.sources.local().len();
-        for peer in self.peers.values_mut() {
-            if let Some(rebuild) = &mut peer.rebuild {
-                rebuild.rest.unforked.remove(&dc);
-            }
-        }
+        self.owe_nothing_from(dc);
         if let Some(peer) = self.peers.get_mut(&dc) {
             peer.forget(life + 1, parameters);
         }
-        self.tell_settled();
     }
 
-    /// Tells those that have taken their copy from here, and to whom all other links have forked.
-    fn tell_settled(&mut self) {
-        for peer in self.peers.values_mut() {
-            let Some(rebuild) = &mut peer.rebuild else { continue };
-            let rest = &mut rebuild.rest;
-            if rest.asked && rest.unforked.is_empty() && !std::mem::replace(&mut rest.told, true) {
-                peer.control.push_back(ControlMessage::Settled { life: peer.life });
-            }
+    /// What a mirror sends from now on goes to all alike, if it sends anything.
+    fn owe_nothing_from(&mut self, mirror: DcId) {
+        for rebuild in self.peers.values_mut().filter_map(|peer| peer.rebuild.as_mut()) {
+            rebuild.rest.unforked.remove(&mirror);
         }
     }
 
@@ -132,7 +120,8 @@ impl MirrorClient {
         (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
         let copying = Some(Copying::new(clock, values, steps));
         let rest = Rest { unforked, ..Rest::default() };
-        (peer.life, peer.rebuild) = (life, Some(Rebuild { copying, carried, rest }));
+        let debt = Debt::default();
+        (peer.life, peer.rebuild) = (life, Some(Rebuild { copying, carried, debt, rest }));
     }
 
     /// What the copy of a data center holds that its links have not: nothing but where gradients are shared, the step
@@ -152,7 +141,6 @@ impl MirrorClient {
         let (Some(route), Some(rebuild)) = (&mut peer.route, &mut peer.rebuild) else { return };
         rebuild.rest.asked = true;
         route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
-        self.tell_settled();
     }
 
     /// A mirror takes its copy from another one: what that one's link has carried counts as carried to both.
@@ -182,16 +170,29 @@ impl MirrorClient {
         if let Some(rebuild) = peer.and_then(|peer| peer.rebuild.as_mut()) {
             rebuild.rest.unforked.remove(&from);
         }
-        self.tell_settled();
     }
 
     /// Takes note of an update that has come, for those that lack it.
     pub(in crate::server) fn owe(&mut self, from: DcId, changes: Changes<'_>) {
+        let parameters = self.sources.local().len();
         for peer in self.peers.values_mut() {
-            let owed = peer.rebuild.as_ref().is_some_and(|one| one.rest.unforked.contains(&from));
-            if let Some(route) = peer.route.as_mut().filter(|_| owed) {
-                route.outbox.owe(changes, !self.closed);
+            let Some(rebuild) = &mut peer.rebuild else { continue };
+            let Some(route) = &mut peer.route else { continue };
+            match rebuild.rest.unforked.contains(&from) {
+                true if self.closed => route.outbox.owe(changes, false),
+                true => rebuild.debt.owe(changes, parameters),
+                false => {}
             }
+        }
+    }
+
+    /// What is owed and has not left is for the drain.
+    pub(super) fn keep_debts(&mut self) {
+        for peer in self.peers.values_mut() {
+            let Some(rebuild) = &mut peer.rebuild else { continue };
+            let Some(route) = &mut peer.route else { continue };
+            let (indexes, values) = rebuild.debt.take_all();
+            route.outbox.owe(Changes::Sparse { indexes: &indexes, values: &values }, false);
         }
     }
 
@@ -205,12 +206,24 @@ impl MirrorClient {
             return Some(frame.into());
         }
         let rebuild = peer.rebuild.as_mut().filter(|rebuild| rebuild.rest.asked)?;
-        let copying = rebuild.copying.as_mut()?;
-        peer.sequence += 1;
-        let (frame, last) = copying.next_frame(self.id, peer.sequence, room);
-        if last {
-            rebuild.copying = None;
-        }
+        let (rest, sequence) = (&mut rebuild.rest, peer.sequence + 1);
+        let frame = if let Some(copying) = &mut rebuild.copying {
+            let (frame, last) = copying.next_frame(self.id, sequence, room);
+            if last {
+                rebuild.copying = None;
+            }
+            frame
+        } else {
+            let ends = rest.unforked.is_empty();
+            let is_due = !rebuild.debt.is_paid() || (ends && !rest.paid);
+            if self.closed || !is_due {
+                return None;
+            }
+            let (frame, last) = rebuild.debt.next_frame(self.id, sequence, room, ends);
+            rest.paid = last;
+            frame
+        };
+        peer.sequence = sequence;
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
         Some(frame)
@@ -220,7 +233,7 @@ impl MirrorClient {
 impl Rebuild {
     /// One to put state into.
     pub(in crate::server) fn none() -> Self {
-        Self { copying: None, carried: Vec::new(), rest: Rest::default() }
+        Self { copying: None, carried: Vec::new(), debt: Debt::default(), rest: Rest::default() }
     }
 
     /// Walks over all of it; the shard has so many `parameters`.
@@ -234,6 +247,7 @@ impl Rebuild {
         walk.numbers("carried", Content::Changes, &mut self.carried, |found| {
             found == 0 || found == parameters
         })?;
+        self.debt.state(&mut walk.at("debt"), parameters)?;
         walk.record("rest", &mut self.rest)
     }
 }

@@ -26,7 +26,7 @@ impl Mirrors {
             return Err(self.cannot_rebuild(from));
         }
         store.values_mut().fill(0.0);
-        (self.rebuilding, self.settling) = (Some(from), Some((from, life)));
+        (self.rebuilding, self.settling) = (Some(from), Some(from));
         self.begin_beside(absent);
         let peers: Vec<DcId> = self.server.present().collect();
         for peer in peers {
@@ -40,9 +40,9 @@ impl Mirrors {
         self.rebuilding.is_some()
     }
 
-    /// Whether the copy is here, and nothing that belongs to it comes by way of its source any more.
+    /// Whether the copy is here with all that belongs to it: nothing comes by way of its source any more.
     pub(in crate::server) fn is_whole(&self) -> bool {
-        self.rebuilding.is_none() && self.settling.is_none()
+        self.settling.is_none()
     }
 
     /// The clock of the copy that has come, until a clock is finished.
@@ -58,7 +58,7 @@ impl Mirrors {
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         let drains = self.drain.as_ref().is_some_and(Drain::is_started);
-        if drains || self.rebuilding == Some(from) {
+        if drains || self.settling == Some(from) {
             return Err(self.cannot_rebuild(from));
         }
         self.client.on_anew(from, life);
@@ -118,6 +118,28 @@ impl Mirrors {
             self.clock = header.clock;
             self.server.begin_at(from, header.clock);
             self.client.begin_at(now);
+        }
+        Ok(())
+    }
+
+    /// Takes what belongs to the copy and came to its source later.
+    pub(super) fn on_debt(
+        &mut self,
+        from: DcId,
+        header: &BulkHeader,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        if self.settling != Some(from) || self.rebuilding.is_some() {
+            let (found, sync) = (header.kind.name(), self.model.name());
+            return Err(PeerError::PeerSentUnexpectedKind { from, found, sync });
+        }
+        changes.add_to(store.values_mut());
+        if let Some(coast) = &mut self.coast {
+            coast.on_received(from, self.client.clock_time(), changes, store.values_mut());
+        }
+        if header.last {
+            self.settling = None;
         }
         Ok(())
     }

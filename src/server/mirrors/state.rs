@@ -27,7 +27,7 @@ impl Mirrors {
             found.as_ref().is_none_or(is_mirror)
         })?;
         walk.record_that("settling", &mut self.settling, |found, _| {
-            found.as_ref().is_none_or(|(from, _)| is_mirror(from))
+            found.as_ref().is_none_or(is_mirror)
         })?;
         walk.record_that("wishes", &mut self.wishes, |found, made| {
             found.is_some() == made.is_some()

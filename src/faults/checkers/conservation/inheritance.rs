@@ -102,12 +102,6 @@ impl Inheritance {
         }
     }
 
-    /// Whether a copy came from a data center, or from one server of it.
-    pub(super) fn has_source(&self, dc: DcId, server: Option<ServerId>) -> bool {
-        let mut latest = self.takings.values().filter_map(|takings| takings.last());
-        latest.any(|one| one.source.dc == dc && server.is_none_or(|server| server == one.source))
-    }
-
     /// A server has lost its copy.
     pub(super) fn lose(&mut self, server: ServerId) {
         self.held.retain(|(of, _), _| *of != server);

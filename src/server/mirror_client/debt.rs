@@ -1,0 +1,123 @@
+//! What is owed to a mirror that has taken its copy from here: what came from others after that, and does not come to it
+//! from them.
+
+use bytes::Bytes;
+
+use super::INDEX_BYTES;
+use crate::codec::Changes;
+use crate::store::Touched;
+use crate::sync::ValueFormat;
+use crate::types::{Clock, Content, ServerId, StateError, Tightness, Walk};
+use crate::wire::{BulkHeader, BulkKind, encode_bulk};
+
+/// Changes that are to be passed on as they are: no filter holds any of them back, since their origin takes them for
+/// delivered.
+#[derive(Debug, Default)]
+pub(super) struct Debt {
+    /// Nothing until something is owed, and once all is paid.
+    unpaid: Option<Unpaid>,
+}
+
+#[derive(Debug)]
+struct Unpaid {
+    sums: Vec<f32>,
+    /// The parameters that any of it is of.
+    which: Touched,
+    /// None is before this one.
+    first: usize,
+}
+
+impl Debt {
+    /// Adds changes of a shard of so many `parameters`.
+    pub(super) fn owe(&mut self, changes: Changes<'_>, parameters: usize) {
+        let unpaid = self.unpaid.get_or_insert_with(|| Unpaid::none(parameters));
+        changes.for_each(|index, value| {
+            unpaid.sums[index] += value;
+            unpaid.which.insert(index);
+            unpaid.first = unpaid.first.min(index);
+        });
+    }
+
+    pub(super) fn is_paid(&self) -> bool {
+        self.unpaid.as_ref().is_none_or(|unpaid| unpaid.which.is_empty())
+    }
+
+    /// The next frame, of about `room` bytes at most, and whether it pays the rest.
+    pub(super) fn next_frame(
+        &mut self,
+        from: ServerId,
+        sequence: u64,
+        room: usize,
+        ends: bool,
+    ) -> (Bytes, bool) {
+        let most = (room as f64 / (ValueFormat::F32.bytes_per_value() + INDEX_BYTES)) as usize;
+        let (indexes, values) = self.take(most.max(ENTRIES_MIN));
+        let last = ends && self.is_paid();
+        let header = BulkHeader {
+            kind: BulkKind::Debt,
+            origin: from.dc,
+            shard: from.shard,
+            sequence,
+            clock: Clock::ZERO,
+            last,
+            relayed: false,
+            tightness: Tightness::NONE,
+        };
+        let changes = Changes::Sparse { indexes: &indexes, values: &values };
+        let mut frame = Vec::with_capacity(8 * indexes.len() + 64);
+        encode_bulk(&header, changes, ValueFormat::F32, &mut frame);
+        (Bytes::from(frame), last)
+    }
+
+    /// Takes everything that is unpaid: which parameters have changed by how much.
+    pub(super) fn take_all(&mut self) -> (Vec<u32>, Vec<f32>) {
+        self.take(usize::MAX)
+    }
+
+    fn take(&mut self, most: usize) -> (Vec<u32>, Vec<f32>) {
+        let Some(unpaid) = &mut self.unpaid else { return Default::default() };
+        let (indexes, values): (Vec<u32>, Vec<f32>) = unpaid.iter().take(most).unzip();
+        for index in &indexes {
+            unpaid.sums[*index as usize] = 0.0;
+            unpaid.which.remove(*index as usize);
+        }
+        unpaid.first = indexes.last().map_or(unpaid.first, |last| *last as usize + 1);
+        if unpaid.which.is_empty() {
+            self.unpaid = None;
+        }
+        (indexes, values)
+    }
+
+    /// Walks over all of it; the shard has so many `parameters`.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        let fresh = || Some(Unpaid::none(parameters));
+        walk.option("unpaid", &mut self.unpaid, fresh, Unpaid::state)
+    }
+}
+
+impl Unpaid {
+    fn none(parameters: usize) -> Self {
+        Self { sums: vec![0.0; parameters], which: Touched::none(parameters), first: 0 }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, f32)> + '_ {
+        let which = self.which.iter_range(self.first..self.sums.len());
+        which.map(|index| (index as u32, self.sums[index]))
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let parameters = self.sums.len();
+        walk.tensor("sums", Content::Changes, &mut self.sums)?;
+        self.which.state(walk, "which", parameters)?;
+        // Without it more is looked through, once.
+        self.first = 0;
+        Ok(())
+    }
+}
+
+/// A frame holds no fewer changes, where there are more.
+const ENTRIES_MIN: usize = 64;

@@ -89,8 +89,8 @@ impl<'m> MarkedFile<'m> {
     }
 }
 
-/// What one thread reads and checks at a time.
-const PART_BYTES: usize = 8 << 20;
+/// What one thread reads and checks at a time: little enough to be in its cache still when it is checked.
+const PART_BYTES: usize = 2 << 20;
 
 const CANNOT_READ: &str = "cannot be read";
 

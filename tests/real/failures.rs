@@ -182,15 +182,20 @@ impl Bare {
         Self { bench, coordinator, conductor }
     }
 
-    /// The same, whose coordinator also tells of changes that are no trouble.
+    /// The same, whose coordinator also tells of changes that are no trouble, and keeps what it decides.
     pub(super) fn telling(text: &str, names: &[&str]) -> Self {
         let bench = Bench::new(text);
         bench.certify("certs", names);
         let coordinator = free_address();
-        let mut command = bench.gaia("node", &["--coordinator", "--out", "out", "--quiet"]);
-        command.args(["--certs", "certs"]).env("GAIA_COORDINATOR", &coordinator);
-        let conductor = Node(command.env("GAIA_LOG", "info").spawn().unwrap());
+        let conductor = telling(&bench, &coordinator);
         Self { bench, coordinator, conductor }
+    }
+
+    /// Kills a coordinator that keeps what it decides, and starts it again.
+    pub(super) fn restart_coordinator(&mut self) {
+        self.conductor.0.kill().unwrap();
+        self.conductor.0.wait().unwrap();
+        self.conductor = telling(&self.bench, &self.coordinator);
     }
 
     pub(super) fn server(&self, dc: &str, listen: &str) -> Node {
@@ -221,6 +226,13 @@ impl Bare {
         }
         self.bench.summary("out")
     }
+}
+
+fn telling(bench: &Bench, coordinator: &str) -> Node {
+    let place = ["--coordinator", "--out", "out", "--state", "decided", "--quiet"];
+    let mut command = bench.gaia("node", &place);
+    command.args(["--certs", "certs"]).env("GAIA_COORDINATOR", coordinator);
+    Node(command.env("GAIA_LOG", "info").spawn().unwrap())
 }
 
 #[test]

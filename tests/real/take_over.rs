@@ -41,13 +41,13 @@ fn begun(clocks: u64) -> (Bare, Vec<Node>, Node) {
     (run, nodes, lost)
 }
 
-/// Reads what the coordinator says until it has said this.
-fn waits_for(said: &mut BufReader<ChildStderr>, part: &str) {
-    let mut line = String::new();
-    while !line.contains(part) {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).unwrap(), 0, "{part}");
+/// Reads what the coordinator says until it has said this; answers with all of it.
+fn waits_for(said: &mut BufReader<ChildStderr>, part: &str) -> String {
+    let mut lines = String::new();
+    while !lines.contains(part) {
+        assert_ne!(said.read_line(&mut lines).unwrap(), 0, "{part}: {lines}");
     }
+    lines
 }
 
 /// Waits for the end of the run, and of every node that is there.
@@ -88,6 +88,28 @@ fn a_worker_that_comes_back_has_its_work_back_and_goes_on_where_the_other_was() 
         run.goes_on(2);
     }
     nodes.push(lost);
+    ends(run, nodes, said, clocks);
+}
+
+#[test]
+fn a_coordinator_that_comes_back_knows_who_stands_in_for_whom() {
+    let clocks = 150;
+    let (mut run, mut nodes, mut lost) = begun(clocks);
+    let _limit = Limit::on(&[&nodes[0], &nodes[1]]);
+    let mut said = run.conductor.stderr();
+    lost.0.kill().unwrap();
+    lost.0.wait().unwrap();
+    waits_for(&mut said, "worker 1 of south is taken over by worker 0 of south");
+    run.goes_on(1);
+    run.restart_coordinator();
+    let _limit = Limit::on(&[&run.conductor]);
+    let mut said = run.conductor.stderr();
+    run.goes_on(2);
+    nodes.push(worker(&run, "south", "1", &["--state", "kept"]));
+    let back = "worker 1 of south is back, and has its work back from worker 0 of south";
+    let lines = waits_for(&mut said, back);
+    assert!(!lines.contains("is taken over"), "it knew: {lines}");
+    run.goes_on(1);
     ends(run, nodes, said, clocks);
 }
 

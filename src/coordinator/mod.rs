@@ -4,12 +4,14 @@
 //! told may be told again, as it is where a line breaks: clocks only rise, and a server drains once. Nothing
 //! waits for it while training goes on: data centers keep each other's pace, as in the paper.
 
+mod members;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+pub use members::leave_with;
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, StateError, Walk, WorkerId};

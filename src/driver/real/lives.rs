@@ -1,6 +1,6 @@
 //! Which process of each server takes part, and which has lost what the one before it had.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::SystemTime;
 
@@ -42,10 +42,9 @@ impl Lives {
         !self.copies.is_empty()
     }
 
-    /// Data centers that a copy is on its way to from one of these.
-    pub(super) fn takers_from(&self, dcs: &BTreeSet<DcId>) -> BTreeSet<DcId> {
-        let copies = self.copies.iter().filter(|(_, (_, from))| dcs.contains(from));
-        copies.map(|(server, _)| server.dc).collect()
+    /// Data centers that a copy is on its way to, and from where.
+    pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
+        self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
     /// A data center takes no part any more; the lives in which its servers did.

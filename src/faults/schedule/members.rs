@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Done, Event, Schedule};
+use crate::coordinator::leave_with;
 use crate::faults::checkers::Seen;
 use crate::faults::disk::Survives;
 use crate::faults::fault::{Fault, FaultKind};
@@ -76,19 +77,10 @@ impl Schedule<'_> {
             return Ok(());
         }
         let absent = self.coordinator.absent();
-        let mut gone = BTreeSet::from([dc]);
-        loop {
-            let takes = self.nodes.servers.iter().filter(|(id, node)| {
-                !node.has_all
-                    && !absent.contains(&id.dc)
-                    && node.source.is_some_and(|source| gone.contains(&source))
-            });
-            let before = gone.len();
-            gone.extend(takes.map(|(id, _)| id.dc).collect::<Vec<_>>());
-            if gone.len() == before {
-                break;
-            }
-        }
+        let servers = self.nodes.servers.iter();
+        let waiting = servers.filter(|(id, node)| !node.has_all && !absent.contains(&id.dc));
+        let copies = waiting.filter_map(|(id, node)| node.source.map(|source| (id.dc, source)));
+        let gone = leave_with(dc, &copies.collect::<Vec<_>>());
         let mut dcs = self.plan.topology.dc_ids();
         let is_left = dcs.any(|dc| !self.is_gone(dc) && !gone.contains(&dc));
         // Who has lost its disk is to have a mirror yet.

@@ -4,12 +4,11 @@
 //! begin where those are. One that is given up is gone for good with all that it had not sent; should its nodes come
 //! back with nothing, they join as others do. What is decided is written down before anybody hears of it.
 
-use std::collections::BTreeSet;
-
 use tracing::{info, warn};
 
 use super::{Conductor, nodes};
 use crate::config::OnGiveUp;
+use crate::coordinator::leave_with;
 use crate::driver::real::error::RealError;
 use crate::driver::real::hearing::{Heard, Message};
 use crate::driver::real::message::{Order, Report};
@@ -96,15 +95,7 @@ impl Conductor<'_> {
         let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
             return Err(RealError::Lost { node: name, reason });
         };
-        // Those whose copy was on its way from there have none.
-        let mut gone = BTreeSet::from([dc]);
-        loop {
-            let takers = self.lives.takers_from(&gone);
-            if takers.is_subset(&gone) {
-                break;
-            }
-            gone.extend(takers);
-        }
+        let gone = leave_with(dc, &self.lives.copies());
         if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
             let reason = format!("{reason}, and without it no data center is left");
             return Err(RealError::Lost { node: name, reason });

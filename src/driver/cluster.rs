@@ -72,7 +72,7 @@ impl<'p> Blueprint<'p> {
             local: plan.local,
             remote: plan.remote.clone(),
             layout: self.layouts[id.shard.index()].clone(),
-            links: links_of(topology, id.dc, shards),
+            links: links_of(topology, id.dc),
             neighbours: self.overlay.neighbours(id.dc),
             first_hops: self.overlay.first_hops(id.dc),
             way: LongestWay {
@@ -171,15 +171,12 @@ pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
 }
 
-fn links_of(topology: &Topology, from: DcId, shards: usize) -> BTreeMap<DcId, LinkFacts> {
-    let peers = topology.dc_ids().filter(|to| *to != from);
-    peers
-        .map(|to| {
-            let link = topology.link(from, to);
-            let bandwidth = link.bandwidth.scaled(1.0 / shards as f64);
-            (to, LinkFacts { bandwidth, rtt: link.rtt.0 })
-        })
-        .collect()
+fn links_of(topology: &Topology, from: DcId) -> BTreeMap<DcId, LinkFacts> {
+    let facts = |to| {
+        let (bandwidth, rtt) = (topology.server_bandwidth(from, to), topology.link(from, to).rtt.0);
+        (to, LinkFacts { bandwidth, rtt })
+    };
+    topology.dc_ids().filter(|to| *to != from).map(facts).collect()
 }
 
 fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {

@@ -73,6 +73,14 @@ impl Topology {
         &self.links[found.expect("a topology has a link for each ordered pair")]
     }
 
+    /// The bandwidth that each server of `from` has towards its mirror in `to`: an equal share of the link's.
+    ///
+    /// # Panics
+    /// As [`Self::link`].
+    pub fn server_bandwidth(&self, from: DcId, to: DcId) -> Bandwidth {
+        self.link(from, to).bandwidth.scaled(1.0 / self.dc(from).servers as f64)
+    }
+
     /// Workers in the whole run.
     pub fn workers(&self) -> usize {
         self.data_centers.iter().map(|dc| dc.workers).sum()

@@ -334,9 +334,8 @@ fn transport(seat: &Seat, factory: Option<Arc<TrackedFactory>>) -> Arc<Transport
 
 /// One server's share of a link.
 fn share(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
-    let link = link_config(topology, from, to);
-    let servers = topology.dc(from).servers;
-    LinkConfig { bandwidth: link.bandwidth.scaled(1.0 / servers as f64), ..link }
+    let bandwidth = topology.server_bandwidth(from, to);
+    LinkConfig { bandwidth, ..link_config(topology, from, to) }
 }
 
 fn fault_of(error: &ConnectionError) -> LinkFault {

@@ -32,11 +32,9 @@ impl Link {
         peer: DcId,
         parameters: usize,
     ) -> Self {
-        let link = topology.link(own, peer);
-        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(own).servers as f64);
         Self {
-            room: quantum(bandwidth).0 as usize,
-            news_wait: (link.rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
+            room: quantum(topology.server_bandwidth(own, peer)).0 as usize,
+            news_wait: (topology.link(own, peer).rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
             news_due: None,
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
             reunion: None,
@@ -53,9 +51,8 @@ pub(in crate::driver::real) fn windows_of(topology: &Topology, own: DcId) -> BTr
 /// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
 fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
     let ways = [(own, peer), (peer, own)].map(|(from, to)| {
-        let link = topology.link(from, to);
-        let bandwidth = link.bandwidth.scaled(1.0 / topology.dc(from).servers as f64);
-        window(bandwidth, link.rtt.0).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
+        let (rtt, bandwidth) = (topology.link(from, to).rtt.0, topology.server_bandwidth(from, to));
+        window(bandwidth, rtt).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
     });
     ways[0].max(ways[1])
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::driver::cluster::server_ids;
 use crate::link::quantum;
-use crate::session::{HEADER_BYTES, Session};
+use crate::session::{HEADER_BYTES, Progress, Session};
 use crate::topology::Topology;
 use crate::types::{DcId, Lane, ServerId, ShardId};
 use crate::wire::BULK_HEADER_BYTES;
@@ -26,8 +26,8 @@ pub(super) struct Connection {
     pub(super) up: bool,
     /// Which ends have said hello on it, the lower data center's first.
     pub(super) greeted: [bool; 2],
-    /// What was acknowledged by each end in each lane when it was last looked at, where something was under way.
-    watched: [Option<u64>; 4],
+    /// How far each end had come when it was last looked at.
+    progress: [Progress; 2],
 }
 
 impl Ends {
@@ -68,24 +68,16 @@ impl Ends {
         connection.up && connection.greeted[end_of(server, peer)]
     }
 
-    /// Whether a connection has come to nothing since it was last looked at: no hello, or something under way and
-    /// nothing acknowledged. `sessions` are those of [`ends_of`].
+    /// Whether a connection has come to nothing since it was last looked at. `sessions` are those of [`ends_of`].
     pub(super) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
         let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
         let mut stalled = connection.greeted.contains(&false);
-        let mut watched = [None; 4];
-        for (end, session) in sessions.into_iter().enumerate() {
-            stalled |= !session.has_met();
-            for lane in Lane::ALL {
-                let acknowledged = session.acknowledged(lane);
-                if session.pushed(lane) > acknowledged {
-                    let place = 2 * end + lane.index();
-                    watched[place] = Some(acknowledged);
-                    stalled |= connection.watched[place] == Some(acknowledged);
-                }
-            }
+        for (progress, session) in connection.progress.iter_mut().zip(sessions) {
+            stalled |= progress.is_stalled(session);
         }
-        connection.watched = if stalled { [None; 4] } else { watched };
+        if stalled {
+            connection.progress = Default::default();
+        }
         connection.up && stalled
     }
 

@@ -17,8 +17,8 @@
 //! that has lost it begins a new one, which the other end tells from the hello and answers by beginning anew too
 //! ([`Meeting::Anew`]). A message of another incarnation than those that met is refused.
 //!
-//! **Losses within a connection** are the transport's to repair. Where it does not, the driver breaks a connection on
-//! which [`Session::acknowledged`] stands still while something is under way, and the next one brings what is missing.
+//! **Losses within a connection** are the transport's to repair. Where it does not, the driver breaks a connection that
+//! makes no [`Progress`], and the next one brings what is missing.
 //! So it does with one on which a message was refused: one rule for all that can go wrong.
 //!
 //! **Memory.** [`Session::room`] says how much more may be under way. While a link is down it closes, frames are cut no
@@ -43,6 +43,7 @@
 mod error;
 mod header;
 mod lane;
+mod progress;
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -57,6 +58,7 @@ use crate::types::{Bandwidth, Lane};
 pub use error::SessionError;
 pub use header::{HEADER_BYTES, Message, message_len};
 pub use lane::LaneState;
+pub use progress::Progress;
 
 use header::{Header, Kind, decode};
 use lane::{Incoming, Outgoing};

@@ -77,8 +77,8 @@ pub(in crate::driver) fn close_for(connection: &Connection, breach: Breach) {
     connection.close(PROTOCOL_BROKEN, breach.to_string().as_bytes());
 }
 
-/// The code of a connection that is closed because the run is over.
-pub(in crate::driver) const GOODBYE: VarInt = VarInt::from_u32(0);
+/// The code of a connection that is closed because the run is over: not 0, which one has that ends with a process that fails.
+pub(in crate::driver) const GOODBYE: VarInt = VarInt::from_u32(5);
 const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
 
 /// The code of a connection in whose place the same peer has another.

@@ -1,17 +1,15 @@
-//! What nodes tell of themselves: machines' counts read at each heartbeat, and with whom a node has to be connected.
+//! What nodes tell of themselves: machines' counts, read at each heartbeat.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::site::Seat;
 use crate::config::Plan;
-use crate::driver::cluster::{server_ids, worker_ids};
 use crate::driver::journal::Carriage;
 use crate::server::Server;
 use crate::sync::WaitReason;
 use crate::telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
-use crate::topology::Topology;
-use crate::types::{DcId, Lane, NodeId, ServerId, ShardId, WorkerId};
+use crate::types::{DcId, Lane, NodeId, ServerId};
 
 /// What is told of a server and its links.
 pub(super) struct Meters {
@@ -95,30 +93,5 @@ impl Observer for Measured<'_> {
     fn on_given_back(&mut self, lost: &str, by: &str) {
         self.meter.on_given_back(lost, by);
         self.observer.on_given_back(lost, by);
-    }
-}
-
-/// With whom a node has to be connected, and what each is to it.
-pub(super) fn peers(topology: &Topology, node: NodeId) -> Vec<(NodeId, &'static str)> {
-    let server = |dc, shard| (NodeId::Server(ServerId { dc, shard }), "server");
-    let coordinator = (NodeId::Coordinator, "coordinator");
-    match node {
-        NodeId::Coordinator => {
-            let servers = server_ids(topology).map(|id| server(id.dc, id.shard));
-            servers.chain(worker_ids(topology).map(|id| (NodeId::Worker(id), "worker"))).collect()
-        }
-        NodeId::Server(own) => {
-            let others = topology.dc_ids().filter(|dc| *dc != own.dc);
-            let mirrors = others.map(|dc| (server(dc, own.shard).0, "mirror"));
-            let workers = 0..topology.dc(own.dc).workers as u16;
-            let workers =
-                workers.map(|index| (NodeId::Worker(WorkerId { dc: own.dc, index }), "worker"));
-            std::iter::once(coordinator).chain(mirrors).chain(workers).collect()
-        }
-        NodeId::Worker(own) => {
-            let servers = 0..topology.dc(own.dc).servers as u16;
-            let servers = servers.map(|shard| server(own.dc, ShardId(shard)));
-            std::iter::once(coordinator).chain(servers).collect()
-        }
     }
 }

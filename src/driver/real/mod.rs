@@ -41,6 +41,7 @@ mod measure;
 mod message;
 mod meters;
 mod mirrors;
+mod peers;
 mod roll;
 mod server;
 mod servers;

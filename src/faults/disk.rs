@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::scenario::within;
+use super::draws::within;
 use crate::log::{Appender, LogError, Owner, Scan};
 use crate::types::{Random, State};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::scenario::{unit, within};
+use super::draws::{unit, within};
 use crate::types::{Random, Seed, Time};
 
 /// One structural fault.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::counts::PacketCounts;
-use super::scenario::{unit, within};
+use super::draws::{unit, within};
 use super::{Fault, FaultKind, Packets};
 use crate::driver::simulated::wan::Wan;
 use crate::link::FrameFate;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::draws::{unit, within};
 use super::fault::{FAULTS_LAST, Fault, FaultKind, Nodes};
 use crate::config::{
     ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
@@ -350,16 +350,6 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
 
 fn is_remote(name: &str) -> bool {
     RemoteSync::NAMES.contains(&name)
-}
-
-/// A whole number between two, both included.
-pub(super) fn within(chance: &mut Random, least: u64, most: u64) -> u64 {
-    least + chance.next_u64() % (most - least + 1)
-}
-
-/// A number from 0 to below 1.
-pub(super) fn unit(chance: &mut Random) -> f64 {
-    (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// What all plans have in common; the rest is put in its place.

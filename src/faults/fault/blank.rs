@@ -1,7 +1,7 @@
 //! Workers that lose their disk with their process, and come back without anything.
 
 use super::{Fault, FaultKind};
-use crate::faults::scenario::within;
+use crate::faults::draws::within;
 use crate::types::Seed;
 
 /// Has every other crash of a single worker, but for those that wait for a write, take the disk along.

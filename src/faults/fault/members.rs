@@ -1,7 +1,7 @@
 //! Data centers that join late, and that leave for good.
 
 use super::{FAULTS_LAST, Fault, FaultKind, LASTS_MAX, Nodes, millis, no_slower};
-use crate::faults::scenario::within;
+use crate::faults::draws::within;
 use crate::types::{Seed, Time};
 
 /// In one schedule of six a data center joins late, and in one of six one leaves; it may be the same.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::place::Place;
 use crate::checkpoint::LogDisk;
+use crate::faults::draws::within;
 use crate::faults::fault::Moment;
-use crate::faults::scenario::within;
 use crate::types::Random;
 
 /// The files of one node.

@@ -6,10 +6,10 @@ use super::{Done, Event, Schedule};
 use crate::faults::bugs::Bug;
 use crate::faults::checkers::Seen;
 use crate::faults::disk::Survives;
+use crate::faults::draws::within;
 use crate::faults::ends::Pair;
 use crate::faults::fault::{Fault, FaultKind, Moment};
 use crate::faults::nodes::{Task, Twins};
-use crate::faults::scenario::within;
 use crate::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {

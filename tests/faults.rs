@@ -130,6 +130,30 @@ fn holds_as_it_is(text: &str) {
     assert_eq!(run(&scenario, None).broken, None);
 }
 
+/// For as long as a fault may last. What is owed by then is no more than the model, and so is what catching up takes.
+#[test]
+fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
+    let cut = |peer| {
+        format!(
+            "{{ kind = \"partition\", at = \"1 s\", lasts = \"1800 s\", dc = 0, peer = {peer} }}"
+        )
+    };
+    let runs: Vec<(&str, u64)> =
+        ["tap", "asp"].into_iter().flat_map(|model| [0, 2].map(|seed| (model, seed))).collect();
+    runs.par_iter().for_each(|(model, seed)| {
+        let text = format!(
+            "data_centers = 3\nservers = 1\nworkers = 1\nremote = \"{model}\"\nclocks = 10000\n\
+             fault = [{}, {}]\n[packets]\n",
+            cut(1),
+            cut(2)
+        );
+        let run = run(&Scenario::from_text("cut.toml", &text, Some(*seed)).unwrap(), None);
+        assert_eq!(run.broken, None, "{model} {seed}");
+        let after = run.lasted.as_secs_f64() - 1801.0;
+        assert!((0.0..30.0).contains(&after), "{model} {seed}: {after} s after the heal");
+    });
+}
+
 const CALM: &str = "data_centers = 2\nservers = 1\nworkers = 1\nclocks = 6\n[packets]\n";
 
 #[test]

@@ -141,18 +141,12 @@ impl Fault {
     /// In one schedule of four.
     fn draw_lost_disk(chance: &mut Random, nodes: Nodes) -> Option<Self> {
         let strikes = within(chance, 0, 3) == 0;
-        strikes.then(|| Self {
-            kind: FaultKind::LostDisk,
-            at: millis(within(chance, 0, FAULTS_LAST.as_millis() as u64)),
-            lasts: millis(within(chance, 1, LASTS_MAX.as_millis() as u64)),
-            dc: within(chance, 0, nodes.data_centers - 1) as u16,
-            peer: None,
-            server: Some(within(chance, 0, nodes.servers - 1) as u16),
-            worker: None,
-            write: None,
-            blank: false,
-            factor: no_slower(),
-            step_s: 0.0,
+        strikes.then(|| {
+            let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
+            let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
+            let dc = within(chance, 0, nodes.data_centers - 1) as u16;
+            let server = Some(within(chance, 0, nodes.servers - 1) as u16);
+            Self { server, ..Self::of(FaultKind::LostDisk, at, lasts, dc) }
         })
     }
 
@@ -160,19 +154,29 @@ impl Fault {
     fn draw_coordinator_crash(chance: &mut Random) -> Option<Self> {
         let strikes = within(chance, 0, 2) == 0;
         let moments = [Moment::Before, Moment::After];
-        strikes.then(|| Self {
-            kind: FaultKind::CoordinatorCrash,
-            at: millis(within(chance, 0, FAULTS_LAST.as_millis() as u64)),
-            lasts: millis(within(chance, 1, LASTS_MAX.as_millis() as u64)),
-            dc: 0,
+        strikes.then(|| {
+            let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
+            let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
+            let write = moments.get(within(chance, 0, 3) as usize).copied();
+            Self { write, ..Self::of(FaultKind::CoordinatorCrash, at, lasts, 0) }
+        })
+    }
+
+    /// One of which nothing more is to be said.
+    fn of(kind: FaultKind, at: Time, lasts: Time, dc: u16) -> Self {
+        Self {
+            kind,
+            at,
+            lasts,
+            dc,
             peer: None,
             server: None,
             worker: None,
-            write: moments.get(within(chance, 0, 3) as usize).copied(),
+            write: None,
             blank: false,
             factor: no_slower(),
             step_s: 0.0,
-        })
+        }
     }
 
     fn draw(chance: &mut Random, nodes: Nodes) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gaia::ml::{Task, Work};
-use gaia::node::RowsRead;
+use gaia::node::{RowsRead, WorkerMessage};
 use gaia::recovery::{RecoverableWorker, RecoveringWorker, Turn};
 use gaia::types::{
     Clock, DcId, Deltas, Model, ModelLayout, RowSet, ShardId, ShardLayout, State, StateError,
@@ -49,36 +49,67 @@ fn worker(disk: Option<State>) -> RecoverableWorker {
     worker.begin(false)
 }
 
+/// A worker that has begun at the first clock.
+fn begun() -> RecoverableWorker {
+    let mut worker = worker(None);
+    worker.handle_start(None);
+    for server in SERVERS {
+        worker.handle_due(server, read_at(0), false);
+    }
+    worker
+}
+
+/// A worker that reads at clock 1, which the first server has answered.
+fn halfway() -> RecoverableWorker {
+    let mut worker = worker(None);
+    worker.handle_start(None);
+    for server in SERVERS {
+        assert!(matches!(*worker.handle_joined(server, turn(0, false)), [WorkerMessage::Anew]));
+        worker.handle_due(server, turn(0, false), false);
+    }
+    pass(&mut worker, 0);
+    answer(&mut worker, SERVERS[0], 1);
+    worker
+}
+
 /// Answers what the worker reads at a clock, and has it compute.
 fn pass(worker: &mut RecoverableWorker, clock: u64) {
-    while worker.poll_message().is_some() {}
-    let rows = RowsRead {
-        clock: Clock(clock),
-        values: vec![0.0; 2],
-        held: Vec::new(),
-        probes: Vec::new(),
-    };
-    for server in SERVERS {
-        assert!(worker.handle_rows(server, rows.clone()));
-    }
+    said(worker);
+    SERVERS.into_iter().for_each(|server| answer(worker, server, clock));
+    compute(worker);
+    said(worker);
+}
+
+fn answer(worker: &mut RecoverableWorker, from: ShardId, clock: u64) {
+    let (values, held, probes) = (vec![0.0; 2], Vec::new(), Vec::new());
+    let rows = RowsRead { clock: Clock(clock), values, held, probes };
+    assert!(worker.handle_rows(from, rows));
+}
+
+fn compute(worker: &mut RecoverableWorker) {
     let mut computing = worker.poll_compute().unwrap();
     computing.compute();
     worker.handle_ran(computing);
     worker.handle_computed();
-    while worker.poll_message().is_some() {}
+}
+
+/// What the worker has said since it was last asked.
+fn said(worker: &mut RecoverableWorker) -> Vec<(ShardId, Option<Turn>)> {
+    let said = std::iter::from_fn(|| worker.poll_message());
+    said.map(|(to, message)| (to, Turn::of(&message))).collect()
+}
+
+fn turn(clock: u64, updates: bool) -> Turn {
+    Turn { clock: Clock(clock), updates }
 }
 
 fn read_at(clock: u64) -> Turn {
-    Turn { clock: Clock(clock), updates: false }
+    turn(clock, false)
 }
 
 #[test]
 fn a_worker_says_where_it_has_stopped_once_no_server_knows_of_more() {
-    let mut before = worker(None);
-    before.handle_start(None);
-    for server in SERVERS {
-        before.handle_due(server, read_at(0), false);
-    }
+    let mut before = begun();
     pass(&mut before, 0);
     let checkpoint = before.state().unwrap();
     pass(&mut before, 1);
@@ -98,11 +129,7 @@ fn a_worker_says_where_it_has_stopped_once_no_server_knows_of_more() {
 
 #[test]
 fn a_worker_that_comes_back_with_its_state_has_stopped_where_it_had() {
-    let mut before = worker(None);
-    before.handle_start(None);
-    for server in SERVERS {
-        before.handle_due(server, read_at(0), false);
-    }
+    let mut before = begun();
     pass(&mut before, 0);
     before.handle_stop(Clock(0));
     assert_eq!(before.stopped(), Some(Clock(1)));
@@ -117,23 +144,17 @@ fn a_worker_that_comes_back_with_its_state_has_stopped_where_it_had() {
 /// One server has lost what it knew and guesses; another knows that the worker, with a state of before, has gone on.
 #[test]
 fn a_worker_that_is_over_where_it_begins_anew_says_so_to_a_server_that_guesses() {
-    let mut before = worker(None);
-    before.handle_start(None);
-    for server in SERVERS {
-        before.handle_due(server, read_at(0), false);
-    }
-    while before.poll_message().is_some() {}
+    let mut before = begun();
+    said(&mut before);
     let mut back = worker(before.state());
     back.handle_start(Some(Clock(8)));
     back.handle_stop(Clock(8));
     back.handle_joined(SERVERS[1], read_at(8));
-    while back.poll_message().is_some() {}
+    said(&mut back);
     back.handle_joined(SERVERS[0], read_at(4));
     back.handle_due(SERVERS[1], read_at(8), false);
     back.handle_due(SERVERS[0], read_at(4), true);
-    let said = std::iter::from_fn(|| back.poll_message());
-    let said: Vec<_> = said.map(|(to, message)| (to, Turn::of(&message))).collect();
-    assert_eq!(said, SERVERS.map(|server| (server, Some(read_at(8)))));
+    assert_eq!(said(&mut back), SERVERS.map(|server| (server, Some(read_at(8)))));
     assert_eq!(back.stopped(), Some(Clock(8)));
 }
 
@@ -164,4 +185,63 @@ fn where_servers_guess_the_coordinator_knows_where_a_worker_has_stopped() {
     check([known(6), guess(9)], Some(7), 7);
     check([known(5), known(6)], Some(7), 7);
     check([known(5), known(6)], None, 6);
+}
+
+#[test]
+fn a_server_that_another_process_took_back_is_asked_again_together_with_the_others() {
+    // It waits for the update, as this worker left it.
+    let mut worker = halfway();
+    assert!(worker.handle_joined(SERVERS[0], turn(1, true)).is_empty());
+    assert_eq!(worker.handle_joined(SERVERS[1], turn(0, true)).len(), 2);
+    // Another began anew, and was gone before it read; or after, where the second lacked an update.
+    for due in [turn(1, false), turn(0, true), turn(0, false)] {
+        let mut worker = halfway();
+        let anew = worker.handle_joined(SERVERS[0], due);
+        assert!(matches!(*anew, [WorkerMessage::Anew]), "{due}: {anew:?}");
+        assert_eq!(said(&mut worker), [(SERVERS[1], None)], "{due}");
+        worker.handle_due(SERVERS[0], turn(1, false), false);
+        worker.handle_due(SERVERS[1], turn(0, false), false);
+        let read = Some(turn(0, false));
+        assert_eq!(said(&mut worker), SERVERS.map(|server| (server, read)), "{due}");
+    }
+}
+
+#[test]
+fn one_whose_work_another_has_done_stops_where_its_servers_know_it_to_be() {
+    let mut worker = halfway();
+    worker.handle_stop(Clock::ZERO);
+    assert_eq!(worker.stopped(), Some(Clock(1)));
+    worker.handle_back();
+    worker.handle_stop(Clock::ZERO);
+    assert_eq!(worker.stopped(), None, "what it knew of its servers counts no more");
+    for server in SERVERS {
+        assert!(matches!(*worker.handle_joined(server, turn(5, true)), [WorkerMessage::Anew]));
+    }
+    SERVERS.into_iter().for_each(|server| worker.handle_due(server, turn(5, false), false));
+    assert_eq!(worker.stopped(), Some(Clock(5)));
+    // One that has not begun asks again, too.
+    let mut blank = halfway();
+    blank.handle_back();
+    blank.handle_due(SERVERS[0], turn(1, false), false);
+    said(&mut blank);
+    blank.handle_back();
+    assert_eq!(said(&mut blank), SERVERS.map(|server| (server, None)));
+    blank.handle_due(SERVERS[1], turn(1, false), false);
+    assert!(said(&mut blank).is_empty());
+}
+
+#[test]
+fn one_that_has_stopped_goes_through_again_what_a_server_was_taken_back_to() {
+    let mut worker = halfway();
+    answer(&mut worker, SERVERS[1], 1);
+    worker.handle_stop(Clock(2));
+    compute(&mut worker);
+    assert_eq!(worker.stopped(), Some(Clock(2)));
+    said(&mut worker);
+    for server in SERVERS {
+        worker.handle_joined(server, turn(2, false));
+        assert_eq!(worker.stopped(), Some(Clock(2)), "as it was left");
+    }
+    worker.handle_joined(SERVERS[0], turn(1, true));
+    assert_eq!(worker.stopped(), None);
 }

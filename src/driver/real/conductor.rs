@@ -148,17 +148,7 @@ impl<'a> Conductor<'a> {
             }
         }
         conductor.begun = true;
-        let present: Vec<NodeId> = conductor.present().collect();
-        for node in &present {
-            if let NodeId::Server(server) = node {
-                conductor.meet(*server).await?;
-            }
-        }
-        let begin = conductor.roll.begin(conductor.coordinator.absent());
-        conductor.roll.tell_all(|node| present.contains(node), &begin).await;
-        for node in present {
-            conductor.tell_standing(node).await;
-        }
+        conductor.welcome(conductor.present().collect()).await?;
         Ok(conductor)
     }
 

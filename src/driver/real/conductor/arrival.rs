@@ -28,6 +28,20 @@ impl Conductor<'_> {
         Ok(())
     }
 
+    /// Tells nodes that begin together everything, and all others where those listen.
+    pub(super) async fn welcome(&mut self, nodes: Vec<NodeId>) -> Result<(), RealError> {
+        for node in &nodes {
+            if let NodeId::Server(server) = node {
+                self.meet(*server).await?;
+            }
+        }
+        self.tell_addresses().await;
+        for node in nodes {
+            self.tell_standing(node).await;
+        }
+        Ok(())
+    }
+
     /// Takes note of the process of a server that is on the line, and tells one that has lost its copy whose to take.
     pub(super) async fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
         let Some(life) = self.roll.life_of(NodeId::Server(server)) else { return Ok(()) };

@@ -74,16 +74,7 @@ impl Conductor<'_> {
         self.journal.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
         info!("{} joins", self.seat.site.plan.topology.dc(dc).name);
-        for node in &nodes {
-            if let NodeId::Server(server) = node {
-                self.meet(*server).await?;
-            }
-        }
-        self.tell_addresses().await;
-        for node in nodes {
-            self.tell_standing(node).await;
-        }
-        Ok(())
+        self.welcome(nodes).await
     }
 
     /// A node is waited for no more.

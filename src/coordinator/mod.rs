@@ -416,6 +416,7 @@ mod tests {
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
         assert_eq!(run.poll_output(), None);
     }
+
     #[test]
     fn who_joins_late_is_judged_once_its_copy_has_come_and_who_leaves_is_not_waited_for() {
         let rules = StopRules { clocks: Some(6), ..StopRules::default() };

@@ -207,7 +207,9 @@ impl Mirrors {
             Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
         };
         match (header.kind, &mut self.drain) {
-            (BulkKind::Update, _) if self.server.has_ended(from, header.sequence) => {
+            (BulkKind::Update | BulkKind::Debt, _)
+                if self.server.has_ended(from, header.sequence) =>
+            {
                 return unexpected("a drain");
             }
             (BulkKind::Update, _) if self.client.clique_of(from).is_none() => {
@@ -226,9 +228,6 @@ impl Mirrors {
             }
             (BulkKind::Copy | BulkKind::CopyStep, _) => {
                 self.on_copy(now, from, header, changes, store)?;
-            }
-            (BulkKind::Debt, _) if self.server.has_ended(from, header.sequence) => {
-                return unexpected("a drain");
             }
             (BulkKind::Debt, _) => self.on_debt(from, header, changes, store)?,
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,

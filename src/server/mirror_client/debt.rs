@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::INDEX_BYTES;
+use super::entries_in;
 use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
@@ -50,8 +50,8 @@ impl Debt {
         room: usize,
         ends: bool,
     ) -> (Bytes, bool) {
-        let most = (room as f64 / (ValueFormat::F32.bytes_per_value() + INDEX_BYTES)) as usize;
-        let (indexes, values) = self.take(most.max(ENTRIES_MIN));
+        let most = entries_in(room, ValueFormat::F32).max(ENTRIES_MIN);
+        let (indexes, values) = self.take(most);
         let last = ends && self.is_paid();
         let header = BulkHeader {
             kind: BulkKind::Debt,

@@ -103,15 +103,13 @@ impl Mirrors {
         changes: Changes<'_>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        let found = header.kind.name();
-        let unexpected = PeerError::PeerSentUnexpectedKind { from, found, sync: self.model.name() };
         if self.rebuilding != Some(from) {
-            return Err(unexpected);
+            return Err(self.unexpected(from, header.kind));
         }
         match (header.kind, &mut self.coast) {
             (BulkKind::Copy, _) => changes.add_to(store.values_mut()),
             (_, Some(coast)) => coast.add_steps(changes),
-            (_, None) => return Err(unexpected),
+            (_, None) => return Err(self.unexpected(from, header.kind)),
         }
         if header.last {
             self.rebuilding = None;
@@ -131,8 +129,7 @@ impl Mirrors {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         if self.settling != Some(from) || self.rebuilding.is_some() {
-            let (found, sync) = (header.kind.name(), self.model.name());
-            return Err(PeerError::PeerSentUnexpectedKind { from, found, sync });
+            return Err(self.unexpected(from, header.kind));
         }
         changes.add_to(store.values_mut());
         if let Some(coast) = &mut self.coast {
@@ -157,6 +154,11 @@ impl Mirrors {
             steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
         }
         self.client.copy_for(to, life, [values, steps], self.clock, self.server.present());
+    }
+
+    fn unexpected(&self, from: DcId, kind: BulkKind) -> PeerError {
+        let (found, sync) = (kind.name(), self.model.name());
+        PeerError::PeerSentUnexpectedKind { from, found, sync }
     }
 
     fn cannot_rebuild(&self, from: DcId) -> PeerError {

@@ -268,7 +268,10 @@ impl<'p> Nodes<'p> {
     /// Writes a checkpoint of a node that rests; nothing where an iteration runs.
     pub(super) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<Twins> {
         let state = match node {
-            NodeId::Server(id) => Some(self.server_mut(id).machine.state()),
+            NodeId::Server(id) => {
+                let state = self.server_mut(id).machine.state();
+                Some(state.expect("a server that rests has let out everything"))
+            }
             NodeId::Worker(id) => self.worker_mut(id).machine.state(),
             NodeId::Coordinator => None,
         }?;

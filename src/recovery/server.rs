@@ -378,10 +378,15 @@ impl RecoverableServer {
         self.server.poll_timeout().map(|(at, _)| at)
     }
 
-    /// Takes the state out, for a checkpoint from which only later entries need be heard. To be asked for when
-    /// everything is synced and no output is left.
-    pub fn state(&mut self) -> State {
-        assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
+    /// Takes the state out, for a checkpoint from which only later entries need be heard.
+    ///
+    /// `None` where entries have yet to be synced or outputs to be polled: neither is part of a state. The caller writes
+    /// and lets out what there is, and asks again.
+    pub fn state(&mut self) -> Option<State> {
+        if !self.is_settled() || !self.outputs.is_empty() {
+            return None;
+        }
+
         let mut kept = Kept {
             sessions: self.sessions.iter().map(|(peer, one)| (*peer, one.state())).collect(),
             ledgers: self.ledgers.clone(),
@@ -389,7 +394,7 @@ impl RecoverableServer {
             incarnation: Some(self.incarnation),
             now: self.now,
         };
-        State::of(|walk| kept.state(&mut self.server, walk))
+        Some(State::of(|walk| kept.state(&mut self.server, walk)))
     }
 
     pub fn server(&self) -> &Server {

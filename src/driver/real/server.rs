@@ -174,8 +174,9 @@ impl ServerNode {
                     () = std::future::ready(()) => break,
                 };
             }
-            self.settle(line).await?;
+            // What they are owed leaves with this group.
             self.let_in_parked()?;
+            self.settle(line).await?;
             self.keep_if_due()?;
             if self.interrupted.is_set() {
                 self.keep()?;
@@ -429,10 +430,12 @@ impl ServerNode {
         if due { self.keep() } else { Ok(()) }
     }
 
+    /// Writes a checkpoint, where everything has left.
     fn keep(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(diary) = &mut self.diary else { return Ok(()) };
-        diary.keep(clock, self.server.state())
+        let Some(state) = self.server.state() else { return Ok(()) };
+        diary.keep(clock, state)
     }
 
     fn transmit(&mut self) -> Result<(), RealError> {

@@ -350,7 +350,8 @@ impl<'p> Nodes<'p> {
                 let logs = self.logs;
                 let node = self.server_mut(id);
                 let first = NonZeroU64::MIN.saturating_add(node.host.life);
-                node.machine = recovering.begin(logs, Incarnation(first));
+                let incarnation = recovering.goes_on_as().unwrap_or(Incarnation(first));
+                node.machine = recovering.begin(logs, incarnation);
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
                 node.has_all = node.machine.server().is_whole();
                 node.joining.clear();

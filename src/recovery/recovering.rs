@@ -81,10 +81,18 @@ impl RecoveringServer {
         Ok(())
     }
 
-    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept; `first` is
-    /// its incarnation where it has nothing to go on from, and must then be above all that mirrors may have met.
-    pub fn begin(mut self, logs: bool, first: Incarnation) -> RecoverableServer {
-        let incarnation = self.kept.incarnation.map_or(first, Incarnation::next);
+    /// The incarnation that the server goes on as. `None` where it has nothing to go on from: then whoever begins it has to
+    /// know one that is above all that mirrors may have met.
+    pub fn goes_on_as(&self) -> Option<Incarnation> {
+        self.kept.incarnation.map(Incarnation::next)
+    }
+
+    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept.
+    ///
+    /// # Panics
+    /// Where the incarnation is not above those that this server has been.
+    pub fn begin(mut self, logs: bool, incarnation: Incarnation) -> RecoverableServer {
+        assert!(self.kept.incarnation < Some(incarnation), "incarnations rise");
         self.kept.start(incarnation);
         let Self { server, kept, windows, .. } = self;
         let session = |(peer, state): (DcId, SessionState)| {

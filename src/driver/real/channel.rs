@@ -15,6 +15,7 @@ use super::error::{ChannelError, LinkFault};
 use super::ground::{Ground, Stream};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
 use crate::certificates::{Credentials, Proof, Refusal, SERVER_NAME};
+use crate::session::Incarnation;
 use crate::topology::Address;
 use crate::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
 
@@ -27,6 +28,8 @@ pub(super) struct Channel {
     writer: Writer,
     /// What the peer has shown, where there is TLS.
     chain: Option<Vec<CertificateDer<'static>>>,
+    /// As what the peer has this node begin, where it was asked.
+    incarnation: Option<Incarnation>,
 }
 
 /// The half of a connection that is read.
@@ -49,6 +52,7 @@ impl Channel {
             reader: Reader { half: read, gathering: Gathering::default(), proof: None },
             writer: Writer { half: write, bytes: Vec::new() },
             chain,
+            incarnation: None,
         }
     }
 
@@ -61,6 +65,11 @@ impl Channel {
     /// What the peer has shown, where there is TLS.
     pub(super) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         self.chain.as_deref()
+    }
+
+    /// As which incarnation a server is to begin that has asked for it.
+    pub(super) fn incarnation(&self) -> Option<Incarnation> {
+        self.incarnation
     }
 
     /// Connects, proves who this is, and says hello.
@@ -111,6 +120,7 @@ impl Channel {
         channel.writer.send(LanKind::Hello, &pack(hello)).await?;
         match unpack(&channel.reader.hello().await?)? {
             Answer::Welcome => Ok(channel),
+            Answer::Begin { incarnation } => Ok(Self { incarnation: Some(incarnation), ..channel }),
             Answer::Refused { reason } => Err(LinkFault::Refused(reason)),
             Answer::Later { reason } => Err(LinkFault::Later(reason)),
         }
@@ -302,6 +312,7 @@ mod tests {
             purpose: Purpose::Check,
             listens: None,
             life: None,
+            begins: None,
             says_next: None,
             stand_in: None,
         }

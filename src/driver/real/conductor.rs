@@ -275,7 +275,10 @@ impl<'a> Conductor<'a> {
         let after = self.seat.site.plan.failures.give_up_after.0;
         match self.roll.given_up(after) {
             None => Ok(()),
-            Some(node) => self.give_up(node).await,
+            Some(node) => {
+                let reason = format!("it was away for {} s", after.as_secs());
+                self.give_up(node, reason).await
+            }
         }
     }
 
@@ -287,6 +290,11 @@ impl<'a> Conductor<'a> {
                 self.on_heard_of_absent(heard);
                 Ok(())
             }
+            News::Heard(Heard {
+                node: NodeId::Server(at),
+                message: Ok(Message::Report(Report::Refuses { peer, reason })),
+                ..
+            }) => self.on_refuses(at, peer, &reason).await,
             News::Heard(heard) => {
                 let copies = self.lives.has_copies_on_the_way();
                 self.on_heard(heard)?;
@@ -418,9 +426,19 @@ impl<'a> Conductor<'a> {
 
     /// Goes on where another process of this coordinator was.
     fn take_up(&mut self) -> Result<(), RealError> {
-        let Some(state) = self.file.as_ref().map(StateFile::read).transpose()?.flatten() else {
-            return Ok(());
-        };
+        let state = self.file.as_ref().map(StateFile::read).transpose()?.flatten();
+        let is_first = state.is_none();
+        if let Some(state) = state {
+            self.restore(state)?;
+        }
+
+        let since_epoch = self.seat.site.ground.since_epoch();
+        let incarnations = self.lives.give_incarnations(is_first, since_epoch);
+        self.roll.set_incarnations(incarnations);
+        self.write_down()
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), RealError> {
         let mut now = Instant::ZERO;
         state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
         let elapsed = now.since(Instant::ZERO);

@@ -11,8 +11,10 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
 
 use quinn::{AsyncUdpSocket, EndpointConfig, Runtime, TokioRuntime};
+use ring::rand::{SecureRandom, SystemRandom};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,6 +61,12 @@ pub(crate) trait Ground: fmt::Debug + Send + Sync {
     /// # Errors
     /// Where somebody else has them, or the disk fails.
     fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError>;
+
+    /// The time since 1970 as the calendar of the machine has it, which may be wrong and may step back.
+    fn since_epoch(&self) -> Duration;
+
+    /// A number that nobody guesses, and that differs between processes.
+    fn random(&self) -> io::Result<u64>;
 }
 
 /// This machine.
@@ -85,6 +93,17 @@ impl Ground for Machine {
 
     fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
         Ok(Box::new(LogFolder::open(path)?))
+    }
+
+    fn since_epoch(&self) -> Duration {
+        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        let filled = SystemRandom::new().fill(&mut bytes);
+        filled.map_err(|_| io::Error::other("the machine gives no random numbers"))?;
+        Ok(u64::from_le_bytes(bytes))
     }
 }
 

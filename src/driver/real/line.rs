@@ -19,6 +19,7 @@ use super::message::{Hello, Life, MESSAGE_BYTES_MAX, Order, Purpose, Report, pac
 use super::site::Seat;
 use super::stand_ins::StandIns;
 use crate::driver::real::HEARTBEAT;
+use crate::session::Incarnation;
 use crate::topology::Address;
 use crate::types::{DcId, NodeId, ServerId};
 use crate::wire::LanKind;
@@ -74,6 +75,23 @@ enum Over {
 }
 
 impl Line {
+    /// Calls the coordinator, waiting for it to start, for a server that has nothing to go on from. Answers as which
+    /// incarnation it is to begin, and the connection, for [`Self::over`].
+    pub(super) async fn call_to_begin(
+        seat: &Seat,
+        coordinator: &Address,
+        listens: SocketAddr,
+    ) -> Result<(Incarnation, Channel), RealError> {
+        let begins = Some(seat.site.ground.random()?);
+        let hello = Hello { listens: Some(listens), begins, ..seat.hello(Purpose::Join) };
+        let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
+        let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
+            from: "the coordinator".into(),
+            reason: "it has not said as which incarnation to begin".into(),
+        })?;
+        Ok((incarnation, joined))
+    }
+
     /// Calls the coordinator, waiting for it to start.
     pub(super) async fn open(
         seat: &Seat,
@@ -83,6 +101,18 @@ impl Line {
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, life, ..seat.hello(Purpose::Join) };
         let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
+        Ok(Self::over(seat, coordinator, listens, life, joined))
+    }
+
+    /// The line over a connection that there is already.
+    pub(super) fn over(
+        seat: &Seat,
+        coordinator: &Address,
+        listens: Option<SocketAddr>,
+        life: Option<Life>,
+        joined: Channel,
+    ) -> Self {
+        let hello = Hello { listens, life, ..seat.hello(Purpose::Join) };
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
         let keeper = Keeper {
@@ -94,7 +124,7 @@ impl Line {
             standing: Standing::default(),
         };
         let keeping = tokio::spawn(keeper.keep(joined));
-        Ok(Self { orders, says, keeping })
+        Self { orders, says, keeping }
     }
 
     /// Waits until all nodes are here. Says meanwhile that this node is there.
@@ -293,7 +323,10 @@ impl Standing {
             Report::Stopped(_) => 3,
             Report::Drained => 4,
             Report::Failed { .. } => 5,
-            Report::Held(_) | Report::Alive { .. } | Report::Tally(_) => return,
+            // A link that is refused for longer is told of again.
+            Report::Held(_) | Report::Alive { .. } | Report::Tally(_) | Report::Refuses { .. } => {
+                return;
+            }
         };
         self.reports.insert(kind, report.clone());
     }

@@ -1,14 +1,13 @@
 //! Which process of each server takes part, and which has lost what the one before it had.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::incarnations::{Incarnations, first_floor, next_block};
 use super::message::Life;
 use super::site::Site;
-use crate::session::Incarnation;
 use crate::types::{DcId, NodeId, ServerId};
 
 /// What the coordinator knows of servers' processes.
@@ -18,9 +17,32 @@ pub(super) struct Lives {
     met: BTreeMap<ServerId, u64>,
     /// Servers whose copies are on their way: to the life that began with which incarnation, from where.
     copies: BTreeMap<ServerId, (u64, DcId)>,
+    /// What this process of the coordinator gives servers to begin as is above this. Zero in what was written down before
+    /// coordinators gave them.
+    #[serde(default)]
+    incarnations_floor: u64,
 }
 
 impl Lives {
+    /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
+    /// and otherwise above all that those before it can have given. To be written down before any is given.
+    pub(super) fn give_incarnations(
+        &mut self,
+        is_first: bool,
+        since_epoch: Duration,
+    ) -> Incarnations {
+        self.incarnations_floor = match is_first {
+            true => first_floor(since_epoch),
+            false => next_block(self.incarnations_floor),
+        };
+        let mut incarnations = Incarnations::above(self.incarnations_floor);
+        // Those that began as what no coordinator gave may have gone on from there.
+        for (server, began) in &self.met {
+            incarnations.note(*server, next_block(*began));
+        }
+        incarnations
+    }
+
     /// Whether a server that is on the line in this life has had another, of which it knows nothing.
     pub(super) fn is_lost(&self, server: ServerId, life: Life) -> bool {
         let other = self.met.get(&server).is_some_and(|met| *met != life.began);
@@ -97,14 +119,6 @@ impl Lives {
     }
 }
 
-/// The incarnation of a server that has nothing to go on from: above all that it can have had before, as far as this
-/// machine's calendar goes forward.
-pub(super) fn first_incarnation() -> Incarnation {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let number = NonZeroU64::new(since.as_millis() as u64);
-    Incarnation(number.unwrap_or(NonZeroU64::MIN))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +127,7 @@ mod tests {
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
         let server = ServerId { dc: DcId(1), shard: ShardId(0) };
-        let life = |began, is_new| Life { began, is_new };
+        let life = |began, is_new| Life { began, incarnation: began, is_new };
         let mut lives = Lives::default();
         assert!(!lives.is_lost(server, life(7, true)), "the first");
         lives.meet(server, life(7, true));
@@ -126,5 +140,37 @@ mod tests {
         assert_eq!(lives.copy_of(server, life(10, false)), None);
         lives.on_ready(server);
         assert_eq!(lives.copy_of(server, life(9, true)), None);
+    }
+
+    #[test]
+    fn a_coordinator_that_comes_back_gives_incarnations_above_all_before_it_whatever_the_calendar_says()
+     {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let today = Duration::from_secs(1_800_000_000);
+        let mut lives = Lives::default();
+        let first = lives.give_incarnations(true, today).give(server, 1);
+        let began = first.number();
+        assert!(began > today.as_millis() as u64);
+        lives.meet(server, Life { began, incarnation: began, is_new: true });
+
+        let written = rmp_serde::to_vec(&lives).unwrap();
+        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
+        let second = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(second > first.next().next());
+        let newcomer = ServerId { dc: DcId(2), ..server };
+        assert!(lives.give_incarnations(false, Duration::ZERO).give(newcomer, 1) > second);
+    }
+
+    #[test]
+    fn what_a_coordinator_wrote_down_that_gave_no_incarnations_is_read() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        // That servers took the calendar.
+        let began = 1_800_000_000_000_u64;
+        let met = BTreeMap::from([(server, began)]);
+        let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();
+        let written = rmp_serde::to_vec(&(met, copies)).unwrap();
+        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
+        let given = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(given.number() > began + 1_000_000, "it may have gone on from its log");
     }
 }

@@ -11,6 +11,7 @@ use super::stand_ins::StandIns;
 use crate::driver::journal::Carriage;
 use crate::driver::tally::Tally;
 use crate::recovery::Turn;
+use crate::session::Incarnation;
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
@@ -26,6 +27,9 @@ pub(super) struct Hello {
     pub(super) listens: Option<SocketAddr>,
     /// Of a node that calls the coordinator.
     pub(super) life: Option<Life>,
+    /// Instead, of a server that has nothing to go on from and is to hear as which incarnation to begin: a number that tells
+    /// its process from others.
+    pub(super) begins: Option<u64>,
     /// Of a worker that calls a server: what it will say next, if it knows.
     pub(super) says_next: Option<Turn>,
     /// The worker that calls, where it stands in for the node.
@@ -37,6 +41,8 @@ pub(super) struct Hello {
 pub(super) struct Life {
     /// Of a server, the incarnation that began what it knows.
     pub(super) began: u64,
+    /// Of a server, the incarnation that it is.
+    pub(super) incarnation: u64,
     /// Whether nothing has befallen it yet.
     pub(super) is_new: bool,
 }
@@ -53,6 +59,10 @@ pub(super) enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Welcome,
+    /// The same, to a server that begins: as this incarnation.
+    Begin {
+        incarnation: Incarnation,
+    },
     Refused {
         reason: String,
     },
@@ -131,6 +141,11 @@ pub(super) enum Report {
         lan_bytes: u64,
     },
     Tally(Box<Tally>),
+    /// Of a server: it has refused what its mirror in this data center says for as long as a node may be away.
+    Refuses {
+        peer: DcId,
+        reason: String,
+    },
     Failed {
         reason: String,
     },
@@ -180,7 +195,8 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
-            life: Some(Life { began: 3, is_new: true }),
+            life: Some(Life { began: 3, incarnation: 4, is_new: true }),
+            begins: Some(5),
             says_next: Some(Turn { clock: Clock(4), updates: true }),
             stand_in: Some(WorkerId { dc: DcId(1), index: 2 }),
         };

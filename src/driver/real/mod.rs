@@ -15,7 +15,9 @@
 //! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
 //! process goes on from there after `kill -9` (see [`crate::recovery`]); what was kept for another node or run is refused.
 //! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
-//! nothing is told by the coordinator which mirror's copy to take; where the model has no such way, that ends the run.
+//! nothing is told by the coordinator as which incarnation to begin (`incarnations.rs`) and which mirror's copy to take;
+//! where the model has no such way, that ends the run. A mirror whose messages are refused for as long as a node may be away
+//! counts as lost, though it answers.
 //! Where the run file wants that, another worker stands in for one that does not come back (`stand_ins.rs`).
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
@@ -32,6 +34,7 @@ mod door;
 mod error;
 pub(crate) mod ground;
 mod hearing;
+mod incarnations;
 mod judging;
 mod line;
 mod links;

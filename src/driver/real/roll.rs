@@ -13,6 +13,7 @@ use super::SILENCE_MAX;
 use super::channel::Parcel;
 use super::door::{Door, Guest};
 use super::hearing::{Heard, hear};
+use super::incarnations::Incarnations;
 use super::message::{Answer, Life, Order, pack};
 use super::site::Site;
 use super::stand_ins::StandIns;
@@ -29,6 +30,7 @@ pub(super) struct Roll {
     listening: BTreeMap<ServerId, String>,
     /// As nodes said of themselves.
     lives: BTreeMap<NodeId, Life>,
+    incarnations: Incarnations,
     /// Since when.
     lost: BTreeMap<NodeId, Moment>,
     stand_ins: StandIns,
@@ -65,6 +67,7 @@ impl Roll {
             lines: BTreeMap::new(),
             listening: BTreeMap::new(),
             lives: BTreeMap::new(),
+            incarnations: Incarnations::default(),
             lost: BTreeMap::new(),
             stand_ins: StandIns::default(),
             heard,
@@ -125,8 +128,21 @@ impl Roll {
         }
         if let Some(life) = hello.life {
             self.lives.insert(node, life);
+            if let NodeId::Server(id) = node {
+                self.incarnations.note(id, life.incarnation);
+            }
         }
-        if channel.answer(&Answer::Welcome).await.is_err() {
+        let answer = match (node, hello.begins) {
+            (NodeId::Server(id), Some(process)) => {
+                let incarnation = self.incarnations.give(id, process);
+                let number = incarnation.number();
+                let life = Life { began: number, incarnation: number, is_new: true };
+                self.lives.insert(node, life);
+                Answer::Begin { incarnation }
+            }
+            _ => Answer::Welcome,
+        };
+        if channel.answer(&answer).await.is_err() {
             return None;
         }
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
@@ -143,6 +159,11 @@ impl Roll {
         while self.reading.try_join_next().is_some() {}
         self.reading.spawn(hear(node, connection, reader, copy_bytes_max, self.hears.clone()));
         Some(node)
+    }
+
+    /// What servers are to begin as that have nothing to go on from.
+    pub(super) fn set_incarnations(&mut self, incarnations: Incarnations) {
+        self.incarnations = incarnations;
     }
 
     /// A node is on the line no more.

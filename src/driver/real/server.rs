@@ -4,11 +4,11 @@
 //! this makes the server say is written down and let out.
 
 mod guests;
+mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
@@ -17,7 +17,6 @@ use super::door::{Door, Guest, listen};
 use super::error::RealError;
 use super::ground::{Datagrams, Ground, Listener};
 use super::line::{Line, addresses_of};
-use super::lives::first_incarnation;
 use super::measure::Meters;
 use super::message::{Life, Order, Report};
 use super::mirrors::{
@@ -29,9 +28,8 @@ use super::workers::Workers;
 use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
 use crate::driver::tally::Tally;
 use crate::node::WorkerMessage;
-use crate::recovery::{Due, MessageError, Output, RecoverableServer, RecoveringServer};
-use crate::server::{PeerError, Server};
-use crate::session::{Meeting, SessionError};
+use crate::recovery::{Due, Output, RecoverableServer, RecoveringServer};
+use crate::server::Server;
 use crate::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 /// A server at work.
@@ -99,6 +97,17 @@ pub(super) async fn serve(
             (None, server)
         }
     };
+    let (incarnation, called) = match server.goes_on_as() {
+        Some(incarnation) => (incarnation, None),
+        None => tokio::select! {
+            biased;
+            called = Line::call_to_begin(&seat, &errand.coordinator, listens) => {
+                let (incarnation, channel) = called?;
+                (incarnation, Some(channel))
+            }
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        },
+    };
     let origin = (server.now(), Moment::now());
     let mut beat = interval(HEARTBEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,7 +116,7 @@ pub(super) async fn serve(
     let mut node = ServerNode {
         seat: seat.clone(),
         links: links.map(|peer| (peer, Link::new(topology, id.dc, peer, parameters))).collect(),
-        server: server.begin(diary.is_some(), first_incarnation()),
+        server: server.begin(diary.is_some(), incarnation),
         diary,
         mirrors,
         workers: callers,
@@ -120,12 +129,19 @@ pub(super) async fn serve(
         interrupted: errand.interrupted.clone(),
         meters: Meters::new(&seat, id),
     };
-    let life = Life { began: node.server.began().number(), is_new: node.server.is_new() };
-    let opened = Line::open(&seat, &errand.coordinator, Some(listens), Some(life));
-    let mut line = tokio::select! {
-        biased;
-        line = opened => line?,
-        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+    let life = Life {
+        began: node.server.began().number(),
+        incarnation: incarnation.number(),
+        is_new: node.server.is_new(),
+    };
+    let coordinator = &errand.coordinator;
+    let mut line = match called {
+        Some(channel) => Line::over(&seat, coordinator, Some(listens), Some(life), channel),
+        None => tokio::select! {
+            biased;
+            line = Line::open(&seat, coordinator, Some(listens), Some(life)) => line?,
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        },
     };
     let served = async {
         let begun = tokio::select! {
@@ -211,6 +227,7 @@ impl ServerNode {
                 let links = self.mirrors.carriages();
                 self.meters.read(self.server.server(), &links);
                 line.report(&Report::Alive { links, lan_bytes: 0 }).await;
+                self.tell_refusals(line).await;
             }
             Happening::Guest(guest) => self.on_guest(*guest).await?,
             Happening::Worker(worker, message) => self.on_worker(worker, message)?,
@@ -299,49 +316,6 @@ impl ServerNode {
             }
             FromMirror::Room => Ok(()),
         }
-    }
-
-    fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
-        let now = self.now();
-        match self.server.handle_message(now, from, message) {
-            Ok(Some(Meeting::Anew { lost, .. })) => {
-                let (name, peer) = (self.seat.name(), self.mirrors.name(from));
-                info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
-            }
-            // Either end may be the one that has lost what it had.
-            Err(MessageError::Session(
-                error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
-            )) => return Err(self.forgot(from, error.to_string())),
-            Err(MessageError::Peer(error)) => return Err(self.refused(error)),
-            Err(MessageError::Session(error)) => {
-                self.meters.on_frame_refused(from);
-                self.mirrors.part(from, &error.to_string());
-                return Ok(());
-            }
-            Ok(_) => {}
-        }
-        loop {
-            let delivered = self.server.deliver(now, from);
-            let Some((lane, frame)) = delivered.map_err(|error| self.refused(error))? else {
-                return Ok(());
-            };
-            self.meters.on_frame(from, lane, frame.len());
-            if lane == Lane::Data && self.link(from).reunion.is_some() {
-                let (own, peer) = (self.seat.name(), self.mirrors.name(from));
-                self.link(from).reunion.iter_mut().for_each(|one| one.on_heard(&own, &peer));
-            }
-            let link = self.link(from);
-            link.news_due.get_or_insert_with(|| Moment::now() + link.news_wait);
-        }
-    }
-
-    fn refused(&self, error: PeerError) -> RealError {
-        self.meters.on_frame_refused(error.peer());
-        RealError::Peer { at: self.seat.name(), error }
-    }
-
-    fn forgot(&self, peer: DcId, reason: String) -> RealError {
-        RealError::Forgot { node: self.seat.name(), peer: self.mirrors.name(peer), reason }
     }
 
     /// Breaks connections that come to nothing. News that is due goes with the group.

@@ -141,6 +141,7 @@ impl Seat {
             purpose,
             listens: None,
             life: None,
+            begins: None,
             says_next: None,
             stand_in: self.stand_in,
         }

@@ -90,7 +90,7 @@ pub(super) async fn work(
         None => watch::Sender::new(SaysNext::new()),
     };
     says_next.send_replace(worker.says_next_to_all());
-    let life = Life { began: 0, is_new: worker.is_new() };
+    let life = Life { began: 0, incarnation: 0, is_new: worker.is_new() };
     let opened = Line::open(&seat, &errand.coordinator, None, Some(life));
     let mut line = tokio::select! {
         biased;

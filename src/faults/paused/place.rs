@@ -12,6 +12,7 @@ use std::time::Duration;
 use quinn::EndpointConfig;
 use rand_core::Rng;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::disk::{Files, MemoryDisk};
 use super::pipes::{Switchboard, Way, break_off};
@@ -31,6 +32,7 @@ pub(super) struct World {
     disks: Mutex<BTreeMap<PathBuf, Arc<Mutex<Files>>>>,
     /// The next port that nobody has had.
     port: AtomicU16,
+    began: Instant,
 }
 
 /// What one process stands on.
@@ -58,6 +60,7 @@ impl World {
             seed: seed.child("endpoints"),
             disks: Mutex::default(),
             port: AtomicU16::new(PORT_MIN),
+            began: Instant::now(),
         })
     }
 
@@ -180,6 +183,16 @@ impl Ground for Standing {
         place.disks.lock().unwrap().push(files.clone());
         Ok(Box::new(MemoryDisk { files, place }))
     }
+
+    fn since_epoch(&self) -> Duration {
+        CALENDAR_BEGAN + self.0.world.began.elapsed()
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.seed.child("process").random().fill_bytes(&mut bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
 }
 
 impl fmt::Debug for Place {
@@ -189,4 +202,7 @@ impl fmt::Debug for Place {
 }
 
 const PORT_MIN: u16 = 10_000;
+/// When a run begins.
+const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
+
 const LAN_DELAY: Duration = Duration::from_micros(100);

@@ -13,7 +13,7 @@ use crate::driver::real::error::RealError;
 use crate::driver::real::hearing::{Heard, Message};
 use crate::driver::real::message::{Order, Report};
 use crate::telemetry::MembershipChange;
-use crate::types::{DcId, NodeId};
+use crate::types::{DcId, NodeId, ServerId};
 
 impl Conductor<'_> {
     /// Whether a node is of a data center that takes part.
@@ -77,10 +77,27 @@ impl Conductor<'_> {
         self.welcome(nodes).await
     }
 
+    /// A server has refused what its mirror in this data center says, for as long as a node may be away: the mirror is on
+    /// the line and of no use.
+    pub(super) async fn on_refuses(
+        &mut self,
+        at: ServerId,
+        peer: DcId,
+        reason: &str,
+    ) -> Result<(), RealError> {
+        let refused = NodeId::Server(ServerId { dc: peer, shard: at.shard });
+        let is_mirror = peer != at.dc && self.nodes_of(peer).contains(&refused);
+        if !is_mirror || !self.takes_part(refused) {
+            return Ok(());
+        }
+        let after = self.seat.site.plan.failures.give_up_after.0.as_secs();
+        let at = self.seat.site.name(NodeId::Server(at));
+        self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
+    }
+
     /// A node is waited for no more.
-    pub(super) async fn give_up(&mut self, node: NodeId) -> Result<(), RealError> {
+    pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
         let failures = &self.seat.site.plan.failures;
-        let reason = format!("it was away for {} s", failures.give_up_after.0.as_secs());
         let name = self.seat.site.name(node);
         let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
         let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant as Moment;
 
+use super::refusals::Refusals;
 use super::reunion::Reunion;
 use super::stall::{Watch, stall_max};
 use crate::link::quantum;
@@ -21,6 +22,7 @@ pub(in crate::driver::real) struct Link {
     /// When it has waited so long.
     pub(in crate::driver::real) news_due: Option<Moment>,
     pub(in crate::driver::real) watch: Watch,
+    pub(in crate::driver::real) refusals: Refusals,
     /// Since the ends are connected again, until they are level.
     pub(in crate::driver::real) reunion: Option<Reunion>,
 }
@@ -37,6 +39,7 @@ impl Link {
             news_wait: (topology.link(own, peer).rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
             news_due: None,
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
+            refusals: Refusals::default(),
             reunion: None,
         }
     }

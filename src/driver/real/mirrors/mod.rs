@@ -10,6 +10,7 @@
 
 mod connect;
 mod link;
+mod refusals;
 mod reset;
 mod reunion;
 mod stall;
@@ -217,6 +218,11 @@ impl Mirrors {
     /// Breaks a connection; where this node calls, it calls again.
     pub(super) fn part(&mut self, peer: DcId, reason: &str) {
         warn!("{} parts from {}: {reason}", self.seat.name(), self.name(peer));
+        self.part_again(peer, reason);
+    }
+
+    /// As [`Self::part`], where people know the reason already.
+    pub(super) fn part_again(&mut self, peer: DcId, reason: &str) {
         self.transport.part(peer, reason);
         self.lose(peer);
     }

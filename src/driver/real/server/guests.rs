@@ -128,6 +128,7 @@ mod tests {
     use crate::ml::apps::{AppConfig, MatrixFactorization};
     use crate::ml::examples::Ratings;
     use crate::recovery::Turn;
+    use crate::session::Incarnation;
     use crate::topology::Address;
     use crate::types::{ServerId, ShardId};
     use crate::wire::LanKind;
@@ -228,7 +229,9 @@ mod tests {
 
     async fn hears_one(stage: &mut Stage) {
         let mut guest = stage.door.as_mut().unwrap().guest().await.unwrap();
-        guest.channel.answer(&Answer::Welcome).await.unwrap();
+        assert!(guest.hello.begins.is_some(), "it has nothing to go on from");
+        let answer = Answer::Begin { incarnation: Incarnation::FIRST };
+        guest.channel.answer(&answer).await.unwrap();
         let at: Address = guest.hello.listens.unwrap().to_string().parse().unwrap();
         let (_reader, parcels, _) = guest.channel.start(8);
         let say = async |stand_ins: &StandIns| {

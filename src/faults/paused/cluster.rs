@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::UnixTime;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
@@ -16,15 +15,15 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use super::application::Watched;
+use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
 use super::place::{Place, Standing, World};
-use crate::certificates::{Directory, Identity};
 use crate::checkpoint::StateFile;
 use crate::config::{LogSync, Plan};
 use crate::driver::Outcome;
 use crate::driver::cluster::Blueprint;
 use crate::driver::emulated::Network;
-use crate::driver::real::{NodeEnd, NodeOptions, take_part};
+use crate::driver::real::{NodeEnd, NodeOptions, labels, take_part};
 use crate::ml::Application;
 use crate::server::DrainMethod;
 use crate::sync::{RemoteSync, ValueFormat};
@@ -45,6 +44,8 @@ pub(super) struct Run {
     /// Times that a worker was taken over by another, and that it had its work back, as coordinators have told.
     pub(super) taken_over: u64,
     pub(super) given_back: u64,
+    /// Disks that servers have lost, so that they took the copies of mirrors.
+    pub(super) disks_lost: u64,
     /// Whether the sum of all updates was to be found in the copies.
     pub(super) summed: bool,
 }
@@ -58,6 +59,8 @@ struct Cluster {
     places: Vec<RefCell<Arc<Place>>>,
     /// How long the next crash of each lasts, and whether it comes back elsewhere.
     returns: Vec<Cell<(Duration, bool)>>,
+    /// How far the calendar of each one's machine is behind.
+    behind: Vec<Cell<Duration>>,
     /// Which are at work, and whether they have come back.
     waits: Vec<Cell<Option<bool>>>,
     restarts: Cell<u64>,
@@ -65,6 +68,7 @@ struct Cluster {
     left: RefCell<BTreeSet<DcId>>,
     taken_over: Cell<u64>,
     given_back: Cell<u64>,
+    disks_lost: Cell<u64>,
     /// Gone with the last run that has them.
     certificates: Arc<TempDir>,
     /// Where the coordinator's state lies; logs are in memory.
@@ -80,16 +84,23 @@ struct Cluster {
 /// # Errors
 /// What did not hold.
 pub(super) fn run(seed: u64, dies_at_end: bool) -> Result<Run, String> {
+    run_drawn(Drawn::new(seed), seed, dies_at_end)
+}
+
+/// Runs what has been drawn; the seed is that of the world.
+///
+/// # Errors
+/// What did not hold.
+pub(super) fn run_drawn(drawn: Drawn, seed: u64, dies_at_end: bool) -> Result<Run, String> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let drawn = Drawn::new(seed);
     LocalSet::new().block_on(&runtime, async {
         let cluster = Rc::new(Cluster::new(drawn, Seed(seed).child("world")));
         cluster.dies_at_end.set(dies_at_end);
         let began = Instant::now();
         BEGAN.with(|at| at.replace(Some(began)));
         let outcome = match cluster.clone().conduct().await {
-            Err(reason) if reason == GIVEN_UP => return Ok(Run::default()),
+            Err(reason) if reason == GIVEN_UP || reason == COPY_LOST => return Ok(Run::default()),
             outcome => outcome?,
         };
         let summed = cluster.check(&outcome)?;
@@ -98,6 +109,7 @@ pub(super) fn run(seed: u64, dies_at_end: bool) -> Result<Run, String> {
             restarts: cluster.restarts.get(),
             taken_over: cluster.taken_over.get(),
             given_back: cluster.given_back.get(),
+            disks_lost: cluster.disks_lost.get(),
             wan_bytes: outcome.summary.wan_bytes,
             joined: outcome.summary.membership.iter().filter(|one| one.change == Joined).count(),
             left: outcome.summary.membership.iter().filter(|one| one.change == Left).count(),
@@ -113,16 +125,18 @@ impl Cluster {
         for link in &topology.links {
             world.network.set_disorder(link.from, link.to, drawn.disorder);
         }
-        let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0])).into();
+        let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0]), Duration::ZERO).into();
         Self {
             places: drawn.processes.iter().map(place).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
+            behind: drawn.processes.iter().map(|_| Duration::ZERO.into()).collect(),
             waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
             application: Arc::new(Watched::new(drawn.model)),
             restarts: 0.into(),
             left: RefCell::default(),
             taken_over: 0.into(),
             given_back: 0.into(),
+            disks_lost: 0.into(),
             certificates: certificates(&drawn.plan),
             folder: tempfile::tempdir().unwrap(),
             dies_at_end: false.into(),
@@ -206,6 +220,11 @@ impl Cluster {
                     self.over.set(true);
                     return Err(GIVEN_UP.into());
                 }
+                // So does a server that has lost its disk while nobody can give it a copy.
+                Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
+                    self.over.set(true);
+                    return Err(COPY_LOST.into());
+                }
                 Some(_) | None if place.is_gone() => {}
                 other => return Err(format!("{nodes:?} ended with {other:?}")),
             }
@@ -228,7 +247,8 @@ impl Cluster {
             }
             self.restarts.set(self.restarts.get() + 1);
             self.waits[process].set(Some(true));
-            self.places[process].replace(self.world.place(dc_of(nodes[0])));
+            let behind = self.behind[process].get();
+            self.places[process].replace(self.world.place(dc_of(nodes[0]), behind));
         }
     }
 
@@ -280,7 +300,8 @@ impl Cluster {
                 sleep(lasts).await;
                 network.set_bandwidth(from, to, bandwidth);
             }
-            What::Kill { .. } if self.over.get() => {}
+            What::Kill { .. } | What::LoseDisk { .. } if self.over.get() => {}
+            What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
             What::Leave { dc } => {
                 // Before a run has begun, whoever is not there is waited for.
                 while !self.application.has_begun() {
@@ -331,6 +352,34 @@ impl Cluster {
         }
     }
 
+    /// Kills a process, which comes back with an empty disk, unless its data center has left or joins late.
+    async fn lose_disk(&self, process: usize, lasts: Duration, behind: Duration) {
+        let nodes = &self.drawn.processes[process];
+        let joins_late = self.drawn.joins.is_some_and(|(dc, _)| nodes[0].dc() == Some(dc));
+
+        // Before a run has begun there is nothing to lose.
+        while !self.application.has_begun() {
+            sleep(LOOK_EVERY).await;
+        }
+        if joins_late || nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
+            return;
+        }
+
+        self.returns[process].set((lasts, false));
+        self.behind[process].set(behind);
+        self.places[process].borrow().die();
+        if nodes[0] == NodeId::Coordinator {
+            std::fs::remove_file(self.folder.path().join(COORDINATOR)).unwrap();
+        }
+        for label in labels(&self.drawn.plan, nodes) {
+            let folder = self.folder.path().join(label);
+            self.world.lose_disks(&folder);
+            // Where no checkpoint was written there is none.
+            let _none = std::fs::remove_dir_all(folder);
+        }
+        self.disks_lost.set(self.disks_lost.get() + 1);
+    }
+
     /// Whether it has been drawn that a data center leaves.
     fn may_end_early(&self) -> bool {
         self.drawn.troubles.iter().any(|trouble| matches!(trouble.what, What::Leave { .. }))
@@ -340,7 +389,7 @@ impl Cluster {
     fn stopped(&self) -> Result<BTreeMap<WorkerId, Clock>, String> {
         let application: Arc<dyn Application> = self.application.clone();
         let hash = Blueprint::new(&self.drawn.plan, &application).plan_hash;
-        let file = StateFile::new(&self.folder.path().join("coordinator"), hash);
+        let file = StateFile::new(&self.folder.path().join(COORDINATOR), hash);
         let state = file.and_then(|file| file.read()).map_err(|error| error.to_string())?;
         let record = state.as_ref().and_then(|state| state.records.get("coordinator.stopped"));
         let record = record.ok_or("the coordinator has not written down who stopped")?;
@@ -352,9 +401,9 @@ impl Cluster {
         if !outcome.summary.copies_equal {
             return Err("copies differ after the drain".into());
         }
-        let changes = outcome.summary.membership.len();
-        // What a data center that has left had not sent is gone, and nobody saw when one began that joined.
-        let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| changes == 0) else {
+        // What was not sent is gone with a data center or a disk, and nobody saw when one began that joined.
+        let is_whole = outcome.summary.membership.is_empty() && self.disks_lost.get() == 0;
+        let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| is_whole) else {
             return Ok(false);
         };
         let total = self.application.total(&self.drawn.plan, &self.stopped()?);
@@ -390,29 +439,6 @@ fn dc_of(node: NodeId) -> DcId {
     node.dc().unwrap_or(DcId(0))
 }
 
-/// Certificates of every node that any run has, made once for all runs at the same time.
-fn certificates(plan: &Plan) -> Arc<TempDir> {
-    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
-    let mut made = MADE.lock().unwrap();
-    if let Some(folder) = made.upgrade() {
-        return folder;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let (run, now) = (plan.name.as_str(), UnixTime::now());
-    let mut nodes = vec![Identity::coordinator(run, &DcId(0).to_string())];
-    for dc in (0..DATA_CENTERS_MAX).map(|dc| DcId(dc).to_string()) {
-        for index in 0..NODES_MAX {
-            nodes.push(Identity::server(run, &dc, index));
-            nodes.push(Identity::worker(run, &dc, index));
-        }
-    }
-    let mut directory = Directory::create(&folder.path().join(CERTIFICATES), run, now).unwrap();
-    directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
-    let folder = Arc::new(folder);
-    *made = Arc::downgrade(&folder);
-    folder
-}
-
 /// What logs say of the time.
 pub(super) struct VirtualTime;
 
@@ -446,18 +472,16 @@ impl Observer for Told<'_> {
     }
 }
 
-const CERTIFICATES: &str = "all";
+/// The file of the coordinator's state.
+const COORDINATOR: &str = "coordinator";
 
 /// What a process says that takes no part any more, and a coordinator that cannot do without one.
 const DISMISSED: &str = "this node takes no part";
 const GIVEN_UP: &str = "was away for 12 s";
+const COPY_LOST: &str = "cannot take another's";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 const PORT_MIN: u16 = 5_000;
-
-/// What scenarios draw at most.
-const DATA_CENTERS_MAX: u16 = 4;
-const NODES_MAX: u16 = 2;
 
 /// No run takes longer in virtual time.
 const LASTS_MAX: Duration = Duration::from_secs(60);

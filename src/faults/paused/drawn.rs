@@ -9,7 +9,7 @@ use crate::faults::draws::{unit, within};
 use crate::faults::fault::Moment;
 use crate::faults::{FaultKind, Scenario};
 use crate::topology::Deployment;
-use crate::types::{DcId, NodeId, Random, Seed, Time, WorkerId};
+use crate::types::{DcId, NodeId, Random, Seed, ServerId, Time, WorkerId};
 
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
@@ -45,6 +45,8 @@ pub(super) enum What {
     Silence { process: usize },
     /// A process is killed: at once, or within one of its next writes.
     Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
+    /// A process is killed, and comes back with an empty disk, on a machine whose calendar is so far behind.
+    LoseDisk { process: usize, behind: Duration },
     /// All processes of a data center are killed, and none comes back.
     Leave { dc: DcId },
 }
@@ -96,6 +98,9 @@ impl Drawn {
             drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
         }
         drawn.lose_workers(&mut root.child("lost workers").random());
+        let every = [None, None, Some(1), Some(4)];
+        drawn.plan.checkpoint.every = one_of(&mut root.child("checkpoints").random(), every);
+        drawn.lose_disk(&mut root.child("lost disks").random());
         drawn.troubles.sort_by_key(|trouble| trouble.at);
         drawn
     }
@@ -127,6 +132,22 @@ impl Drawn {
             let at = TROUBLES_LAST.mul_f64(0.7 * unit(chance));
             self.troubles.push(Trouble { at, lasts, what });
         }
+    }
+
+    /// In every other run whose model has a way back, a server loses its disk: one, since no other has what two of a shard
+    /// have lost at the same time.
+    fn lose_disk(&mut self, chance: &mut Random) {
+        if within(chance, 0, 1) == 0 || self.plan.needs_all().is_some() {
+            return;
+        }
+        let servers: Vec<ServerId> = server_ids(&self.plan.topology).collect();
+        let lost = NodeId::Server(servers[within(chance, 0, servers.len() as u64 - 1) as usize]);
+        let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
+        let process = process.expect("every server has a process");
+        let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
+        let lasts = Duration::from_millis(within(chance, 50, 1_000));
+        let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
+        self.troubles.push(Trouble { at, lasts, what: What::LoseDisk { process, behind } });
     }
 
     fn trouble(&self, chance: &mut Random) -> Trouble {
@@ -173,6 +194,8 @@ fn one_of<T: Copy, const N: usize>(chance: &mut Random, choices: [T; N]) -> T {
 }
 
 const BANDWIDTH_TIMES: f64 = 8.0;
+
+const BEHIND_S_MAX: u64 = 600;
 
 /// Longer than a crash lasts. Where some follow each other, a data center is given up that might have come back.
 const GIVE_UP_AFTER: Time = Time(Duration::from_secs(12));

@@ -11,6 +11,7 @@
 //! in time, all copies are equal to the bit, and they are the sum of all updates, each taken once.
 
 mod application;
+mod certificates;
 mod cluster;
 mod disk;
 mod drawn;
@@ -22,7 +23,10 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use self::cluster::{Run, run};
+use self::cluster::{Run, run, run_drawn};
+use self::drawn::{Drawn, Trouble, What};
+use crate::config::FailuresConfig;
+use crate::types::Time;
 
 #[test]
 fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
@@ -43,7 +47,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         })
         .collect();
     let (mut failed, mut sums, mut restarts) = (Vec::new(), 0, 0);
-    let (mut joined, mut left) = (0, 0);
+    let (mut joined, mut left, mut disks_lost) = (0, 0, 0);
     let (mut taken_over, mut given_back) = (0, 0);
     let (mut lasted, mut longest) = (Duration::ZERO, Duration::ZERO);
     for (seed, run) in runs {
@@ -53,6 +57,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
                 restarts += run.restarts;
                 joined += run.joined;
                 left += run.left;
+                disks_lost += run.disks_lost;
                 taken_over += run.taken_over;
                 given_back += run.given_back;
                 lasted += run.lasted;
@@ -64,12 +69,13 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         }
     }
     println!(
-        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts; {joined} late joins, {left} leaves; \
-         {taken_over} workers taken over, {given_back} times given back; {sums} runs whose sum is known"
+        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts, {disks_lost} after a lost disk; {joined} late joins, \
+         {left} leaves; {taken_over} workers taken over, {given_back} times given back; {sums} runs whose sum is known"
     );
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if std::env::var_os(ONE).is_none() {
         assert!(taken_over.min(given_back) > 20, "workers are taken over and come back");
+        assert!(disks_lost > 20, "servers that have lost their disks take copies");
     }
 }
 
@@ -86,6 +92,26 @@ fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
         let (once, again) = (run(seed, false).unwrap(), run(seed, true).unwrap());
         assert!(again.restarts > once.restarts, "seed {seed}");
     }
+}
+
+#[test]
+fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
+    let mut drawn = (0..).map(Drawn::new).find(|drawn| drawn.plan.needs_all().is_none()).unwrap();
+    drawn.joins = None;
+    drawn.plan.stop.clocks = Some(100);
+    drawn.plan.failures = FailuresConfig::default();
+    drawn.plan.failures.give_up_after = Time(Duration::from_secs(12));
+
+    // The coordinator is the only one that knows which incarnations have been, and begins above its calendar.
+    let coordinator = drawn.processes.len() - 1;
+    let loses = |process: usize, lasts: u64| Trouble {
+        at: Duration::from_secs(2),
+        lasts: Duration::from_millis(lasts),
+        what: What::LoseDisk { process, behind: Duration::from_secs(60) },
+    };
+    drawn.troubles = vec![loses(coordinator, 10), loses(0, 500)];
+    let refused = run_drawn(drawn, 0, false).unwrap_err();
+    assert!(refused.contains("has refused it for 12 s: peer sent a message of its"), "{refused}");
 }
 
 const SEEDS: u64 = 300;

@@ -41,6 +41,8 @@ pub(super) struct Place {
     dc: DcId,
     /// Of its endpoint.
     seed: Seed,
+    /// What its calendar said when the world began.
+    calendar_began: Duration,
     gone: AtomicBool,
     died: Notify,
     /// Whom it cannot reach, though it reaches others.
@@ -64,12 +66,13 @@ impl World {
         })
     }
 
-    /// A new process in a data center.
-    pub(super) fn place(self: &Arc<Self>, dc: DcId) -> Arc<Place> {
+    /// A new process in a data center, on a machine whose calendar is so far behind.
+    pub(super) fn place(self: &Arc<Self>, dc: DcId, behind: Duration) -> Arc<Place> {
         Arc::new(Place {
             world: self.clone(),
             dc,
             seed: self.seed.nth(usize::from(self.port())),
+            calendar_began: CALENDAR_BEGAN - behind,
             gone: AtomicBool::new(false),
             died: Notify::new(),
             parted_from: Mutex::default(),
@@ -82,6 +85,11 @@ impl World {
     /// A port that nobody has had.
     pub(super) fn port(&self) -> u16 {
         self.port.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Empties the disks below a folder, whose processes must have died.
+    pub(super) fn lose_disks(&self, folder: &Path) {
+        self.disks.lock().unwrap().retain(|path, _| !path.starts_with(folder));
     }
 
     fn delay(&self, one: DcId, other: DcId) -> Duration {
@@ -185,7 +193,7 @@ impl Ground for Standing {
     }
 
     fn since_epoch(&self) -> Duration {
-        CALENDAR_BEGAN + self.0.world.began.elapsed()
+        self.0.calendar_began + self.0.world.began.elapsed()
     }
 
     fn random(&self) -> io::Result<u64> {
@@ -202,7 +210,7 @@ impl fmt::Debug for Place {
 }
 
 const PORT_MIN: u16 = 10_000;
-/// When a run begins.
+/// When a run begins, by the calendars that are right.
 const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
 const LAN_DELAY: Duration = Duration::from_micros(100);

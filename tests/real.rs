@@ -268,6 +268,45 @@ fn nodes_end_with_who_started_them() {
     }
 }
 
+/// What a run over processes of this machine has in the folder for temporary files, which is this bench's.
+#[cfg(unix)]
+fn temporary(bench: &Bench) -> Vec<PathBuf> {
+    fs::read_dir(bench.path("temporary")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_leaves_no_keys_behind_and_while_it_lasts_only_its_user_can_read_them() {
+    use std::os::unix::fs::PermissionsExt;
+
+    for signal in ["-TERM", "-INT"] {
+        let text = run_file(&["north", "south"], "driver = \"real\"", "clocks = 1000000");
+        let bench = Bench::new(&text);
+        fs::create_dir(bench.path("temporary")).unwrap();
+        let mut command = bench.gaia("train", &["--out", "out", "--quiet"]);
+        let mut run = Node(command.env("TMPDIR", bench.path("temporary")).spawn().unwrap());
+        while children(run.0.id()).len() < 4 {
+            assert!(run.0.try_wait().unwrap().is_none(), "{:?}", run.end());
+            std::thread::yield_now();
+        }
+
+        let folders = temporary(&bench);
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        let mode = fs::metadata(&folders[0]).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{mode:o}");
+        let certificates = folders[0].join("certificates");
+        assert!(certificates.join("nodes").is_dir());
+        assert!(!certificates.join("authority").exists(), "nobody needs its key");
+
+        let kill = Command::new("kill").args([signal, &run.0.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        let (code, said) = run.end();
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("the run was interrupted"), "{said}");
+        assert_eq!(temporary(&bench), Vec::<PathBuf>::new(), "{signal}");
+    }
+}
+
 #[test]
 fn nodes_start_in_any_order_and_say_whom_they_wait_for() {
     for keys in ["", "topology.lan_tls = false"] {

@@ -74,6 +74,23 @@ impl Directory {
         Ok(Self { path: path.into(), authority })
     }
 
+    /// Writes the folders of nodes as [`Self::issue`] does, and nothing of the authority, which is made for this and gone
+    /// after it: no other node is ever let in, and none can be revoked.
+    pub fn issue_once(
+        path: &Path,
+        run: &str,
+        nodes: &[Identity],
+        now: UnixTime,
+        lasting: Duration,
+    ) -> Result<(), CertificateError> {
+        let mut authority = Authority::create(run, now)?;
+        let validity = Validity::starting(now, lasting);
+        for node in nodes {
+            authority.issue(node, validity)?.save(&path.join(NODES).join(node.folder()))?;
+        }
+        Ok(())
+    }
+
     pub fn open(path: &Path) -> Result<Self, CertificateError> {
         Ok(Self { path: path.into(), authority: Authority::load(path)? })
     }

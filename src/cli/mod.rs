@@ -335,7 +335,8 @@ SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and 
 --resume auto --out DIR goes on from the newest whole one in DIR, and starts afresh where there is none; what comes out \
 is the same to the bit as of a run that was not stopped. The default is never: a directory with files of another run is \
 refused, and what comes out depends on nothing that lies there. model.safetensors in a checkpoint holds the model's \
-tables. The other drivers keep no checkpoints, and a signal ends them at once.";
+tables. The other drivers keep no checkpoints, and a signal ends them. With --driver real the certificates of the nodes \
+lie in a folder for temporary files that is gone with the run; only a kill leaves it, for its owner alone to enter.";
 
 const COMPARE_HELP: &str = "\
 Examples:

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Failure, LogFormat, OutputFlags};
+use super::{Failure, LogFormat, OutputFlags, signals};
 use crate::checkpoint::Keeper;
-use crate::config::Plan;
+use crate::config::{DriverKind, Plan};
 use crate::driver::real::NodeFiles;
 use crate::driver::{self, Ending, Outcome, RunError};
 use crate::ml::Application;
@@ -20,10 +20,16 @@ pub(super) fn carry_out(
     directory: &RunDirectory,
     output: &OutputFlags,
 ) -> Result<Outcome, Failure> {
+    // What such a run keeps for itself while it lasts goes with it, whatever ends it.
+    let interrupted = match plan.driver {
+        DriverKind::Real => Some(signals::interrupted().map_err(Failure::run)?),
+        DriverKind::Simulated | DriverKind::Emulated => None,
+    };
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
         json: output.log == LogFormat::Json,
+        interrupted,
     };
     carry_out_with(plan, application, directory, output, |observer| {
         driver::run_logged(plan, application, observer, &files)

@@ -46,6 +46,8 @@ pub enum RealError {
     Ended { reason: String },
     #[error("this node takes no part: {reason}")]
     Dismissed { reason: String },
+    #[error("the run was interrupted")]
+    Interrupted,
     #[error("{from} broke the protocol: {reason}")]
     Broken { from: String, reason: String },
     #[error(transparent)]

@@ -4,18 +4,23 @@
 //! a pipe and ends when this process does, whatever ends it; children are killed where this process goes on without
 //! them. So none is left behind.
 //!
+//! Certificates lie in a temporary folder that nobody else can enter, and go with the run, also where a signal ends it.
+//! Where this process is killed they stay, but for the authority's key, which is never written.
+//!
 //! A child that something kills, or that crashes, is started again and goes on from what it has written down; one that
 //! fails for a reason ends the run.
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -26,8 +31,8 @@ use tracing::{info, warn};
 use super::conductor::Conductor;
 use super::door::{Door, listen};
 use super::error::RealError;
-use super::runtime;
 use super::site::{Site, nodes};
+use super::{Interrupted, runtime};
 use crate::certificates::Directory;
 use crate::config::{OnGiveUp, Plan};
 use crate::driver::cluster::{Blueprint, server_ids, worker_ids};
@@ -64,12 +69,14 @@ pub struct NodeFiles {
     pub logs: PathBuf,
     /// Whether a line is an object, and not text for people.
     pub json: bool,
+    /// True once the run is to end before its time.
+    pub interrupted: Option<Arc<AtomicBool>>,
 }
 
 /// A child that has ended, for good.
 struct Exit {
     name: String,
-    status: std::io::Result<ExitStatus>,
+    status: io::Result<ExitStatus>,
     /// The last that it said on standard error.
     said: String,
 }
@@ -99,7 +106,7 @@ async fn conduct(
     files: Option<&NodeFiles>,
 ) -> Result<Outcome, RealError> {
     let wall = Moment::now();
-    let folder = tempfile::Builder::new().prefix("gaia-").tempdir()?;
+    let folder = private_folder()?;
     // Whatever addresses the topology has, here every port is one that is free.
     let deployment =
         Deployment { coordinator: None, servers: Vec::new(), ..plan.deployment.clone() };
@@ -113,6 +120,7 @@ async fn conduct(
     let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
     let door = Door::open(&seat, listener, nodes(&seat.site).collect());
+    let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let (ended, mut exits) = unbounded_channel();
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
@@ -146,6 +154,7 @@ async fn conduct(
         tokio::select! {
             conducted = conducting => conducted,
             failed = failed(&mut exits, goes_on) => Err(failed),
+            () = interrupted.set() => Err(RealError::Interrupted),
         }
     };
     match conducted {
@@ -158,6 +167,11 @@ async fn conduct(
                 info!("{} stays: {error}", states.display());
             }
             Ok(outcome)
+        }
+        // Of a run that was ended from outside nobody is to blame. The folder goes with this function.
+        Err(error @ RealError::Interrupted) => {
+            children.shutdown().await;
+            Err(error)
         }
         Err(error) => Err(blame(error, &mut exits).await),
     }
@@ -180,15 +194,24 @@ fn processes(plan: &Plan) -> Vec<(Option<ServerId>, Option<WorkerId>)> {
     servers.chain(alone.map(|worker| (None, Some(worker)))).collect()
 }
 
+/// Writes the certificates of all nodes. Nobody needs the authority's key after that, so no disk ever has it.
 fn issue(site: &Site, folder: &Path) -> Result<(), RealError> {
     let topology = &site.plan.topology;
     let servers = server_ids(topology).map(NodeId::Server);
     let workers = worker_ids(topology).map(NodeId::Worker);
     let all = std::iter::once(NodeId::Coordinator).chain(servers).chain(workers);
     let identities: Vec<_> = all.map(|node| site.identity(node)).collect();
-    let now = UnixTime::now();
-    Directory::create(folder, &site.plan.name, now)?.issue(&identities, now, LASTING)?;
+    Directory::issue_once(folder, &site.plan.name, &identities, UnixTime::now(), LASTING)?;
     Ok(())
+}
+
+/// A folder for keys, which nobody else can enter from the moment that it is there.
+fn private_folder() -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("gaia-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir()
 }
 
 impl Process {
@@ -256,7 +279,7 @@ impl Nursery {
                 Ok(child) => child,
                 Err(error) => {
                     let (name, said) = (process.name, String::new());
-                    return Exit { name, status: Err(std::io::Error::other(error)), said };
+                    return Exit { name, status: Err(io::Error::other(error)), said };
                 }
             };
         }

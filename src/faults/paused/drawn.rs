@@ -98,8 +98,6 @@ impl Drawn {
             drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
         }
         drawn.lose_workers(&mut root.child("lost workers").random());
-        let every = [None, None, Some(1), Some(4)];
-        drawn.plan.checkpoint.every = one_of(&mut root.child("checkpoints").random(), every);
         drawn.lose_disk(&mut root.child("lost disks").random());
         drawn.troubles.sort_by_key(|trouble| trouble.at);
         drawn
@@ -146,6 +144,14 @@ impl Drawn {
         let process = process.expect("every server has a process");
         let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
         let lasts = Duration::from_millis(within(chance, 50, 1_000));
+        // As often as not its workers are ahead of the copy that it takes.
+        if within(chance, 0, 1) == 0 {
+            let slowdown = &mut self.plan.compute.slowdown;
+            *slowdown = vec![3.0; self.plan.topology.data_centers.len()];
+            slowdown[lost.dc().expect("a server has a data center").index()] = 1.0;
+        }
+        // Where one is due once the copy is there. Elsewhere the files would cost more than the run.
+        self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
         self.troubles.push(Trouble { at, lasts, what: What::LoseDisk { process, behind } });
     }

@@ -26,6 +26,7 @@ use rayon::prelude::*;
 use self::cluster::{Run, run, run_drawn};
 use self::drawn::{Drawn, Trouble, What};
 use crate::config::FailuresConfig;
+use crate::sync::RemoteSync;
 use crate::types::Time;
 
 #[test]
@@ -92,6 +93,25 @@ fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
         let (once, again) = (run(seed, false).unwrap(), run(seed, true).unwrap());
         assert!(again.restarts > once.restarts, "seed {seed}");
     }
+}
+
+#[test]
+fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint() {
+    let is_tap = |drawn: &Drawn| matches!(drawn.plan.remote, RemoteSync::Tap(_));
+    let mut drawn = (0..).map(Drawn::new).find(is_tap).unwrap();
+    drawn.joins = None;
+    drawn.plan.failures = FailuresConfig::default();
+    drawn.plan.stop.clocks = Some(20);
+
+    // The worker says at which clock it is, and with that one is due, and something to be told.
+    drawn.plan.checkpoint.every = Some(3);
+    drawn.plan.compute.slowdown = vec![4.0; drawn.plan.topology.data_centers.len()];
+    drawn.plan.compute.slowdown[0] = 1.0;
+    let what = What::LoseDisk { process: 0, behind: Duration::ZERO };
+    let (at, lasts) = (Duration::from_secs(2), Duration::from_millis(200));
+    drawn.troubles = vec![Trouble { at, lasts, what }];
+    let run = run_drawn(drawn, 0, false).unwrap();
+    assert_eq!(run.disks_lost, 1);
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Definitions {
             ),
             callers_refused: to.counters(
                 "gaia_callers_refused_total",
-                "Connections that the node turned away: not of this run, or not believed.",
+                "Connections that the node turned away: not of this run, not believed, or not proven in time.",
                 &["node"],
             ),
             clocks_finished: to.counters(

@@ -1,15 +1,17 @@
 //! A connection over TCP, with or without TLS, as a sequence of messages each way.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::Acceptor;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
 use super::error::{ChannelError, LinkFault};
 use super::ground::{Ground, Stream};
@@ -127,33 +129,43 @@ impl Channel {
     }
 
     /// Takes a connection, with the hello of who calls.
+    ///
+    /// # Errors
+    /// Where the caller takes longer than [`FIRST_FLIGHT_MAX`] for its first message, an opening of TLS or the hello, or
+    /// longer than [`HANDSHAKE_MAX`] for all, or proves nothing.
     pub(super) async fn take(
         stream: Box<dyn Stream>,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(Self, Hello), ChannelError> {
         let taken = async {
-            let mut channel = match tls {
+            let (mut channel, hello) = match tls {
                 Some(config) => {
-                    let stream = TlsAcceptor::from(config).accept(stream).await?;
+                    let opening = LazyConfigAcceptor::new(Acceptor::default(), stream);
+                    let opening = within(FIRST_FLIGHT_MAX, opening).await?;
+                    let stream = opening.into_stream(config).await?;
                     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
-                    Self::new(Box::new(stream), chain)
+                    let mut channel = Self::new(Box::new(stream), chain);
+                    let hello = channel.reader.hello().await;
+                    (channel, hello)
                 }
-                None => Self::new(stream, None),
+                None => {
+                    let mut channel = Self::new(stream, None);
+                    let hello = within(FIRST_FLIGHT_MAX, channel.reader.hello()).await;
+                    (channel, hello)
+                }
             };
-            let hello = match channel.reader.hello().await {
-                Ok(body) => unpack(&body)?,
+
+            match hello {
+                Ok(body) => Ok((channel, unpack(&body)?)),
                 Err(error) => {
                     // The answer is a frame of this version: a peer of another reads both out of it.
                     let _gone = channel.answer(&refused(&error)).await;
                     channel.linger().await;
-                    return Err(error);
+                    Err(error)
                 }
-            };
-            Ok((channel, hello))
+            }
         };
-        timeout(HANDSHAKE_MAX, taken)
-            .await
-            .unwrap_or(Err(ChannelError::Silent(HANDSHAKE_MAX.as_secs())))
+        within(HANDSHAKE_MAX, taken).await
     }
 
     pub(super) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
@@ -236,10 +248,19 @@ async fn frame_within(
     silence_max: Option<Duration>,
 ) -> Result<Vec<u8>, ChannelError> {
     match silence_max {
-        Some(most) => {
-            timeout(most, frame(half)).await.unwrap_or(Err(ChannelError::Silent(most.as_secs())))
-        }
+        Some(most) => within(most, frame(half)).await,
         None => frame(half).await,
+    }
+}
+
+/// What comes in time.
+async fn within<T, E: Into<ChannelError>>(
+    time_max: Duration,
+    awaited: impl Future<Output = Result<T, E>>,
+) -> Result<T, ChannelError> {
+    match timeout(time_max, awaited).await {
+        Ok(came) => came.map_err(Into::into),
+        Err(_) => Err(ChannelError::Silent(time_max.as_secs())),
     }
 }
 
@@ -289,8 +310,12 @@ fn refused(error: &ChannelError) -> Answer {
     Answer::Refused { reason: error.to_string() }
 }
 
+/// How long a caller may take to say its first word. An honest one says it as soon as it is connected; where that packet
+/// was lost, it comes again within a second.
+pub(super) const FIRST_FLIGHT_MAX: Duration = Duration::from_secs(2);
+
 /// How long a peer may take to prove who it is.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 

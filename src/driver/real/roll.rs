@@ -83,7 +83,7 @@ impl Roll {
         loop {
             tokio::select! {
                 biased;
-                Some(guest) = self.door.guest() => {
+                guest = self.door.guest() => {
                     if let Some(node) = self.admit(guest).await {
                         return News::Joined(node);
                     }

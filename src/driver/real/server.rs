@@ -211,7 +211,7 @@ impl ServerNode {
             biased;
             order = line.order() => Happening::Order(order?),
             _ = self.beat.tick() => Happening::Beat,
-            Some(guest) = self.door.guest() => Happening::Guest(Box::new(guest)),
+            guest = self.door.guest() => Happening::Guest(Box::new(guest)),
             (worker, message) = self.workers.next() => Happening::Worker(worker, message),
             from = self.mirrors.next() => Happening::Mirror(from?),
             () = sleep_until(links.unwrap_or(now)), if links.is_some() => Happening::Link,

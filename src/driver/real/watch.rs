@@ -3,11 +3,10 @@
 //! It listens only where it is asked to, proves nothing and asks nobody who they are: whoever reaches the address may
 //! read. So it belongs on loopback or a network of one's own. It has a thread and a runtime to itself, so that it
 //! answers when a node's loop does not. Whoever calls gets one answer and may take some seconds; requests are small and
-//! callers few.
+//! callers few. Where there are too many, the oldest leave for the next ([`IncomingConnections`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -19,11 +18,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::error::RealError;
+use super::incoming::IncomingConnections;
+use super::throttle::LogThrottle;
 use crate::telemetry::Telemetry;
 
 /// Answers at an address for as long as the process lives; says at which, since port 0 is any free one.
@@ -45,25 +45,32 @@ pub fn watch(address: SocketAddr, telemetry: &Telemetry) -> Result<SocketAddr, R
 }
 
 async fn answer_all(listener: TcpListener, telemetry: Telemetry) {
-    let places = Arc::new(Semaphore::new(CALLERS_MAX));
+    let incoming = IncomingConnections::new(CALLERS_MAX);
+    let complaints = LogThrottle::default();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
+                if let Some(left_out) = complaints.pass() {
+                    warn!("cannot take a connection of who watches: {error}{left_out}");
+                }
                 // Out of file descriptors, as a rule: others may give some back.
-                warn!("cannot take a connection of who watches: {error}");
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+
+        let (connection, evicted) = incoming.admit(from);
+        if evicted.is_some() {
             telemetry.on_watcher_refused();
-            continue;
-        };
+        }
         let telemetry = telemetry.clone();
         tokio::spawn(async move {
-            converse(stream, &telemetry).await;
-            drop(place);
+            tokio::select! {
+                biased;
+                () = connection.evicted() => {}
+                () = converse(stream, &telemetry) => {}
+            }
         });
     }
 }
@@ -256,20 +263,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_so_many_callers_the_next_are_hung_up_on_and_counted() {
+    async fn idle_callers_are_hung_up_on_and_counted_where_others_ask() {
         let telemetry = waiting();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let answering = tokio::spawn(answer_all(listener, telemetry.clone()));
-        let mut silent = Vec::new();
+        let mut idle = Vec::new();
         for _ in 0..CALLERS_MAX {
-            silent.push(TcpStream::connect(address).await.unwrap());
+            idle.push(TcpStream::connect(address).await.unwrap());
         }
-        let mut next = TcpStream::connect(address).await.unwrap();
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        asks.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        asks.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("\ngaia_watchers_refused_total 1\n"), "{answer}");
         let mut byte = [0];
-        assert!(matches!(next.read(&mut byte).await, Ok(0) | Err(_)));
-        assert!(telemetry.metrics().contains("\ngaia_watchers_refused_total 1\n"));
-        drop(silent);
+        assert!(matches!(idle[0].read(&mut byte).await, Ok(0) | Err(_)));
         answering.abort();
     }
 }

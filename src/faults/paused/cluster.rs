@@ -17,6 +17,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::application::Watched;
 use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
+use super::flood::flood;
 use super::place::{Place, Standing, World};
 use crate::checkpoint::StateFile;
 use crate::config::{LogSync, Plan};
@@ -79,24 +80,40 @@ struct Cluster {
     over: Cell<bool>,
 }
 
-/// Runs what a seed draws, in virtual time. With `dies_at_end` the coordinator dies once more, as soon as a node has ended.
+/// What befalls a run beside what its seed draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Besides {
+    Nothing,
+    /// The coordinator dies once more, as soon as a node has ended.
+    LastDeath,
+    /// Strangers call all nodes that listen, from before the run to its end.
+    Flood,
+}
+
+/// Runs what a seed draws, in virtual time.
 ///
 /// # Errors
 /// What did not hold.
-pub(super) fn run(seed: u64, dies_at_end: bool) -> Result<Run, String> {
-    run_drawn(Drawn::new(seed), seed, dies_at_end)
+pub(super) fn run(seed: u64, besides: Besides) -> Result<Run, String> {
+    run_drawn(Drawn::new(seed), seed, besides)
 }
 
 /// Runs what has been drawn; the seed is that of the world.
 ///
 /// # Errors
 /// What did not hold.
-pub(super) fn run_drawn(drawn: Drawn, seed: u64, dies_at_end: bool) -> Result<Run, String> {
+pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run, String> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     LocalSet::new().block_on(&runtime, async {
         let cluster = Rc::new(Cluster::new(drawn, Seed(seed).child("world")));
-        cluster.dies_at_end.set(dies_at_end);
+        cluster.dies_at_end.set(besides == Besides::LastDeath);
+        let mut floods = JoinSet::new();
+        if besides == Besides::Flood {
+            for at in cluster.listening() {
+                floods.spawn_local(flood(cluster.world.clone(), at));
+            }
+        }
         let began = Instant::now();
         BEGAN.with(|at| at.replace(Some(began)));
         let outcome = match cluster.clone().conduct().await {
@@ -273,6 +290,13 @@ impl Cluster {
         let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended = take_part(&self.drawn.plan, &application, &options, &mut told, ground).await;
         ended.map_err(|error| error.to_string())
+    }
+
+    /// Where processes listen until they move.
+    fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let processes = self.drawn.processes.iter().enumerate();
+        processes
+            .map(|(process, nodes)| Network::address(dc_of(nodes[0]), PORT_MIN + process as u16))
     }
 
     fn coordinator_address(&self) -> SocketAddr {

@@ -15,6 +15,7 @@ mod certificates;
 mod cluster;
 mod disk;
 mod drawn;
+mod flood;
 mod pipes;
 mod place;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use self::cluster::{Run, run, run_drawn};
+use self::cluster::{Besides, Run, run, run_drawn};
 use self::drawn::{Drawn, Trouble, What};
 use crate::config::FailuresConfig;
 use crate::sync::RemoteSync;
@@ -43,7 +44,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
     let runs: Vec<(u64, Result<Run, String>)> = seeds
         .into_par_iter()
         .map(|seed| {
-            let ran = catch_unwind(|| run(seed, false));
+            let ran = catch_unwind(|| run(seed, Besides::Nothing));
             (seed, ran.unwrap_or_else(|_| Err("it panicked, as told above".into())))
         })
         .collect();
@@ -83,14 +84,15 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
 #[test]
 fn a_run_happens_again_from_its_seed() {
     for seed in 0..8 {
-        assert_eq!(run(seed, false), run(seed, false), "seed {seed}");
+        assert_eq!(run(seed, Besides::Nothing), run(seed, Besides::Nothing), "seed {seed}");
     }
 }
 
 #[test]
 fn a_coordinator_that_dies_when_a_node_has_ended_comes_back_and_ends_the_run() {
     for seed in 0..12 {
-        let (once, again) = (run(seed, false).unwrap(), run(seed, true).unwrap());
+        let (once, again) =
+            (run(seed, Besides::Nothing).unwrap(), run(seed, Besides::LastDeath).unwrap());
         assert!(again.restarts > once.restarts, "seed {seed}");
     }
 }
@@ -110,7 +112,7 @@ fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint()
     let what = What::LoseDisk { process: 0, behind: Duration::ZERO };
     let (at, lasts) = (Duration::from_secs(2), Duration::from_millis(200));
     drawn.troubles = vec![Trouble { at, lasts, what }];
-    let run = run_drawn(drawn, 0, false).unwrap();
+    let run = run_drawn(drawn, 0, Besides::Nothing).unwrap();
     assert_eq!(run.disks_lost, 1);
 }
 
@@ -130,11 +132,23 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
         what: What::LoseDisk { process, behind: Duration::from_secs(60) },
     };
     drawn.troubles = vec![loses(coordinator, 10), loses(0, 500)];
-    let refused = run_drawn(drawn, 0, false).unwrap_err();
+    let refused = run_drawn(drawn, 0, Besides::Nothing).unwrap_err();
     assert!(refused.contains("has refused it for 12 s: peer sent a message of its"), "{refused}");
 }
 
+/// Strangers whose connections are idle keep nobody out: not at the start, and not those that come back from a crash.
+#[test]
+fn clusters_that_strangers_flood_end_with_every_update_in_every_copy() {
+    let runs = (0..FLOODED).into_par_iter().map(|seed| {
+        let run =
+            run(seed, Besides::Flood).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+        run.restarts
+    });
+    assert!(runs.sum::<u64>() > 0, "nodes come back");
+}
+
 const SEEDS: u64 = 300;
+const FLOODED: u64 = 6;
 
 /// Names the one seed that is to be run, with its logs.
 const ONE: &str = "GAIA_PAUSED_SEED";

@@ -213,4 +213,4 @@ const PORT_MIN: u16 = 10_000;
 /// When a run begins, by the calendars that are right.
 const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
-const LAN_DELAY: Duration = Duration::from_micros(100);
+pub(super) const LAN_DELAY: Duration = Duration::from_micros(100);

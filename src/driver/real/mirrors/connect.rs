@@ -27,6 +27,7 @@ use crate::driver::real::channel::resolve;
 use crate::driver::real::error::{LinkFault, RealError};
 use crate::driver::real::ground::Datagrams;
 use crate::driver::real::site::{Patience, Seat};
+use crate::driver::real::throttle::LogThrottle;
 use crate::link::{DATAGRAM_BYTES_MAX, LinkConfig};
 use crate::topology::{Address, Topology};
 use crate::types::{DcId, NodeId, ServerId};
@@ -232,10 +233,12 @@ pub(super) async fn accept_lower(
 ) {
     let mut accepts = JoinSet::new();
     let callers = callers(&connector.seat.site.plan.topology);
+    let refusals = Arc::new(LogThrottle::default());
     while let Some(incoming) = connector.endpoint.accept().await {
         while accepts.try_join_next().is_some() {}
         let Some((incoming, handshake)) = callers.admit(incoming) else { continue };
         let (connector, arrivals) = (connector.clone(), arrivals.clone());
+        let refusals = refusals.clone();
         accepts.spawn(async move {
             let _handshake = handshake;
             let from = incoming.remote_address();
@@ -250,7 +253,9 @@ pub(super) async fn accept_lower(
                 Ok(arrival) => drop(arrivals.send(Ok(arrival))),
                 Err(fault) => {
                     seat.meter.on_caller_refused();
-                    warn!("{} turned away {from}: {fault}", seat.name());
+                    if let Some(left_out) = refusals.pass() {
+                        warn!("{} turned away {from}: {fault}{left_out}", seat.name());
+                    }
                 }
             }
         });

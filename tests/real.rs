@@ -186,6 +186,17 @@ fn check_summary(summary: &Value, data_centers: usize, workers: u64) {
 }
 
 #[test]
+fn a_run_over_processes_that_diverges_ends_with_code_1_and_the_name_of_a_worker() {
+    let bench = Bench::new(&run_file(&["north", "south"], "driver = \"real\"", "clocks = 400"));
+    let arguments = ["--out", "out", "--quiet", "--set", "app.initial_scale=1e30"];
+    let output = bench.gaia("train", &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let named = "training has diverged: worker 0 of ";
+    assert!(said(&output).contains(named), "{}", said(&output));
+    assert_eq!(bench.summary("out")["stopped_by"], "diverged");
+}
+
+#[test]
 fn a_run_over_processes_reaches_its_target_and_ends_with_equal_copies() {
     let text = run_file(
         &["north", "south", "west"],

@@ -108,6 +108,7 @@ fn summary() -> Summary {
         workers: 4,
         parameters: 1000,
         converged: true,
+        diverged: None,
         stopped_by: "objective".into(),
         target_objective: Some(0.3),
         time_to_target_s: Some(3.0),

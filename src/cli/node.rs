@@ -104,6 +104,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);
+    outcome.check_sound().map_err(Failure::run)?;
     Ok(Done::Whole)
 }
 

@@ -58,6 +58,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     match ending {
         Ending::Finished(outcome) => {
             show(&outcome, &directory, terminal);
+            outcome.check_sound().map_err(Failure::run)?;
             Ok(Done::Whole)
         }
         Ending::Interrupted { clock, checkpoint } => {

@@ -158,6 +158,13 @@ impl Coordinator {
         }
     }
 
+    /// A worker's changes have diverged: nothing more can be learnt.
+    pub fn handle_diverged(&mut self) {
+        if self.phase == Phase::Training {
+            self.stop(StopReason::Diverged);
+        }
+    }
+
     /// The time given to the run may be over.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Training && self.config.stop.deadline().is_some_and(|at| now >= at)

@@ -40,7 +40,7 @@ pub enum StopReason {
     Converged,
     Clocks,
     Seconds,
-    /// The objective is not a number any more: training has diverged.
+    /// The objective, or what a worker changed, is not a finite number any more: training has diverged.
     Diverged,
 }
 

@@ -10,7 +10,7 @@ use super::tally::{Tally, conserved};
 use crate::config::Plan;
 use crate::coordinator::StopReason;
 use crate::ml::Application;
-use crate::server::LinkStats;
+use crate::server::{Divergence, LinkStats};
 use crate::sync::WaitReason;
 use crate::telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MembershipChange,
@@ -43,6 +43,8 @@ pub(crate) struct Journal {
     clocks: Vec<Clock>,
     target: Option<Target>,
     stopped: Option<(Instant, StopReason)>,
+    /// The first change that had diverged.
+    divergence: Option<Divergence>,
     membership: Vec<MembershipRecord>,
     pub(crate) lan_bytes: u64,
 }
@@ -68,6 +70,7 @@ impl Journal {
             clocks: vec![Clock::ZERO; plan.topology.data_centers.len()],
             target: None,
             stopped: None,
+            divergence: None,
             membership: Vec::new(),
             lan_bytes: 0,
         }
@@ -151,6 +154,11 @@ impl Journal {
         }
     }
 
+    /// Notes that a worker's changes have diverged; the first to be noted counts.
+    pub(crate) fn on_diverged(&mut self, divergence: Divergence) {
+        self.divergence.get_or_insert(divergence);
+    }
+
     /// The summary of a run whose copies were judged a last time after the drain.
     pub(crate) fn summary(
         &self,
@@ -164,6 +172,8 @@ impl Journal {
         let topology = &plan.topology;
         let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
         let worst = verdict.worst();
+        let diverged = self.diverged(application, worst.objective);
+        let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
         let links = self.links(tallies, carriages, stopped_at);
         let changes: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.changes);
         let carried: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.carried);
@@ -184,6 +194,7 @@ impl Journal {
             parameters: application.layout().parameters(),
             converged: matches!(reason, StopReason::Objective | StopReason::Converged),
             stopped_by: reason.name().into(),
+            diverged,
             target_objective: plan.stop.objective,
             time_to_target_s: self.target.map(|target| target.time_s),
             clocks_to_target: self.target.map(|target| target.clock),
@@ -237,7 +248,8 @@ impl Journal {
         walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
         walk.record("membership", &mut self.membership)?;
         walk.record("target", &mut self.target)?;
-        walk.record("stopped", &mut self.stopped)
+        walk.record("stopped", &mut self.stopped)?;
+        walk.record("divergence", &mut self.divergence)
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -289,6 +301,21 @@ impl Journal {
                 }
             })
             .collect()
+    }
+
+    /// How training has diverged, in words, if it has.
+    fn diverged(&self, application: &dyn Application, objective: f64) -> Option<String> {
+        if let Some(Divergence { worker, clock, table, row, value }) = self.divergence {
+            let dc = &self.plan.topology.dc(worker.dc).name;
+            let table = application.layout().tables().get(table.index());
+            let table = table.map_or("?", |table| table.name.as_str());
+            return Some(format!(
+                "worker {} of {dc} changed row {row} of table `{table}` by {value} at clock {clock}",
+                worker.index
+            ));
+        }
+        let judged = self.stopped.is_some_and(|(_, reason)| reason == StopReason::Diverged);
+        (judged || !objective.is_finite()).then(|| "the objective is not finite".into())
     }
 
     fn blocked(&self, counts: impl Fn(DcId, Option<DcId>) -> bool) -> BlockedSeconds {

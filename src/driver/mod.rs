@@ -65,6 +65,8 @@ pub enum RunError {
     Transport(quic::TransportError),
     #[error(transparent)]
     Real(#[from] real::RealError),
+    #[error("training has diverged: {reason}")]
+    Diverged { reason: String },
     #[error("mirrors do not agree on what has crossed between them: {links}")]
     NotConserved { links: String },
     #[error("no threads for the run: {0}")]
@@ -85,7 +87,8 @@ pub enum RunError {
     CountsTakenOver,
 }
 
-/// Runs a plan to its end.
+/// Runs a plan to its end. A run whose training diverges ends early, with a summary that says so
+/// ([`Outcome::check_sound`]).
 ///
 /// # Errors
 /// Where a node got what it cannot act on, the network failed for good, something was lost or doubled between mirrors,
@@ -126,6 +129,17 @@ impl Outcome {
             Ok(())
         } else {
             Err(RunError::NotConserved { links: links.join("; ") })
+        }
+    }
+
+    /// Whether training has not diverged.
+    ///
+    /// # Errors
+    /// Where it has: says how, and which worker's changes showed it.
+    pub fn check_sound(&self) -> Result<(), RunError> {
+        match &self.summary.diverged {
+            None => Ok(()),
+            Some(reason) => Err(RunError::Diverged { reason: reason.clone() }),
         }
     }
 }

@@ -288,6 +288,7 @@ pub(super) fn settle(
             ServerOutput::ClockFinished { clock } => Output::ClockFinished { clock },
             ServerOutput::CopyReady { clock } => Output::CopyReady { clock },
             ServerOutput::Drained => Output::Drained,
+            ServerOutput::Diverged(divergence) => Output::Diverged(divergence),
         });
     }
 }

@@ -12,7 +12,7 @@ use super::entry::{Input, encode};
 use super::ledger::Ledger;
 use super::recovering::{Kept, place, settle};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
-use crate::server::{PeerError, Server};
+use crate::server::{Divergence, PeerError, Server};
 use crate::session::{Incarnation, Meeting, Message, Session};
 use crate::types::{Clock, DcId, Instant, Lane, State, WorkerId};
 
@@ -54,6 +54,8 @@ pub enum Output {
         clock: Clock,
     },
     Drained,
+    /// A worker's update was refused: training has diverged, and the run is to end.
+    Diverged(Divergence),
 }
 
 /// Entries on their way to the disk.

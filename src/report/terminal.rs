@@ -145,6 +145,7 @@ pub(super) fn outcome(summary: &Summary) -> String {
         ("clocks", false) => format!("no, stopped after {clocks}"),
         ("seconds", false) => format!("no, stopped after {}", numbers::seconds(summary.time_s)),
         (_, true) => "yes".into(),
+        ("diverged", _) => format!("no, diverged after {clocks}"),
         (_, false) => format!("no, stopped by {}", summary.stopped_by),
     }
 }

@@ -1,5 +1,6 @@
 //! What a mirror may do wrong.
 
+use crate::types::limits::CHANGE_MAX;
 use crate::types::{Clock, DcId, ShardId};
 use crate::wire::FrameError;
 
@@ -22,6 +23,10 @@ pub enum PeerError {
     PeerSentForeignShard { from: DcId, found: ShardId, expected: ShardId },
     #[error("{from} sent parameter {index} outside of the {expected} it may send")]
     PeerSentForeignParameter { from: DcId, index: usize, expected: String },
+    #[error(
+        "diverged: {from} sent a change of {value} to row {row} of table `{table}`, at most {CHANGE_MAX:e} is sound"
+    )]
+    PeerSentDivergedChange { from: DcId, table: String, row: usize, value: f32 },
     #[error("{from} sent {found} of a block of which {expected} was due")]
     PeerSentWrongPart { from: DcId, found: String, expected: String },
     #[error("{from} has {what} {found} where this server has {expected}: not the same run")]
@@ -44,6 +49,7 @@ impl PeerError {
             | Self::PeerSentEarlyClock { from, .. }
             | Self::PeerSentForeignShard { from, .. }
             | Self::PeerSentForeignParameter { from, .. }
+            | Self::PeerSentDivergedChange { from, .. }
             | Self::PeerSentWrongPart { from, .. }
             | Self::PeerRunsOtherPlan { from, .. }
             | Self::UnknownPeer { from }

@@ -1,7 +1,9 @@
 //! What comes from mirrors, taken apart: each frame goes to the face that it is for.
 
 use super::Server;
+use super::divergence::check_frame;
 use super::error::PeerError;
+use crate::codec::Changes;
 use crate::node::Lane;
 use crate::types::{DcId, Instant};
 use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_control};
@@ -57,6 +59,11 @@ impl Server {
             let (found, expected) = (header.shard, self.id.shard);
             return Err(PeerError::PeerSentForeignShard { from, found, expected });
         }
+        let parameter = |place| match changes {
+            Changes::Dense { start, .. } => start as usize + place,
+            Changes::Sparse { indexes, .. } => indexes[place] as usize,
+        };
+        check_frame(from, changes.values(), parameter, self.store.layout())?;
         if header.kind == BulkKind::Probe
             && let Some(guard) = &mut self.guard
         {

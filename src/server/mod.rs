@@ -9,6 +9,7 @@ mod budget;
 mod coast;
 mod config;
 mod copying;
+mod divergence;
 mod drain;
 mod error;
 mod exchange;
@@ -47,6 +48,7 @@ use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
 pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
+pub use divergence::Divergence;
 pub use drain::DrainMethod;
 pub use error::PeerError;
 pub use guard::GuardStats;
@@ -76,6 +78,9 @@ pub enum ServerOutput {
     },
     /// The copy equals every other data center's, for good.
     Drained,
+    /// A worker's update was refused: training has diverged, and the run is to end. The worker's clock counts as finished,
+    /// so that nobody waits for it meanwhile.
+    Diverged(Divergence),
 }
 
 /// Why a server wants to be woken.
@@ -154,10 +159,17 @@ impl Server {
             }
             WorkerMessage::Anew => self.local.forget_read(from),
             WorkerMessage::Update { clock, deltas, probed } => {
-                let remote = &mut self.remote;
-                self.store.add(&deltas, |place, change, values| {
-                    remote.on_change(clock, place, change, values);
-                });
+                match Divergence::find(from, clock, &deltas) {
+                    None => {
+                        let remote = &mut self.remote;
+                        self.store.add(&deltas, |place, change, values| {
+                            remote.on_change(clock, place, change, values);
+                        });
+                    }
+                    Some(divergence) => {
+                        self.outputs.push_back(ServerOutput::Diverged(divergence));
+                    }
+                }
                 if let Some(finished) = self.local.on_update(from, clock) {
                     self.finish_clock(now, finished);
                 }

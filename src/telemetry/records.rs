@@ -192,8 +192,11 @@ pub struct Summary {
     pub workers: usize,
     pub parameters: usize,
     pub converged: bool,
-    /// Why the run stopped: `objective`, `converged`, `clocks` or `seconds`.
+    /// Why the run stopped: `objective`, `converged`, `clocks`, `seconds` or `diverged`.
     pub stopped_by: String,
+    /// How training has diverged, and whose changes showed it. Left out where it has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diverged: Option<String>,
     pub target_objective: Option<f64>,
     /// Driver seconds from the start to the first evaluation that met the target, or the stop rule.
     pub time_to_target_s: Option<f64>,

@@ -3,6 +3,12 @@
 /// Parameters in one model. Local indexes are 32-bit, and an index must survive `+ 1`.
 pub const MODEL_PARAMETERS_MAX: usize = 1 << 31;
 
+/// The magnitude of a change to one parameter. What is beyond it, infinite or not a number means that training has diverged.
+///
+/// Squares of so large changes to all parameters of the largest model still add up in single precision, and so do the
+/// changes of any run.
+pub const CHANGE_MAX: f32 = (1_u64 << 48) as f32;
+
 /// Tables in one model.
 pub const TABLES_MAX: usize = 1 << 10;
 

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use gaia::codec::{Buffers, Changes};
 use gaia::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
 use gaia::server::{
-    DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig, ServerOutput,
+    Divergence, DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig,
+    ServerOutput,
 };
 use gaia::store::{ShardDeltas, ShardRows};
 use gaia::sync::{LocalSync, RemoteSync};
@@ -56,6 +57,8 @@ pub struct Cluster {
     /// Every clock that a copy came to hold, with the copy at that moment.
     pub copies: Vec<(DcId, Clock, Vec<f32>)>,
     pub drained: usize,
+    /// What servers have refused as diverged.
+    pub diverged: Vec<Divergence>,
     /// What workers find that a copy loses away from home.
     pub lost: f64,
     /// The copies that they were asked to measure, and at which data center.
@@ -164,6 +167,7 @@ impl Cluster {
             delivered: nothing,
             copies: Vec::new(),
             drained: 0,
+            diverged: Vec::new(),
             lost: 0.0,
             probes: Vec::new(),
             layout: setup.layout(),
@@ -441,6 +445,7 @@ impl Cluster {
                 }
                 ServerOutput::ClockFinished { .. } => {}
                 ServerOutput::Drained => self.drained += 1,
+                ServerOutput::Diverged(divergence) => self.diverged.push(divergence),
             }
         }
     }

@@ -4,6 +4,7 @@
 mod barrier;
 mod cluster;
 mod conservation;
+mod divergence;
 mod drain;
 mod exchange;
 mod guard;

@@ -184,6 +184,7 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
             (false, _) => "clocks",
         }
         .into(),
+        diverged: None,
         target_objective: Some(TARGET),
         time_to_target_s: reached.then_some(end.time_s),
         clocks_to_target: reached.then_some(last),

@@ -226,6 +226,10 @@ impl Conductor<'_> {
                 }
                 ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
                 ServerReport::Drained => coordinator.handle_drained(server),
+                ServerReport::Diverged(divergence) => {
+                    self.journal.on_diverged(divergence);
+                    coordinator.handle_diverged();
+                }
             },
             Report::Held { dc, held } => self.journal.on_held(dc, &held),
             Report::Stopped { worker, clock } => coordinator.handle_worker_stopped(worker, clock),

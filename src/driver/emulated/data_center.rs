@@ -19,7 +19,7 @@ use crate::driver::{RunError, message_of};
 use crate::link::quantum;
 use crate::ml::Work;
 use crate::node::{Lane, ServerInput};
-use crate::server::{Server, ServerOutput};
+use crate::server::{Divergence, Server, ServerOutput};
 use crate::sync::WaitReason;
 use crate::topology::Topology;
 use crate::types::{Clock, DcId, Instant, ServerId, ShardId, WorkerId};
@@ -53,6 +53,7 @@ pub(super) enum ServerReport {
     ClockFinished(Clock),
     CopyReady(Clock),
     Drained,
+    Diverged(Divergence),
 }
 
 /// What remains of a data center when its task ends.
@@ -300,6 +301,7 @@ impl DataCenter {
                 ServerOutput::ClockFinished { clock } => ServerReport::ClockFinished(clock),
                 ServerOutput::CopyReady { clock } => ServerReport::CopyReady(clock),
                 ServerOutput::Drained => ServerReport::Drained,
+                ServerOutput::Diverged(divergence) => ServerReport::Diverged(divergence),
             };
             self.report(Report::Server { server, output }).await;
         }

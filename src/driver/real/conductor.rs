@@ -355,6 +355,10 @@ impl<'a> Conductor<'a> {
                 self.coordinator.handle_copy_ready(server, clock);
             }
             (NodeId::Server(server), Report::Drained) => self.coordinator.handle_drained(server),
+            (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
+                self.journal.on_diverged(found);
+                self.coordinator.handle_diverged();
+            }
             (NodeId::Server(server), Report::Tally(tally)) if tally.server == server => {
                 self.tallies.insert(server, *tally);
             }

@@ -323,6 +323,7 @@ impl Standing {
             Report::Stopped(_) => 3,
             Report::Drained => 4,
             Report::Failed { .. } => 5,
+            Report::Diverged(_) => 6,
             // A link that is refused for longer is told of again.
             Report::Held(_) | Report::Alive { .. } | Report::Tally(_) | Report::Refuses { .. } => {
                 return;

@@ -11,6 +11,7 @@ use super::stand_ins::StandIns;
 use crate::driver::journal::Carriage;
 use crate::driver::tally::Tally;
 use crate::recovery::Turn;
+use crate::server::Divergence;
 use crate::session::Incarnation;
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, NodeId, ServerId, WorkerId};
@@ -133,6 +134,7 @@ pub(super) enum Report {
     ClockFinished(Clock),
     CopyReady(Clock),
     Drained,
+    Diverged(Divergence),
     Held(Vec<(WaitReason, std::time::Duration)>),
     Stopped(Clock),
     /// The node is there, and what it has sent so far.

@@ -250,9 +250,7 @@ impl ServerNode {
                 let left = self.server.handle_left(self.now(), from, life);
                 left.map_err(|error| self.refused(error))?;
             }
-            Order::Drain { clocks, absent } => {
-                self.server.handle_drain(self.now(), clocks, absent);
-            }
+            Order::Drain { clocks, absent } => self.server.handle_drain(self.now(), clocks, absent),
             Order::Copy { ticket } => line.send_copy(ticket, self.server.server().copy()).await,
             Order::Tally => {
                 let links = self.mirrors.carriages();
@@ -358,6 +356,7 @@ impl ServerNode {
                 }
                 Output::CopyReady { clock } => line.report(&Report::CopyReady(clock)).await,
                 Output::Drained => line.report(&Report::Drained).await,
+                Output::Diverged(found) => line.report(&Report::Diverged(found)).await,
             }
         }
         self.transmit()?;

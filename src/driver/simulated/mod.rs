@@ -227,6 +227,11 @@ impl<'a> Simulation<'a> {
                     self.cluster.coordinator.handle_drained(server);
                     self.settle_coordinator();
                 }
+                ServerOutput::Diverged(divergence) => {
+                    self.journal.on_diverged(divergence);
+                    self.cluster.coordinator.handle_diverged();
+                    self.settle_coordinator();
+                }
             }
         }
         for to in (0..self.data_centers as u16).map(DcId).filter(|to| *to != server.dc) {

@@ -247,6 +247,9 @@ impl Schedule<'_> {
                     self.inform(|coordinator| coordinator.handle_copy_ready(id, clock));
                 }
                 Output::Drained => self.inform(|coordinator| coordinator.handle_drained(id)),
+                Output::Diverged(found) => {
+                    return Err(self.broken("divergence", format!("{id}: {found:?}")));
+                }
             }
         }
         for worker in joining {

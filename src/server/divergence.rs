@@ -1,0 +1,92 @@
+//! Training that has diverged, as seen in the changes that arrive: not a number, infinite, or so large that sums of them
+//! would be.
+//!
+//! Changes are bounded where they arrive, from workers and from mirrors, and by one bound ([`CHANGE_MAX`]). So no sum of
+//! them overflows, whoever adds them up, and the node that is named is the one that sent the first.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::PeerError;
+use crate::store::ShardDeltas;
+use crate::types::limits::CHANGE_MAX;
+use crate::types::{Clock, DcId, ShardLayout, TableId, WorkerId};
+
+/// A worker's change to a parameter that has diverged. Nothing of that update was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    pub worker: WorkerId,
+    /// The clock that the iteration started at.
+    pub clock: Clock,
+    pub table: TableId,
+    /// Of the whole table.
+    pub row: u32,
+    pub value: f32,
+}
+
+impl Divergence {
+    /// The first change of a worker's update that has diverged, if one has.
+    pub(super) fn find(worker: WorkerId, clock: Clock, deltas: &ShardDeltas) -> Option<Self> {
+        deltas.tables().find_map(|(table, changes)| {
+            let place = first_diverged(&changes.values)?;
+            let width = changes.values.len() / changes.rows.len();
+            let (row, value) = (changes.rows[place / width], changes.values[place]);
+            Some(Self { worker, clock, table, row, value })
+        })
+    }
+}
+
+/// Checks the changes of a mirror's frame, given the parameter that each is of.
+pub(super) fn check_frame(
+    from: DcId,
+    changes: &[f32],
+    parameter: impl FnOnce(usize) -> usize,
+    layout: &ShardLayout,
+) -> Result<(), PeerError> {
+    let Some(place) = first_diverged(changes) else { return Ok(()) };
+
+    let (table, shard_row) = layout.row_of_parameter(parameter(place));
+    let row = layout.model_row(shard_row - layout.first_row_of(table));
+    let (table, value) = (layout.model().table(table).name.clone(), changes[place]);
+    Err(PeerError::PeerSentDivergedChange { from, table, row, value })
+}
+
+/// The place of the first change beyond [`CHANGE_MAX`], or not a number.
+fn first_diverged(changes: &[f32]) -> Option<usize> {
+    // Bits of magnitudes order as the magnitudes do, with infinity and what is not a number above all. A maximum over all
+    // of them, without a way out in between, is computed several at a time.
+    let magnitude = |change: &f32| change.to_bits() & MAGNITUDE;
+    let largest = changes.iter().map(magnitude).fold(0, u32::max);
+    if largest <= CHANGE_MAX.to_bits() {
+        return None;
+    }
+    changes.iter().position(|change| magnitude(change) > CHANGE_MAX.to_bits())
+}
+
+/// All bits but the sign.
+const MAGNITUDE: u32 = !(1 << 31);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_diverged_where_it_is_not_finite_or_beyond_the_bound() {
+        let sound = [0.0, -0.0, f32::MIN_POSITIVE, CHANGE_MAX, -CHANGE_MAX];
+        let beyond = CHANGE_MAX.next_up();
+        for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e38, beyond, -beyond]
+        {
+            for place in 0..40 {
+                let mut changes: Vec<f32> = sound.iter().copied().cycle().take(40).collect();
+                assert_eq!(first_diverged(&changes), None);
+                changes[place] = value;
+                assert_eq!(first_diverged(&changes), Some(place), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn squares_of_changes_to_a_whole_model_add_up_in_single_precision() {
+        let model = crate::types::limits::MODEL_PARAMETERS_MAX as f32;
+        assert!((CHANGE_MAX * CHANGE_MAX * model).is_finite());
+    }
+}

@@ -1,0 +1,161 @@
+//! Runs whose training diverges: they end, say so, and name the worker whose changes showed it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod clusters;
+
+use std::sync::Arc;
+
+use clusters::{app_of, plan, triangle, two_groups};
+use gaia::config::DriverKind;
+use gaia::driver::{Outcome, RunError, run};
+use gaia::ml::{Application, Evaluation, Metric, Task, Work};
+use gaia::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
+use gaia::telemetry::{Observer, Progress};
+use gaia::topology::Topology;
+use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
+
+/// What goes wrong.
+#[derive(Clone, Copy)]
+enum Spoilt {
+    /// The last worker's change to a parameter, at clock 7.
+    Change(f32),
+    /// The objective, at every evaluation.
+    Objective,
+}
+
+/// An application in which something goes wrong.
+struct Spoiling {
+    inner: Arc<dyn Application>,
+    workers: usize,
+    spoilt: Spoilt,
+}
+
+struct SpoilingTask {
+    inner: Box<dyn Task>,
+    value: Option<f32>,
+}
+
+impl Application for Spoiling {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        self.inner.layout()
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        self.inner.initial_model(seed)
+    }
+
+    fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
+        let value = match self.spoilt {
+            Spoilt::Change(value) if worker + 1 == self.workers => Some(value),
+            _ => None,
+        };
+        Box::new(SpoilingTask { inner: self.inner.task(worker, seed), value })
+    }
+
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        let found = self.inner.evaluate(model);
+        match self.spoilt {
+            Spoilt::Objective => Evaluation { objective: f64::NAN, ..found },
+            Spoilt::Change(_) => found,
+        }
+    }
+
+    fn metric(&self) -> Metric {
+        self.inner.metric()
+    }
+
+    fn learning_rate_factor(&self, clock: Clock) -> f64 {
+        self.inner.learning_rate_factor(clock)
+    }
+
+    fn clocks_per_pass(&self) -> u64 {
+        self.inner.clocks_per_pass()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+impl Task for SpoilingTask {
+    fn rows(&mut self, clock: Clock) -> RowSet {
+        self.inner.rows(clock)
+    }
+
+    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+        let (mut deltas, work) = self.inner.iterate(clock, model);
+        if let Some(value) = self.value.filter(|_| clock == Clock(7)) {
+            deltas.tables[0].values[0] = value;
+        }
+        (deltas, work)
+    }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        self.inner.probe(model, examples)
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        self.inner.state(walk)
+    }
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
+fn outcome(driver: DriverKind, topology: Topology, remote: RemoteSync, spoilt: Spoilt) -> Outcome {
+    let mut plan = plan(topology, remote);
+    plan.driver = driver;
+    let workers = plan.topology.workers();
+    let application: Arc<dyn Application> =
+        Arc::new(Spoiling { inner: app_of(&plan), workers, spoilt });
+    run(&plan, &application, &mut Nobody).unwrap()
+}
+
+fn asp(overlay: OverlayKind) -> RemoteSync {
+    RemoteSync::Asp(AspConfig { overlay, ..AspConfig::default() })
+}
+
+#[test]
+fn a_run_ends_with_the_name_of_the_worker_whose_changes_diverge() {
+    let (simulated, mesh) = (DriverKind::Simulated, OverlayKind::Mesh);
+    let bsp = RemoteSync::Bsp(BspConfig { values: ValueFormat::F32 });
+    let three = || triangle(50.0, 20);
+    let runs = [
+        (simulated, three(), asp(mesh), "tokyo"),
+        (simulated, three(), bsp, "tokyo"),
+        (simulated, two_groups(50.0, 20), asp(OverlayKind::Groups), "frankfurt"),
+        (DriverKind::Emulated, three(), asp(mesh), "tokyo"),
+    ];
+    for (driver, topology, remote, last) in runs {
+        for value in [f32::NAN, 1e38] {
+            let spoilt = Spoilt::Change(value);
+            let outcome = outcome(driver, topology.clone(), remote.clone(), spoilt);
+            let summary = &outcome.summary;
+            assert_eq!(summary.stopped_by, "diverged");
+            assert!(summary.clocks < 50, "the run ends early: {}", summary.clocks);
+            assert!(summary.copies_equal && summary.objective.is_finite(), "nobody is poisoned");
+
+            let refused = outcome.check_sound();
+            let Err(RunError::Diverged { reason }) = refused else { panic!("{refused:?}") };
+            let named = reason.starts_with(&format!("worker 1 of {last} changed row 0 of table"));
+            assert!(named && reason.ends_with("at clock 7"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_objective_is_no_number_is_not_sound() {
+    let outcome = outcome(
+        DriverKind::Simulated,
+        triangle(50.0, 20),
+        asp(OverlayKind::Mesh),
+        Spoilt::Objective,
+    );
+    assert_eq!(outcome.summary.stopped_by, "diverged");
+    let refused = outcome.check_sound().unwrap_err();
+    assert_eq!(refused.to_string(), "training has diverged: the objective is not finite");
+}

@@ -79,7 +79,8 @@ impl Journal {
     /// Books why a read of a data center's worker was held back.
     pub(crate) fn on_held(&mut self, dc: DcId, held: &[(WaitReason, Duration)]) {
         for (reason, time) in held {
-            *self.held.entry((dc, reason.name(), reason.from())).or_default() += *time;
+            let known = self.held.entry((dc, reason.name(), reason.from())).or_default();
+            *known = known.saturating_add(*time);
         }
     }
 
@@ -381,3 +382,22 @@ fn link_sum<'a>(
 }
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RunFile;
+
+    const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
+        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
+        wan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n[[topology.data_center]]\nname = \"a\"\n";
+
+    #[test]
+    fn waits_that_are_too_long_to_be_added_up_are_as_long_as_can_be() {
+        let mut journal = Journal::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
+        let held = (WaitReason::Updates { from: DcId(0) }, Duration::MAX);
+        journal.on_held(DcId(0), &[held, held]);
+        journal.on_held(DcId(0), &[held]);
+        assert_eq!(journal.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
+    }
+}

@@ -5,7 +5,7 @@ use tokio::sync::mpsc::Sender;
 use super::SILENCE_MAX;
 use super::channel::Reader;
 use super::error::ChannelError;
-use super::message::{MESSAGE_BYTES_MAX, Report, unpack};
+use super::message::{MESSAGE_BYTES_MAX, Report};
 use crate::types::NodeId;
 use crate::wire::LanKind;
 
@@ -35,7 +35,7 @@ pub(super) async fn hear(
     loop {
         let next = reader.next(bytes_max, Some(SILENCE_MAX)).await;
         let message = next.and_then(|(kind, body)| match kind {
-            LanKind::Report => unpack(&body).map(Message::Report),
+            LanKind::Report => Report::read(&body).map(Message::Report),
             LanKind::Copy => {
                 let (ticket, values) = body
                     .split_first_chunk::<8>()

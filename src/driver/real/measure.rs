@@ -55,10 +55,11 @@ impl Meters {
     }
 }
 
-/// Tells why a worker's reads were held back.
+/// Tells why a worker's reads were held back, as its servers say: one may name a data center that there is not.
 pub(super) fn tell_held(seat: &Seat, held: &[(WaitReason, Duration)]) {
     for (reason, time) in held {
-        let from = reason.from().map_or("", |dc| &seat.site.plan.topology.dc(dc).name);
+        let named = |dc: DcId| seat.site.plan.topology.data_centers.get(dc.index());
+        let from = reason.from().and_then(named).map_or("", |dc| &dc.name);
         seat.meter.on_held(*reason, from, *time);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -135,7 +136,7 @@ pub(super) enum Report {
     CopyReady(Clock),
     Drained,
     Diverged(Divergence),
-    Held(Vec<(WaitReason, std::time::Duration)>),
+    Held(Vec<(WaitReason, Duration)>),
     Stopped(Clock),
     /// The node is there, and what it has sent so far.
     Alive {
@@ -153,6 +154,27 @@ pub(super) enum Report {
     },
 }
 
+impl Report {
+    /// Reads what a node says.
+    ///
+    /// # Errors
+    /// Where it is no report, or one that no node can have reason for.
+    pub(super) fn read(body: &[u8]) -> Result<Self, ChannelError> {
+        let report = unpack(body)?;
+        let Self::Held(held) = &report else { return Ok(report) };
+
+        match held.iter().find(|(_, time)| *time > HELD_MAX) {
+            None => Ok(report),
+            Some((reason, time)) => Err(ChannelError::Other(format!(
+                "it reports a read that was held back for {} s ({}), at most {} s are believed",
+                time.as_secs(),
+                reason.name(),
+                HELD_MAX.as_secs()
+            ))),
+        }
+    }
+}
+
 pub(super) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
     rmp_serde::to_vec(message).expect("a vector takes every message")
 }
@@ -167,6 +189,9 @@ pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
 /// The most bytes of an order or a report: addresses of a thousand data centers with as many servers are far fewer.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
+/// How long a read can have been held back: longer than any run takes, and far from what overflows.
+const HELD_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -179,7 +204,21 @@ mod tests {
             let _ = unpack::<Hello>(&body);
             let _ = unpack::<Answer>(&body);
             let _ = unpack::<Order>(&body);
-            let _ = unpack::<Report>(&body);
+            let _ = Report::read(&body);
+        }
+    }
+
+    #[test]
+    fn a_wait_that_no_run_has_time_for_is_refused() {
+        let reason = WaitReason::Updates { from: DcId(1) };
+        let read = |time| {
+            let report = Report::Held(vec![(reason, Duration::from_secs(3)), (reason, time)]);
+            Report::read(&pack(&report)).map_err(|error| error.to_string())
+        };
+        assert!(read(HELD_MAX).is_ok());
+        for time in [HELD_MAX + Duration::from_nanos(1), Duration::MAX] {
+            let refused = read(time).unwrap_err();
+            assert!(refused.contains(&format!("held back for {} s", time.as_secs())), "{refused}");
         }
     }
 

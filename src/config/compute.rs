@@ -57,7 +57,7 @@ pub(super) struct ComputeKeys {
 }
 
 impl ComputeConfig {
-    fn default_for(driver: DriverKind) -> Self {
+    pub(super) fn default_for(driver: DriverKind) -> Self {
         let model = match driver {
             DriverKind::Simulated => ComputeModel::Cost,
             DriverKind::Emulated | DriverKind::Real => ComputeModel::Measured,

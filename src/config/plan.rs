@@ -106,6 +106,30 @@ impl Plan {
         Seed(0).child(&alike.to_toml()).0
     }
 
+    /// What all nodes of a run must have resolved alike, as text that is the same wherever it is: what is trained, how it is
+    /// shared, and over which network.
+    ///
+    /// Left out is what a node may have of its own: where its data lie and where it listens, what it is charged, what it
+    /// writes down, and what only the coordinator decides by.
+    pub fn agreement(&self) -> String {
+        let late: BTreeSet<String> = self.failures.late.iter().cloned().collect();
+        let late = late.into_iter().collect();
+        let own = Self {
+            driver: DriverKind::Real,
+            app: self.app.without_paths(),
+            compute: ComputeConfig::default_for(DriverKind::Real),
+            evaluate: EvaluateConfig::default(),
+            stop: StopRules::default(),
+            cost: CostConfig::default(),
+            checkpoint: CheckpointConfig::default(),
+            log: LogConfig::default(),
+            failures: FailuresConfig { late, ..FailuresConfig::default() },
+            deployment: Deployment::default(),
+            ..self.clone()
+        };
+        own.to_toml()
+    }
+
     /// The same run with all machines in one data center: what it is compared with ("times LAN").
     ///
     /// Where data centers were slowed down, the slowest sets the pace of the whole.

@@ -39,17 +39,31 @@ impl<'p> Blueprint<'p> {
     pub(crate) fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
         let layout = application.layout();
-        let parts = (&plan.local, &plan.remote, topology, plan.late());
-        let agreed = (parts, layout.tables(), plan.drain);
-        Self {
+        let mut blueprint = Self {
             plan,
             application: application.clone(),
             layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
             initial: OnceLock::new(),
             schedule: schedule(application),
             overlay: plan.overlay(),
-            plan_hash: plan.seed.child(&format!("{agreed:?}")).0,
+            plan_hash: 0,
+        };
+        blueprint.plan_hash = blueprint.hash();
+        blueprint
+    }
+
+    /// A hash of what all nodes must have alike: what they have resolved, the model's tables, and what it begins with. Where
+    /// the initial values are too many to be made for this alone, their settings and the seed have to do.
+    fn hash(&self) -> u64 {
+        let layout = self.application.layout();
+        let mut agreed = self.plan.agreement();
+        for table in layout.tables() {
+            agreed += &format!("{:?} {} {}\n", table.name, table.rows, table.width);
         }
+        if layout.parameters() <= COMPARED_PARAMETERS_MAX {
+            agreed += &format!("{:016x}", digest(&self.initial().values));
+        }
+        self.plan.seed.child(&agreed).0
     }
 
     pub(crate) fn server(&self, id: ServerId) -> Server {
@@ -171,6 +185,13 @@ pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
 }
 
+/// What differs wherever one value does, or its place.
+fn digest(values: &[f32]) -> u64 {
+    values.iter().fold(0, |digest: u64, value| {
+        (digest.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(DIGEST_FACTOR)
+    })
+}
+
 fn links_of(topology: &Topology, from: DcId) -> BTreeMap<DcId, LinkFacts> {
     let facts = |to| {
         let (bandwidth, rtt) = (topology.server_bandwidth(from, to), topology.link(from, to).rtt.0);
@@ -187,4 +208,83 @@ fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {
         clocks_per_pass,
         momentum,
     })
+}
+
+/// Initial values that are made in some ten milliseconds.
+const COMPARED_PARAMETERS_MAX: usize = 1 << 22;
+
+/// Odd, so that a product keeps all that went into it.
+const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Override, RunFile};
+    use crate::data;
+
+    const RUN: &str = "name = \"r\"\nseed = 3\n\
+        [app]\nkind = \"matrix-factorization\"\n\
+        data.synthetic = { users = 20, items = 10, ratings = 100, rank = 2 }\n\
+        [sync.remote]\nmodel = \"asp\"\n[stop]\nclocks = 1\n\
+        [topology]\nname = \"t\"\nwan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n\
+        [[topology.data_center]]\nname = \"a\"\n[[topology.data_center]]\nname = \"b\"\n";
+
+    fn plan(settings: &[&str]) -> Plan {
+        let overrides: Vec<Override> =
+            settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+        RunFile::from_text("r", RUN, &overrides).unwrap().plan().unwrap()
+    }
+
+    fn hash(plan: &Plan) -> u64 {
+        let workers = plan.topology.workers_per_dc();
+        let application = data::build(&plan.app, &workers, plan.seed).unwrap();
+        Blueprint::new(plan, &application).plan_hash
+    }
+
+    #[test]
+    fn nodes_that_would_not_train_the_same_model_have_other_hashes() {
+        let own = hash(&plan(&[]));
+        for setting in [
+            "app.regularization=0.2",
+            "app.initial_scale=0.5",
+            "app.learning_rate=0.01",
+            "app.data.held_out=0.2",
+            "app.rank=3",
+            "seed=4",
+            "sync.remote.threshold=0.02",
+            "topology.wan.rtt='2 ms'",
+            "failures.late=['b']",
+        ] {
+            assert_ne!(hash(&plan(&[setting])), own, "{setting}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_may_have_of_its_own_changes_no_hash() {
+        let own = hash(&plan(&[]));
+        for setting in [
+            "driver='real'",
+            "stop.clocks=7",
+            "evaluate.every=3",
+            "log.sync='never'",
+            "compute.jitter=0.5",
+            "failures.give_up_after='1 min'",
+        ] {
+            assert_eq!(hash(&plan(&[setting])), own, "{setting}");
+        }
+        let [here, there] = ["/here/ratings.csv", "/there/ratings.csv"].map(|path| {
+            let path = format!("app.data.path='{path}'");
+            plan(&["app.data.source='movielens'", &path]).agreement()
+        });
+        assert_eq!(here, there);
+    }
+
+    #[test]
+    fn initial_values_that_differ_in_one_place_have_another_digest() {
+        let values = [1.0, -2.0, 0.0, 4.0];
+        let changed = [[1.0, -2.0, 0.0, 4.5], [-2.0, 1.0, 0.0, 4.0], [1.0, -2.0, -0.0, 4.0]];
+        for other in changed {
+            assert_ne!(digest(&values), digest(&other));
+        }
+    }
 }

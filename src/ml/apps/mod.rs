@@ -81,6 +81,23 @@ impl AppConfig {
         }
     }
 
+    /// The same settings, wherever data files lie.
+    #[must_use]
+    pub fn without_paths(&self) -> Self {
+        let mut own = self.clone();
+        match &mut own {
+            Self::MatrixFactorization(config) => config.data.path = None,
+            Self::SoftmaxRegression(config) => config.data.path = None,
+            Self::Perceptron(config) => config.data.path = None,
+            Self::ConvolutionalNetwork(config) => config.data.path = None,
+            Self::LogisticRegression(config) => config.data.path = None,
+            Self::TopicModel(config) => {
+                (config.data.path, config.data.vocabulary_path) = (None, None);
+            }
+        }
+        own
+    }
+
     /// What [`Application::deltas_are_counts`](crate::ml::Application::deltas_are_counts) will say once the
     /// application has its data.
     pub fn deltas_are_counts(&self) -> bool {

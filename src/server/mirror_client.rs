@@ -4,6 +4,7 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
+mod catch_up;
 mod debt;
 mod rebuild;
 mod state;
@@ -316,6 +317,9 @@ impl MirrorClient {
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),
         };
         let most = entries_in(quantum, self.format);
+        if let Some(catch_up) = &mut peer.catch_up {
+            catch_up.left.get_or_insert(route.outbox.due());
+        }
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch);
             if !self.batch.is_empty() {
@@ -346,6 +350,9 @@ impl MirrorClient {
         encode_bulk(&header, changes, self.format, &mut frame);
         route.budget.spend(frame.len(), self.batch.indexes.len());
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
+        if let Some(left) = peer.catch_up.as_mut().and_then(|catch_up| catch_up.left.as_mut()) {
+            *left = left.saturating_sub(self.batch.indexes.len());
+        }
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
         peer.stats.updates += updates;

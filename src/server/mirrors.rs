@@ -1,6 +1,7 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
 mod members;
+mod partition;
 mod rebuild;
 mod state;
 
@@ -16,6 +17,7 @@ use super::drain::{Drain, DrainMethod};
 use super::error::PeerError;
 use super::mirror_client::MirrorClient;
 use super::mirror_server::MirrorServer;
+use super::reachability::Reachability;
 use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
@@ -31,6 +33,7 @@ pub(super) struct Mirrors {
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
+    reachability: Reachability,
     /// Those that this data center sends to, clique by clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
@@ -130,6 +133,11 @@ impl Mirrors {
             shards: config.shards,
             client,
             server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
+            reachability: Reachability::new(
+                config.id.dc,
+                config.cliques.clone(),
+                config.links.keys().copied(),
+            ),
             neighbours,
             first_hops: config.first_hops.clone(),
             coast: None,
@@ -172,7 +180,7 @@ impl Mirrors {
         let slowest = |of: usize| {
             let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
             let clocks = others.flat_map(|(_, members)| members);
-            clocks.filter_map(|dc| self.server.clock_of(*dc)).min()
+            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
         };
         let cliques = 0..self.neighbours.len();
         cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
@@ -189,6 +197,9 @@ impl Mirrors {
     pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
+        }
+        if let Some(from) = self.reachability.paused().get(&self.id.dc) {
+            return Gate::Closed(WaitReason::PartialPartition { from: *from });
         }
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
@@ -237,6 +248,7 @@ impl Mirrors {
             _ => return unexpected(self.model.name()),
         }
         self.server.on_applied(from, header.sequence);
+        self.catch_up(from);
         self.advance_drain(store);
         Ok(())
     }
@@ -279,7 +291,23 @@ impl Mirrors {
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, life } => {
                 self.server.set_absent(from, false);
+                self.judge_partition();
                 self.on_rebuild(from, source, life, store);
+            }
+            ControlMessage::Unheard { by, version, silent, behind } => {
+                if !self.reachability.knows(by) {
+                    return Err(PeerError::PeerSentForeignOrigin { from, origin: by });
+                }
+                let own = self.id.dc;
+                if by == from && (silent.contains(&own) || behind.contains(&own)) {
+                    self.client.on_missed(from, version);
+                }
+                self.reachability.on_unheard(from, (by, version), [silent, behind]);
+                self.judge_partition();
+            }
+            ControlMessage::CaughtUp { version, sequence } => {
+                self.server.on_caught_up(from, version, sequence);
+                self.catch_up(from);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
@@ -289,11 +317,17 @@ impl Mirrors {
     }
 
     pub(super) fn on_parted(&mut self, from: DcId) -> Result<(), PeerError> {
-        self.server.on_parted(from)
+        self.server.on_parted(from)?;
+        self.miss(from);
+        Ok(())
     }
 
     pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_heard(now, from)
+        if self.server.on_heard(now, from)? {
+            self.reachability.on_heard(from);
+            self.judge_partition();
+        }
+        Ok(())
     }
 
     pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
@@ -323,9 +357,10 @@ impl Mirrors {
     }
 
     pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client
-            .poll_transmit(to, lane, room)
-            .or_else(|| if lane == Lane::Data { self.next_drain_frame(to, room) } else { None })
+        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
+            Lane::Control => self.next_word(to),
+            Lane::Data => self.next_drain_frame(to, room),
+        })
     }
 
     pub(super) fn handle_timeout(
@@ -370,6 +405,7 @@ impl Mirrors {
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
         self.server.on_applied(from, sequence);
+        self.catch_up(from);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What stands between this data center and the others: one of three ways, behind one face.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -163,6 +163,28 @@ impl Remote {
         match self {
             Self::Mirrors(mirrors) => mirrors.on_parted(from),
             Self::Exchange(_) | Self::LocalSteps(_) => self.on_heard(now, from),
+        }
+    }
+
+    /// Whether something may come from a mirror, as far as this model keeps note of that.
+    pub(super) fn may_hear(&self, from: DcId) -> bool {
+        matches!(self, Self::Mirrors(mirrors) if mirrors.may_hear(from))
+    }
+
+    /// The data centers that must not train, each with one that trains and that it exchanges no updates with.
+    pub(super) fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
+        match self {
+            Self::Mirrors(mirrors) => Some(mirrors.paused()),
+            // These wait for all in any case.
+            Self::Exchange(_) | Self::LocalSteps(_) => None,
+        }
+    }
+
+    /// Clocks that a mirror has missed while its data center was paused.
+    pub(super) fn excused(&self, mirror: DcId) -> u64 {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.excused(mirror),
+            Self::Exchange(_) | Self::LocalSteps(_) => 0,
         }
     }
 

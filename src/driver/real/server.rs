@@ -4,6 +4,7 @@
 //! this makes the server say is written down and let out.
 
 mod guests;
+mod links;
 mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ struct ServerNode {
     parked: BTreeMap<WorkerId, Option<Guest>>,
     /// Who is heard in the place of which worker.
     stand_ins: StandIns,
+    /// Data centers that must not train, as was last logged, each with one that trains.
+    paused: BTreeMap<DcId, DcId>,
     beat: Interval,
     /// The server's time, and when it was that.
     origin: (Instant, Moment),
@@ -123,6 +126,7 @@ pub(super) async fn serve(
         door,
         parked: BTreeMap::new(),
         stand_ins: StandIns::default(),
+        paused: BTreeMap::new(),
         beat,
         origin,
         ready: false,
@@ -233,7 +237,7 @@ impl ServerNode {
             Happening::Worker(worker, message) => self.on_worker(worker, message)?,
             Happening::Mirror(from) => self.on_mirror(from)?,
             Happening::Timeout => self.server.handle_timeout(self.now()),
-            Happening::Link => self.look_at_links(),
+            Happening::Link => self.look_at_links()?,
         }
         Ok(())
     }
@@ -316,20 +320,6 @@ impl ServerNode {
         }
     }
 
-    /// Breaks connections that come to nothing. News that is due goes with the group.
-    fn look_at_links(&mut self) {
-        let now = Moment::now();
-        for (peer, link) in &mut self.links {
-            if link.watch.due() > now {
-                continue;
-            }
-            let stalled = link.watch.is_stalled(self.server.session(*peer));
-            if stalled && self.mirrors.is_joined(*peer) {
-                self.mirrors.part(*peer, "nothing comes of the connection");
-            }
-        }
-    }
-
     fn look_at_reunions(&mut self) {
         for (peer, link) in &mut self.links {
             let Some(reunion) = &mut link.reunion else { continue };
@@ -361,6 +351,7 @@ impl ServerNode {
         }
         self.transmit()?;
         self.look_at_reunions();
+        self.log_pauses();
         let is_whole = self.server.server().is_whole();
         if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
             self.ready = true;

@@ -40,8 +40,12 @@ impl Mirror {
         walk.record("heard", &mut self.heard)?;
         walk.record("lost", &mut self.lost)?;
         walk.record("parted", &mut self.parted)?;
+        walk.record("missed", &mut self.missed)?;
+        walk.record("caught_up", &mut self.caught_up)?;
         walk.record("returning", &mut self.returning)?;
         walk.record("absent", &mut self.absent)?;
+        walk.record("paused", &mut self.paused)?;
+        walk.record("excused", &mut self.excused)?;
         walk.record_that("announced", &mut self.announced, |found, _| {
             found.keys().all(|place| (*place as usize) < parameters)
         })?;

@@ -16,6 +16,7 @@ impl Mirrors {
         for dc in self.first_hops.keys() {
             self.server.begin(*dc, absent.contains(dc));
         }
+        self.judge_partition();
     }
 
     /// A mirror has left, in this life of it; or in one before, where it is back by now.
@@ -35,6 +36,7 @@ impl Mirrors {
                 _ => {}
             }
         }
+        self.judge_partition();
     }
 
     fn leave(&mut self, dc: DcId, life: u64, store: &ShardStore) {
@@ -45,5 +47,6 @@ impl Mirrors {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());
         }
+        self.judge_partition();
     }
 }

@@ -66,6 +66,8 @@ impl Mirrors {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
         }
         self.server.on_anew(from, store.layout());
+        self.reachability.on_anew(from);
+        self.judge_partition();
         if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
             self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });
         }

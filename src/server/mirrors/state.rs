@@ -14,6 +14,7 @@ impl Mirrors {
     ) -> Result<(), StateError> {
         self.client.state(&mut walk.at("client"), layout)?;
         self.server.state(&mut walk.at("server"), layout)?;
+        self.reachability.state(&mut walk.at("reachability"))?;
         if let Some(coast) = &mut self.coast {
             coast.state(&mut walk.at("coast"))?;
         }

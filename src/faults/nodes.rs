@@ -107,6 +107,7 @@ pub(super) enum Task {
     Timeout,
     Acknowledge { peer: DcId },
     Connect { peer: DcId, epoch: u64 },
+    Parted { peer: DcId },
     Join { worker: WorkerId },
     Drain { clocks: Vec<Clock>, absent: BTreeSet<DcId> },
     Left { dc: DcId, life: u64 },

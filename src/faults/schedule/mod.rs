@@ -403,6 +403,7 @@ impl<'p> Schedule<'p> {
         let view = View {
             now: self.now,
             nodes: &self.nodes,
+            network: &self.network,
             plan: self.plan,
             overlay: &self.overlay,
             absent: self.coordinator.absent(),

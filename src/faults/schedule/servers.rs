@@ -54,6 +54,13 @@ impl Schedule<'_> {
                     self.send(id, peer, Lane::Control, hello)?;
                 }
             }
+            Task::Parted { peer } => {
+                if !self.saboteur.has(Bug::MissesLostConnections) {
+                    let parted = node.machine.handle_parted(now, peer);
+                    parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+                }
+                self.see(Seen::Parted { at: id })?;
+            }
             Task::Join { worker } => self.join(id, worker),
             Task::Drain { clocks, absent } => node.machine.handle_drain(now, clocks, absent),
             Task::Left { dc, life } => {

@@ -9,8 +9,8 @@ use super::entry::{Entry, Input, decode};
 use super::ledger::Ledger;
 use super::server::{Log, Output, RecoverableServer};
 use crate::node::ServerInput;
-use crate::server::{Server, ServerOutput};
-use crate::session::{Incarnation, Session, SessionConfig, SessionState};
+use crate::server::{PeerError, Server, ServerOutput};
+use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
 use crate::types::{DcId, Instant, Lane, State, StateError, Walk, WorkerId};
 
 /// A server made from the plan, that has yet to hear what has befallen it: nothing, where it is the first of its kind.
@@ -157,11 +157,12 @@ impl RecoveringServer {
                 }
             }
             Input::Met { from, met } => {
-                if let Some(began) = self.session(from)?.meet(met) {
+                let meeting = self.session(from)?.meet(met);
+                if matches!(meeting, Meeting::Anew { .. }) {
                     self.kept.ledgers.insert(from, Ledger::default());
-                    let input = ServerInput::Anew { from, life: began.number() };
-                    self.server.handle_input(at, input).map_err(Fault::Refused)?;
                 }
+                let greeted = greet(&mut self.server, at, from, (meeting, met));
+                greeted.map_err(Fault::Refused)?;
             }
             Input::Frame { from, lane, frame } => {
                 self.session(from)?.receive(lane);
@@ -241,7 +242,7 @@ impl RecoveringServer {
 /// Why an entry cannot be heard again.
 enum Fault {
     Unfit(String),
-    Refused(crate::server::PeerError),
+    Refused(PeerError),
 }
 
 impl Kept {
@@ -267,6 +268,21 @@ impl Kept {
         walk.record_that("desks", &mut self.desks, |found, made| found.keys().eq(made.keys()))?;
         walk.record("incarnation", &mut self.incarnation)?;
         walk.record("now", &mut self.now)
+    }
+}
+
+/// Tells a server of a mirror that it has not met in this life of it.
+pub(super) fn greet(
+    server: &mut Server,
+    now: Instant,
+    from: DcId,
+    (meeting, met): (Meeting, Met),
+) -> Result<(), PeerError> {
+    let life = met.began().number();
+    match meeting {
+        Meeting::First => server.handle_input(now, ServerInput::First { from, life }),
+        Meeting::Anew { .. } => server.handle_input(now, ServerInput::Anew { from, life }),
+        Meeting::Again | Meeting::Resumed => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::MessageError;
 use super::desk::{Desk, Due, Turn};
 use super::entry::{Input, encode};
 use super::ledger::Ledger;
-use super::recovering::{Kept, place, settle};
+use super::recovering::{Kept, greet, place, settle};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server};
 use crate::session::{Incarnation, Meeting, Message, Session};
@@ -226,11 +226,8 @@ impl RecoverableServer {
             && meeting != Meeting::Again
         {
             let now = self.note(now, &Input::Met { from, met });
-            if let Meeting::Anew { began, .. } = meeting {
-                let input = ServerInput::Anew { from, life: began.number() };
-                self.server.handle_input(now, input)?;
-                self.settle();
-            }
+            greet(&mut self.server, now, from, (meeting, met))?;
+            self.settle();
         }
         if counts != before {
             self.note(now, &Input::Acknowledged { by: from, counts });

@@ -280,8 +280,10 @@ impl MirrorClient {
 
     /// Whether updates wait in the outbox of a link.
     pub(super) fn has_updates_for(&self, to: DcId) -> bool {
-        let route = self.peers.get(&to).and_then(|peer| peer.route.as_ref());
-        route.is_some_and(|route| !route.waits && route.outbox.waiting() > 0)
+        self.peers.get(&to).is_some_and(|peer| {
+            let waiting = peer.route.as_ref().map_or(0, |route| route.outbox.waiting());
+            peer.takes_updates() && waiting > 0
+        })
     }
 
     pub(super) fn clock_time(&self) -> Option<Duration> {
@@ -310,8 +312,8 @@ impl MirrorClient {
             return Some(frame);
         }
         let quantum = self.quantum(to).min(room);
-        let peer = self.peers.get_mut(&to)?;
-        let route = peer.route.as_mut().filter(|route| !route.waits)?;
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.takes_updates())?;
+        let route = peer.route.as_mut()?;
         let source = match &self.sharing {
             Sharing::Released { released, .. } => released,
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),

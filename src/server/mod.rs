@@ -202,6 +202,9 @@ impl Server {
                 self.remote.on_parted(now, from)?;
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
+            ServerInput::First { from, life } => {
+                self.remote.on_first(from, life, &self.store)?;
+            }
             ServerInput::Anew { from, life } => {
                 self.remote.on_anew(from, life, &self.store)?;
                 self.greeting.repeat(from);

@@ -119,6 +119,14 @@ impl Peer {
         }
     }
 
+    /// Whether updates may leave for the mirror. Those that leave must reach the life that its outbox counts for. Where its
+    /// copy was taken since another mirror told of a new life, that is not known until it asks: its connection may still
+    /// lead to the life before, which takes with it what it is sent.
+    pub(super) fn takes_updates(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| !route.waits)
+            && self.rebuild.as_ref().is_none_or(Rebuild::is_asked_for)
+    }
+
     /// Queues a report, in place of one that nothing has been queued behind: a link that carries nothing must
     /// not gather one for every clock.
     pub(super) fn report(&mut self, clock: Clock) {

@@ -223,6 +223,19 @@ impl Remote {
         }
     }
 
+    /// A mirror has said hello for the first time, in this life of it.
+    pub(super) fn on_first(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        match self {
+            Self::Mirrors(mirrors) => mirrors.on_first(from, life, store),
+            Self::Exchange(_) | Self::LocalSteps(_) => Ok(()),
+        }
+    }
+
     /// A mirror has lost all that it had.
     pub(super) fn on_anew(
         &mut self,

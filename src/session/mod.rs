@@ -122,6 +122,13 @@ struct Peer {
 #[serde(transparent)]
 pub struct Met(Peer);
 
+impl Met {
+    /// The incarnation that began what the other end knows.
+    pub fn began(self) -> Incarnation {
+        self.0.began
+    }
+}
+
 /// What a hello said of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
@@ -418,15 +425,19 @@ impl SessionState {
         }
     }
 
-    /// The other end said hello. One with another state than before has lost what it had: that is answered with the
-    /// incarnation that began its new one.
-    pub fn meet(&mut self, Met(peer): Met) -> Option<Incarnation> {
-        let anew = self.peer.is_some_and(|known| known.began != peer.began);
-        if anew {
-            self.lanes = [LaneState::default(), LaneState::default()];
-        }
+    /// The other end said hello: what [`Session::handle_message`] answered. Hellos that meet it again are not told.
+    pub fn meet(&mut self, Met(peer): Met) -> Meeting {
+        let meeting = match self.peer {
+            None => Meeting::First,
+            Some(known) if known.began == peer.began => Meeting::Resumed,
+            Some(_) => {
+                let lost = self.lanes.iter().map(|lane| lane.kept.len()).sum();
+                self.lanes = [LaneState::default(), LaneState::default()];
+                Meeting::Anew { lost, began: peer.began }
+            }
+        };
         self.peer = Some(peer);
-        anew.then_some(peer.began)
+        meeting
     }
 
     /// Whether counts and frames agree with each other, as those of a session do.

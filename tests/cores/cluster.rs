@@ -42,6 +42,8 @@ pub struct Setup {
     pub momentum: f64,
     /// Who sends to whom; everyone to everyone where empty.
     pub cliques: Vec<Vec<u16>>,
+    /// Who has yet to join.
+    pub absent: BTreeSet<DcId>,
 }
 
 pub struct Cluster {
@@ -90,6 +92,7 @@ impl Setup {
             rtt: Duration::from_millis(100),
             momentum: 0.0,
             cliques: Vec::new(),
+            absent: BTreeSet::new(),
         }
     }
 
@@ -136,7 +139,7 @@ impl Setup {
                 momentum: self.momentum,
             }),
             drain: self.drain,
-            absent: BTreeSet::new(),
+            absent: self.absent.clone(),
             plan_hash: 7,
         };
         Server::new(config, &initial)
@@ -311,24 +314,32 @@ impl Cluster {
         true
     }
 
-    /// A server comes back with nothing, in its next life, and asks a mirror for its copy. What was on its way from and to
-    /// it is gone.
+    /// A server comes back with nothing, in its next life, and asks a mirror for its copy; all mirrors meet it.
     pub fn lose(&mut self, dc: u16, source: u16) {
         let (lost, life) = (DcId(dc), 1);
+        self.begin_life(dc, life, source);
+        for mirror in self.dcs().filter(|mirror| *mirror != lost) {
+            self.tell(mirror.0, ServerInput::Anew { from: lost, life });
+        }
+    }
+
+    /// A server begins a life with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
+    /// mirror has met it.
+    pub fn begin_life(&mut self, dc: u16, life: u64, source: u16) {
+        let lost = DcId(dc);
         self.lanes.retain(|(from, to, _), _| *from != lost && *to != lost);
         let mut server = self.setup.server(lost);
         server.handle_rebuild(DcId(source), life, &BTreeSet::new()).unwrap();
         self.servers[lost.index()] = server;
-        for mirror in self.dcs().filter(|mirror| *mirror != lost) {
-            let anew = ServerInput::Anew { from: lost, life };
-            self.servers[mirror.index()].handle_input(self.now, anew).unwrap();
-            self.collect(mirror);
-        }
     }
 
     /// A server loses its connection to a mirror.
     pub fn part(&mut self, at: u16, from: u16) {
-        let input = ServerInput::Parted { from: DcId(from) };
+        self.tell(at, ServerInput::Parted { from: DcId(from) });
+    }
+
+    /// Tells a server what has become of a mirror or of the link to it.
+    pub fn tell(&mut self, at: u16, input: ServerInput) {
         self.servers[usize::from(at)].handle_input(self.now, input).unwrap();
         self.collect(DcId(at));
     }

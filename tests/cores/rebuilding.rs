@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use gaia::codec::{Changes, ValueFormat};
 use gaia::node::{Lane, ServerInput};
 use gaia::server::{DrainMethod, PeerError};
+use gaia::sync::RemoteSync;
 use gaia::types::{Clock, DcId, WorkerId};
-use gaia::wire::{BulkHeader, BulkKind};
+use gaia::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header};
-use crate::tap;
+use crate::{POLICIES, asp, tap};
 
 const LOST: u16 = 0;
 const SOURCE: u16 = 1;
@@ -93,4 +94,117 @@ fn nothing_is_taken_for_a_debt_of_one_that_owes_nothing() {
             PeerError::PeerSentUnexpectedKind { from: DcId(OTHER), found: "debt", sync: "tap" };
         assert_eq!(error, expected);
     }
+}
+
+/// Models that share updates: a new life of a mirror begins with a copy.
+fn models() -> Vec<RemoteSync> {
+    let asps = POLICIES.map(|policy| RemoteSync::Asp(asp(policy, ValueFormat::F32)));
+    [tap(ValueFormat::F32)].into_iter().chain(asps).collect()
+}
+
+/// A mirror hears from the server that has lost its copy, and tells its source where its link forks.
+fn fork(cluster: &mut Cluster) {
+    cluster.carry(LOST, OTHER, Lane::Control);
+    cluster.carry(OTHER, SOURCE, Lane::Data);
+}
+
+/// The source hears the request for its copy, all is drained, and every copy is what all workers have changed.
+fn assert_all_is_there_once(mut cluster: Cluster) {
+    cluster.carry(LOST, SOURCE, Lane::Control);
+    let worker = WorkerId { dc: DcId(LOST), index: 0 };
+    cluster.servers[usize::from(LOST)].place_worker(cluster.now, worker, Clock::ZERO);
+    cluster.drain();
+    for server in &cluster.servers {
+        assert_eq!(server.copy(), cluster.everything(), "{:?}", server.id());
+    }
+}
+
+/// A late joiner loses its disk before its source has met it. The word of another mirror has made the source take a copy
+/// for the first life of the joiner, so that its link counts all that it shares as carried, of which nothing was sent. The
+/// first hello that the source hears is of the second life: it must count from nothing again. It once took what the
+/// copy for the first life held for sent to the second, and had the joiner take that off its copy.
+#[test]
+fn a_late_joiner_that_was_lost_before_its_source_has_met_it_gets_a_copy_of_its_second_life() {
+    for remote in models() {
+        for is_told_before in [true, false] {
+            let absent = BTreeSet::from([DcId(LOST)]);
+            let mut cluster = Cluster::new(&Setup { remote: remote.clone(), absent, ..setup() });
+            cluster.step(SOURCE, &[(0, 4.0)]);
+            cluster.begin_life(LOST, 2, SOURCE);
+            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), life: 2 });
+            fork(&mut cluster);
+
+            cluster.begin_life(LOST, 4, SOURCE);
+            cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 4 });
+            if is_told_before {
+                fork(&mut cluster);
+            }
+            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), life: 4 });
+            cluster.step(SOURCE, &[(1, 2.0)]);
+            cluster.carry(SOURCE, LOST, Lane::Data);
+            if !is_told_before {
+                fork(&mut cluster);
+            }
+            assert_all_is_there_once(cluster);
+        }
+    }
+}
+
+/// The late joiner has another source in its second life than in its first, as a nearer data center has joined meanwhile.
+#[test]
+fn a_source_of_a_life_that_it_has_not_met_forks_its_link_in_the_next() {
+    for remote in models() {
+        let absent = BTreeSet::from([DcId(LOST)]);
+        let mut cluster = Cluster::new(&Setup { remote, absent, ..setup() });
+        cluster.step(OTHER, &[(0, 4.0)]);
+        cluster.begin_life(LOST, 2, OTHER);
+        cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), life: 2 });
+        cluster.carry(LOST, SOURCE, Lane::Control);
+        cluster.carry(SOURCE, OTHER, Lane::Data);
+
+        cluster.begin_life(LOST, 4, SOURCE);
+        cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 4 });
+        cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), life: 4 });
+        fork(&mut cluster);
+        assert_all_is_there_once(cluster);
+    }
+}
+
+/// A server has died with its machine, so that its source still holds the connection to that life open while another
+/// mirror tells of the next. What is sent there is lost: no update may leave until the next life has asked.
+#[test]
+fn nothing_leaves_for_a_life_that_has_not_asked() {
+    for remote in models() {
+        let mut cluster = Cluster::new(&Setup { remote, ..setup() });
+        cluster.step(SOURCE, &[(0, 4.0)]);
+        cluster.carry(SOURCE, LOST, Lane::Data);
+        cluster.begin_life(LOST, 1, SOURCE);
+        cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 1 });
+        fork(&mut cluster);
+
+        cluster.step(SOURCE, &[(1, 2.0)]);
+        assert!(!cluster.servers[usize::from(SOURCE)].has_updates_for(DcId(LOST)));
+        assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "to the life before");
+        cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 1 });
+        assert_all_is_there_once(cluster);
+    }
+}
+
+/// The request of the first life was on its way to the source when the server died again; the word of the second life has
+/// overtaken it.
+#[test]
+fn a_request_of_a_life_that_is_over_gets_no_copy() {
+    let mut cluster = Cluster::new(&setup());
+    cluster.step(SOURCE, &[(0, 4.0)]);
+    cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 1 });
+    cluster.begin_life(LOST, 3, SOURCE);
+    cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 3 });
+    fork(&mut cluster);
+
+    let mut request = Vec::new();
+    encode_control(&ControlMessage::Rebuild { from: DcId(SOURCE), life: 1 }, &mut request);
+    cluster.give(LOST, SOURCE, Lane::Control, request.into()).unwrap();
+    assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "the copy is for the life after");
+    cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 3 });
+    assert_all_is_there_once(cluster);
 }

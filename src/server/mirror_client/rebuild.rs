@@ -24,7 +24,8 @@ pub(in crate::server) struct Rebuild {
     /// What is left to send of the copy.
     copying: Option<Copying>,
     /// What the link had carried when the copy was taken for another mirror's sake: to this life of the mirror where the
-    /// two have met in it before it asks, to the one before otherwise; nothing where that is settled.
+    /// two have met in it before it asks, to the one before otherwise; nothing where that is settled. It carries nothing
+    /// more until the mirror asks.
     carried: Vec<f32>,
     debt: Debt,
     rest: Rest,
@@ -135,9 +136,10 @@ impl MirrorClient {
         self.last_tick = now;
     }
 
-    /// A mirror itself has asked for its copy: frames that leave from now on reach its new life.
-    pub(in crate::server) fn on_asked(&mut self, by: DcId) {
-        let Some(peer) = self.peers.get_mut(&by) else { return };
+    /// A mirror itself has asked for its copy, in this life of it: frames that leave from now on reach that. One that
+    /// asked in a life before the one that counts gets nothing.
+    pub(in crate::server) fn on_asked(&mut self, by: DcId, life: u64) {
+        let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.life == life) else { return };
         let (Some(route), Some(rebuild)) = (&mut peer.route, &mut peer.rebuild) else { return };
         rebuild.rest.asked = true;
         route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
@@ -231,6 +233,11 @@ impl MirrorClient {
 }
 
 impl Rebuild {
+    /// Whether the mirror has asked for the copy itself.
+    pub(in crate::server) fn is_asked_for(&self) -> bool {
+        self.rest.asked
+    }
+
     /// One to put state into.
     pub(in crate::server) fn none() -> Self {
         Self { copying: None, carried: Vec::new(), debt: Debt::default(), rest: Rest::default() }

@@ -50,6 +50,25 @@ impl Mirrors {
         self.clock
     }
 
+    /// A mirror has said hello for the first time. Where others have told of it before, it has lost what it had before the
+    /// two met: it begins anew here, though nothing was sent to it. A hello of a life before the one that counts says
+    /// nothing.
+    pub(in crate::server) fn on_first(
+        &mut self,
+        from: DcId,
+        life: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        let known = self.client.life_of(from);
+        let drains = self.drain.as_ref().is_some_and(Drain::is_started);
+
+        // A drain starts once all that take part have been heard: this one takes no part.
+        if known == 0 || life < known || drains {
+            return Ok(());
+        }
+        self.on_anew(from, life, store)
+    }
+
     /// A mirror has lost all that it had.
     pub(in crate::server) fn on_anew(
         &mut self,
@@ -78,7 +97,7 @@ impl Mirrors {
     pub(super) fn on_rebuild(&mut self, by: DcId, from: DcId, life: u64, store: &ShardStore) {
         if from == self.id.dc {
             self.copy_for(by, life, store);
-            self.client.on_asked(by);
+            self.client.on_asked(by, life);
         } else if self.client.is_open(by, life) {
             self.client.fork(by, from, life);
         }

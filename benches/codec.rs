@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gaia::codec::{Buffers, Changes, ValueFormat, decode, encode, fit, quantise};
-use gaia::types::{Random, Seed};
+use gaia_core::codec::{Buffers, Changes, ValueFormat, decode, encode, fit, quantise};
+use gaia_core::types::{Random, Seed};
 use rand::RngExt;
 
 const PARAMETERS: u32 = 10_000_000;

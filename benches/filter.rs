@@ -8,9 +8,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gaia::significance::{Parameters, Scratch, Selection, TableCriteria, Take, rms, select};
-use gaia::sync::Function;
-use gaia::types::Seed;
+use gaia_core::significance::{Parameters, Scratch, Selection, TableCriteria, Take, rms, select};
+use gaia_core::sync::Function;
+use gaia_core::types::Seed;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 

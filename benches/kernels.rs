@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gaia::ml::Application;
-use gaia::ml::apps::{ConvolutionalNetworkConfig, convolutional_network};
-use gaia::ml::examples::{DenseExamples, Features, Shape};
-use gaia::ml::kernels::dense::{Matrix, inner_products, multiply};
-use gaia::ml::kernels::factorization::{Rating, descend};
-use gaia::ml::kernels::vector::{axpy, dot, softmax};
-use gaia::types::{Clock, Seed};
+use gaia_core::application::Application;
+use gaia_core::types::{Clock, Seed};
+use gaia_ml::apps::{ConvolutionalNetworkConfig, convolutional_network};
+use gaia_ml::examples::{DenseExamples, Features, Shape};
+use gaia_ml::kernels::dense::{Matrix, inner_products, multiply};
+use gaia_ml::kernels::factorization::{Rating, descend};
+use gaia_ml::kernels::vector::{axpy, dot, softmax};
 use rand::RngExt;
 
 /// Rows of a batch of 100,000 ratings in random order, larger than the second cache at rank 128.

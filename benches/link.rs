@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gaia::link::{Link, LinkConfig, Transport};
-use gaia::types::{Bandwidth, Bytes, Instant, Seed};
+use gaia_core::link::{Link, LinkConfig, Transport};
+use gaia_core::types::{Bandwidth, Bytes, Instant, Seed};
 
 fn config(loss: f64) -> LinkConfig {
     LinkConfig {

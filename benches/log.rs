@@ -13,9 +13,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gaia::checkpoint::{CheckpointError, LogConfig, LogDirectory};
-use gaia::log::{Appender, Owner, Scan};
-use gaia::types::Seed;
+use gaia_checkpoint::{CheckpointError, LogConfig, LogDirectory};
+use gaia_core::log::{Appender, Owner, Scan};
+use gaia_core::types::Seed;
 use rand_core::Rng;
 
 const BYTES: usize = 64 << 20;

@@ -4,12 +4,12 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gaia::data::synthetic;
-use gaia::ml::apps::TopicGenerator;
-use gaia::ml::examples::Documents;
-use gaia::ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
-use gaia::ml::kernels::vector::{axpy, square_norm};
-use gaia::types::Seed;
+use gaia_core::types::Seed;
+use gaia_data::synthetic;
+use gaia_ml::apps::TopicGenerator;
+use gaia_ml::examples::Documents;
+use gaia_ml::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
+use gaia_ml::kernels::vector::{axpy, square_norm};
 use rand::RngExt;
 
 /// Whether a token costs the same whatever the number of topics: the same documents, batches and prior weight of all

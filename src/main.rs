@@ -1,7 +1,9 @@
-//! The command line program; everything it does is in [`gaia::cli`].
+//! The command line program; what its verbs do is in [`cli`].
+
+mod cli;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gaia::cli::run(std::env::args_os())
+    cli::run(std::env::args_os())
 }

@@ -5,15 +5,14 @@ mod real_data;
 
 use std::sync::Arc;
 
-use gaia::data;
-use gaia::ml::apps::{
+use gaia_core::application::{Application, Evaluation};
+use gaia_core::types::{Clock, Deltas, Model, Seed, TableRows};
+use gaia_ml::apps::{
     AppConfig, ConvolutionalNetworkConfig, DocumentSource, ImageSource, LogisticRegressionConfig,
     MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingSource,
     SoftmaxRegressionConfig, SparseSource, TopicModelConfig, softmax_regression,
 };
-use gaia::ml::config::Split;
-use gaia::ml::{Application, Evaluation};
-use gaia::types::{Clock, Deltas, Model, Seed, TableRows};
+use gaia_ml::config::Split;
 use real_data::real_data;
 
 #[test]
@@ -34,7 +33,7 @@ fn matrix_factorization_comes_near_the_noise() {
 fn softmax_regression_comes_near_the_best_answer() {
     let config = SoftmaxRegressionConfig::default();
     let generator = &config.data.synthetic;
-    let best = data::synthetic::mixture(generator, 0.1, generator_seed()).best_accuracy;
+    let best = gaia_data::synthetic::mixture(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::SoftmaxRegression(config), &[2, 2, 2], 200);
     assert!((reached.metric - best).abs() < 0.02, "{reached:?} {best}");
 }
@@ -43,7 +42,7 @@ fn softmax_regression_comes_near_the_best_answer() {
 fn a_perceptron_learns_its_teacher() {
     let config = PerceptronConfig { learning_rate: 1.0, ..Default::default() };
     let generator = &config.data.synthetic;
-    let best = data::synthetic::teacher(generator, 0.1, generator_seed()).best_accuracy;
+    let best = gaia_data::synthetic::teacher(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::Perceptron(config), &[2, 2, 2], 500);
     assert!(reached.metric > best - 0.07, "{reached:?} {best}");
 }
@@ -53,7 +52,7 @@ fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
     for normalization in [Normalization::None, Normalization::Group] {
         let config = ConvolutionalNetworkConfig { normalization, ..Default::default() };
         let (generator, best) = (&config.data.synthetic, 1.0 - config.data.synthetic.label_noise);
-        let made = data::synthetic::images(generator, 0.1, generator_seed());
+        let made = gaia_data::synthetic::images(generator, 0.1, generator_seed());
         assert!((made.best_accuracy - best).abs() < 0.02);
         let reached = train(&AppConfig::ConvolutionalNetwork(config), &[2, 2, 2], 300);
         assert!(reached.metric > made.best_accuracy - 0.1, "{normalization:?}: {reached:?}");
@@ -69,7 +68,7 @@ fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
 fn logistic_regression_comes_near_the_planted_weights() {
     let config = LogisticRegressionConfig { learning_rate: 5.0, ..Default::default() };
     let generator = &config.data.synthetic;
-    let best = data::synthetic::planted(generator, 0.1, generator_seed()).best_accuracy;
+    let best = gaia_data::synthetic::planted(generator, 0.1, generator_seed()).best_accuracy;
     let reached = train(&AppConfig::LogisticRegression(config), &[2, 2, 2], 200);
     assert!((reached.metric - best).abs() < 0.02, "{reached:?} {best}");
 }
@@ -219,7 +218,7 @@ fn topics_of_a_blog_tell_more_than_how_often_words_occur() {
 }
 
 fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    data::build(config, workers_per_dc, SEED).expect("data that is there")
+    gaia_data::build(config, workers_per_dc, SEED).expect("data that is there")
 }
 
 /// A bulk-synchronous cluster as a loop: all workers iterate on one model, then all deltas are added.
@@ -260,7 +259,7 @@ fn defaults() -> Vec<AppConfig> {
     AppConfig::KINDS.iter().map(|kind| deserialize(kind).expect("no keys are right keys")).collect()
 }
 
-/// Where `data::build` draws made-up data from.
+/// Where `gaia_data::build` draws made-up data from.
 fn generator_seed() -> Seed {
     SEED.child("data").child("synthetic")
 }

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use assert_cmd::Command;
-use gaia::config::{DriverKind, LostWorkers, Override, Plan, RunFile, load_topology, topologies};
-use gaia::sync::{Combine, LocalStepsConfig, Outer, OverlayKind, RemoteSync};
-use gaia::types::{Bandwidth, DcId, Seed};
+use gaia_config::{DriverKind, LostWorkers, Override, Plan, RunFile, load_topology, topologies};
+use gaia_core::sync::{Combine, LocalStepsConfig, Outer, OverlayKind, RemoteSync};
+use gaia_core::types::{Bandwidth, DcId, Seed};
 
 fn load(path: &str, settings: &[&str]) -> Plan {
     let overrides: Vec<Override> =
@@ -208,8 +208,7 @@ fn check_says_what_would_run() {
 fn a_comparison_checks_every_plan_before_the_first_one_runs() {
     let file = RunFile::read(Path::new("config/run/quickstart.toml"), &[]).unwrap();
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let variants =
-        gaia::cli::variants(&file, &names(&["bsp", "asp"]), &names(&["lan", "gaia-2016-ss"]));
+    let variants = gaia::variants(&file, &names(&["bsp", "asp"]), &names(&["lan", "gaia-2016-ss"]));
     let cells: Vec<(String, &str, usize)> = variants
         .unwrap()
         .iter()
@@ -222,5 +221,5 @@ fn a_comparison_checks_every_plan_before_the_first_one_runs() {
         ("gaia-2016-ss", "asp", 2),
     ];
     assert_eq!(cells, expected.map(|(wan, remote, links)| (wan.to_owned(), remote, links)));
-    assert!(gaia::cli::variants(&file, &names(&["bsp"]), &names(&["nowhere"])).is_err());
+    assert!(gaia::variants(&file, &names(&["bsp"]), &names(&["nowhere"])).is_err());
 }

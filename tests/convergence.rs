@@ -2,7 +2,7 @@
 
 mod runs;
 
-use gaia::driver::Outcome;
+use gaia_driver::Outcome;
 use runs::run;
 
 /// Every way to share updates, by what `[sync.remote]` says.

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gaia::data::{
+use gaia_core::types::{Clock, Seed};
+use gaia_data::{
     self, DataError, hold_out, read_cifar, read_docword, read_idx, read_libsvm, read_movielens,
     read_vocabulary, split, synthetic,
 };
-use gaia::ml::apps::{AppConfig, RatingGenerator};
-use gaia::ml::config::Split;
-use gaia::ml::examples::{Ratings, Shape};
-use gaia::types::{Clock, Seed};
+use gaia_ml::apps::{AppConfig, RatingGenerator};
+use gaia_ml::config::Split;
+use gaia_ml::examples::{Ratings, Shape};
 use proptest::prelude::*;
 use real_data::real_data;
 use tempfile::TempDir;
@@ -381,7 +381,7 @@ fn every_image_is_used_as_the_network_sees_it() {
         let keys = format!("data = {{ source = 'cifar', path = '{}' }}", folder.path().display());
         let keys = toml::Deserializer::parse(&keys).expect("TOML");
         let config = AppConfig::deserialize(kind, keys).expect("good keys");
-        let app = data::build(&config, &[1, 1], Seed(1)).expect("good files");
+        let app = gaia_data::build(&config, &[1, 1], Seed(1)).expect("good files");
         let model = app.initial_model(Seed(1));
         let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model);
         assert_eq!(work.examples, 3);
@@ -395,7 +395,9 @@ fn images_too_small_for_their_poolings_are_refused() {
     let keys = format!("data = {{ source = 'idx', path = '{}' }}", folder.path().display());
     let keys = toml::Deserializer::parse(&keys).expect("TOML");
     let config = AppConfig::deserialize("convolutional-network", keys).expect("good keys");
-    let Err(error) = data::build(&config, &[1], Seed(1)) else { panic!("2 × 2 pixels pool once") };
+    let Err(error) = gaia_data::build(&config, &[1], Seed(1)) else {
+        panic!("2 × 2 pixels pool once")
+    };
     let expected = "app.pool is 2, expected a side that fits 2 times into images of 1×2×2";
     assert_eq!(error.to_string(), expected);
 }

@@ -7,13 +7,13 @@ mod clusters;
 use std::sync::Arc;
 
 use clusters::{app_of, plan, triangle, two_groups};
-use gaia::config::DriverKind;
-use gaia::driver::{Outcome, RunError, run};
-use gaia::ml::{Application, Evaluation, Metric, Task, Work};
-use gaia::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
-use gaia::telemetry::{Observer, Progress};
-use gaia::topology::Topology;
-use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
+use gaia_config::DriverKind;
+use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
+use gaia_core::topology::Topology;
+use gaia_core::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
+use gaia_driver::{Outcome, RunError, run};
+use gaia_telemetry::{Observer, Progress};
 
 /// What goes wrong.
 #[derive(Clone, Copy)]

@@ -12,14 +12,16 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use clusters::{app_of, plan, triangle, two_groups};
-use gaia::config::{ComputeModel, DriverKind, Plan};
-use gaia::coordinator::StopRules;
-use gaia::driver::{self, Outcome, RunError};
-use gaia::ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
-use gaia::ml::{Application, Evaluation, Metric, Task, Work};
-use gaia::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
-use gaia::telemetry::{Observer, Progress};
-use gaia::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk};
+use gaia_config::{ComputeModel, DriverKind, Plan};
+use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::coordinator::StopRules;
+use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
+use gaia_core::types::{
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk,
+};
+use gaia_driver::{Outcome, RunError};
+use gaia_ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
+use gaia_telemetry::{Observer, Progress};
 use real_data::real_data;
 
 #[test]
@@ -95,7 +97,7 @@ fn a_late_stop_ends_where_the_furthest_worker_is() {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
             let mut watch = Watch { tick_time: Duration::from_millis(200), ..Watch::default() };
-            let outcome = driver::run(&plan, &app_of(&plan), &mut watch);
+            let outcome = gaia_driver::run(&plan, &app_of(&plan), &mut watch);
             ended.send(outcome).expect("the test waits");
         });
         let outcome = end.recv_timeout(Duration::from_secs(60)).expect("the drain ends");
@@ -158,7 +160,7 @@ fn what_an_observer_sees_goes_forward_and_adds_up() {
     plan.stop.clocks = Some(20);
     let mut watch = Watch::default();
     let application = app_of(&plan);
-    let outcome = driver::run(&plan, &application, &mut watch).expect("a run");
+    let outcome = gaia_driver::run(&plan, &application, &mut watch).expect("a run");
     assert_eq!(watch.progress, outcome.progress);
     assert!(watch.ticks.len() >= 2);
     assert!(watch.ticks.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", watch.ticks);
@@ -200,8 +202,8 @@ fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
     let application = app_of(&plan);
     let mut lan = Plan { driver: DriverKind::Simulated, ..plan.on_lan() };
     lan.remote = RemoteSync::Bsp(Default::default());
-    let wan = driver::run(&plan, &application, &mut Watch::default()).expect("a run").summary;
-    let lan = driver::run(&lan, &application, &mut Watch::default()).expect("a run").summary;
+    let wan = gaia_driver::run(&plan, &application, &mut Watch::default()).expect("a run").summary;
+    let lan = gaia_driver::run(&lan, &application, &mut Watch::default()).expect("a run").summary;
     println!("accuracy {} over the WAN, {} on the LAN", wan.metric.value, lan.metric.value);
     assert!(lan.metric.value > 0.9);
     assert!((wan.metric.value - lan.metric.value).abs() <= 0.005);
@@ -224,7 +226,7 @@ fn run(plan: &Plan) -> Outcome {
 
 fn run_of(plan: &Plan, application: Arc<dyn Application>) -> Result<Outcome, RunError> {
     assert_eq!((plan.driver, plan.compute.model), (DriverKind::Emulated, ComputeModel::Cost));
-    driver::run(plan, &application, &mut Watch::default())
+    gaia_driver::run(plan, &application, &mut Watch::default())
 }
 
 /// An observer that keeps what it saw.

@@ -45,14 +45,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clusters::{app_of, plan, triangle, two_groups};
-use gaia::config::{DriverKind, Plan};
-use gaia::driver;
-use gaia::ml::Application;
-use gaia::ml::apps::AppConfig;
-use gaia::sync::{AspConfig, OverlayKind, RemoteSync};
-use gaia::telemetry::{Observer, Progress};
-use gaia::topology::Topology;
-use gaia::types::Staleness;
+use gaia_config::{DriverKind, Plan};
+use gaia_core::application::Application;
+use gaia_core::sync::{AspConfig, OverlayKind, RemoteSync};
+use gaia_core::topology::Topology;
+use gaia_core::types::Staleness;
+use gaia_ml::apps::AppConfig;
+use gaia_telemetry::{Observer, Progress};
 
 /// What emulated may be of simulated, for runs of some seconds over slow links, on a machine that is busy with other
 /// tests: the measured ratios and as much again for every task that waits for a core.
@@ -158,7 +157,7 @@ fn last(run: &[Progress]) -> &Progress {
 }
 
 fn run(plan: &Plan, application: &Arc<dyn Application>) -> Vec<Progress> {
-    driver::run(plan, application, &mut Unwatched).expect("a run").progress
+    gaia_driver::run(plan, application, &mut Unwatched).expect("a run").progress
 }
 
 struct Unwatched;

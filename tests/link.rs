@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gaia::link::{
+use gaia_core::link::{
     DropReason, Fate, FrameFate, Link, LinkConfig, PAYLOAD_SHARE_MAX, Train, Transport, quantum,
 };
-use gaia::types::{Bandwidth, Bytes, Instant, Seed};
+use gaia_core::types::{Bandwidth, Bytes, Instant, Seed};
 use proptest::prelude::*;
 
 fn config(mbit: f64, delay_ms: u64, queue: u64, loss: f64) -> LinkConfig {

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use assert_cmd::Command;
-use gaia::config::RunFile;
-use gaia::evaluation::{
+use gaia_config::RunFile;
+use gaia_paper::{
     App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, Wan, Watch,
     evaluate, published,
 };
-use gaia::report::RunDirectory;
-use gaia::report::paper::{CellRow, PaperFile, paper_block, write};
-use gaia::telemetry::{Observer, Progress};
+use gaia_report::RunDirectory;
+use gaia_report::paper::{CellRow, PaperFile, paper_block, write};
+use gaia_telemetry::{Observer, Progress};
 
 const TOY: &str = r#"
 name = "toy"
@@ -214,8 +214,8 @@ fn repeats(evaluation: &Evaluation, name: &str) {
     let text = &evaluation.run_files[name];
     let plan = RunFile::from_text("again.toml", text, &[]).unwrap().plan().unwrap();
     let workers = plan.topology.workers_per_dc();
-    let application = gaia::data::build(&plan.app, &workers, plan.seed).unwrap();
-    let again = gaia::driver::run(&plan, &application, &mut Nobody).unwrap();
+    let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
+    let again = gaia_driver::run(&plan, &application, &mut Nobody).unwrap();
     let curve: Vec<(f64, f64)> =
         again.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect();
     assert_eq!(curve, cell(&evaluation.file, "ss", "asp").curve);
@@ -247,7 +247,7 @@ fn leaves_its_files(file: &PaperFile) {
         assert!(lines.skip(1).all(|line| columns(line) == head), "{table}");
     }
 
-    let block = paper_block(file, None, gaia::report::Paint::Plain);
+    let block = paper_block(file, None, gaia_report::Paint::Plain);
     assert!(block.contains("mf ss centralize") && block.contains("heaviest run"), "{block}");
     assert!(block.lines().all(|line| line.chars().count() <= 90), "{block}");
 }

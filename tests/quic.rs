@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gaia::certificates::{Authority, Identity, Validity};
-use gaia::driver::emulated::{
+use gaia_certificates::{Authority, Identity, Validity};
+use gaia_core::link::{LinkConfig, Transport, quantum};
+use gaia_core::node::Lane;
+use gaia_core::topology::{DataCenter, Topology, WanLink};
+use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
+use gaia_driver::emulated::{
     Certificates, DcTransport, Event, Incoming, LinkTraffic, TransportError, Wan,
 };
-use gaia::link::{LinkConfig, Transport, quantum};
-use gaia::node::Lane;
-use gaia::topology::{DataCenter, Topology, WanLink};
-use gaia::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 

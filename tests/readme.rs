@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gaia::config::{Override, RunFile, topology_from_text};
+use gaia_config::{Override, RunFile, topology_from_text};
 
 #[test]
 fn files_shown_in_the_readme_are_right() {
@@ -81,7 +81,7 @@ fn understood(arguments: &[&str]) {
     let list = |name: &str| -> Vec<String> {
         flag(name).iter().flat_map(|value| value.split(',').map(str::to_owned)).collect()
     };
-    gaia::cli::variants(&run, &list("--remote"), &list("--wan"))
+    gaia::variants(&run, &list("--remote"), &list("--wan"))
         .unwrap_or_else(|error| panic!("{shown}: {error}"));
 }
 

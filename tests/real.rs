@@ -16,7 +16,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use gaia::certificates::{Directory, Identity};
+use gaia_certificates::{Directory, Identity};
 use rustls::pki_types::UnixTime;
 use serde_json::Value;
 use tempfile::TempDir;

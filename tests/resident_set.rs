@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fuzz::{Mutations, Node, Target};
-use gaia::driver::emulated::{DcTransport, Event, Wan};
-use gaia::node::{Lane, ServerInput};
-use gaia::server::PeerError;
-use gaia::sync::{RemoteSync, TapConfig};
-use gaia::topology::{DataCenter, Topology, WanLink};
-use gaia::types::{Bandwidth, Bytes as Size, DcId, Instant, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::node::{Lane, ServerInput};
+use gaia_core::server::PeerError;
+use gaia_core::sync::{RemoteSync, TapConfig};
+use gaia_core::topology::{DataCenter, Topology, WanLink};
+use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Instant, Seed, ShardId, Time, UsdPerGb};
+use gaia_driver::emulated::{DcTransport, Event, Wan};
 
 const SHARD: ShardId = ShardId(0);
 const ATTACKED: DcId = DcId(0);

@@ -5,7 +5,7 @@
 
 mod runs;
 
-use gaia::types::{Random, Seed};
+use gaia_core::types::{Random, Seed};
 use rand_core::Rng;
 use runs::run;
 

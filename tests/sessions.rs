@@ -5,13 +5,13 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gaia::session::{
+use gaia_core::session::{
     HEADER_BYTES, Incarnation, Meeting, Message, Session, SessionConfig, SessionError, message_len,
     window,
 };
-use gaia::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
-use gaia::types::{Bandwidth, Lane};
-use gaia::wire::PROTOCOL_VERSION;
+use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
+use gaia_core::types::{Bandwidth, Lane};
+use gaia_core::wire::PROTOCOL_VERSION;
 use proptest::prelude::*;
 
 /// What may be under way in a data lane.

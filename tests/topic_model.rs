@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gaia::config::{Plan, RunFile};
-use gaia::data::{self, synthetic};
-use gaia::driver;
-use gaia::ml::apps::{AppConfig, Completion, TopicModel, TopicModelConfig, top_words};
-use gaia::ml::config::Split;
-use gaia::ml::examples::Documents;
-use gaia::ml::{Application, Evaluation, Metric, Task};
-use gaia::sync::{LocalStepsConfig, RemoteSync};
-use gaia::telemetry::{Observer, Progress};
-use gaia::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
+use gaia_config::{Plan, RunFile};
+use gaia_core::application::{Application, Evaluation, Metric, Task};
+use gaia_core::sync::{LocalStepsConfig, RemoteSync};
+use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
+use gaia_data::synthetic;
+use gaia_ml::apps::{AppConfig, Completion, TopicModel, TopicModelConfig, top_words};
+use gaia_ml::config::Split;
+use gaia_ml::examples::Documents;
+use gaia_telemetry::{Observer, Progress};
 
 #[test]
 fn one_worker_samples_the_posterior_of_all_assignments() {
@@ -104,8 +103,9 @@ fn local_steps_conserve_counts_to_the_last_token() {
 fn local_steps_that_would_average_counts_do_not_begin() {
     let mut plan = plan("three-regions", "steps = 4", "mean");
     plan.remote = RemoteSync::LocalSteps(LocalStepsConfig::default());
-    let app = data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
-    let refused = driver::run(&plan, &app, &mut Nobody).expect_err("counts have no mean");
+    let app =
+        gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let refused = gaia_driver::run(&plan, &app, &mut Nobody).expect_err("counts have no mean");
     assert!(refused.to_string().contains("combine = \"sum\""), "{refused}");
 }
 
@@ -290,12 +290,13 @@ fn a_run_over_files_leaves_its_topics_in_words() {
 
 /// How often each word occurs in the training documents, and the model when local steps over a WAN have ended.
 fn drained(plan: &Plan) -> (Vec<f32>, Model) {
-    let app = data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let app =
+        gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
     let mut model = app.initial_model(SEED);
     let topics = model.row(TOPICS, 0).len();
     let occurs = model.table(WORD_TOPIC).chunks(topics).map(|row| row.iter().sum()).collect();
     let telling: Arc<dyn Application> = Arc::new(Telling(app));
-    let told = driver::run(plan, &telling, &mut Nobody).expect("a run").highlights;
+    let told = gaia_driver::run(plan, &telling, &mut Nobody).expect("a run").highlights;
     let start = model.values.clone();
     for (value, line) in model.values.iter_mut().zip(&told) {
         *value = line.parse().expect("a number");
@@ -409,7 +410,7 @@ fn small() -> TopicModelConfig {
 }
 
 fn build(config: TopicModelConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    data::build(&AppConfig::TopicModel(config), workers_per_dc, SEED).expect("made-up data")
+    gaia_data::build(&AppConfig::TopicModel(config), workers_per_dc, SEED).expect("made-up data")
 }
 
 fn documents(vocabulary: usize, documents: &[&[u32]]) -> Documents {

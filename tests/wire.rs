@@ -1,9 +1,9 @@
 //! Frames arrive as sent, and nothing else arrives.
 
 use bytes::Bytes;
-use gaia::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
-use gaia::types::{Clock, DcId, ShardId, Tightness};
-use gaia::wire::{
+use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
+use gaia_core::types::{Clock, DcId, ShardId, Tightness};
+use gaia_core::wire::{
     BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, ENVELOPE_BYTES, FrameError, Hello,
     PROTOCOL_VERSION, decode_bulk, decode_control, encode_bulk, encode_control, frame_len,
     peek_bulk,

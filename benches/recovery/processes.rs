@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use gaia::certificates::{Directory, Identity};
+use gaia_certificates::{Directory, Identity};
 use rustls::pki_types::UnixTime;
 use serde_json::Value;
 use tempfile::TempDir;

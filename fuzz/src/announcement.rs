@@ -1,6 +1,6 @@
 //! The indexes that an announcement holds: no values come with them to say how many there can be.
 
-use gaia::codec::{decode_indexes, encode_indexes};
+use gaia_core::codec::{decode_indexes, encode_indexes};
 
 use super::{Seed, Target};
 

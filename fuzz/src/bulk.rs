@@ -2,9 +2,9 @@
 //!
 //! The first byte says how many parameters the shard has; the frame follows.
 
-use gaia::codec::{Buffers, Changes, ValueFormat};
-use gaia::types::{Clock, DcId, ShardId, Tightness};
-use gaia::wire::{BulkHeader, BulkKind, decode_bulk, encode_bulk, peek_bulk};
+use gaia_core::codec::{Buffers, Changes, ValueFormat};
+use gaia_core::types::{Clock, DcId, ShardId, Tightness};
+use gaia_core::wire::{BulkHeader, BulkKind, decode_bulk, encode_bulk, peek_bulk};
 
 use super::sealed::{BULK, sealed};
 use super::{Seed, Target};

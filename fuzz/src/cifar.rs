@@ -1,6 +1,6 @@
 //! Batches of CIFAR-10, plain and gzip: one file, to train and to test on.
 
-use gaia::data::read_cifar;
+use gaia_data::read_cifar;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

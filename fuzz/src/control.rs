@@ -1,8 +1,8 @@
 //! Control messages between mirrors: hellos, mirror clocks, announcements.
 
-use gaia::codec::encode_indexes;
-use gaia::types::{Clock, DcId, ShardId};
-use gaia::wire::{ControlMessage, Hello, decode_control, encode_control};
+use gaia_core::codec::encode_indexes;
+use gaia_core::types::{Clock, DcId, ShardId};
+use gaia_core::wire::{ControlMessage, Hello, decode_control, encode_control};
 
 use super::sealed::{CONTROL, sealed};
 use super::{Seed, Target};

@@ -1,6 +1,6 @@
 //! Documents as counts of words, plain and gzip.
 
-use gaia::data::read_docword;
+use gaia_data::read_docword;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

@@ -1,8 +1,8 @@
 //! The first bytes of a frame, from which a driver learns how much room to make.
 
-use gaia::codec::Buffers;
-use gaia::types::limits::BULK_FRAME_BYTES_MAX;
-use gaia::wire::{ENVELOPE_BYTES, decode_bulk, decode_control, frame_len, peek_bulk};
+use gaia_core::codec::Buffers;
+use gaia_core::types::limits::BULK_FRAME_BYTES_MAX;
+use gaia_core::wire::{ENVELOPE_BYTES, decode_bulk, decode_control, frame_len, peek_bulk};
 
 use super::{Seed, Target, bulk, control};
 

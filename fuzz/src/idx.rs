@@ -3,7 +3,7 @@
 //! The first two bytes say how many of those behind them are the file of images; the rest is that of labels. Both
 //! are taken for the training and for the test set.
 
-use gaia::data::read_idx;
+use gaia_data::read_idx;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gaia::node::{
+use gaia_core::node::{
     ProbeRequest, Probed, RowsRead, WorkerMessage, decode_rows_read, decode_worker_message,
     encode_rows_read, encode_worker_message,
 };
-use gaia::store::{ShardDeltas, ShardRows};
-use gaia::sync::WaitReason;
-use gaia::types::{
+use gaia_core::store::{ShardDeltas, ShardRows};
+use gaia_core::sync::WaitReason;
+use gaia_core::types::{
     Clock, DcId, Deltas, ModelLayout, RowSet, ShardId, ShardLayout, TableDeltas, TableLayout,
     TableRows,
 };

@@ -1,6 +1,6 @@
 //! libsvm rows, plain and gzip.
 
-use gaia::data::read_libsvm;
+use gaia_data::read_libsvm;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

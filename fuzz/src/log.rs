@@ -1,6 +1,6 @@
 //! A segment of a node's log, as it is and sealed anew.
 
-use gaia::log::{Appender, Owner, Scan};
+use gaia_core::log::{Appender, Owner, Scan};
 
 use super::{Seed, Target};
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gaia::checkpoint::{
+use gaia_checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, ClockOf, Facts, LinkMark, Resumed,
 };
-use gaia::types::{Content, Model, ModelLayout, Seed as Chance, State, TableLayout, Tensor};
+use gaia_core::types::{Content, Model, ModelLayout, Seed as Chance, State, TableLayout, Tensor};
 
 use super::files::{check_error, in_folder, write};
 use super::{Seed, Target};

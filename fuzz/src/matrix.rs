@@ -1,6 +1,6 @@
 //! Matrices of one figure per pair of data centers.
 
-use gaia::config::topology_from_text;
+use gaia_config::topology_from_text;
 
 use super::files::{in_folder, write};
 use super::{Seed, Target};
@@ -13,7 +13,7 @@ fn check(data: &[u8]) {
         let name = folder.join("wan.toml");
         match topology_from_text(&name.to_string_lossy(), TOPOLOGY) {
             Ok(topology) => {
-                let bits = |link: &gaia::topology::WanLink| link.bandwidth.bits_per_second();
+                let bits = |link: &gaia_core::topology::WanLink| link.bandwidth.bits_per_second();
                 assert!(topology.links.iter().all(|link| (1e3..=1e14).contains(&bits(link))));
             }
             Err(error) => assert!(error.render(false).contains("matrix.csv"), "{error}"),

@@ -1,6 +1,6 @@
 //! MovieLens ratings in their three forms, plain and gzip.
 
-use gaia::data::read_movielens;
+use gaia_data::read_movielens;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

@@ -1,8 +1,8 @@
 //! What `gaia report` reads of a run directory, which may come from elsewhere, and the pages that it makes of that: the
 //! summary, a zero byte, the lines of progress.
 
-use gaia::report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
-use gaia::telemetry::{
+use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
+use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
 };
 

@@ -1,6 +1,6 @@
 //! Run files, and what `--set` lays over them: after the file each setting, a zero byte before it.
 
-use gaia::config::{ConfigError, Override, Plan, RunFile};
+use gaia_config::{ConfigError, Override, Plan, RunFile};
 
 use super::{Seed, Target};
 

@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gaia::node::{Lane, Probed, ServerInput, WorkerMessage};
-use gaia::server::{
+use gaia_core::node::{Lane, Probed, ServerInput, WorkerMessage};
+use gaia_core::server::{
     DrainMethod, LinkFacts, LongestWay, Schedule, Server, ServerConfig, ServerOutput,
 };
-use gaia::store::{ShardDeltas, ShardRows};
-use gaia::sync::{
+use gaia_core::store::{ShardDeltas, ShardRows};
+use gaia_core::sync::{
     AspConfig, BspConfig, GuardConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig,
     TapConfig, ValueFormat,
 };
-use gaia::types::{
+use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
     ShardLayout, Staleness, TableLayout, TableRows, WorkerId,
 };

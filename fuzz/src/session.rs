@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
-use gaia::session::{HEADER_BYTES, Incarnation, Session, SessionConfig, message_len};
-use gaia::types::Lane;
+use gaia_core::session::{HEADER_BYTES, Incarnation, Session, SessionConfig, message_len};
+use gaia_core::types::Lane;
 
 use super::{Seed, Target};
 

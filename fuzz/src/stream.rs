@@ -1,9 +1,9 @@
 //! A stream between data centers: the hello that opens it, then frames behind their lengths.
 
-use gaia::driver::emulated::hostile::{Opening, Stripe, frame_bytes};
-use gaia::node::Lane;
-use gaia::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
-use gaia::types::{DcId, ShardId};
+use gaia_core::node::Lane;
+use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
+use gaia_core::types::{DcId, ShardId};
+use gaia_driver::emulated::hostile::{Opening, Stripe, frame_bytes};
 
 use super::{Seed, Target};
 

@@ -1,6 +1,6 @@
 //! Topology files.
 
-use gaia::config::topology_from_text;
+use gaia_config::topology_from_text;
 
 use super::{Seed, Target};
 

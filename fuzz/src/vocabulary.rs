@@ -1,6 +1,6 @@
 //! The words of documents, one a line, plain and gzip.
 
-use gaia::data::read_vocabulary;
+use gaia_data::read_vocabulary;
 
 use super::files::{check_error, gzip, in_folder, write};
 use super::{Seed, Target};

@@ -9,9 +9,9 @@ use rustls::pki_types::UnixTime;
 use serde::Serialize;
 
 use super::{Failure, OutputFlags, Terminal};
-use crate::certificates::{Credentials, Directory, Identity, Listed, State, Validity, date};
-use crate::config::{Override, RunFile};
-use crate::topology::Topology;
+use gaia_certificates::{Credentials, Directory, Identity, Listed, State, Validity, date};
+use gaia_config::{Override, RunFile};
+use gaia_core::topology::Topology;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CertsVerb {

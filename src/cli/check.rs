@@ -3,14 +3,13 @@
 use serde::Serialize;
 
 use super::{CheckFlags, Failure, Terminal};
-use crate::config::{ComputeModel, ComputeRate, Plan};
-use crate::coordinator::StopRules;
-use crate::data;
-use crate::driver::real::{LinkCheck, check_links};
-use crate::ml::Application;
-use crate::sync::{AspConfig, LocalSync, RemoteSync};
-use crate::topology::Topology;
-use crate::types::{Bandwidth, Bytes, Time};
+use gaia_config::{ComputeModel, ComputeRate, Plan};
+use gaia_core::application::Application;
+use gaia_core::coordinator::StopRules;
+use gaia_core::sync::{AspConfig, LocalSync, RemoteSync};
+use gaia_core::topology::Topology;
+use gaia_core::types::{Bandwidth, Bytes, Time};
+use gaia_driver::real::{LinkCheck, check_links};
 
 /// What a run file would run.
 #[derive(Debug, Serialize)]
@@ -66,7 +65,7 @@ struct LinkFindings {
 pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = file.plan()?;
-    let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
+    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     let mut findings = Findings::new(&plan, application.as_ref());
     let mut broken = 0;

@@ -4,25 +4,13 @@ use std::sync::Arc;
 
 use super::training::carry_out;
 use super::{CompareFlags, Failure, OutputFlags, Terminal};
-use crate::config::{ConfigError, Plan, RunFile};
-use crate::coordinator::{StopRules, target_of};
-use crate::data;
-use crate::driver::Outcome;
-use crate::ml::Application;
-use crate::report::{Comparison, Paint, RunDirectory, comparison_block, write_comparison};
-use crate::telemetry::{Progress, Summary};
-
-/// One cell of a comparison.
-#[derive(Clone, Debug)]
-pub struct Variant {
-    /// As `--wan` named it.
-    pub wan: String,
-    /// The remote model's name.
-    pub remote: String,
-    pub plan: Plan,
-    /// Workers of each data center before a LAN joins them: what the data is split by.
-    pub workers_per_dc: Vec<usize>,
-}
+use gaia::{LAN, Variant, variants};
+use gaia_config::{ConfigError, RunFile};
+use gaia_core::application::Application;
+use gaia_core::coordinator::{StopRules, target_of};
+use gaia_driver::Outcome;
+use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, write_comparison};
+use gaia_telemetry::{Progress, Summary};
 
 /// Runs every remote model over every WAN, BSP on the LAN first: what that reaches is every other's target.
 pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), Failure> {
@@ -57,38 +45,6 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
     terminal.line(block.trim_end());
     terminal.result(&comparison.file());
     Ok(())
-}
-
-/// Every plan of a comparison, WAN by WAN, all of them checked before the first one runs.
-///
-/// `lan` is the run file's own machines in one data center. Without any WAN it is the run file's own.
-pub fn variants(
-    file: &RunFile,
-    remotes: &[String],
-    wans: &[String],
-) -> Result<Vec<Variant>, ConfigError> {
-    let own = [file.plan()?.topology.name];
-    let wans = if wans.is_empty() { &own } else { wans };
-    let mut variants = Vec::new();
-    for wan in wans {
-        let there = match wan.as_str() {
-            LAN => file.clone(),
-            name if *name == own[0] => file.clone(),
-            name => file.with_wan(name)?,
-        };
-        for remote in remotes {
-            let plan = there.with_remote(remote)?.plan()?;
-            let workers_per_dc = plan.topology.workers_per_dc();
-            let plan = if wan == LAN { plan.on_lan() } else { plan };
-            variants.push(Variant {
-                wan: wan.clone(),
-                remote: remote.clone(),
-                plan,
-                workers_per_dc,
-            });
-        }
-    }
-    Ok(variants)
 }
 
 /// BSP with the run file's machines in one data center.
@@ -131,7 +87,7 @@ impl Bench<'_> {
         if let Some((_, application)) = self.applications.iter().find(|(known, _)| known == split) {
             return Ok(application.clone());
         }
-        let application = data::build(&variant.plan.app, split, variant.plan.seed)
+        let application = gaia_data::build(&variant.plan.app, split, variant.plan.seed)
             .map_err(|error| Failure::data(error, self.file))?;
         self.applications.push((split.clone(), application.clone()));
         Ok(application)
@@ -151,9 +107,6 @@ impl Bench<'_> {
         Ok(reached)
     }
 }
-
-/// What `--wan` calls the same machines in one data center.
-pub const LAN: &str = "lan";
 
 const BSP: &str = "bsp";
 

@@ -2,17 +2,17 @@
 
 use std::error::Error;
 
-use crate::certificates::CertificateError;
-use crate::checkpoint::CheckpointError;
-use crate::config::{ConfigError, RunFile};
-use crate::data::DataError;
-use crate::driver::RunError;
-use crate::evaluation::EvaluationError;
-use crate::report::ReportError;
+use gaia_certificates::CertificateError;
+use gaia_checkpoint::CheckpointError;
+use gaia_config::{ConfigError, RunFile};
+use gaia_data::DataError;
+use gaia_driver::RunError;
+use gaia_paper::EvaluationError;
+use gaia_report::ReportError;
 
 /// Why a verb did not get done, and whose doing it is.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A run file, a topology or a flag is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -44,17 +44,17 @@ pub enum Failure {
 
 impl Failure {
     /// A run that failed for the reason given.
-    pub fn run(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub(crate) fn run(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Run(reason.into())
     }
 
     /// A flag or a variable that is wrong for the reason given.
-    pub fn usage(reason: impl ToString) -> Self {
+    pub(crate) fn usage(reason: impl ToString) -> Self {
         Self::Usage(reason.to_string())
     }
 
     /// An evaluation that did not come to its end; a setting that is wrong is shown as in every other verb.
-    pub fn evaluation(error: EvaluationError) -> Self {
+    pub(crate) fn evaluation(error: EvaluationError) -> Self {
         match error {
             EvaluationError::Config(error) => Self::Config(error),
             other => Self::Evaluation(other),
@@ -62,7 +62,7 @@ impl Failure {
     }
 
     /// Data that cannot be had; a file that cannot be opened is shown where the run file names it.
-    pub fn data(error: DataError, run_file: &RunFile) -> Self {
+    pub(crate) fn data(error: DataError, run_file: &RunFile) -> Self {
         match error {
             DataError::Unreadable { file, reason } => {
                 let key = ["app.data.vocabulary_path", "app.data.path"];
@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// 2 where what the user wrote is wrong, 1 where the run failed.
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Data(_) | Self::NoCheckpoints(_) | Self::Usage(_) => 2,
             Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,

@@ -15,7 +15,7 @@ use super::OutputFlags;
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// A line for people.
     Text,
     /// An object a line.

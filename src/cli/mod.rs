@@ -12,7 +12,6 @@ mod node;
 mod paper;
 mod report;
 mod signals;
-mod simulate;
 mod terminal;
 mod train;
 mod training;
@@ -24,15 +23,13 @@ use std::process::ExitCode;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{ConfigError, DriverKind, Override, RunFile};
-use crate::evaluation::Section;
+use gaia_config::{ConfigError, DriverKind, Override, RunFile};
+use gaia_paper::Section;
 
-pub use compare::{LAN, Variant, variants};
-pub use failure::Failure;
-pub use log::LogFormat;
-pub use node::{NodeFlags, PlaceFlags};
-pub use simulate::SimulateFlags;
-pub use terminal::Terminal;
+pub(crate) use failure::Failure;
+pub(crate) use log::LogFormat;
+pub(crate) use node::{NodeFlags, PlaceFlags};
+pub(crate) use terminal::Terminal;
 
 /// Train one model over data that stays in many data centers.
 #[derive(Debug, Parser)]
@@ -65,34 +62,31 @@ enum Verb {
     /// Write the report of finished runs again, or one report of several
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
-    /// Look for trouble: run the true protocol under drawn faults and check every promise
-    #[command(after_help = SIMULATE_HELP, mut_arg("out", |out| out.help(SIMULATE_OUT)))]
-    Simulate(SimulateFlags),
 }
 
 /// What every verb that reads a run file takes.
 #[derive(Debug, Args)]
-pub struct RunFlags {
+pub(crate) struct RunFlags {
     /// The run file
     #[arg(value_name = "RUN.toml")]
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Override one setting; the value is read as TOML, and as a string where it is not TOML
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
-    pub settings: Vec<String>,
+    pub(crate) settings: Vec<String>,
     /// The root of all chance; the same seed repeats a simulated run to the byte
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// What runs the protocol
     #[arg(long, value_parser = PossibleValuesParser::new(DriverKind::NAMES))]
-    pub driver: Option<String>,
+    pub(crate) driver: Option<String>,
     #[command(flatten)]
-    pub output: OutputFlags,
+    pub(crate) output: OutputFlags,
 }
 
 #[derive(Debug, Args)]
-pub struct TrainFlags {
+pub(crate) struct TrainFlags {
     #[command(flatten)]
-    pub run: RunFlags,
+    pub(crate) run: RunFlags,
     /// Go on from a checkpoint: the newest whole one in --out, or the one in this directory
     #[arg(
         long,
@@ -101,12 +95,12 @@ pub struct TrainFlags {
         requires_if("auto", "out"),
         value_parser = OsStringValueParser::new().map(Resume::from)
     )]
-    pub resume: Resume,
+    pub(crate) resume: Resume,
 }
 
 /// Whether a run goes on from a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resume {
+pub(crate) enum Resume {
     /// From the newest whole one in the run's directory; from the start where there is none.
     Auto,
     Never,
@@ -114,41 +108,41 @@ pub enum Resume {
 }
 
 #[derive(Debug, Args)]
-pub struct CheckFlags {
+pub(crate) struct CheckFlags {
     #[command(flatten)]
-    pub run: RunFlags,
+    pub(crate) run: RunFlags,
     /// Also try every link that this node will need, and say what is wrong with each: its name, its route, its
     /// port, a certificate or the version. The nodes at the other ends have to be up
     #[arg(long)]
-    pub connect: bool,
+    pub(crate) connect: bool,
     #[command(flatten)]
-    pub place: PlaceFlags,
+    pub(crate) place: PlaceFlags,
 }
 
 #[derive(Debug, Args)]
-pub struct CompareFlags {
+pub(crate) struct CompareFlags {
     #[command(flatten)]
-    pub run: RunFlags,
+    pub(crate) run: RunFlags,
     /// The remote models to compare
     #[arg(
         long,
         value_name = "MODEL,…",
         value_delimiter = ',',
         default_value = "bsp,ssp,asp",
-        value_parser = PossibleValuesParser::new(crate::sync::RemoteSync::NAMES)
+        value_parser = PossibleValuesParser::new(gaia_core::sync::RemoteSync::NAMES)
     )]
-    pub remote: Vec<String>,
+    pub(crate) remote: Vec<String>,
     /// The WANs to compare over: names of shipped topologies, topology files, or `lan` for the same machines in
     /// one data center; left out, the run file's own
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub wan: Vec<String>,
+    pub(crate) wan: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub struct PaperFlags {
+pub(crate) struct PaperFlags {
     /// The short version: less data, fewer rows, a few minutes
     #[arg(long)]
-    pub quick: bool,
+    pub(crate) quick: bool,
     /// Only these parts of it
     #[arg(
         long,
@@ -156,54 +150,54 @@ pub struct PaperFlags {
         value_delimiter = ',',
         value_parser = PossibleValuesParser::new(Section::NAMES)
     )]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Only these applications
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub apps: Vec<String>,
+    pub(crate) apps: Vec<String>,
     /// Only these WANs
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub wans: Vec<String>,
+    pub(crate) wans: Vec<String>,
     /// Only these models, beside BSP and the LAN
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub models: Vec<String>,
+    pub(crate) models: Vec<String>,
     /// Train on files instead of made-up data: those of movielens_latest_small/ratings.csv.gz,
     /// uci_kos/docword.kos.txt.gz and mnist/ (IDX) in this folder
     #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Override one setting of every run; one of sync.remote, of the model `asp` alone
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
-    pub settings: Vec<String>,
+    pub(crate) settings: Vec<String>,
     /// The root of all chance
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    pub output: OutputFlags,
+    pub(crate) output: OutputFlags,
 }
 
 #[derive(Debug, Args)]
-pub struct ReportFlags {
+pub(crate) struct ReportFlags {
     /// Run directories, each with a summary.json
     #[arg(value_name = "DIR", required = true)]
-    pub directories: Vec<PathBuf>,
+    pub(crate) directories: Vec<PathBuf>,
     #[command(flatten)]
-    pub output: OutputFlags,
+    pub(crate) output: OutputFlags,
 }
 
 /// Where results go, and how much is said.
 #[derive(Debug, Args)]
-pub struct OutputFlags {
+pub(crate) struct OutputFlags {
     /// Where to write results [default: runs/NAME-TIME]
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Write the result to standard output as JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// How the log is written to standard error; as json, an object a line
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT, hide_env = true)]
-    pub log: LogFormat,
+    pub(crate) log: LogFormat,
 }
 
 const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
@@ -211,7 +205,7 @@ const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 /// Runs the program: parses `arguments`, does what the verb says and returns the exit code.
 ///
 /// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted, and a checkpoint was written.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(refusal) => {
@@ -234,7 +228,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
         Verb::Node(flags) => node::node(flags, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
-        Verb::Simulate(flags) => simulate::simulate(flags, &terminal).map(|()| Done::Whole),
     };
     match done {
         Ok(Done::Whole) => ExitCode::SUCCESS,
@@ -267,7 +260,6 @@ impl Verb {
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
-            Self::Simulate(flags) => &flags.output,
         }
     }
 }
@@ -284,7 +276,7 @@ impl From<OsString> for Resume {
 
 impl RunFlags {
     /// The run file with everything that the flags say laid over it.
-    pub fn read(&self) -> Result<RunFile, ConfigError> {
+    pub(crate) fn read(&self) -> Result<RunFile, ConfigError> {
         let mut overrides = Vec::new();
         for setting in &self.settings {
             overrides.push(Override::parse(setting)?);
@@ -392,44 +384,3 @@ const REPORT_HELP: &str = "\
 Examples:
   gaia report runs/quickstart-20250101-120000
   gaia report runs/bsp runs/asp --out runs/both";
-
-const SIMULATE_OUT: &str = "Where to write a scenario for each seed that broke a promise, as short as it gets [default: nowhere]";
-
-const SIMULATE_HELP: &str = "\
-Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. First the faults \
-happen, and no promise may be broken; then they stop, and everything must come to its end and fall quiet. Structural \
-faults (partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks \
-a promise is printed with all it drew, the command that repeats it, and the shortest schedule found that still fails; \
---out writes that one as DIR/seed-N.toml.
-
-Examples:
-  gaia simulate --seeds 1000
-  gaia simulate --seed 7 --json
-  gaia simulate --scenario cut.toml --seeds 100
-
-A scenario file fixes what it names; seeds draw the rest. All its keys, each of which may be left out:
-  seed = 7
-  data_centers = 3                  # 2 to 8
-  servers = 1                       # of each data center, 1 to 4
-  workers = 2                       # of each data center, 1 to 4
-  rows = 20                         # of the model, 1 to 10000
-  clocks = 10                       # 1 to 10000
-  remote = \"asp\"                    # bsp, ssp, tap, asp, local-steps; its settings are drawn
-  [packets]                         # the chance of each message, 0 to 0.5
-  loss = 0.01
-  repetition = 0.0
-  reordering = 0.05
-  damage = 0.0
-  delay = 0.1
-  [[fault]]
-  kind = \"partition\"               # one-way-partition, reset, straggler, slow-link
-  at = \"500 ms\"                    # at most 30 minutes, as `lasts`
-  lasts = \"1 s\"                    # not for a reset
-  dc = 0
-  peer = 1                          # not for a straggler
-  # factor = 4.0                    # 1 to 100, for stragglers and slow links
-
-Exit codes:
-  0  every promise was kept
-  1  a promise was broken
-  2  bad usage, or a scenario file that is wrong";

@@ -8,68 +8,67 @@ use clap::Args;
 use super::log::name_node;
 use super::training::carry_out_with;
 use super::{Done, Failure, RunFlags, Terminal, signals};
-use crate::config::{Plan, Variables, coordinator_address, placed};
-use crate::data;
-use crate::driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
-use crate::report::{Paint, RunDirectory, highlights_block, run_block};
-use crate::telemetry::{Observer, Progress, Telemetry};
-use crate::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
+use gaia_config::{Plan, Variables, coordinator_address, placed};
+use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
+use gaia_driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
+use gaia_report::{Paint, RunDirectory, highlights_block, run_block};
+use gaia_telemetry::{Observer, Progress, Telemetry};
 
 #[derive(Debug, Args)]
-pub struct NodeFlags {
+pub(crate) struct NodeFlags {
     #[command(flatten)]
-    pub run: RunFlags,
+    pub(crate) run: RunFlags,
     #[command(flatten)]
-    pub place: PlaceFlags,
+    pub(crate) place: PlaceFlags,
     /// Answer there over HTTP, to anybody: /metrics for Prometheus, /healthz and /readyz. A port alone is one of
     /// 127.0.0.1; port 0 is any free one, and the node says which [default: nowhere]
     #[arg(long, value_name = "[IP:]PORT", env = METRICS, hide_env = true, value_parser = watched_at)]
-    pub metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
     /// End when standard input does: for a parent that starts nodes
     #[arg(long)]
-    pub ends_with_stdin: bool,
+    pub(crate) ends_with_stdin: bool,
 }
 
 /// Which nodes a process is, and how others reach it. What is left out comes from the environment.
 #[derive(Debug, Default, Args)]
-pub struct PlaceFlags {
+pub(crate) struct PlaceFlags {
     /// The data center of the server and the worker
     #[arg(long, value_name = "NAME")]
-    pub dc: Option<String>,
+    pub(crate) dc: Option<String>,
     /// Run this server of the data center
     #[arg(long, value_name = "N", requires = "dc")]
-    pub server: Option<u16>,
+    pub(crate) server: Option<u16>,
     /// Run this worker of the data center; beside a server, both share the process
     #[arg(long, value_name = "N", requires = "dc")]
-    pub worker: Option<u16>,
+    pub(crate) worker: Option<u16>,
     /// Run the coordinator, which writes the run directory
     #[arg(long, conflicts_with_all = ["dc", "server", "worker"])]
-    pub coordinator: bool,
+    pub(crate) coordinator: bool,
     /// The certificates of the run, as gaia certs writes them, or the folder of this node alone
     /// [default: GAIA_CERTS, or certs]
     #[arg(long, value_name = "DIR")]
-    pub certs: Option<PathBuf>,
+    pub(crate) certs: Option<PathBuf>,
     /// Keep in this folder what the nodes need to go on after a crash; start them again with it
     /// [default: GAIA_STATE, or nothing is kept]
     #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
     /// Listen here and not at the topology's address; port 0 is any free one
     #[arg(long, value_name = "IP:PORT")]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 /// Runs the nodes of this process until the run is over.
 pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failure> {
     let file = flags.run.read()?;
     let mut plan = file.plan()?;
-    plan.driver = crate::config::DriverKind::Real;
+    plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     name_node(&labels(&plan, &options.nodes).join("+"));
     if let Some(address) = flags.metrics {
         let address = watch(address, &options.telemetry).map_err(Failure::run)?;
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
-    let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
+    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
         if options.state.is_some() {

@@ -1,9 +1,9 @@
 //! `gaia paper`: the paper's evaluation, run again.
 
 use super::{Failure, PaperFlags, Terminal};
-use crate::evaluation::{Changes, Request, Section, Step, Suite, Watch, evaluate};
-use crate::report::paper::{paper_block, write};
-use crate::report::{Paint, RunDirectory};
+use gaia_paper::{Changes, Request, Section, Step, Suite, Watch, evaluate};
+use gaia_report::paper::{paper_block, write};
+use gaia_report::{Paint, RunDirectory};
 
 /// Runs what the flags ask for and writes what came out.
 pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `gaia report`: pictures and pages from run directories.
 
 use super::{Failure, ReportFlags, Terminal};
-use crate::report::{
+use gaia_report::{
     Comparison, Paint, RunDirectory, RunRecord, comparison_block, highlights_block, paper,
     read_comparison, run_block, write_comparison, write_run_pages,
 };

@@ -12,45 +12,34 @@ use super::{Failure, LogFormat, OutputFlags};
 ///
 /// A reader that goes away is no error: what is left is written to nobody.
 #[derive(Clone, Copy, Debug)]
-pub struct Terminal {
+pub(crate) struct Terminal {
     quiet: bool,
     json: bool,
     colour: bool,
-    live: bool,
     log: LogFormat,
 }
 
 impl Terminal {
-    pub fn new(flags: &OutputFlags) -> Self {
+    pub(crate) fn new(flags: &OutputFlags) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let live = stderr().is_terminal();
-        Self { quiet: flags.quiet, json: flags.json, colour: live && !plain, live, log: flags.log }
-    }
-
-    /// Whether results are asked for as JSON.
-    pub fn json(&self) -> bool {
-        self.json
-    }
-
-    /// Whether lines may be redrawn: standard error is a terminal, and nobody asked for silence or for a log in JSON.
-    pub fn live(&self) -> bool {
-        self.live && !self.quiet && self.log == LogFormat::Text
+        let colour = stderr().is_terminal() && !plain;
+        Self { quiet: flags.quiet, json: flags.json, colour, log: flags.log }
     }
 
     /// Whether standard error takes colours.
-    pub fn colour(&self) -> bool {
+    pub(crate) fn colour(&self) -> bool {
         self.colour
     }
 
     /// A line of the result, unless it was asked for as JSON or not at all.
-    pub fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         if !self.quiet && !self.json {
             let _closed_pipe = writeln!(stdout(), "{text}");
         }
     }
 
     /// The result as JSON, where that was asked for.
-    pub fn result<T: Serialize>(&self, result: &T) {
+    pub(crate) fn result<T: Serialize>(&self, result: &T) {
         if self.json {
             let text = serde_json::to_string_pretty(result).expect("results have string keys");
             let _closed_pipe = writeln!(stdout(), "{text}");
@@ -58,7 +47,7 @@ impl Terminal {
     }
 
     /// A line about how things go.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         match self.log {
             LogFormat::Json => tracing::info!(target: TOLD, "{text}"),
             LogFormat::Text if self.quiet => {}

@@ -5,14 +5,13 @@ use std::path::Path;
 use super::log::name_node;
 use super::training::{carry_out, carry_out_kept};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
-use crate::checkpoint::{Checkpoints, Keeper, Resumed};
-use crate::config::{DriverKind, Plan};
-use crate::data;
-use crate::driver::real::labels;
-use crate::driver::{Ending, Outcome, RunError};
-use crate::ml::Application;
-use crate::report::{Paint, RunDirectory, highlights_block, run_block};
-use crate::types::{NodeId, Seed};
+use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
+use gaia_config::{DriverKind, Plan};
+use gaia_core::application::Application;
+use gaia_core::types::{NodeId, Seed};
+use gaia_driver::real::labels;
+use gaia_driver::{Ending, Outcome, RunError};
+use gaia_report::{Paint, RunDirectory, highlights_block, run_block};
 
 /// Trains what the run file describes.
 pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Failure> {
@@ -28,7 +27,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         let driver = plan.driver.name();
         return Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver }));
     }
-    let application = data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
+    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{Failure, LogFormat, OutputFlags, signals};
-use crate::checkpoint::Keeper;
-use crate::config::{DriverKind, Plan};
-use crate::driver::real::NodeFiles;
-use crate::driver::{self, Ending, Outcome, RunError};
-use crate::ml::Application;
-use crate::report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
-use crate::telemetry::Observer;
+use gaia_checkpoint::Keeper;
+use gaia_config::{DriverKind, Plan};
+use gaia_core::application::Application;
+use gaia_driver::real::NodeFiles;
+use gaia_driver::{Ending, Outcome, RunError};
+use gaia_report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
+use gaia_telemetry::Observer;
 
 /// Runs a plan, shows how it goes, and writes its files.
 ///
@@ -32,7 +32,7 @@ pub(super) fn carry_out(
         interrupted,
     };
     carry_out_with(plan, application, directory, output, |observer| {
-        driver::run_logged(plan, application, observer, &files)
+        gaia_driver::run_logged(plan, application, observer, &files)
     })
 }
 
@@ -63,7 +63,7 @@ pub(super) fn carry_out_kept(
     let run_toml = plan.to_toml();
     directory.write("run.toml", &run_toml)?;
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
-    match driver::run_kept(plan, application, &mut recorder, keeper) {
+    match gaia_driver::run_kept(plan, application, &mut recorder, keeper) {
         Ok(Ending::Finished(outcome)) => {
             let outcome = finish(directory, &run_toml, recorder, Ok(*outcome))?;
             Ok(Ending::Finished(Box::new(outcome)))

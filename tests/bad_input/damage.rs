@@ -1,6 +1,6 @@
 //! Whatever happens to a file, reading it ends in an answer.
 
-use gaia::config::{Override, RunFile, topology_from_text};
+use gaia_config::{Override, RunFile, topology_from_text};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use assert_cmd::Command;
-use gaia::certificates::{Credentials, Directory, Identity};
+use gaia_certificates::{Credentials, Directory, Identity};
 use serde_json::Value;
 use tempfile::TempDir;
 

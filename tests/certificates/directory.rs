@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gaia::certificates::{CertificateError, Credentials, Directory, Refusal, State};
+use gaia_certificates::{CertificateError, Credentials, Directory, Refusal, State};
 
 use super::handshake::{Shown, accept, meet};
 use super::*;
@@ -23,7 +23,7 @@ fn load(directory: &Directory, dc: &str) -> Credentials {
 
 fn state(directory: &Directory, dc: &str, at: i64) -> State {
     let listed = directory.list(days_from_now(at)).unwrap();
-    let of_dc = |entry: &&gaia::certificates::Listed| {
+    let of_dc = |entry: &&gaia_certificates::Listed| {
         entry.identity.as_ref().is_some_and(|identity| identity.dc == dc)
     };
     listed.iter().find(of_dc).unwrap().state

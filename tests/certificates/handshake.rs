@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gaia::certificates::{
+use gaia_certificates::{
     Credentials, Identity, Refusal, SERVER_NAME, accepting, connecting, identity_of,
 };
 use rustls::client::ResolvesClientCert;

@@ -9,7 +9,7 @@ mod running;
 
 use std::time::Duration;
 
-use gaia::certificates::{Authority, Credentials, Identity, Validity};
+use gaia_certificates::{Authority, Credentials, Identity, Validity};
 use rustls::pki_types::UnixTime;
 
 const RUN: &str = "demo";

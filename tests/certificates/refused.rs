@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gaia::certificates::{CertificateError, Credentials, Identity, Refusal, accepting, connecting};
+use gaia_certificates::{CertificateError, Credentials, Identity, Refusal, accepting, connecting};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,

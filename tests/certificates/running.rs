@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use gaia::certificates::{Directory, Proof, Refusal, accepting, connecting};
+use gaia_certificates::{Directory, Proof, Refusal, accepting, connecting};
 use rustls::{ClientConnection, ServerConnection};
 
 use super::*;
@@ -30,7 +30,7 @@ fn meet(
     connects: &Arc<rustls::ClientConfig>,
     accepts: &Arc<rustls::ServerConfig>,
 ) -> Result<(), rustls::Error> {
-    let name = gaia::certificates::SERVER_NAME.try_into().unwrap();
+    let name = gaia_certificates::SERVER_NAME.try_into().unwrap();
     let mut client = ClientConnection::new(connects.clone(), name).unwrap();
     let mut server = ServerConnection::new(accepts.clone()).unwrap();
     while client.is_handshaking() || server.is_handshaking() {

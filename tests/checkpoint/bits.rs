@@ -1,6 +1,6 @@
 //! To the bit: every application with every remote model, stopped at many clocks.
 
-use gaia::driver::Ending;
+use gaia_driver::Ending;
 use tempfile::tempdir;
 
 use super::training::Training;

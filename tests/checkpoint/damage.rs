@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gaia::checkpoint::{CheckpointError, Checkpoints};
-use gaia::types::Seed;
+use gaia_checkpoint::{CheckpointError, Checkpoints};
+use gaia_core::types::Seed;
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
@@ -27,7 +27,7 @@ fn stopped() -> (Training, TempDir) {
     let training = Training::new(APP, &["topology.defaults.servers=1"]);
     let directory = tempdir().unwrap();
     let first = training.one_clock(directory.path(), None);
-    assert!(matches!(first, gaia::driver::Ending::Interrupted { .. }));
+    assert!(matches!(first, gaia_driver::Ending::Interrupted { .. }));
     let from = training.checkpoints(directory.path()).newest().unwrap();
     training.one_clock(directory.path(), from);
     (training, directory)

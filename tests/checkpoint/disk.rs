@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gaia::checkpoint::{Checkpoint, Checkpoints, Disk, Facts, Filesystem};
-use gaia::types::{Content, Model, ModelLayout, Seed, State, TableLayout, Tensor};
+use gaia_checkpoint::{Checkpoint, Checkpoints, Disk, Facts, Filesystem};
+use gaia_core::types::{Content, Model, ModelLayout, Seed, State, TableLayout, Tensor};
 use tempfile::tempdir;
 
 /// What becomes of the step at which the disk fails.

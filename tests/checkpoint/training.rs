@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use gaia::checkpoint::{Checkpoints, Disk, Keeper, Resumed};
-use gaia::config::{Override, Plan, RunFile};
-use gaia::driver::{self, Ending, Outcome, RunError};
-use gaia::ml::Application;
-use gaia::telemetry::{Observer, Progress};
+use gaia_checkpoint::{Checkpoints, Disk, Keeper, Resumed};
+use gaia_config::{Override, Plan, RunFile};
+use gaia_core::application::Application;
+use gaia_driver::{Ending, Outcome, RunError};
+use gaia_telemetry::{Observer, Progress};
 
 const TOPOLOGY: &str = r#"
 [topology]
@@ -66,7 +66,7 @@ impl Training {
             .and_then(|run_file| run_file.plan())
             .unwrap_or_else(|error| panic!("{}", error.render(false)));
         let workers = plan.topology.workers_per_dc();
-        let application = gaia::data::build(&plan.app, &workers, plan.seed).unwrap();
+        let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
         Self { plan, application }
     }
 
@@ -79,7 +79,7 @@ impl Training {
     /// Runs without checkpoints.
     pub fn run(&self) -> Heard {
         let mut heard = Heard::default();
-        let outcome = driver::run(&self.plan, &self.application, &mut heard).unwrap();
+        let outcome = gaia_driver::run(&self.plan, &self.application, &mut heard).unwrap();
         heard.ended(outcome)
     }
 
@@ -99,12 +99,13 @@ impl Training {
     pub fn one_clock(&self, path: &Path, from: Option<Resumed>) -> Ending {
         let told = Arc::new(AtomicBool::new(true));
         let mut keeper = Keeper::new(self.checkpoints(path), None, told).resuming(from);
-        driver::run_kept(&self.plan, &self.application, &mut Heard::default(), &mut keeper).unwrap()
+        gaia_driver::run_kept(&self.plan, &self.application, &mut Heard::default(), &mut keeper)
+            .unwrap()
     }
 
     fn go_on(&self, mut keeper: Keeper) -> Result<Heard, RunError> {
         let mut heard = Heard::default();
-        match driver::run_kept(&self.plan, &self.application, &mut heard, &mut keeper)? {
+        match gaia_driver::run_kept(&self.plan, &self.application, &mut heard, &mut keeper)? {
             Ending::Finished(outcome) => Ok(heard.ended(*outcome)),
             Ending::Interrupted { .. } => panic!("nobody interrupts"),
         }

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gaia::config::{
+use gaia_config::{
     ComputeConfig, ComputeModel, ComputeRate, DrainConfig, DriverKind, EvaluateConfig, Plan,
 };
-use gaia::coordinator::StopRules;
-use gaia::data;
-use gaia::ml::Application;
-use gaia::ml::apps::{AppConfig, SoftmaxRegressionConfig};
-use gaia::sync::{LocalSync, RemoteSync};
-use gaia::topology::{DataCenter, Deployment, Group, Topology, WanLink};
-use gaia::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
+use gaia_core::application::Application;
+use gaia_core::coordinator::StopRules;
+use gaia_core::sync::{LocalSync, RemoteSync};
+use gaia_core::topology::{DataCenter, Deployment, Group, Topology, WanLink};
+use gaia_core::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
+use gaia_ml::apps::{AppConfig, SoftmaxRegressionConfig};
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
 pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
@@ -94,5 +93,5 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
 /// The plan's application, its data split as the plan's topology says.
 pub(crate) fn app_of(plan: &Plan) -> Arc<dyn Application> {
     let workers = plan.topology.workers_per_dc();
-    data::build(&plan.app, &workers, plan.seed).expect("made-up data")
+    gaia_data::build(&plan.app, &workers, plan.seed).expect("made-up data")
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gaia::codec::{ValueFormat, decode_indexes};
-use gaia::node::Lane;
-use gaia::sync::{AspConfig, Brake, Policy, RemoteSync, WaitReason};
-use gaia::types::{Bandwidth, DcId, Time};
-use gaia::wire::{ControlMessage, decode_control};
+use gaia_core::codec::{ValueFormat, decode_indexes};
+use gaia_core::node::Lane;
+use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, WaitReason};
+use gaia_core::types::{Bandwidth, DcId, Time};
+use gaia_core::wire::{ControlMessage, decode_control};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, Setup};

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gaia::codec::{Buffers, Changes};
-use gaia::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
-use gaia::server::{
+use gaia_core::codec::{Buffers, Changes};
+use gaia_core::node::{Lane, ProbeRequest, Probed, RowsRead, ServerInput, WorkerMessage};
+use gaia_core::server::{
     Divergence, DrainMethod, LinkFacts, LongestWay, PeerError, Schedule, Server, ServerConfig,
     ServerOutput,
 };
-use gaia::store::{ShardDeltas, ShardRows};
-use gaia::sync::{LocalSync, RemoteSync};
-use gaia::topology::first_hops;
-use gaia::types::{
+use gaia_core::store::{ShardDeltas, ShardRows};
+use gaia_core::sync::{LocalSync, RemoteSync};
+use gaia_core::topology::first_hops;
+use gaia_core::types::{
     Bandwidth, Clock, DcId, Deltas, Instant, Model, ModelLayout, RowSet, ServerId, ShardId,
     ShardLayout, TableLayout, TableRows, WorkerId,
 };
-use gaia::wire::{BulkKind, decode_bulk, is_control};
+use gaia_core::wire::{BulkKind, decode_bulk, is_control};
 
 /// What a cluster is made of. Every row has one parameter.
 #[derive(Clone, Debug)]

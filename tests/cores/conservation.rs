@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gaia::codec::ValueFormat;
-use gaia::node::Lane;
-use gaia::server::DrainMethod;
-use gaia::sync::{AspConfig, Brake, Goal, Policy, RemoteSync};
-use gaia::types::{Bandwidth, DcId, Staleness};
+use gaia_core::codec::ValueFormat;
+use gaia_core::node::Lane;
+use gaia_core::server::DrainMethod;
+use gaia_core::sync::{AspConfig, Brake, Goal, Policy, RemoteSync};
+use gaia_core::types::{Bandwidth, DcId, Staleness};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};

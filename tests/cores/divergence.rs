@@ -1,11 +1,11 @@
 //! Changes that are not finite, or too large to be added up: whoever sends them is named, and nobody else has them.
 
-use gaia::codec::{Changes, ValueFormat};
-use gaia::node::Lane;
-use gaia::server::PeerError;
-use gaia::sync::RemoteSync;
-use gaia::types::{Clock, DcId, TableId, WorkerId};
-use gaia::wire::BulkKind;
+use gaia_core::codec::{Changes, ValueFormat};
+use gaia_core::node::Lane;
+use gaia_core::server::PeerError;
+use gaia_core::sync::RemoteSync;
+use gaia_core::types::{Clock, DcId, TableId, WorkerId};
+use gaia_core::wire::BulkKind;
 
 use crate::cluster::{Cluster, Setup};
 use crate::peers::{bulk, header};

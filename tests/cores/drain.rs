@@ -1,10 +1,10 @@
 //! The end of a run: all copies become equal to the bit.
 
-use gaia::codec::ValueFormat;
-use gaia::node::Lane;
-use gaia::server::DrainMethod;
-use gaia::sync::{Combine, LocalStepsConfig, LocalSync, RemoteSync};
-use gaia::types::Staleness;
+use gaia_core::codec::ValueFormat;
+use gaia_core::node::Lane;
+use gaia_core::server::DrainMethod;
+use gaia_core::sync::{Combine, LocalStepsConfig, LocalSync, RemoteSync};
+use gaia_core::types::Staleness;
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::{FORMATS, POLICIES, asp, bsp, local_steps, ssp, tap};
@@ -112,7 +112,7 @@ fn nobody_drains_before_everybody_has_ended() {
     for dc in 0..3 {
         assert!(cluster.step(dc, &[(4, 1.0)]));
     }
-    let clocks = vec![gaia::types::Clock(1)];
+    let clocks = vec![gaia_core::types::Clock(1)];
     for dc in 0..2 {
         cluster.begin_drain(dc, clocks.clone());
     }
@@ -128,7 +128,7 @@ fn a_drain_waits_for_the_clock_at_which_the_workers_stopped() {
     let remote = tap(ValueFormat::F32);
     let local = LocalSync::Ssp { staleness: Staleness(1) };
     let mut cluster = Cluster::new(&Setup { data_centers: 1, local, ..Setup::new(remote) });
-    cluster.begin_drain(0, vec![gaia::types::Clock(1)]);
+    cluster.begin_drain(0, vec![gaia_core::types::Clock(1)]);
     assert_eq!(cluster.drained, 0, "the worker's last update is still on the LAN");
     assert!(cluster.step(0, &[(0, 1.0)]));
     assert_eq!(cluster.drained, 1);

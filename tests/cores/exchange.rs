@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gaia::codec::ValueFormat;
-use gaia::node::Lane;
-use gaia::sync::{LocalSync, RemoteSync, WaitReason};
-use gaia::types::{Clock, DcId, Staleness, WorkerId};
+use gaia_core::codec::ValueFormat;
+use gaia_core::node::Lane;
+use gaia_core::sync::{LocalSync, RemoteSync, WaitReason};
+use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, Setup};

@@ -1,11 +1,11 @@
 //! The guard against skew: copies travel whole, alarms tighten every data center, and local steps stay in step.
 
-use gaia::codec::{Changes, ValueFormat};
-use gaia::node::Lane;
-use gaia::server::{PeerError, Server};
-use gaia::sync::{AspConfig, Brake, GuardConfig, LocalStepsConfig, RemoteSync};
-use gaia::types::{Clock, DcId, Staleness, Tightness};
-use gaia::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
+use gaia_core::codec::{Changes, ValueFormat};
+use gaia_core::node::Lane;
+use gaia_core::server::{PeerError, Server};
+use gaia_core::sync::{AspConfig, Brake, GuardConfig, LocalStepsConfig, RemoteSync};
+use gaia_core::types::{Clock, DcId, Staleness, Tightness};
+use gaia_core::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, Setup};
 use crate::peers::{bulk, header};

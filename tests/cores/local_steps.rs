@@ -1,11 +1,11 @@
 //! Local steps: what a round adds up to, what goes on meanwhile, and that all end with the same bits.
 
-use gaia::codec::{Changes, ValueFormat};
-use gaia::node::Lane;
-use gaia::server::{DrainMethod, PeerError};
-use gaia::sync::{Combine, LocalStepsConfig, LocalSync, Outer, RemoteSync, WaitReason};
-use gaia::types::{Clock, DcId, Staleness, WorkerId};
-use gaia::wire::{BulkHeader, BulkKind};
+use gaia_core::codec::{Changes, ValueFormat};
+use gaia_core::node::Lane;
+use gaia_core::server::{DrainMethod, PeerError};
+use gaia_core::sync::{Combine, LocalStepsConfig, LocalSync, Outer, RemoteSync, WaitReason};
+use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
+use gaia_core::wire::{BulkHeader, BulkKind};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};

@@ -17,11 +17,11 @@ mod peers;
 mod rebuilding;
 mod returning_worker;
 
-use gaia::sync::{
+use gaia_core::sync::{
     AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, Outer, Policy,
     RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
-use gaia::types::Staleness;
+use gaia_core::types::Staleness;
 
 fn bsp(values: ValueFormat) -> RemoteSync {
     RemoteSync::Bsp(BspConfig { values })

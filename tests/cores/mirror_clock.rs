@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use gaia::codec::ValueFormat;
-use gaia::node::Lane;
-use gaia::sync::{AspConfig, Brake, OnPartition, RemoteSync, WaitReason};
-use gaia::types::{Clock, DcId, Staleness, Time, WorkerId};
-use gaia::wire::{ControlMessage, encode_control};
+use gaia_core::codec::ValueFormat;
+use gaia_core::node::Lane;
+use gaia_core::sync::{AspConfig, Brake, OnPartition, RemoteSync, WaitReason};
+use gaia_core::types::{Clock, DcId, Staleness, Time, WorkerId};
+use gaia_core::wire::{ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::{POLICIES, asp};
 
 /// Two data centers, at most `staleness` clocks apart.
-fn cluster(policy: gaia::sync::Policy, staleness: u64) -> Cluster {
+fn cluster(policy: gaia_core::sync::Policy, staleness: u64) -> Cluster {
     let remote = RemoteSync::Asp(AspConfig {
         mirror_clock: Brake::On,
         data_center_staleness: Some(Staleness(staleness)),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gaia::node::Lane;
-use gaia::sync::{AspConfig, Correction, Policy, RemoteSync, ValueFormat};
+use gaia_core::node::Lane;
+use gaia_core::sync::{AspConfig, Correction, Policy, RemoteSync, ValueFormat};
 
 use crate::asp;
 use crate::cluster::{Cluster, Setup};

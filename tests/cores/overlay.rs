@@ -1,11 +1,11 @@
 //! Over hubs nothing is lost, nothing comes twice, nothing circles, and no clock runs ahead of what it covers.
 
-use gaia::codec::Buffers;
-use gaia::node::Lane;
-use gaia::server::{DrainMethod, PeerError};
-use gaia::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat};
-use gaia::types::{DcId, Staleness};
-use gaia::wire::decode_bulk;
+use gaia_core::codec::Buffers;
+use gaia_core::node::Lane;
+use gaia_core::server::{DrainMethod, PeerError};
+use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat};
+use gaia_core::types::{DcId, Staleness};
+use gaia_core::wire::decode_bulk;
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::{POLICIES, asp};

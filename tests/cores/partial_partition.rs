@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gaia::node::Lane;
-use gaia::server::Server;
-use gaia::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat, WaitReason};
-use gaia::types::{Clock, DcId, Staleness, WorkerId};
+use gaia_core::node::Lane;
+use gaia_core::server::Server;
+use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat, WaitReason};
+use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, ROOM, Setup};

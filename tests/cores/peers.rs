@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use gaia::codec::{Changes, ValueFormat, encode_indexes};
-use gaia::node::Lane;
-use gaia::server::{DrainMethod, PeerError};
-use gaia::sync::{AspConfig, Brake, Combine, LocalStepsConfig, RemoteSync};
-use gaia::types::{Clock, DcId, Instant, ShardId, Staleness, Tightness};
-use gaia::wire::{
+use gaia_core::codec::{Changes, ValueFormat, encode_indexes};
+use gaia_core::node::Lane;
+use gaia_core::server::{DrainMethod, PeerError};
+use gaia_core::sync::{AspConfig, Brake, Combine, LocalStepsConfig, RemoteSync};
+use gaia_core::types::{Clock, DcId, Instant, ShardId, Staleness, Tightness};
+use gaia_core::wire::{
     BulkHeader, BulkKind, ControlMessage, Hello, decode_bulk, decode_control, encode_bulk,
     encode_control,
 };
@@ -61,7 +61,7 @@ fn models() -> [RemoteSync; 7] {
 }
 
 /// What a refused frame must not change.
-pub fn state(cluster: &Cluster) -> (Vec<u32>, Vec<u32>, Option<gaia::sync::WaitReason>) {
+pub fn state(cluster: &Cluster) -> (Vec<u32>, Vec<u32>, Option<gaia_core::sync::WaitReason>) {
     let server = &cluster.servers[0];
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     (bits(server.values()), bits(server.copy()), server.waiting())

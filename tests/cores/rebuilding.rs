@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use gaia::codec::{Changes, ValueFormat};
-use gaia::node::{Lane, ServerInput};
-use gaia::server::{DrainMethod, PeerError};
-use gaia::sync::RemoteSync;
-use gaia::types::{Clock, DcId, WorkerId};
-use gaia::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
+use gaia_core::codec::{Changes, ValueFormat};
+use gaia_core::node::{Lane, ServerInput};
+use gaia_core::server::{DrainMethod, PeerError};
+use gaia_core::sync::RemoteSync;
+use gaia_core::types::{Clock, DcId, WorkerId};
+use gaia_core::wire::{BulkHeader, BulkKind, ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, ROOM, Setup};
 use crate::peers::{bulk, header};

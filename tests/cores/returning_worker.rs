@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use gaia::ml::{Task, Work};
-use gaia::node::{RowsRead, WorkerMessage};
-use gaia::recovery::{RecoverableWorker, RecoveringWorker, Turn};
-use gaia::types::{
+use gaia_core::application::{Task, Work};
+use gaia_core::node::{RowsRead, WorkerMessage};
+use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, Turn};
+use gaia_core::types::{
     Clock, DcId, Deltas, Model, ModelLayout, RowSet, ShardId, ShardLayout, State, StateError,
     TableLayout, Walk, WorkerId,
 };
-use gaia::worker::Worker;
+use gaia_core::worker::Worker;
 
 /// Reads everything and changes nothing.
 struct Idler(Arc<ModelLayout>);

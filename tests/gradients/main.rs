@@ -8,19 +8,19 @@ mod plain;
 
 use std::sync::Arc;
 
-use gaia::ml::apps::{
+use gaia_core::application::{Application, Task};
+use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Random, Seed, TableLayout};
+use gaia_ml::apps::{
     ConvolutionalNetworkConfig, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
     MatrixFactorizationConfig, Normalization, PerceptronConfig, SoftmaxRegressionConfig,
     convolutional_network, perceptron, softmax_regression,
 };
-use gaia::ml::config::RateDecay;
-use gaia::ml::examples::{DenseExamples, Features, Parts, Ratings, Shape, SparseExamples};
-use gaia::ml::layers::{
+use gaia_ml::config::RateDecay;
+use gaia_ml::examples::{DenseExamples, Features, Parts, Ratings, Shape, SparseExamples};
+use gaia_ml::layers::{
     Backward, Convolution, Dense, Flatten, Forward, GroupNormalization, Layer, MaxPooling,
     Rectifier, Room,
 };
-use gaia::ml::{Application, Task};
-use gaia::types::{Clock, Deltas, Model, ModelLayout, Random, Seed, TableLayout};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 

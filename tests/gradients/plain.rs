@@ -1,7 +1,7 @@
 //! The objectives of networks, as plainly as they can be written down.
 
-use gaia::ml::apps::{ConvolutionalNetworkConfig, Normalization};
-use gaia::ml::examples::{DenseExamples, Features, Shape};
+use gaia_ml::apps::{ConvolutionalNetworkConfig, Normalization};
+use gaia_ml::examples::{DenseExamples, Features, Shape};
 
 /// Mean cross-entropy and half the squared weights: `values` holds for each layer `inputs × outputs`
 /// weights, then the bias.

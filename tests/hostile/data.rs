@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gaia::data::{
+use gaia_data::{
     DataError, read_cifar, read_docword, read_idx, read_libsvm, read_movielens, read_vocabulary,
 };
 use proptest::prelude::*;

@@ -3,10 +3,10 @@
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
-use gaia::codec::{Buffers, ValueFormat, decode_indexes};
-use gaia::session::{Incarnation, Session, SessionConfig, message_len};
-use gaia::types::Lane;
-use gaia::wire::{
+use gaia_core::codec::{Buffers, ValueFormat, decode_indexes};
+use gaia_core::session::{Incarnation, Session, SessionConfig, message_len};
+use gaia_core::types::Lane;
+use gaia_core::wire::{
     BULK_HEADER_BYTES, BulkKind, ENVELOPE_BYTES, Gathering, LanKind, decode_bulk, decode_control,
     encode_lan, frame_len, peek_bulk,
 };
@@ -27,8 +27,8 @@ fn bulk_frames() -> Vec<Vec<u8>> {
                 let mut buffers = Buffers::default();
                 let (_, changes) = decode_bulk(seed, PARAMETERS, &mut buffers).unwrap();
                 let mut frame = Vec::new();
-                let header = gaia::wire::BulkHeader { kind, ..header };
-                gaia::wire::encode_bulk(&header, changes, format, &mut frame);
+                let header = gaia_core::wire::BulkHeader { kind, ..header };
+                gaia_core::wire::encode_bulk(&header, changes, format, &mut frame);
                 frames.push(frame);
             }
         }
@@ -190,7 +190,7 @@ fn no_length_at_its_extremes_makes_room_for_more_than_the_frame_has() {
 
 /// Of the largest shard there can be, so that nothing but the frame's own bytes is a bound.
 fn check_memory(frame: &[u8]) {
-    let parameters = gaia::types::limits::MODEL_PARAMETERS_MAX;
+    let parameters = gaia_core::types::limits::MODEL_PARAMETERS_MAX;
     let (_, most) = peak_of(|| {
         let mut buffers = Buffers::default();
         let bulk = decode_bulk(frame, parameters, &mut buffers).is_ok();
@@ -204,7 +204,7 @@ fn an_announcement_makes_no_more_room_than_the_shard_has_parameters() {
     // One run over all of the shard, the shortest frame there is for so much.
     for parameters in [1 << 10, 1 << 16, 1 << 20] {
         let mut bytes = Vec::new();
-        gaia::codec::encode_indexes(&(0..parameters).collect::<Vec<u32>>(), &mut bytes);
+        gaia_core::codec::encode_indexes(&(0..parameters).collect::<Vec<u32>>(), &mut bytes);
         assert!(bytes.len() < 16);
         let (decoded, most) =
             peak_of(|| decode_indexes(&bytes, parameters as usize, &mut Vec::new()));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use gaia::codec::encode_indexes;
-use gaia::node::{Lane, ServerInput};
-use gaia::sync::{AspConfig, RemoteSync};
-use gaia::types::{Clock, DcId, Instant};
-use gaia::wire::{ControlMessage, encode_control};
+use gaia_core::codec::encode_indexes;
+use gaia_core::node::{Lane, ServerInput};
+use gaia_core::sync::{AspConfig, RemoteSync};
+use gaia_core::types::{Clock, DcId, Instant};
+use gaia_core::wire::{ControlMessage, encode_control};
 
 use super::allocations::peak_of;
 use super::fuzz::Node;

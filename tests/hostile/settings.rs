@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gaia::config::{ConfigError, Override, Plan, RunFile, topology_from_text};
+use gaia_config::{ConfigError, Override, Plan, RunFile, topology_from_text};
 
 use super::allocations::peak_of;
 

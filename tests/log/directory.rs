@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use gaia::checkpoint::{CheckpointError, LogConfig, LogDirectory, Recovered};
-use gaia::log::Owner;
+use gaia_checkpoint::{CheckpointError, LogConfig, LogDirectory, Recovered};
+use gaia_core::log::Owner;
 use tempfile::{TempDir, tempdir};
 
 fn config() -> LogConfig {

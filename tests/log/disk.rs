@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
-use gaia::checkpoint::LogDisk;
-use gaia::types::Random;
+use gaia_checkpoint::LogDisk;
+use gaia_core::types::Random;
 use rand::RngExt;
 
 /// What becomes of the step at which the disk fails.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use gaia::checkpoint::{CheckpointError, LogConfig, LogDirectory};
-use gaia::log::Owner;
-use gaia::types::Seed;
+use gaia_checkpoint::{CheckpointError, LogConfig, LogDirectory};
+use gaia_core::log::Owner;
+use gaia_core::types::Seed;
 use proptest::prelude::*;
 use rand::RngExt;
 

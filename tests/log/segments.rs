@@ -1,7 +1,7 @@
 //! Segments that were cut, changed or mixed up.
 
-use gaia::log::{Appender, Broken, End, LOG_VERSION, LogError, Owner, Scan};
-use gaia::types::{Random, Seed};
+use gaia_core::log::{Appender, Broken, End, LOG_VERSION, LogError, Owner, Scan};
+use gaia_core::types::{Random, Seed};
 use rand_core::Rng;
 
 /// The first record of the segment under test.

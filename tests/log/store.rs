@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use gaia::checkpoint::{
+use gaia_checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Facts, LogConfig, NodeStore, NodeStoreConfig,
     Recovered, Resumed,
 };
-use gaia::log::Owner;
-use gaia::types::{Seed, State};
+use gaia_core::log::Owner;
+use gaia_core::types::{Seed, State};
 use tempfile::tempdir;
 
 /// A node that remembers all it was told.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gaia::certificates::{Directory, Identity};
+use gaia_certificates::{Directory, Identity};
 use rustls::pki_types::UnixTime;
 use serde_json::Value;
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use gaia::report::{
+use gaia_report::{
     Comparison, ComparisonFile, Live, LiveMode, LivePlan, Recorder, ReportError, RunDirectory,
     read_comparison, to_json, write_comparison, write_run,
 };
-use gaia::telemetry::Observer;
+use gaia_telemetry::Observer;
 use proptest::prelude::*;
 
 use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gaia::report::{Comparison, RunDirectory, write_comparison, write_run};
-use gaia::telemetry::{BlockedSeconds, Progress, Summary};
+use gaia_report::{Comparison, RunDirectory, write_comparison, write_run};
+use gaia_telemetry::{BlockedSeconds, Progress, Summary};
 
 use crate::sample::{self, LAN_BSP, RUN_TOML, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 

@@ -1,10 +1,10 @@
 //! A made-up evaluation: every kind of row, with cells that were not run, never arrived or missed their aim.
 
-use gaia::report::paper::{
+use gaia_report::paper::{
     AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
     SpeedRow,
 };
-use gaia::telemetry::BlockedSeconds;
+use gaia_telemetry::BlockedSeconds;
 
 use crate::sample::ELEVEN;
 

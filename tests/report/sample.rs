@@ -1,6 +1,6 @@
 //! Made-up runs that look like real ones.
 
-use gaia::telemetry::{
+use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
 };
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gaia::driver::Outcome;
-use gaia::report::{Comparison, Paint, comparison_block, highlights_block, run_block};
-use gaia::telemetry::{BrokenLink, ConservationRecord, GuardRecord, Summary};
+use gaia_driver::Outcome;
+use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
+use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, Summary};
 
 use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 

@@ -1,9 +1,9 @@
 //! Whole runs in virtual time, from the text of a run file to its outcome.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
-use gaia::config::{Override, RunFile};
-use gaia::driver::Outcome;
-use gaia::telemetry::{Observer, Progress};
+use gaia_config::{Override, RunFile};
+use gaia_driver::Outcome;
+use gaia_telemetry::{Observer, Progress};
 
 /// Three regions, two workers each, and a model small enough for a test.
 const BASE: &str = r#"
@@ -44,8 +44,8 @@ pub fn run(settings: &[&str]) -> Outcome {
         .and_then(|run_file| run_file.plan())
         .unwrap_or_else(|error| panic!("{}", error.render(false)));
     let workers = plan.topology.workers_per_dc();
-    let application = gaia::data::build(&plan.app, &workers, plan.seed.child("data")).unwrap();
-    gaia::driver::run(&plan, &application, &mut Nobody)
+    let application = gaia_data::build(&plan.app, &workers, plan.seed.child("data")).unwrap();
+    gaia_driver::run(&plan, &application, &mut Nobody)
         .unwrap_or_else(|error| panic!("{error}, after `gaia train` of\n{}", plan.to_toml()))
 }
 

@@ -1,0 +1,75 @@
+//! When a run writes a checkpoint, and when it stops at one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing::{info, warn};
+
+use super::{Checkpoint, CheckpointError, Checkpoints, Resumed};
+use gaia_core::types::Clock;
+
+/// Keeps the checkpoints of one run.
+pub struct Keeper {
+    checkpoints: Checkpoints,
+    every: Option<u64>,
+    interrupted: Arc<AtomicBool>,
+    resumed: Option<Resumed>,
+}
+
+/// What a driver is to do once every data center has finished a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Nothing,
+    /// Write a checkpoint and go on.
+    Checkpoint,
+    /// Write a checkpoint and stop.
+    Stop,
+}
+
+impl Keeper {
+    /// Keeps a checkpoint each `every` clocks, at least 1, or `None` for none but the last. The run stops at the end
+    /// of the clock in which `interrupted` becomes true.
+    pub fn new(checkpoints: Checkpoints, every: Option<u64>, interrupted: Arc<AtomicBool>) -> Self {
+        assert!(every != Some(0), "checkpoints are some clocks apart");
+        Self { checkpoints, every, interrupted, resumed: None }
+    }
+
+    /// Has the run go on from what was read instead of starting.
+    #[must_use]
+    pub fn resuming(self, resumed: Option<Resumed>) -> Self {
+        Self { resumed, ..self }
+    }
+
+    /// What the run is to go on from, once.
+    pub fn take_resumed(&mut self) -> Option<Resumed> {
+        self.resumed.take()
+    }
+
+    /// What is due now that the run has come from one clock to another, which may be the same.
+    pub fn due(&self, before: Clock, clock: Clock) -> Due {
+        if clock == before {
+            Due::Nothing
+        } else if self.interrupted.load(Ordering::Relaxed) {
+            Due::Stop
+        } else if self.every.is_some_and(|every| clock.0 / every > before.0 / every) {
+            Due::Checkpoint
+        } else {
+            Due::Nothing
+        }
+    }
+
+    /// Writes a checkpoint, and says where it is.
+    pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
+        let path = self.checkpoints.write(checkpoint)?;
+        info!(clock = checkpoint.facts.clock, path = %path.display(), "checkpoint written");
+        Ok(path)
+    }
+
+    /// Writes a checkpoint; where the disk fails, the run goes on with those it has.
+    pub fn keep_if_possible(&mut self, checkpoint: &Checkpoint) {
+        if let Err(error) = self.keep(checkpoint) {
+            warn!(%error, "no checkpoint of clock {}", checkpoint.facts.clock);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Numbers as safetensors files: read by `safetensors.numpy.load_file` and the like.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crc32fast::Hasher;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, View};
+
+use super::error::CheckpointError;
+use super::manifest::FileMark;
+use super::marked_file::MarkedFile;
+use gaia_core::types::{Content, Model, State, Tensor};
+
+/// The file of each kind of tensor.
+pub(super) const FILES: [(Content, &str); 3] = [
+    (Content::Values, "values.safetensors"),
+    (Content::Changes, "residuals.safetensors"),
+    (Content::Optimizer, "optimizer.safetensors"),
+];
+
+/// A tensor that is to be written.
+struct Written<'v> {
+    shape: Vec<usize>,
+    values: &'v [f32],
+}
+
+/// A model's tables, each as rows × width.
+pub(super) fn model_file(model: &Model) -> Vec<u8> {
+    let layout = model.layout();
+    let tables = layout.table_ids().map(|id| {
+        let table = layout.table(id);
+        let shape = vec![table.rows, table.width];
+        (&table.name, Written { shape, values: model.table(id) })
+    });
+    file(tables)
+}
+
+/// All tensors of one kind, each as one row of numbers.
+pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
+    let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
+    file(tensors.map(|(name, Tensor { values, .. })| {
+        let shape = vec![values.len()];
+        (name, Written { shape, values })
+    }))
+}
+
+/// Reads a file of tensors of one kind that must be as its mark says, each straight to where it stays: a state has
+/// gigabytes, and to have it in memory twice takes longer than its checksum.
+pub(super) fn read(
+    directory: &Path,
+    mark: &FileMark,
+    content: Content,
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Result<(), CheckpointError> {
+    let file = MarkedFile::open(directory, mark)?;
+    let unreadable = |problem: String| CheckpointError::unreadable(file.path(), problem);
+    let (header, metadata) = match header(&file) {
+        Ok(found) => found,
+        Err(Unfit::Disk(error)) => return Err(error),
+        Err(Unfit::Header(problem)) => {
+            // Damage is called damage.
+            file.read()?;
+            return Err(unreadable(problem));
+        }
+    };
+    let mut whole = Hasher::new();
+    whole.update(&header);
+    let mut read = Vec::new();
+    for name in metadata.offset_keys() {
+        let info = metadata.info(&name).expect("a name of the header");
+        let (from, to) = info.data_offsets;
+        let mut values = vec![0.0_f32; (to - from) / 4];
+        file.read_part(header.len() + from, bytemuck::cast_slice_mut(&mut values), &mut whole)?;
+        if cfg!(target_endian = "big") {
+            let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
+            values.iter_mut().for_each(swap);
+        }
+        read.push((name, Tensor { content, values }));
+    }
+    file.check(&whole)?;
+    tensors.extend(read);
+    Ok(())
+}
+
+/// Why there is no header to go by.
+enum Unfit {
+    Disk(CheckpointError),
+    Header(String),
+}
+
+/// The bytes before the numbers, and what they say: tensors of numbers of four bytes, one after another to the end of the
+/// file.
+fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
+    let problem = |problem: String| Unfit::Header(problem);
+    let short = || problem(format!("{} bytes, its header has more", file.len()));
+    // It is checked with all else that is in the file.
+    let mut unchecked = Hasher::new();
+    let mut bytes = vec![0; LENGTH_BYTES];
+    if file.len() < LENGTH_BYTES {
+        return Err(short());
+    }
+    file.read_part(0, &mut bytes, &mut unchecked).map_err(Unfit::Disk)?;
+    let length = bytes.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(LENGTH_BYTES);
+    if end > file.len() {
+        return Err(short());
+    }
+    bytes.resize(end, 0);
+    let rest = &mut bytes[LENGTH_BYTES..];
+    file.read_part(LENGTH_BYTES, rest, &mut unchecked).map_err(Unfit::Disk)?;
+    let metadata: Metadata =
+        serde_json::from_slice(rest).map_err(|error| problem(error.to_string()))?;
+    for name in metadata.offset_keys() {
+        let found = metadata.info(&name).map(|info| info.dtype);
+        if let Some(found) = found.filter(|found| *found != Dtype::F32) {
+            return Err(problem(format!("`{name}` is {found:?}, not F32")));
+        }
+    }
+    if end.saturating_add(metadata.data_len()) != file.len() {
+        return Err(problem("its tensors do not end where it does".into()));
+    }
+    Ok((bytes, metadata))
+}
+
+fn file<'v>(written: impl Iterator<Item = (&'v String, Written<'v>)>) -> Vec<u8> {
+    safetensors::serialize(written, None).expect("names and shapes are text and numbers")
+}
+
+impl View for Written<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// In memory numbers mostly are as files have them: little endian.
+    fn data(&self) -> Cow<'_, [u8]> {
+        if cfg!(target_endian = "big") {
+            self.values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        } else {
+            Cow::Borrowed(bytemuck::cast_slice(self.values))
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        size_of_val(self.values)
+    }
+}
+
+/// Of the length of a header, which comes first.
+const LENGTH_BYTES: usize = 8;

@@ -1,0 +1,133 @@
+//! `[compute]`: what one iteration of a worker costs in time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::document::Problem;
+use super::error::Fault;
+use super::plan::DriverKind;
+use super::range::{self, Checks};
+use gaia_core::topology::Topology;
+use gaia_core::types::Time;
+
+/// How a worker's iterations are charged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComputeConfig {
+    pub model: ComputeModel,
+    /// How fast one worker computes under [`ComputeModel::Cost`].
+    pub rate: ComputeRate,
+    /// Added to every clock of every worker.
+    pub clock_overhead: Time,
+    /// Sigma of the lognormal factor, of median 1, that each clock's time is multiplied by; 0 for none.
+    pub jitter: f64,
+    /// What each data center's clocks are multiplied by, in the topology's order; each above 0.
+    pub slowdown: Vec<f64>,
+}
+
+/// Where the time of an iteration comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputeModel {
+    /// The time that the arithmetic takes on this machine. Emulated driver only.
+    Measured,
+    /// `clock_overhead` plus work ÷ rate. In the simulated driver this is the virtual time that passes; in the
+    /// emulated driver an iteration that finishes sooner is padded up to it.
+    Cost,
+}
+
+/// The speed of one worker, above zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ComputeRate {
+    ExamplesPerSecond(f64),
+    FlopsPerSecond(f64),
+}
+
+/// The keys of `[compute]`, as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ComputeKeys {
+    model: Option<ComputeModel>,
+    examples_per_second: Option<f64>,
+    flops_per_second: Option<f64>,
+    clock_overhead: Option<Time>,
+    jitter: Option<f64>,
+    slowdown: BTreeMap<String, f64>,
+}
+
+impl ComputeConfig {
+    pub(super) fn default_for(driver: DriverKind) -> Self {
+        let model = match driver {
+            DriverKind::Simulated => ComputeModel::Cost,
+            DriverKind::Emulated | DriverKind::Real => ComputeModel::Measured,
+        };
+        Self {
+            model,
+            rate: ComputeRate::FlopsPerSecond(FLOPS_PER_SECOND),
+            clock_overhead: Time(Duration::ZERO),
+            jitter: JITTER,
+            slowdown: Vec::new(),
+        }
+    }
+}
+
+impl ComputeKeys {
+    pub(super) fn check(
+        self,
+        checks: &Checks<'_>,
+        driver: DriverKind,
+        topology: &Topology,
+    ) -> Result<ComputeConfig, Problem> {
+        let default = ComputeConfig::default_for(driver);
+        let model = self.model.unwrap_or(default.model);
+        if driver == DriverKind::Simulated && model == ComputeModel::Measured {
+            let expected = "`cost`: the simulated driver has no machine's time to measure";
+            return Err(checks.wrong("compute.model", "measured", expected));
+        }
+        let rate = match (self.examples_per_second, self.flops_per_second) {
+            (None, None) => default.rate,
+            (Some(rate), None) => {
+                checks.number("compute.examples_per_second", rate, range::RATE)?;
+                ComputeRate::ExamplesPerSecond(rate)
+            }
+            (None, Some(rate)) => {
+                checks.number("compute.flops_per_second", rate, range::RATE)?;
+                ComputeRate::FlopsPerSecond(rate)
+            }
+            (Some(_), Some(rate)) => {
+                let expected = "either this or `examples_per_second`, not both";
+                return Err(checks.wrong("compute.flops_per_second", rate, expected));
+            }
+        };
+        let clock_overhead = self.clock_overhead.unwrap_or(default.clock_overhead);
+        checks.time("compute.clock_overhead", clock_overhead, range::OVERHEAD_MAX)?;
+        let jitter = self.jitter.unwrap_or(default.jitter);
+        checks.number("compute.jitter", jitter, range::JITTER)?;
+        let slowdown = slowdown(checks, &self.slowdown, topology)?;
+        Ok(ComputeConfig { model, rate, clock_overhead, jitter, slowdown })
+    }
+}
+
+fn slowdown(
+    checks: &Checks<'_>,
+    factors: &BTreeMap<String, f64>,
+    topology: &Topology,
+) -> Result<Vec<f64>, Problem> {
+    let names: Vec<&str> = topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
+    for (name, factor) in factors {
+        let path = format!("compute.slowdown.{name}");
+        if !names.contains(&name.as_str()) {
+            let expected = names.iter().map(|&name| name.to_owned()).collect();
+            let fault = Fault::UnknownKey { expected };
+            return Err(checks.root.problem(&path, fault));
+        }
+        checks.number(&path, *factor, range::SLOWDOWN)?;
+    }
+    Ok(names.iter().map(|&name| factors.get(name).copied().unwrap_or(1.0)).collect())
+}
+
+/// One core of a cloud machine on loops that do not fit a vector unit well.
+const FLOPS_PER_SECOND: f64 = 2e9;
+/// A clock in three is more than 5 % off the median.
+const JITTER: f64 = 0.05;

@@ -1,0 +1,154 @@
+//! What each kind of figure may be, and the checks that say so.
+//!
+//! The bounds are wide; they are there so that no later sum, product or conversion to a duration can overflow.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::document::{Node, Problem};
+use super::error::Fault;
+use gaia_core::types::{Bandwidth, Time};
+
+/// Checks of figures that stand in one tree; each names its dotted key.
+pub(super) struct Checks<'n> {
+    pub(super) root: &'n Node,
+}
+
+/// The numbers that a setting takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) expected: &'static str,
+    /// Whether `low` itself is refused.
+    pub(super) open: bool,
+    /// Whether `high` itself is refused.
+    pub(super) below: bool,
+}
+
+impl Range {
+    const fn closed(low: f64, high: f64, expected: &'static str) -> Self {
+        Self { low, high, expected, open: false, below: false }
+    }
+
+    const fn above(low: f64, high: f64, expected: &'static str) -> Self {
+        Self { low, high, expected, open: true, below: false }
+    }
+
+    fn contains(&self, value: f64) -> bool {
+        let low = if self.open { value > self.low } else { value >= self.low };
+        let high = if self.below { value < self.high } else { value <= self.high };
+        low && high
+    }
+}
+
+impl Checks<'_> {
+    pub(super) fn number(&self, path: &str, value: f64, range: Range) -> Result<(), Problem> {
+        if range.contains(value) { Ok(()) } else { Err(self.wrong(path, value, range.expected)) }
+    }
+
+    pub(super) fn count(&self, path: &str, value: usize, max: usize) -> Result<(), Problem> {
+        if (1..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(self.wrong(path, value, format!("a whole number from 1 to {max}")))
+    }
+
+    /// A whole number from `min` to [`CLOCKS_MAX`].
+    pub(super) fn clocks(&self, path: &str, value: u64, min: u64) -> Result<(), Problem> {
+        if (min..=CLOCKS_MAX).contains(&value) {
+            return Ok(());
+        }
+        Err(self.wrong(path, value, format!("a whole number of clocks from {min} to {CLOCKS_MAX}")))
+    }
+
+    pub(super) fn time(&self, path: &str, value: Time, max: Time) -> Result<(), Problem> {
+        if value <= max { Ok(()) } else { Err(self.wrong(path, value, format!("at most {max}"))) }
+    }
+
+    pub(super) fn bandwidth(
+        &self,
+        path: &str,
+        bits_per_second: impl Into<BitsPerSecond>,
+    ) -> Result<(), Problem> {
+        let bits = bits_per_second.into().0;
+        if BANDWIDTH.contains(&bits) {
+            return Ok(());
+        }
+        let expected = "a bandwidth from 1 kbit/s to 100000 Gbit/s, `bandwidth_scale` applied";
+        Err(self.found(path, format!("{bits} bit/s"), expected.to_owned()))
+    }
+
+    /// A name that can stand in a path, a metric and a table on the terminal.
+    pub(super) fn name(&self, path: &str, value: &str) -> Result<(), Problem> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if !value.is_empty() && value.len() <= NAME_BYTES_MAX && value.chars().all(fits) {
+            return Ok(());
+        }
+        let expected = format!("1 to {NAME_BYTES_MAX} letters, digits, `-` or `_`");
+        Err(self.wrong(path, value, expected))
+    }
+
+    pub(super) fn wrong(
+        &self,
+        path: &str,
+        found: impl Display,
+        expected: impl Into<String>,
+    ) -> Problem {
+        self.found(path, found.to_string(), expected.into())
+    }
+
+    pub(super) fn found(&self, path: &str, found: String, expected: String) -> Problem {
+        self.root.problem(path, Fault::Wrong { found, expected, help: None })
+    }
+}
+
+/// A rate that may not be a legal [`Bandwidth`] yet.
+pub(super) struct BitsPerSecond(f64);
+
+impl From<f64> for BitsPerSecond {
+    fn from(bits: f64) -> Self {
+        Self(bits)
+    }
+}
+
+impl From<Bandwidth> for BitsPerSecond {
+    fn from(bandwidth: Bandwidth) -> Self {
+        Self(bandwidth.bits_per_second())
+    }
+}
+
+pub(super) const BANDWIDTH: RangeInclusive<f64> = 1e3..=1e14;
+pub(super) const RTT_MAX: Time = Time(Duration::from_secs(60));
+pub(super) const QUEUE_TIME_MAX: Time = Time(Duration::from_secs(60));
+/// From one packet.
+pub(super) const QUEUE_BYTES: RangeInclusive<u64> = 1_500..=1 << 40;
+pub(super) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
+pub(super) const LOSS: Range =
+    Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
+pub(super) const THRESHOLD: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
+pub(super) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most 1");
+pub(super) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
+pub(super) const MOMENTUM: Range =
+    Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
+pub(super) const RATE: Range = Range::closed(1e-3, 1e18, "a rate from 0.001 to 1e18");
+pub(super) const JITTER: Range = Range::closed(0.0, 2.0, "a sigma from 0 to 2");
+pub(super) const SLOWDOWN: Range = Range::closed(1e-3, 1e3, "a factor from 0.001 to 1000");
+pub(super) const SECONDS: Range = Range::above(0.0, 1e9, "seconds above 0, at most 1e9");
+pub(super) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number");
+pub(super) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
+pub(super) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
+pub(super) const OVERHEAD_MAX: Time = Time(Duration::from_secs(3600));
+/// A month.
+pub(super) const DEADLINE_MAX: Time = Time(Duration::from_secs(86_400));
+pub(super) const GIVE_UP_MAX: Time = Time(Duration::from_secs(30 * 86_400));
+pub(super) const CLOCKS_MAX: u64 = 1 << 40;
+/// The largest allowed difference of clocks that is not as good as none.
+pub(super) const STALENESS_MAX: u64 = 1 << 20;
+/// Clocks between two rounds; fragments, which are no more, are searched one by one.
+pub(super) const STEPS_MAX: u64 = 10_000;
+pub(super) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
+pub(super) const GUARD_EXAMPLES_MAX: usize = 1 << 24;
+pub(super) const CHECKPOINTS_MAX: usize = 10_000;
+const NAME_BYTES_MAX: usize = 64;

@@ -1,0 +1,282 @@
+//! A plan as a run file again, with nothing left to look up elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
+use super::failures::FailuresConfig;
+use super::plan::{
+    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
+};
+use gaia_core::coordinator::StopRules;
+use gaia_core::sync::{
+    AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
+};
+use gaia_core::topology::{Deployment, Topology};
+use gaia_core::types::{Bandwidth, DcId, Seed, Time};
+use gaia_ml::apps::AppConfig;
+
+#[derive(Serialize)]
+struct Resolved<'p> {
+    name: &'p str,
+    seed: Seed,
+    driver: DriverKind,
+    app: &'p AppConfig,
+    sync: ResolvedSync<'p>,
+    stop: StopRules,
+    evaluate: EvaluateConfig,
+    drain: DrainConfig,
+    compute: ResolvedCompute<'p>,
+    cost: CostConfig,
+    checkpoint: CheckpointConfig,
+    log: LogConfig,
+    failures: &'p FailuresConfig,
+    topology: ResolvedTopology<'p>,
+}
+
+#[derive(Serialize)]
+struct ResolvedSync<'p> {
+    local: LocalSync,
+    remote: ResolvedRemote<'p>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "model", rename_all = "kebab-case")]
+enum ResolvedRemote<'p> {
+    Bsp(&'p BspConfig),
+    Ssp(&'p SspConfig),
+    Tap(&'p TapConfig),
+    Asp(&'p AspConfig),
+    LocalSteps(&'p LocalStepsConfig),
+}
+
+#[derive(Serialize)]
+struct ResolvedCompute<'p> {
+    model: ComputeModel,
+    examples_per_second: Option<f64>,
+    flops_per_second: Option<f64>,
+    clock_overhead: String,
+    jitter: f64,
+    slowdown: BTreeMap<&'p str, f64>,
+}
+
+#[derive(Serialize)]
+struct ResolvedTopology<'p> {
+    name: &'p str,
+    bandwidth_scale: f64,
+    #[serde(skip_serializing_if = "is_true")]
+    lan_tls: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coordinator_address: Option<String>,
+    data_center: Vec<ResolvedDataCenter<'p>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    link: Vec<ResolvedLink<'p>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    group: Vec<ResolvedGroup<'p>>,
+}
+
+#[derive(Serialize)]
+struct ResolvedDataCenter<'p> {
+    name: &'p str,
+    servers: usize,
+    workers: usize,
+    lan_bandwidth: String,
+    lan_rtt: String,
+    colocated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    server_addresses: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ResolvedGroup<'p> {
+    hub: &'p str,
+    members: Vec<&'p str>,
+}
+
+#[derive(Serialize)]
+struct ResolvedLink<'p> {
+    from: &'p str,
+    to: &'p str,
+    symmetric: bool,
+    bandwidth: String,
+    rtt: String,
+    price: String,
+    loss: f64,
+    queue: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dedicated: bool,
+}
+
+impl Plan {
+    /// A run file that repeats this run: everything resolved and inline, data paths absolute.
+    pub fn to_toml(&self) -> String {
+        let resolved = Resolved {
+            name: &self.name,
+            seed: self.seed,
+            driver: self.driver,
+            app: &self.app,
+            sync: ResolvedSync { local: self.local, remote: (&self.remote).into() },
+            stop: self.stop,
+            evaluate: self.evaluate,
+            drain: self.drain,
+            compute: ResolvedCompute::new(&self.compute, &self.topology),
+            cost: self.cost,
+            checkpoint: self.checkpoint,
+            log: self.log,
+            failures: &self.failures,
+            topology: ResolvedTopology::new(&self.topology, &self.deployment),
+        };
+        let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");
+        format!("{HEADER}{body}")
+    }
+}
+
+impl<'p> From<&'p RemoteSync> for ResolvedRemote<'p> {
+    fn from(remote: &'p RemoteSync) -> Self {
+        match remote {
+            RemoteSync::Bsp(config) => Self::Bsp(config),
+            RemoteSync::Ssp(config) => Self::Ssp(config),
+            RemoteSync::Tap(config) => Self::Tap(config),
+            RemoteSync::Asp(config) => Self::Asp(config),
+            RemoteSync::LocalSteps(config) => Self::LocalSteps(config),
+        }
+    }
+}
+
+impl<'p> ResolvedCompute<'p> {
+    fn new(compute: &ComputeConfig, topology: &'p Topology) -> Self {
+        let (examples_per_second, flops_per_second) = match compute.rate {
+            ComputeRate::ExamplesPerSecond(rate) => (Some(rate), None),
+            ComputeRate::FlopsPerSecond(rate) => (None, Some(rate)),
+        };
+        let names = topology.data_centers.iter().map(|dc| dc.name.as_str());
+        Self {
+            model: compute.model,
+            examples_per_second,
+            flops_per_second,
+            clock_overhead: time(compute.clock_overhead),
+            jitter: compute.jitter,
+            slowdown: names.zip(compute.slowdown.iter().copied()).collect(),
+        }
+    }
+}
+
+impl<'p> ResolvedTopology<'p> {
+    fn new(topology: &'p Topology, deployment: &Deployment) -> Self {
+        let scale = topology.bandwidth_scale;
+        let data_center = topology
+            .dc_ids()
+            .map(|id| (topology.dc(id), deployment.servers.get(id.index())))
+            .map(|(dc, addresses)| ResolvedDataCenter {
+                name: &dc.name,
+                servers: dc.servers,
+                workers: dc.workers,
+                lan_bandwidth: bandwidth(dc.lan_bandwidth),
+                lan_rtt: time(dc.lan_rtt),
+                colocated: dc.colocated,
+                server_addresses: addresses
+                    .into_iter()
+                    .flatten()
+                    .map(ToString::to_string)
+                    .collect(),
+            })
+            .collect();
+        let link = topology
+            .links
+            .iter()
+            .map(|link| ResolvedLink {
+                from: &topology.dc(link.from).name,
+                to: &topology.dc(link.to).name,
+                symmetric: false,
+                bandwidth: bandwidth(unscaled(link.bandwidth, scale)),
+                rtt: time(link.rtt),
+                price: link.price.to_string(),
+                loss: link.loss,
+                queue: exact(link.queue, format!("{} B", link.queue.0)),
+                dedicated: deployment.dedicated.contains(&(link.from, link.to)),
+            })
+            .collect();
+        let name_of = |dc: &DcId| topology.dc(*dc).name.as_str();
+        let group = topology
+            .groups
+            .iter()
+            .map(|group| ResolvedGroup {
+                hub: name_of(&group.hub),
+                members: group.members.iter().map(name_of).collect(),
+            })
+            .collect();
+        Self {
+            name: &topology.name,
+            bandwidth_scale: scale,
+            lan_tls: deployment.lan_tls,
+            coordinator_address: deployment.coordinator.as_ref().map(ToString::to_string),
+            data_center,
+            link,
+            group,
+        }
+    }
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+/// The bandwidth that is `scaled` once multiplied by `scale`, to the bit.
+///
+/// Dividing and multiplying again may miss by a rounding; what was multiplied at first is then a neighbour.
+fn unscaled(scaled: Bandwidth, scale: f64) -> Bandwidth {
+    let target = scaled.bits_per_second();
+    let near = target / scale;
+    let neighbours = [
+        near,
+        near.next_up(),
+        near.next_down(),
+        near.next_up().next_up(),
+        near.next_down().next_down(),
+    ];
+    let hit = neighbours.into_iter().find(|bits| bits * scale == target);
+    Bandwidth::from_bits_per_second(hit.unwrap_or(near))
+}
+
+fn bandwidth(bandwidth: Bandwidth) -> String {
+    exact(bandwidth, format!("{} bit/s", bandwidth.bits_per_second()))
+}
+
+fn time(time: Time) -> String {
+    exact(time, format!("{} ns", time.0.as_nanos()))
+}
+
+/// The quantity as people write it where that loses nothing, or else in full.
+fn exact<T: Copy + Display + FromStr + PartialEq>(quantity: T, in_full: String) -> String {
+    let short = quantity.to_string();
+    if short.parse::<T>().is_ok_and(|read| read == quantity) { short } else { in_full }
+}
+
+const HEADER: &str =
+    "# Everything that determined this run; `gaia train` on this file repeats it.\n\n";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_scaled_bandwidth_comes_back_to_the_bit(bits in 1e3..1e11_f64, scale in 1e-6..1e3_f64) {
+            let scaled = Bandwidth::from_bits_per_second(bits).scaled(scale);
+            let written = bandwidth(unscaled(scaled, scale));
+            let read: Bandwidth = written.parse().unwrap();
+            prop_assert_eq!(read.scaled(scale), scaled);
+        }
+
+        #[test]
+        fn a_written_time_reads_back_the_same(nanos in 0..4_000_000_000_000_u64) {
+            let written = Time(std::time::Duration::from_nanos(nanos));
+            prop_assert_eq!(time(written).parse::<Time>().unwrap(), written);
+        }
+    }
+}

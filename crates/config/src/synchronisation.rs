@@ -1,0 +1,206 @@
+//! `[sync.local]` and `[sync.remote]`: `model` chooses, the rest are that model's own settings.
+
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+
+use super::document::{Node, Problem, Value};
+use super::error::{Fault, one_of};
+use super::range::{self, Checks};
+use gaia_core::sync::{
+    Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind, Policy,
+    RemoteSync, ValueFormat,
+};
+use gaia_core::types::Staleness;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LocalBspKeys {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalSspKeys {
+    staleness: Staleness,
+}
+
+/// Reads `[sync.local]`; BSP where there is none.
+pub(super) fn local(root: &Node) -> Result<LocalSync, Problem> {
+    const PATH: &str = "sync.local";
+    if root.at(PATH).is_none() {
+        return Ok(LocalSync::Bsp);
+    }
+    let (model, keys) = choice(root, PATH, "model", &["bsp", "ssp"])?;
+    let checks = Checks { root };
+    let read = match model.as_str() {
+        "bsp" => keys.read().map(|LocalBspKeys {}| LocalSync::Bsp),
+        _ => keys.read().map(|LocalSspKeys { staleness }| LocalSync::Ssp { staleness }),
+    };
+    let local = read.map_err(|problem| problem.in_table(root, PATH))?;
+    staleness(&checks, "sync.local.staleness", local.staleness(), 0)?;
+    Ok(local)
+}
+
+/// Reads `[sync.remote]`.
+pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
+    const PATH: &str = "sync.remote";
+    let (model, keys) = choice(root, PATH, "model", &RemoteSync::NAMES)?;
+    let read = match model.as_str() {
+        "bsp" => keys.read().map(RemoteSync::Bsp),
+        "ssp" => keys.read().map(RemoteSync::Ssp),
+        "tap" => keys.read().map(RemoteSync::Tap),
+        "asp" => keys.read().map(RemoteSync::Asp),
+        _ => keys.read().map(RemoteSync::LocalSteps),
+    };
+    let remote = read.map_err(|problem| problem.in_table(root, PATH))?;
+    let checks = Checks { root };
+    match &remote {
+        RemoteSync::Bsp(bsp) => exchanged(&checks, bsp.values)?,
+        RemoteSync::Tap(tap) => exchanged(&checks, tap.values)?,
+        RemoteSync::Ssp(ssp) => {
+            staleness(&checks, "sync.remote.staleness", ssp.staleness, 0)?;
+            exchanged(&checks, ssp.values)?;
+        }
+        RemoteSync::Asp(asp) => {
+            checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
+            if !(0.0..=asp.threshold).contains(&asp.soft_threshold) {
+                let expected = format!("0 to `threshold`, which is {}", asp.threshold);
+                let path = "sync.remote.soft_threshold";
+                return Err(checks.wrong(path, asp.soft_threshold, expected));
+            }
+            if asp.policy == Policy::Paper && asp.overlay != OverlayKind::Mesh {
+                let expected = "`mesh`: with policy = \"paper\" nothing is forwarded".to_owned();
+                return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
+            }
+            checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
+            if let Some(config) = &asp.guard {
+                guard(&checks, config)?;
+                if asp.mirror_clock == Brake::Off {
+                    let expected = "`on` or `auto`: a guard tightens it".to_owned();
+                    return Err(checks.wrong("sync.remote.mirror_clock", "off", expected));
+                }
+            }
+            if let Some(allowed) = asp.data_center_staleness {
+                staleness(&checks, "sync.remote.data_center_staleness", allowed, 1)?;
+            }
+            let deadlines = [
+                ("sync.remote.barrier_deadline", asp.barrier_deadline),
+                ("sync.remote.mirror_clock_deadline", asp.mirror_clock_deadline),
+            ];
+            for (path, deadline) in deadlines {
+                checks.time(path, deadline, range::DEADLINE_MAX)?;
+                if deadline.0.is_zero() {
+                    return Err(checks.wrong(path, deadline, "a time above 0"));
+                }
+            }
+        }
+        RemoteSync::LocalSteps(config) => local_steps(&checks, config)?,
+    }
+    Ok(remote)
+}
+
+fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Problem> {
+    let steps = config.steps;
+    let number = |path, value: u64, allowed: RangeInclusive<u64>, of: &str| {
+        if allowed.contains(&value) {
+            return Ok(());
+        }
+        let expected = format!("a whole number{of} from {} to {}", allowed.start(), allowed.end());
+        Err(checks.wrong(path, value, expected))
+    };
+    number("sync.remote.steps", steps, 1..=range::STEPS_MAX, " of clocks")?;
+    let below_steps = format!(", with {steps} clocks between rounds,");
+    number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
+    number("sync.remote.overlap", config.overlap(), 0..=steps - 1, &below_steps)?;
+    let rate = config.outer_learning_rate;
+    checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
+    checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)?;
+    let Some(watched) = &config.guard else { return Ok(()) };
+    if config.fragments != 1 {
+        let expected = "1 under a guard, which changes the time between rounds";
+        return Err(checks.wrong("sync.remote.fragments", config.fragments, expected));
+    }
+    guard(checks, watched)
+}
+
+fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
+    checks.clocks("sync.remote.guard.every", config.every, 1)?;
+    checks.number("sync.remote.guard.bound", config.bound, range::GUARD_BOUND)?;
+    checks.count("sync.remote.guard.examples", config.examples, range::GUARD_EXAMPLES_MAX)
+}
+
+/// Has local steps add up the changes of `app`, which counts: what the file leaves out becomes that, and what it says
+/// against it is refused.
+pub(super) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
+    let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
+    let rate = config.outer_learning_rate;
+    let keys = [
+        ("sync.remote.combine", "mean".to_owned(), config.combine == Combine::Sum, "`sum`"),
+        ("sync.remote.outer", "nesterov".to_owned(), config.outer == Outer::Plain, "`plain`"),
+        ("sync.remote.outer_learning_rate", rate.to_string(), rate == 1.0, "1"),
+    ];
+    for (path, found, agrees, value) in keys {
+        if !agrees && root.at(path).is_some() {
+            let expected = format!("{value}: the deltas of {app} are counts, which must add up");
+            return Err(Checks { root }.found(path, found, expected));
+        }
+    }
+    config.combine = Combine::Sum;
+    config.outer = Outer::Plain;
+    config.outer_learning_rate = 1.0;
+    Ok(())
+}
+
+/// The word that says what a table is about, and the table without it.
+pub(super) fn choice(
+    root: &Node,
+    path: &str,
+    key: &str,
+    names: &[&str],
+) -> Result<(String, Node), Problem> {
+    let node = root.at(path).unwrap_or(root);
+    let full = format!("{path}.{key}");
+    let Some(table) = node.as_table() else {
+        let found = node.value.kind().to_owned();
+        let expected = format!("a table with `{key}` and what belongs to it");
+        return Err(root.problem(path, Fault::Wrong { found, expected, help: None }));
+    };
+    let expected = || one_of(names);
+    let Some(entry) = table.get(key) else {
+        return Err(root.problem(&full, Fault::MissingKey { expected: expected() }));
+    };
+    let Some(word) = entry.node.as_str() else {
+        let found = entry.node.value.kind().to_owned();
+        return Err(root.problem(&full, Fault::Wrong { found, expected: expected(), help: None }));
+    };
+    if !names.contains(&word) {
+        let fault = *Problem::unknown_name(word, names).fault;
+        return Err(root.problem(&full, fault));
+    }
+    let mut rest = table.clone();
+    rest.remove(key);
+    Ok((word.to_owned(), Node { span: node.span, value: Value::Table(rest) }))
+}
+
+/// The formats of the models that round each value by itself.
+fn exchanged(checks: &Checks<'_>, values: ValueFormat) -> Result<(), Problem> {
+    match values {
+        ValueFormat::F32 | ValueFormat::Bf16 => Ok(()),
+        ValueFormat::Int8 | ValueFormat::Int4 => {
+            let expected = one_of(&[ValueFormat::F32.name(), ValueFormat::Bf16.name()]);
+            Err(checks.wrong("sync.remote.values", values.name(), expected))
+        }
+    }
+}
+
+fn staleness(
+    checks: &Checks<'_>,
+    path: &str,
+    staleness: Staleness,
+    min: u64,
+) -> Result<(), Problem> {
+    if (min..=range::STALENESS_MAX).contains(&staleness.0) {
+        return Ok(());
+    }
+    let expected = format!("a whole number of clocks from {min} to {}", range::STALENESS_MAX);
+    Err(checks.wrong(path, staleness.0, expected))
+}

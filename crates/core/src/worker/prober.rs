@@ -1,0 +1,111 @@
+//! What a worker does for the guard against skew: measures other data centers' copies on its own examples.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::application::{Task, Work};
+use crate::node::{ProbeRequest, Probed};
+use crate::sync::GuardConfig;
+use crate::types::{
+    Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayout, StateError, Walk,
+};
+
+#[derive(Debug)]
+pub(super) struct Prober {
+    examples: usize,
+    /// The loss before training.
+    untrained: f64,
+    /// Copies that have come, by whose they are: of each the latest.
+    pairs: BTreeMap<DcId, Pair>,
+    measured: Vec<Probed>,
+}
+
+/// A copy from away and the one at home, as far as their shards have come.
+#[derive(Debug)]
+struct Pair {
+    clock: Clock,
+    away: Model,
+    home: Model,
+    missing: Vec<ShardId>,
+}
+
+impl Prober {
+    pub(super) fn new(guard: &GuardConfig, initial: &Model, task: &dyn Task) -> Self {
+        let (untrained, _) = task.probe(initial, guard.examples);
+        Self { examples: guard.examples, untrained, pairs: BTreeMap::new(), measured: Vec::new() }
+    }
+
+    /// Takes one shard of a copy; `layouts` are those of all shards.
+    pub(super) fn on_request(
+        &mut self,
+        shard: ShardId,
+        request: &ProbeRequest,
+        layouts: &[ShardLayout],
+        model: &Arc<ModelLayout>,
+    ) {
+        let fresh = || Pair {
+            clock: request.clock,
+            away: Model::zeros(model.clone()),
+            home: Model::zeros(model.clone()),
+            missing: layouts.iter().map(ShardLayout::shard).collect(),
+        };
+        let pair = self.pairs.entry(request.of).or_insert_with(fresh);
+        if pair.clock < request.clock {
+            *pair = fresh();
+        }
+        if pair.clock == request.clock {
+            let layout = &layouts[shard.index()];
+            layout.copy_into(&request.away, &mut pair.away);
+            layout.copy_into(&request.home, &mut pair.home);
+            pair.missing.retain(|missing| *missing != shard);
+        }
+    }
+
+    /// Measures the copies that are whole, and says what work that was.
+    pub(super) fn measure(&mut self, task: &dyn Task) -> Work {
+        let mut work = Work::default();
+        let whole: Vec<DcId> = self
+            .pairs
+            .iter()
+            .filter(|(_, pair)| pair.missing.is_empty())
+            .map(|(of, _)| *of)
+            .collect();
+        for of in whole {
+            let Some(pair) = self.pairs.remove(&of) else { continue };
+            let mut loss = |model: &Model| {
+                let (loss, cost) = task.probe(model, self.examples);
+                work += cost;
+                loss
+            };
+            let (away, home) = (loss(&pair.away), loss(&pair.home));
+            let (clock, untrained) = (pair.clock, self.untrained);
+            self.measured.push(Probed { of, clock, away, home, untrained });
+        }
+        work
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        model: &Arc<ModelLayout>,
+        layouts: &[ShardLayout],
+    ) -> Result<(), StateError> {
+        let fresh = |_: &DcId| {
+            let none = Model::zeros(model.clone());
+            Some(Pair { clock: Clock::ZERO, home: none.clone(), away: none, missing: Vec::new() })
+        };
+        let shards = layouts.len();
+        walk.entries("pairs", &mut self.pairs, fresh, |pair, walk| {
+            walk.record("clock", &mut pair.clock)?;
+            walk.tensor("away", Content::Values, &mut pair.away.values)?;
+            walk.tensor("home", Content::Values, &mut pair.home.values)?;
+            walk.record_that("missing", &mut pair.missing, |found, _| found.len() <= shards)
+        })?;
+        walk.record("measured", &mut self.measured)
+    }
+
+    pub(super) fn take_measured(&mut self) -> Vec<Probed> {
+        std::mem::take(&mut self.measured)
+    }
+}

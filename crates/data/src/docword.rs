@@ -1,0 +1,145 @@
+//! Documents as the UCI bag-of-words collection has them: three lines that say how many documents, words and counts
+//! there are, then one count a row, `document word count`, numbered from 1. The words themselves are in a file of
+//! their own, one a line.
+
+use std::path::Path;
+
+use super::error::{DataError, Place, shown};
+use super::source::Source;
+use gaia_ml::examples::Documents;
+
+/// Reads documents, plain or gzip.
+///
+/// Documents without words are left out, so the others are numbered anew in the order of their numbers. Rows may stand
+/// in any order; counts of the same document and word are added.
+pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
+    let mut source = Source::open(file)?;
+    let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
+    let vocabulary = header(&mut source, "the number of words", WORDS_MAX)?;
+    let counts = header(&mut source, "the number of counts", COUNTS_MAX)?;
+    let file = file.to_owned();
+    let mut rows: Vec<(u32, u32, u32)> = Vec::new();
+    let mut tokens = 0_u64;
+    while let Some((row, line)) = source.row()? {
+        let broken = |found: String, expected: String| {
+            DataError::broken(&file, Place::Row(row), found, expected)
+        };
+        if line.is_empty() {
+            continue;
+        }
+        if rows.len() == counts {
+            return Err(broken(
+                shown(line),
+                format!("no more than {counts} counts, as row 3 says"),
+            ));
+        }
+        let counted = parse(line, documents, vocabulary)
+            .map_err(|(found, expected)| broken(found, expected))?;
+        tokens += u64::from(counted.2);
+        if tokens > TOKENS_MAX {
+            let expected = format!("at most {TOKENS_MAX} tokens in all");
+            return Err(broken(counted.2.to_string(), expected));
+        }
+        rows.push(counted);
+    }
+    let whole = |found: String, expected: String| {
+        Err(DataError::broken(&file, Place::Whole, found, expected))
+    };
+    if rows.len() < counts {
+        let found = format!("{} counts", rows.len());
+        return whole(found, format!("{counts} of them, as row 3 says"));
+    }
+    rows.sort_unstable();
+    let mut read = Documents::empty(vocabulary);
+    let (mut words, mut of_words): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+    for document in rows.chunk_by(|a, b| a.0 == b.0) {
+        words.clear();
+        of_words.clear();
+        for same in document.chunk_by(|a, b| a.1 == b.1) {
+            words.push(same[0].1);
+            of_words.push(same.iter().map(|row| row.2).sum());
+        }
+        read.push(&words, &of_words);
+    }
+    if read.len() < 2 {
+        let found = format!("{} documents with words", read.len());
+        return whole(found, "at least 2 of them".into());
+    }
+    Ok(read)
+}
+
+/// Reads the words of `vocabulary`, one a line, plain or gzip.
+pub fn read_vocabulary(file: &Path, vocabulary: usize) -> Result<Vec<String>, DataError> {
+    let mut source = Source::open(file)?;
+    let mut words: Vec<String> = Vec::new();
+    while let Some((row, line)) = source.row()? {
+        let word = std::str::from_utf8(line).map(str::trim).ok();
+        let word = word.filter(|word| !word.is_empty() && !word.contains(char::is_control));
+        let expected = match word {
+            Some(word) if words.len() < vocabulary => {
+                words.push(word.to_owned());
+                continue;
+            }
+            // A blank line after the last word is nothing.
+            None if line.is_empty() && words.len() == vocabulary => continue,
+            None => "a word".to_owned(),
+            Some(_) => format!("no more than {vocabulary} words, as there are in the documents"),
+        };
+        return Err(DataError::broken(file, Place::Row(row), shown(line), expected));
+    }
+    if words.len() < vocabulary {
+        let found = format!("{} words", words.len());
+        let expected = format!("{vocabulary} of them, as there are in the documents");
+        return Err(DataError::broken(file, Place::Whole, found, expected));
+    }
+    Ok(words)
+}
+
+/// One of the numbers that a file opens with.
+fn header(source: &mut Source<'_>, name: &str, most: usize) -> Result<usize, DataError> {
+    let file = source.file().to_owned();
+    let expected = || format!("{name}, 1 to {most}");
+    let Some((row, line)) = source.row()? else {
+        return Err(DataError::broken(&file, Place::Whole, "the end of the file", expected()));
+    };
+    let number = std::str::from_utf8(line).ok().and_then(|text| text.trim().parse::<usize>().ok());
+    number
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| DataError::broken(&file, Place::Row(row), shown(line), expected()))
+}
+
+/// The document and word of a row, both from 0, and the count; or what was found and expected instead.
+fn parse(
+    line: &[u8],
+    documents: usize,
+    vocabulary: usize,
+) -> Result<(u32, u32, u32), (String, String)> {
+    let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
+    let mut fields = text.split_ascii_whitespace();
+    let mut field = |name: &str, most: usize| {
+        let field = fields.next().ok_or_else(|| (shown(line), format!("{name} in the row")))?;
+        let number: Option<usize> = field.parse().ok();
+        number
+            .filter(|number| (1..=most).contains(number))
+            .map(|number| number as u32)
+            .ok_or_else(|| (shown(field.as_bytes()), format!("{name}, 1 to {most}")))
+    };
+    let document = field("a document", documents)?;
+    let word = field("a word", vocabulary)?;
+    let count = field("a count", COUNT_MAX)?;
+    match fields.next() {
+        None => Ok((document - 1, word - 1, count)),
+        Some(_) => Err((shown(line), "a document, a word and a count".into())),
+    }
+}
+
+/// Rows of the model.
+const WORDS_MAX: usize = 1 << 26;
+
+/// Twelve bytes each while they are read.
+const COUNTS_MAX: usize = 1 << 30;
+
+const COUNT_MAX: usize = 1 << 20;
+
+/// A word and a topic of four bytes each, and places of tokens are 32-bit.
+const TOKENS_MAX: u64 = 1 << 30;

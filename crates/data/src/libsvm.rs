@@ -1,0 +1,116 @@
+//! libsvm files: `label index:value index:value …` a row, indexes from 1 and ascending.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{DataError, Place, shown};
+use super::source::Source;
+use gaia_ml::examples::SparseExamples;
+
+/// Reads examples of two classes, plain or gzip, and the test set where `NAME.t` lies beside the file.
+///
+/// Labels are +1 and -1, or 1 and 0. `qid:` is passed over, and so is what follows a `#`.
+pub fn read_libsvm(file: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
+    let train = parse(Source::open(file)?)?;
+    if train.len() < 2 {
+        let found = format!("{} in all", train.len());
+        return Err(DataError::broken(file, Place::Whole, found, "at least 2 examples"));
+    }
+    let test = match test_file(file) {
+        Some(test) => Some(parse(Source::open(&test)?)?),
+        None => None,
+    };
+    Ok((train, test.filter(|test| !test.is_empty())))
+}
+
+fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
+    let file = source.file().to_owned();
+    let mut examples = SparseExamples::empty(0);
+    let mut columns = Vec::new();
+    let mut values = Vec::new();
+    let mut negative = None;
+    while let Some((row, line)) = source.row()? {
+        let broken =
+            |(found, expected): Found| DataError::broken(&file, Place::Row(row), found, expected);
+        let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+        let text = std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
+        let mut tokens = text.split_ascii_whitespace();
+        let Some(token) = tokens.next() else { continue };
+        if examples.len() == EXAMPLES_MAX {
+            let expected = format!("at most {EXAMPLES_MAX} examples");
+            return Err(broken(("one more example".into(), expected)));
+        }
+        let label = label(token, &mut negative).map_err(broken)?;
+        columns.clear();
+        values.clear();
+        for token in tokens.filter(|token| !token.starts_with("qid:")) {
+            let (column, value) = entry(token, columns.last().copied()).map_err(broken)?;
+            columns.push(column);
+            values.push(value);
+        }
+        examples.push(&columns, &values, label);
+        let width = columns.last().map_or(0, |&column| column as usize + 1);
+        examples.width = examples.width.max(width);
+    }
+    Ok(examples)
+}
+
+/// What was found, and what was expected instead.
+type Found = (String, String);
+
+/// A label as +1 or -1; a file that has written -1 for its negatives must not write 0.
+fn label(token: &str, negative: &mut Option<i8>) -> Result<f32, Found> {
+    let expected = match negative {
+        None => "a label, +1 or -1, or 1 or 0",
+        Some(0) => "a label, 1 or 0 as in the rows before",
+        Some(_) => "a label, +1 or -1 as in the rows before",
+    };
+    let wrong = || (shown(token.as_bytes()), expected.to_owned());
+    let value: f64 = token.parse().map_err(|_| wrong())?;
+    if value == 1.0 {
+        return Ok(1.0);
+    }
+    let written = if value == 0.0 {
+        0
+    } else if value == -1.0 {
+        -1
+    } else {
+        return Err(wrong());
+    };
+    if *negative.get_or_insert(written) == written { Ok(-1.0) } else { Err(wrong()) }
+}
+
+/// The column, counted from 0, and value of an `index:value` token after the column `last`.
+fn entry(token: &str, last: Option<u32>) -> Result<(u32, f32), Found> {
+    let wrong = |expected: String| (shown(token.as_bytes()), expected);
+    let Some((index, value)) = token.split_once(':') else {
+        return Err(wrong("index:value".into()));
+    };
+    let index = index.parse().ok().filter(|index| (1..=INDEX_MAX).contains(index));
+    let Some(index) = index else {
+        return Err(wrong(format!("an index, 1 to {INDEX_MAX}, before the colon")));
+    };
+    if let Some(last) = last.filter(|&last| index - 1 <= last) {
+        return Err(wrong(format!("an index above {}", last + 1)));
+    }
+    let value: Option<f32> = value.parse().ok();
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        return Err(wrong("a finite value after the colon".into()));
+    };
+    Ok((index - 1, value))
+}
+
+/// The test file beside a training file: `NAME.t`, whether or not either is compressed.
+fn test_file(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    [format!("{plain}.t"), format!("{plain}.t.gz")]
+        .into_iter()
+        .map(|name| file.with_file_name(name))
+        .find(|file| file.is_file())
+}
+
+/// The highest index: one parameter each.
+const INDEX_MAX: u32 = 1 << 26;
+
+/// Positions are 32-bit.
+const EXAMPLES_MAX: usize = 1 << 30;

@@ -1,0 +1,130 @@
+//! MovieLens ratings: `ratings.csv`, `u.data` and `ratings.dat`, told apart by their first row.
+
+use std::path::Path;
+
+use super::error::{DataError, Place, shown};
+use super::source::Source;
+use gaia_ml::examples::Ratings;
+
+/// Reads ratings, plain or gzip, in any of the three formats.
+///
+/// Users and items are numbered from 0 in ascending order of their numbers in the file; ratings come out
+/// sorted by user and item.
+pub fn read_movielens(file: &Path) -> Result<Ratings, DataError> {
+    parse(Source::open(file)?)
+}
+
+/// What separates the fields of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Separator {
+    Comma,
+    Tab,
+    Colons,
+}
+
+fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
+    let file = source.file().to_owned();
+    let mut separator = None;
+    let mut rows: Vec<(u32, u32, f32)> = Vec::new();
+    while let Some((row, line)) = source.row()? {
+        let separator = *separator.get_or_insert_with(|| Separator::of(line));
+        if line.is_empty() || (row == 1 && is_header(line)) {
+            continue;
+        }
+        if rows.len() == RATINGS_MAX {
+            let expected = format!("at most {RATINGS_MAX} ratings");
+            return Err(DataError::broken(&file, Place::Row(row), "one more rating", expected));
+        }
+        let rating = separator.rating(line).map_err(|(found, expected)| {
+            DataError::broken(&file, Place::Row(row), found, expected)
+        })?;
+        rows.push(rating);
+    }
+    if rows.len() < 2 {
+        let found = format!("{} in all", rows.len());
+        return Err(DataError::broken(&file, Place::Whole, found, "at least 2 ratings"));
+    }
+    rows.sort_by_key(|&(user, item, _)| (user, item));
+    let users = ascending(rows.iter().map(|row| row.0));
+    let items = ascending(rows.iter().map(|row| row.1));
+    Ok(Ratings {
+        users: users.len(),
+        items: items.len(),
+        user: rows.iter().map(|row| place(&users, row.0)).collect(),
+        item: rows.iter().map(|row| place(&items, row.1)).collect(),
+        value: rows.iter().map(|row| row.2).collect(),
+    })
+}
+
+impl Separator {
+    fn of(line: &[u8]) -> Self {
+        if line.contains(&b'\t') {
+            Self::Tab
+        } else if line.windows(2).any(|pair| pair == b"::") {
+            Self::Colons
+        } else {
+            Self::Comma
+        }
+    }
+
+    fn bytes(self) -> &'static str {
+        match self {
+            Self::Comma => ",",
+            Self::Tab => "\t",
+            Self::Colons => "::",
+        }
+    }
+
+    /// The user, item and value of a row, or what was found and expected instead.
+    fn rating(self, line: &[u8]) -> Result<(u32, u32, f32), (String, String)> {
+        let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
+        let mut fields = text.split(self.bytes());
+        let mut field = |name: &str| {
+            fields.next().map(str::trim).ok_or_else(|| (shown(line), format!("{name} in the row")))
+        };
+        let user = id(field("a user")?, "a user")?;
+        let item = id(field("an item")?, "an item")?;
+        let value = rating(field("a rating")?)?;
+        if let Some(time) = fields.next()
+            && time.trim().parse::<u64>().is_err()
+        {
+            return Err((shown(time.as_bytes()), "a time in whole seconds".into()));
+        }
+        match fields.next() {
+            None => Ok((user, item, value)),
+            Some(_) => Err((shown(line), "a user, an item, a rating and a time".into())),
+        }
+    }
+}
+
+fn id(text: &str, name: &str) -> Result<u32, (String, String)> {
+    text.parse().map_err(|_| (shown(text.as_bytes()), format!("{name} number, 0 to {}", u32::MAX)))
+}
+
+fn rating(text: &str) -> Result<f32, (String, String)> {
+    let value: Option<f32> = text.parse().ok();
+    value
+        .filter(|value| value.abs() <= RATING_MAX)
+        .ok_or_else(|| (shown(text.as_bytes()), format!("a rating, -{RATING_MAX} to {RATING_MAX}")))
+}
+
+fn is_header(line: &[u8]) -> bool {
+    line.to_ascii_lowercase().starts_with(b"userid,movieid,rating")
+}
+
+fn ascending(ids: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut ids: Vec<u32> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn place(ids: &[u32], id: u32) -> u32 {
+    ids.partition_point(|&other| other < id) as u32
+}
+
+/// Positions are 32-bit, and three times this many bytes must fit in memory.
+const RATINGS_MAX: usize = 1 << 30;
+
+/// The largest rating there may be, in size.
+const RATING_MAX: f32 = 1000.0;

@@ -1,0 +1,290 @@
+//! The nodes of a run, made from a plan: what every driver starts from.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::coordinator::{Coordinator, CoordinatorConfig};
+use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
+use gaia_core::sync::RemoteSync;
+use gaia_core::topology::{Overlay, Topology};
+use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
+use gaia_core::worker::Worker;
+
+/// Makes the nodes of a run: all of them in one process, or one in each.
+pub struct Blueprint<'p> {
+    plan: &'p Plan,
+    application: Arc<dyn Application>,
+    layouts: Vec<ShardLayout>,
+    /// Made once a node needs it.
+    initial: OnceLock<Model>,
+    schedule: Arc<Schedule>,
+    overlay: Overlay,
+    pub plan_hash: u64,
+}
+
+/// Every node of a run, in one process.
+pub struct Cluster {
+    /// By data center, then shard.
+    pub servers: Vec<Server>,
+    /// By data center, then index.
+    pub workers: Vec<Worker>,
+    pub coordinator: Coordinator,
+    pub shards: usize,
+    first_workers: Vec<usize>,
+}
+
+impl<'p> Blueprint<'p> {
+    pub fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
+        let topology = &plan.topology;
+        let layout = application.layout();
+        let mut blueprint = Self {
+            plan,
+            application: application.clone(),
+            layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
+            initial: OnceLock::new(),
+            schedule: schedule(application),
+            overlay: plan.overlay(),
+            plan_hash: 0,
+        };
+        blueprint.plan_hash = blueprint.hash();
+        blueprint
+    }
+
+    /// A hash of what all nodes must have alike: what they have resolved, the model's tables, and what it begins with. Where
+    /// the initial values are too many to be made for this alone, their settings and the seed have to do.
+    fn hash(&self) -> u64 {
+        let layout = self.application.layout();
+        let mut agreed = self.plan.agreement();
+        for table in layout.tables() {
+            agreed += &format!("{:?} {} {}\n", table.name, table.rows, table.width);
+        }
+        if layout.parameters() <= COMPARED_PARAMETERS_MAX {
+            agreed += &format!("{:016x}", digest(&self.initial().values));
+        }
+        self.plan.seed.child(&agreed).0
+    }
+
+    pub fn server(&self, id: ServerId) -> Server {
+        self.server_of(id, self.initial())
+    }
+
+    /// A server that is to have its values from elsewhere.
+    pub fn server_without_values(&self, id: ServerId) -> Server {
+        self.server_of(id, &Model::zeros(self.application.layout().clone()))
+    }
+
+    fn server_of(&self, id: ServerId, model: &Model) -> Server {
+        let (plan, topology) = (self.plan, &self.plan.topology);
+        let shards = self.layouts.len();
+        let config = ServerConfig {
+            id,
+            workers: topology.dc(id.dc).workers,
+            all_workers: topology.workers_per_dc(),
+            shards,
+            local: plan.local,
+            remote: plan.remote.clone(),
+            layout: self.layouts[id.shard.index()].clone(),
+            links: links_of(topology, id.dc),
+            neighbours: self.overlay.neighbours(id.dc),
+            cliques: self.overlay.cliques().to_vec(),
+            first_hops: self.overlay.first_hops(id.dc),
+            way: LongestWay {
+                rtt: self.overlay.rtt_max(topology).0,
+                hops: self.overlay.hops(topology).max(1) as u64,
+            },
+            schedule: self.schedule.clone(),
+            drain: plan.drain.method,
+            absent: plan.late(),
+            plan_hash: self.plan_hash,
+        };
+        Server::new(config, model)
+    }
+
+    pub fn worker(&self, id: WorkerId) -> Worker {
+        let plan = self.plan;
+        let number = plan.topology.first_worker(id.dc) + usize::from(id.index);
+        let task = self.application.task(number, plan.seed.child("tasks").nth(number));
+        let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
+        Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
+    }
+
+    pub fn coordinator(&self) -> Coordinator {
+        let plan = self.plan;
+        Coordinator::new(CoordinatorConfig {
+            servers: server_ids(&plan.topology).collect(),
+            workers: worker_ids(&plan.topology).collect(),
+            stop: plan.stop,
+            evaluate_every: plan.evaluate.every,
+            lockstep: match &plan.remote {
+                RemoteSync::Bsp(_) | RemoteSync::Ssp(_) | RemoteSync::LocalSteps(_) => {
+                    Some(plan.local.staleness())
+                }
+                RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
+            },
+            absent: plan.late(),
+        })
+    }
+
+    /// What training begins with. Where a shard has hundreds of millions of parameters, that takes seconds.
+    fn initial(&self) -> &Model {
+        let seed = self.plan.seed.child("model");
+        self.initial.get_or_init(|| self.application.initial_model(seed))
+    }
+
+    /// The layout of each shard.
+    pub fn layouts(&self) -> &[ShardLayout] {
+        &self.layouts
+    }
+}
+
+impl Cluster {
+    pub fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
+        let topology = &plan.topology;
+        let blueprint = Blueprint::new(plan, application);
+        Self {
+            servers: server_ids(topology).map(|id| blueprint.server(id)).collect(),
+            workers: worker_ids(topology).map(|id| blueprint.worker(id)).collect(),
+            coordinator: blueprint.coordinator(),
+            shards: blueprint.layouts.len(),
+            first_workers: topology.dc_ids().map(|dc| topology.first_worker(dc)).collect(),
+        }
+    }
+
+    pub fn server_index(&self, id: ServerId) -> usize {
+        id.dc.index() * self.shards + id.shard.index()
+    }
+
+    pub fn worker_index(&self, id: WorkerId) -> usize {
+        self.first_workers[id.dc.index()] + usize::from(id.index)
+    }
+
+    /// Walks over what changes of every node as time goes on, once all outputs are polled.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        for server in &mut self.servers {
+            let id = server.id();
+            server.state(&mut walk.at(id))?;
+        }
+        for worker in &mut self.workers {
+            let id = worker.id();
+            worker.state(&mut walk.at(id))?;
+        }
+        self.coordinator.state(&mut walk.at("coordinator"))
+    }
+}
+
+pub fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
+    topology.dc_ids().flat_map(|dc| {
+        (0..topology.dc(dc).servers as u16).map(move |shard| ServerId { dc, shard: ShardId(shard) })
+    })
+}
+
+pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
+    topology
+        .dc_ids()
+        .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
+}
+
+/// What differs wherever one value does, or its place.
+fn digest(values: &[f32]) -> u64 {
+    values.iter().fold(0, |digest: u64, value| {
+        (digest.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(DIGEST_FACTOR)
+    })
+}
+
+fn links_of(topology: &Topology, from: DcId) -> BTreeMap<DcId, LinkFacts> {
+    let facts = |to| {
+        let (bandwidth, rtt) = (topology.server_bandwidth(from, to), topology.link(from, to).rtt.0);
+        (to, LinkFacts { bandwidth, rtt })
+    };
+    topology.dc_ids().filter(|to| *to != from).map(facts).collect()
+}
+
+fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {
+    let (clocks_per_pass, momentum) = (application.clocks_per_pass(), application.momentum());
+    let application = application.clone();
+    Arc::new(Schedule {
+        learning_rate_factor: Box::new(move |clock| application.learning_rate_factor(clock)),
+        clocks_per_pass,
+        momentum,
+    })
+}
+
+/// Initial values that are made in some ten milliseconds.
+const COMPARED_PARAMETERS_MAX: usize = 1 << 22;
+
+/// Odd, so that a product keeps all that went into it.
+const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_config::{Override, RunFile};
+
+    const RUN: &str = "name = \"r\"\nseed = 3\n\
+        [app]\nkind = \"matrix-factorization\"\n\
+        data.synthetic = { users = 20, items = 10, ratings = 100, rank = 2 }\n\
+        [sync.remote]\nmodel = \"asp\"\n[stop]\nclocks = 1\n\
+        [topology]\nname = \"t\"\nwan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n\
+        [[topology.data_center]]\nname = \"a\"\n[[topology.data_center]]\nname = \"b\"\n";
+
+    fn plan(settings: &[&str]) -> Plan {
+        let overrides: Vec<Override> =
+            settings.iter().map(|setting| Override::parse(setting).unwrap()).collect();
+        RunFile::from_text("r", RUN, &overrides).unwrap().plan().unwrap()
+    }
+
+    fn hash(plan: &Plan) -> u64 {
+        let workers = plan.topology.workers_per_dc();
+        let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
+        Blueprint::new(plan, &application).plan_hash
+    }
+
+    #[test]
+    fn nodes_that_would_not_train_the_same_model_have_other_hashes() {
+        let own = hash(&plan(&[]));
+        for setting in [
+            "app.regularization=0.2",
+            "app.initial_scale=0.5",
+            "app.learning_rate=0.01",
+            "app.data.held_out=0.2",
+            "app.rank=3",
+            "seed=4",
+            "sync.remote.threshold=0.02",
+            "topology.wan.rtt='2 ms'",
+            "failures.late=['b']",
+        ] {
+            assert_ne!(hash(&plan(&[setting])), own, "{setting}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_may_have_of_its_own_changes_no_hash() {
+        let own = hash(&plan(&[]));
+        for setting in [
+            "driver='real'",
+            "stop.clocks=7",
+            "evaluate.every=3",
+            "log.sync='never'",
+            "compute.jitter=0.5",
+            "failures.give_up_after='1 min'",
+        ] {
+            assert_eq!(hash(&plan(&[setting])), own, "{setting}");
+        }
+        let [here, there] = ["/here/ratings.csv", "/there/ratings.csv"].map(|path| {
+            let path = format!("app.data.path='{path}'");
+            plan(&["app.data.source='movielens'", &path]).agreement()
+        });
+        assert_eq!(here, there);
+    }
+
+    #[test]
+    fn initial_values_that_differ_in_one_place_have_another_digest() {
+        let values = [1.0, -2.0, 0.0, 4.0];
+        let changed = [[1.0, -2.0, 0.0, 4.5], [-2.0, 1.0, 0.0, 4.0], [1.0, -2.0, -0.0, 4.0]];
+        for other in changed {
+            assert_ne!(digest(&values), digest(&other));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What an iteration costs in time, where the run file says so instead of the machine.
+
+use std::time::Duration;
+
+use rand_distr::{Distribution, StandardNormal};
+
+use gaia_config::{ComputeConfig, ComputeRate};
+use gaia_core::application::Work;
+use gaia_core::types::{DcId, Random, Seed, StateError, Walk, WorkerId};
+
+/// Charges the iterations of every worker.
+#[derive(Debug)]
+pub struct CostModel {
+    config: ComputeConfig,
+    /// One generator per worker, so that one worker's clocks do not depend on another's.
+    chance: Vec<Random>,
+}
+
+impl CostModel {
+    pub fn new(config: &ComputeConfig, workers: usize, seed: Seed) -> Self {
+        let jitter = seed.child("jitter");
+        let chance = (0..workers).map(|worker| jitter.nth(worker).random()).collect();
+        Self { config: config.clone(), chance }
+    }
+
+    /// How long an iteration of the `number`-th worker of the run takes.
+    pub fn time(&mut self, worker: WorkerId, number: usize, work: Work) -> Duration {
+        let seconds = match self.config.rate {
+            ComputeRate::ExamplesPerSecond(rate) => work.examples as f64 / rate,
+            ComputeRate::FlopsPerSecond(rate) => work.flops / rate,
+        };
+        let seconds = (seconds + self.config.clock_overhead.0.as_secs_f64())
+            * self.slowdown(worker.dc)
+            * self.jitter(number);
+        Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record_that("chance", &mut self.chance, |found, made| found.len() == made.len())
+    }
+
+    fn slowdown(&self, dc: DcId) -> f64 {
+        self.config.slowdown.get(dc.index()).copied().unwrap_or(1.0)
+    }
+
+    fn jitter(&mut self, number: usize) -> f64 {
+        if self.config.jitter == 0.0 {
+            return 1.0;
+        }
+        let normal: f64 = StandardNormal.sample(&mut self.chance[number]);
+        (self.config.jitter * normal).exp()
+    }
+}
+
+/// No iteration takes longer than this: a year.
+const SECONDS_MAX: f64 = 3.2e7;

@@ -1,0 +1,367 @@
+//! One data center of an emulated run: its servers and workers, in one task.
+//!
+//! Inside a data center nodes share memory, so their messages are handed over as values. Iterations run on a
+//! pool of threads; everything else happens here, in the order in which it is told.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rayon::ThreadPool;
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::{Instant as Moment, sleep_until};
+
+use crate::cost::CostModel;
+use crate::quic::{DcTransport, Event};
+use crate::{RunError, message_of};
+use gaia_core::application::Work;
+use gaia_core::link::quantum;
+use gaia_core::node::{Lane, ServerInput};
+use gaia_core::server::{Divergence, Server, ServerOutput};
+use gaia_core::sync::WaitReason;
+use gaia_core::topology::Topology;
+use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardId, WorkerId};
+use gaia_core::worker::{Worker, WorkerOutput};
+
+/// What the conductor asks of a data center. It ends when nothing more can be asked.
+pub(super) enum Command {
+    Start,
+    Stop {
+        last: Clock,
+    },
+    Drain {
+        clocks: Vec<Clock>,
+        absent: BTreeSet<DcId>,
+    },
+    /// Answer with the copy of every server, by shard.
+    Copies {
+        answer: oneshot::Sender<Vec<Vec<f32>>>,
+    },
+}
+
+/// What a data center tells the conductor.
+pub(super) enum Report {
+    Server { server: ServerId, output: ServerReport },
+    Held { dc: DcId, held: Vec<(WaitReason, Duration)> },
+    Stopped { worker: WorkerId, clock: Clock },
+}
+
+/// The part of a server's outputs that concerns the whole run.
+pub(super) enum ServerReport {
+    ClockFinished(Clock),
+    CopyReady(Clock),
+    Drained,
+    Diverged(Divergence),
+}
+
+/// What remains of a data center when its task ends.
+pub(super) struct Remains {
+    pub(super) dc: DcId,
+    pub(super) servers: Vec<Server>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) lan_bytes: u64,
+}
+
+/// An iteration that has run, or the message of its panic.
+struct Computed {
+    worker: Box<Worker>,
+    work: Result<Work, String>,
+    asked: Moment,
+}
+
+/// The task of one data center.
+pub(super) struct DataCenter {
+    dc: DcId,
+    servers: Vec<Server>,
+    /// `None` while a worker's iteration runs.
+    workers: Vec<Option<Box<Worker>>>,
+    first_worker: usize,
+    transport: DcTransport,
+    /// The frame size that keeps control prompt, per peer.
+    rooms: Vec<usize>,
+    origin: Moment,
+    /// What iterations cost, where the run file says so; otherwise they cost what they take.
+    cost: Option<CostModel>,
+    pool: Arc<ThreadPool>,
+    computed: UnboundedSender<Computed>,
+    computed_in: UnboundedReceiver<Computed>,
+    /// Iterations that ran faster than they are charged, by when their time is over.
+    padded: Vec<(Moment, Box<Worker>)>,
+    stop: Option<Clock>,
+    reports: Sender<Report>,
+    lan_bytes: u64,
+}
+
+impl DataCenter {
+    #[allow(clippy::too_many_arguments, reason = "each is one part of a data center, given once")]
+    pub(super) fn new(
+        topology: &Topology,
+        dc: DcId,
+        servers: Vec<Server>,
+        workers: Vec<Worker>,
+        transport: DcTransport,
+        cost: Option<CostModel>,
+        pool: Arc<ThreadPool>,
+        reports: Sender<Report>,
+    ) -> Self {
+        let room = |to: DcId| if to == dc { 0 } else { quantum(topology.link(dc, to).bandwidth).0 };
+        let (computed, computed_in) = unbounded_channel();
+        Self {
+            dc,
+            servers,
+            workers: workers.into_iter().map(|worker| Some(Box::new(worker))).collect(),
+            first_worker: topology.first_worker(dc),
+            transport,
+            rooms: topology.dc_ids().map(|to| room(to) as usize).collect(),
+            origin: Moment::now(),
+            cost,
+            pool,
+            computed,
+            computed_in,
+            padded: Vec::new(),
+            stop: None,
+            reports,
+            lan_bytes: 0,
+        }
+    }
+
+    /// Runs until the conductor has nothing more to say.
+    ///
+    /// # Errors
+    /// Where a node got what it cannot act on, a peer is lost, or an iteration panicked.
+    pub(super) async fn run(
+        mut self,
+        mut commands: Receiver<Command>,
+        origin: Moment,
+    ) -> Result<Remains, RunError> {
+        self.origin = origin;
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(command) => self.on_command(command),
+                    None => break,
+                },
+                Some(computed) = self.computed_in.recv() => self.on_computed(computed)?,
+                event = self.transport.event() => self.on_event(event)?,
+                () = sleep_until(wake) => self.on_wake(),
+            }
+            self.settle().await?;
+        }
+        let workers = self.workers.into_iter().flatten().map(|worker| *worker).collect();
+        Ok(Remains { dc: self.dc, servers: self.servers, workers, lan_bytes: self.lan_bytes })
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Start => self.idle_workers().for_each(Worker::handle_start),
+            Command::Stop { last } => {
+                self.stop = Some(last);
+                self.idle_workers().for_each(|worker| worker.handle_stop(last));
+                self.padded.iter_mut().for_each(|(_, worker)| worker.handle_stop(last));
+            }
+            Command::Drain { clocks, absent } => {
+                let now = self.now();
+                for server in &mut self.servers {
+                    server.handle_drain(now, clocks.clone(), absent.clone());
+                }
+            }
+            Command::Copies { answer } => {
+                let copies = self.servers.iter().map(|server| server.copy().to_vec()).collect();
+                // Nobody waits for an answer once the run has failed elsewhere.
+                let _ = answer.send(copies);
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<(), RunError> {
+        let now = self.now();
+        let (shard, input) = match event {
+            Event::Frame(incoming) => {
+                let (from, lane, frame) = (incoming.from, incoming.lane, incoming.frame);
+                (incoming.shard, ServerInput::Frame { from, lane, frame })
+            }
+            Event::Room { to, shard, lane: Lane::Data, bytes, busy } => {
+                (shard, ServerInput::Drained { to, bytes, busy })
+            }
+            Event::Room { .. } | Event::Left { .. } => return Ok(()),
+            Event::Lost { error, .. } => return Err(RunError::Transport(error)),
+        };
+        let server = &mut self.servers[shard.index()];
+        let at = server.id();
+        server
+            .handle_input(now, input)
+            .map_err(|error| RunError::Peer { at: at.to_string(), error })
+    }
+
+    fn on_computed(&mut self, computed: Computed) -> Result<(), RunError> {
+        let Computed { mut worker, work, asked } = computed;
+        let id = worker.id();
+        let work = work.map_err(|message| RunError::Panicked { part: id.to_string(), message })?;
+        let number = self.first_worker + usize::from(id.index);
+        if let Some(last) = self.stop {
+            worker.handle_stop(last);
+        }
+        let over = self.cost.as_mut().map(|cost| asked + cost.time(id, number, work));
+        match over {
+            Some(over) if over > Moment::now() => self.padded.push((over, worker)),
+            _ => self.finish_iteration(worker),
+        }
+        Ok(())
+    }
+
+    fn on_wake(&mut self) {
+        let moment = Moment::now();
+        while let Some(index) = self.padded.iter().position(|(over, _)| *over <= moment) {
+            let (_, worker) = self.padded.swap_remove(index);
+            self.finish_iteration(worker);
+        }
+        let now = self.now();
+        for server in &mut self.servers {
+            if server.poll_timeout().is_some_and(|(at, _)| at <= now) {
+                server.handle_timeout(now);
+            }
+        }
+    }
+
+    fn finish_iteration(&mut self, mut worker: Box<Worker>) {
+        worker.handle_computed();
+        let index = usize::from(worker.id().index);
+        self.workers[index] = Some(worker);
+    }
+
+    /// Carries out what nodes want done until none wants anything, then fills the lanes.
+    async fn settle(&mut self) -> Result<(), RunError> {
+        loop {
+            let mut moved = false;
+            for index in 0..self.workers.len() {
+                moved |= self.settle_worker(index).await;
+            }
+            for index in 0..self.servers.len() {
+                moved |= self.settle_server(index).await;
+            }
+            if !moved {
+                moved = self.transmit()?;
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn settle_worker(&mut self, index: usize) -> bool {
+        let now = self.now();
+        let mut moved = false;
+        while let Some(mut worker) = self.workers[index].take() {
+            let Some(output) = worker.poll_output() else {
+                self.workers[index] = Some(worker);
+                break;
+            };
+            moved = true;
+            match output {
+                WorkerOutput::ToServer { shard, message } => {
+                    let server = &mut self.servers[shard.index()];
+                    self.lan_bytes += message.lan_bytes(server.layout());
+                    server.handle_worker(now, worker.id(), message);
+                    self.workers[index] = Some(worker);
+                }
+                WorkerOutput::Compute => {
+                    let held = worker.take_held();
+                    if !held.is_empty() {
+                        self.report(Report::Held { dc: self.dc, held }).await;
+                    }
+                    self.compute(worker);
+                }
+                WorkerOutput::Stopped { clock } => {
+                    self.report(Report::Stopped { worker: worker.id(), clock }).await;
+                    self.workers[index] = Some(worker);
+                }
+            }
+        }
+        moved
+    }
+
+    async fn settle_server(&mut self, index: usize) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.servers[index].poll_output() {
+            moved = true;
+            let server = self.servers[index].id();
+            let output = match output {
+                ServerOutput::ToWorker { worker, message } => {
+                    self.lan_bytes += message.lan_bytes();
+                    let worker = self.workers[usize::from(worker.index)].as_mut();
+                    worker
+                        .expect("a worker waits while it reads")
+                        .handle_rows(server.shard, message);
+                    continue;
+                }
+                ServerOutput::ClockFinished { clock } => ServerReport::ClockFinished(clock),
+                ServerOutput::CopyReady { clock } => ServerReport::CopyReady(clock),
+                ServerOutput::Drained => ServerReport::Drained,
+                ServerOutput::Diverged(divergence) => ServerReport::Diverged(divergence),
+            };
+            self.report(Report::Server { server, output }).await;
+        }
+        moved
+    }
+
+    fn transmit(&mut self) -> Result<bool, RunError> {
+        let now = self.now();
+        let mut moved = false;
+        let peers: Vec<DcId> = self.transport.peers().collect();
+        for to in peers {
+            let room = self.rooms[to.index()];
+            for index in 0..self.servers.len() {
+                let shard = ShardId(index as u16);
+                for (lane, room) in [(Lane::Control, usize::MAX), (Lane::Data, room)] {
+                    while self.transport.has_room(to, shard, lane) {
+                        let frame = self.servers[index].poll_transmit(now, to, lane, room);
+                        let Some(frame) = frame else { break };
+                        moved = true;
+                        self.transport.send(to, shard, lane, frame).map_err(RunError::Transport)?;
+                    }
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Runs an iteration beside the data center. Where its time is charged, waiting for a thread is part of it.
+    fn compute(&self, mut worker: Box<Worker>) {
+        let done = self.computed.clone();
+        let asked = Moment::now();
+        self.pool.spawn(move || {
+            // A worker whose iteration has panicked is never asked again.
+            let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
+            let work = work.map_err(|panic| message_of(&*panic));
+            // A data center whose task has ended needs no more deltas.
+            let _ = done.send(Computed { worker, work, asked });
+        });
+    }
+
+    async fn report(&mut self, report: Report) {
+        // A conductor that has gone needs no reports; without it this task ends.
+        let _ = self.reports.send(report).await;
+    }
+
+    fn idle_workers(&mut self) -> impl Iterator<Item = &mut Worker> {
+        self.workers.iter_mut().flatten().map(AsMut::as_mut)
+    }
+
+    fn next_wake(&self) -> Moment {
+        let timeouts = self.servers.iter().filter_map(Server::poll_timeout);
+        let timeouts = timeouts.map(|(at, _)| self.origin + Duration::from_nanos(at.as_nanos()));
+        let padded = self.padded.iter().map(|(over, _)| *over);
+        timeouts.chain(padded).min().unwrap_or_else(|| Moment::now() + IDLE)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+/// How long a data center sleeps when nothing is due.
+const IDLE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,52 @@
+//! What has crossed each directed link: the link's own counters, and the frames of each lane.
+
+use std::sync::Arc;
+
+use super::Network;
+use crate::quic::{LaneCounters, LaneTraffic};
+use gaia_core::link::LinkStats;
+use gaia_core::types::DcId;
+
+/// Reads the traffic of a run at any time, from any thread.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    network: Arc<Network>,
+    /// By directed pair, as the network numbers them.
+    lanes: Arc<[Arc<LaneCounters>]>,
+}
+
+/// What one directed link has carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTraffic {
+    pub from: DcId,
+    pub to: DcId,
+    /// Every byte of every datagram: both lanes, acknowledgements, handshake and retransmissions.
+    pub stats: LinkStats,
+    /// Datagrams that met a severed link.
+    pub severed_packets: u64,
+    pub control: LaneTraffic,
+    pub data: LaneTraffic,
+}
+
+impl Meter {
+    pub(super) fn new(network: Arc<Network>) -> Self {
+        let lanes = (0..network.links()).map(|_| Arc::default()).collect();
+        Self { network, lanes }
+    }
+
+    pub(super) fn counters(&self, from: DcId, to: DcId) -> &Arc<LaneCounters> {
+        &self.lanes[self.network.number(from, to)]
+    }
+
+    /// What each directed link has carried so far, sorted by `(from, to)`.
+    pub fn traffic(&self) -> Vec<LinkTraffic> {
+        self.network.pairs().map(|(from, to)| self.link(from, to)).collect()
+    }
+
+    /// What the link between two different data centers has carried so far.
+    pub fn link(&self, from: DcId, to: DcId) -> LinkTraffic {
+        let (stats, severed_packets) = self.network.stats(from, to);
+        let (control, data) = self.counters(from, to).read();
+        LinkTraffic { from, to, stats, severed_packets, control, data }
+    }
+}

@@ -1,0 +1,48 @@
+//! The whole cluster in one process: real QUIC and TLS over a network that exists only in memory.
+//!
+//! This room decides how frames cross between data centers: one mutually authenticated QUIC connection for
+//! each pair, two lanes for each shard and direction, congestion windows provisioned from the topology. It
+//! asks `link/` what becomes of each datagram, so the bandwidth, delay, queue and loss are those of the
+//! simulated driver, while QUIC, TLS and their processor time are real. It does not know what is in a
+//! frame. In the paper this is the emulated WAN.
+//!
+//! Time is tokio's. Under its paused clock the same code runs in virtual time and repeats from its seed.
+#![allow(
+    clippy::disallowed_types,
+    reason = "quinn's congestion controllers are told the time as std's Instant"
+)]
+
+mod certificates;
+mod conductor;
+mod connection;
+mod data_center;
+#[cfg(test)]
+mod hostile_peers;
+#[cfg(test)]
+mod long_links;
+mod meter;
+#[cfg(test)]
+mod reconnecting;
+mod socket;
+#[cfg(test)]
+mod strangers;
+mod transport;
+#[cfg(test)]
+mod wire;
+
+pub(super) use conductor::run;
+
+pub use super::quic::{
+    Breach, CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, LaneTraffic, TransportError,
+};
+pub use certificates::Certificates;
+pub use meter::{LinkTraffic, Meter};
+pub use socket::{Disorder, Network, Socket};
+pub use transport::Wan;
+
+/// What a stream is made of, for those who try to break it.
+#[doc(hidden)]
+pub mod hostile {
+    pub use crate::quic::frames::{Hello as Opening, length as frame_bytes};
+    pub use crate::quic::stripes::Stripe;
+}

@@ -1,0 +1,403 @@
+//! What a run will have to tell: progress, time held back and why, and at the end the summary.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::judge::Verdict;
+use super::tally::{Tally, conserved};
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::coordinator::StopReason;
+use gaia_core::server::{Divergence, LinkStats};
+use gaia_core::sync::WaitReason;
+use gaia_core::topology::{Topology, WanLink};
+use gaia_core::types::{Clock, DcId, Instant, StateError, Walk};
+use gaia_telemetry::{
+    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MembershipChange,
+    MembershipRecord, MetricRecord, Progress, Summary,
+};
+
+/// What one directed link has carried, as the driver's network counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Carriage {
+    pub(crate) bytes: u64,
+    pub(crate) control_bytes: u64,
+    pub(crate) frames: u64,
+    pub(crate) busy: Duration,
+}
+
+/// Carriage per directed link, in the order of the topology's links.
+pub(crate) type Carriages = Vec<Carriage>;
+
+/// The record of one run in the making.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    plan: Plan,
+    progress: Vec<Progress>,
+    /// Time that reads of a data center were held back, by cause and by who was waited for.
+    held: BTreeMap<HeldBy, Duration>,
+    clock_lag_max: u64,
+    /// The latest clock of each data center.
+    clocks: Vec<Clock>,
+    target: Option<Target>,
+    stopped: Option<(Instant, StopReason)>,
+    /// The first change that had diverged.
+    divergence: Option<Divergence>,
+    membership: Vec<MembershipRecord>,
+    pub(crate) lan_bytes: u64,
+}
+
+/// A data center whose reads were held back, by which cause, and who was waited for.
+type HeldBy = (DcId, &'static str, Option<DcId>);
+
+/// Where the target was first met.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Target {
+    time_s: f64,
+    clock: u64,
+    wan_bytes: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            progress: Vec::new(),
+            held: BTreeMap::new(),
+            clock_lag_max: 0,
+            clocks: vec![Clock::ZERO; plan.topology.data_centers.len()],
+            target: None,
+            stopped: None,
+            divergence: None,
+            membership: Vec::new(),
+            lan_bytes: 0,
+        }
+    }
+
+    /// Books why a read of a data center's worker was held back.
+    pub(crate) fn on_held(&mut self, dc: DcId, held: &[(WaitReason, Duration)]) {
+        for (reason, time) in held {
+            let known = self.held.entry((dc, reason.name(), reason.from())).or_default();
+            *known = known.saturating_add(*time);
+        }
+    }
+
+    /// Notes the clock of each data center that takes part, and how far they are apart.
+    pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = (DcId, Clock)>) {
+        let mut ends: Option<(Clock, Clock)> = None;
+        for (dc, clock) in clocks {
+            self.clocks[dc.index()] = clock;
+            let (least, most) = ends.unwrap_or((clock, clock));
+            ends = Some((least.min(clock), most.max(clock)));
+        }
+        if let Some((least, most)) = ends {
+            self.clock_lag_max = self.clock_lag_max.max(most.ahead_of(least));
+        }
+    }
+
+    /// Notes what the copies of data centers were worth, which were at these clocks.
+    pub(crate) fn on_evaluation(
+        &mut self,
+        now: Instant,
+        clock: Clock,
+        verdict: &Verdict,
+        clocks: impl Iterator<Item = (DcId, Clock)>,
+        carriages: &Carriages,
+    ) -> &Progress {
+        let topology = &self.plan.topology;
+        let worst = verdict.worst();
+        let data_centers = clocks
+            .zip(&verdict.evaluations)
+            .map(|((dc, clock), evaluation)| DcProgress {
+                name: topology.dc(dc).name.clone(),
+                clock: clock.0,
+                objective: evaluation.objective,
+                metric: evaluation.metric,
+                wan_sent_bytes: self.sent_by(dc, carriages),
+                blocked_s: self.blocked(|of, _| of == dc).total(),
+            })
+            .collect();
+        let progress = Progress {
+            time_s: now.as_secs_f64(),
+            clock: clock.0,
+            objective: worst.objective,
+            objective_mean: verdict.mean_objective(),
+            metric: worst.metric,
+            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            data_centers,
+        };
+        let met = self.plan.stop.objective.is_some_and(|target| worst.objective <= target);
+        if met && self.target.is_none() {
+            self.target = Some(Target::at(&progress));
+        }
+        self.progress.push(progress);
+        &self.progress[self.progress.len() - 1]
+    }
+
+    /// Notes that a data center joins, or leaves.
+    pub(crate) fn on_membership(&mut self, now: Instant, dc: DcId, change: MembershipChange) {
+        let data_center = self.plan.topology.dc(dc).name.clone();
+        let time_s = now.as_secs_f64();
+        self.membership.push(MembershipRecord { data_center, change, time_s });
+    }
+
+    /// Notes that the run stops; where its objective settled, that is when it met its target. What is said again
+    /// later changes nothing.
+    pub(crate) fn on_stop(&mut self, now: Instant, reason: StopReason) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some((now, reason));
+        if reason == StopReason::Converged && self.target.is_none() {
+            self.target = self.progress.last().map(Target::at);
+        }
+    }
+
+    /// Notes that a worker's changes have diverged; the first to be noted counts.
+    pub(crate) fn on_diverged(&mut self, divergence: Divergence) {
+        self.divergence.get_or_insert(divergence);
+    }
+
+    /// The summary of a run whose copies were judged a last time after the drain.
+    pub(crate) fn summary(
+        &self,
+        tallies: &[Tally],
+        application: &dyn Application,
+        verdict: &Verdict,
+        carriages: &Carriages,
+        wall: Duration,
+    ) -> Summary {
+        let plan = &self.plan;
+        let topology = &plan.topology;
+        let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
+        let worst = verdict.worst();
+        let diverged = self.diverged(application, worst.objective);
+        let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
+        let links = self.links(tallies, carriages, stopped_at);
+        let changes: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.changes);
+        let carried: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.carried);
+        Summary {
+            name: plan.name.clone(),
+            app: plan.app.kind().into(),
+            driver: plan.driver.name().into(),
+            seed: plan.seed.0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            local_sync: plan.local.name().into(),
+            remote_sync: plan.remote.name().into(),
+            wan: topology.name.clone(),
+            bandwidth_scale: topology.bandwidth_scale,
+            data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
+            membership: self.membership.clone(),
+            servers: topology.servers(),
+            workers: topology.workers(),
+            parameters: application.layout().parameters(),
+            converged: matches!(reason, StopReason::Objective | StopReason::Converged),
+            stopped_by: reason.name().into(),
+            diverged,
+            target_objective: plan.stop.objective,
+            time_to_target_s: self.target.map(|target| target.time_s),
+            clocks_to_target: self.target.map(|target| target.clock),
+            wan_bytes_to_target: self.target.map(|target| target.wan_bytes),
+            time_s: stopped_at.as_secs_f64(),
+            clocks: self.progress.last().map_or(0, |progress| progress.clock),
+            data_center_clocks: self.clocks.iter().map(|clock| clock.0).collect(),
+            objective: worst.objective,
+            metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
+            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
+            machine_cost_usd: stopped_at.as_secs_f64() / SECONDS_PER_HOUR
+                * (topology.servers() + topology.workers()) as f64
+                * plan.cost.usd_per_machine_hour,
+            lan_bytes: self.lan_bytes,
+            significant_fraction: if changes == 0 {
+                1.0
+            } else {
+                (carried as f64 / changes as f64).min(1.0)
+            },
+            blocked_s: self.blocked(|_, _| true),
+            clock_lag_max: self.clock_lag_max,
+            brakes: brakes(tallies),
+            guard: guard(tallies),
+            conservation: conserved(tallies, |dc| topology.dc(dc).name.clone()),
+            copies_equal: verdict.equal,
+            links,
+            wall_s: wall.as_secs_f64(),
+        }
+    }
+
+    /// Walks over what has been noted.
+    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let data_centers = self.plan.topology.data_centers.len();
+        walk.record_that("progress", &mut self.progress, |found, _| {
+            found.iter().all(|progress| progress.data_centers.len() <= data_centers)
+        })?;
+        let named = |((dc, cause, from), time): (&HeldBy, &Duration)| {
+            (*dc, (*cause).to_owned(), *from, *time)
+        };
+        let mut held: Vec<(DcId, String, Option<DcId>, Duration)> =
+            self.held.iter().map(named).collect();
+        walk.record("held", &mut held)?;
+        let mut known = BTreeMap::new();
+        for (dc, cause, from, time) in held {
+            let cause = WaitReason::NAMES.into_iter().find(|name| **name == *cause);
+            known.insert((dc, cause.ok_or_else(|| walk.unfit("held"))?, from), time);
+        }
+        self.held = known;
+        walk.record("clock_lag_max", &mut self.clock_lag_max)?;
+        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
+        walk.record("membership", &mut self.membership)?;
+        walk.record("target", &mut self.target)?;
+        walk.record("stopped", &mut self.stopped)?;
+        walk.record("divergence", &mut self.divergence)
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.plan.topology
+    }
+
+    /// Every evaluation so far.
+    pub(crate) fn progress(&self) -> &[Progress] {
+        &self.progress
+    }
+
+    pub(crate) fn into_progress(self) -> Vec<Progress> {
+        self.progress
+    }
+
+    fn links(&self, tallies: &[Tally], carriages: &Carriages, end: Instant) -> Vec<LinkRecord> {
+        let topology = &self.plan.topology;
+        let elapsed = end.as_secs_f64();
+        topology
+            .links
+            .iter()
+            .zip(carriages)
+            .map(|(link, carriage)| {
+                let one = || std::iter::once(link);
+                let changes = link_sum(tallies, one(), |stats| stats.changes);
+                let carried = link_sum(tallies, one(), |stats| stats.carried);
+                LinkRecord {
+                    from: topology.dc(link.from).name.clone(),
+                    to: topology.dc(link.to).name.clone(),
+                    bandwidth_bits_per_second: link.bandwidth.bits_per_second(),
+                    rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
+                    bytes: carriage.bytes,
+                    control_bytes: carriage.control_bytes,
+                    relayed_bytes: link_sum(tallies, one(), |stats| stats.relayed_bytes),
+                    frames: carriage.frames,
+                    updates: link_sum(tallies, one(), |stats| stats.updates),
+                    held_back_fraction: if changes == 0 {
+                        0.0
+                    } else {
+                        (1.0 - carried as f64 / changes as f64).clamp(0.0, 1.0)
+                    },
+                    utilisation: if elapsed > 0.0 {
+                        (carriage.busy.as_secs_f64() / elapsed).min(1.0)
+                    } else {
+                        0.0
+                    },
+                    blocked_s: self.blocked(|of, from| of == link.to && from == Some(link.from)),
+                    cost_usd: carriage.bytes as f64 / 1e9 * link.price.0,
+                }
+            })
+            .collect()
+    }
+
+    /// How training has diverged, in words, if it has.
+    fn diverged(&self, application: &dyn Application, objective: f64) -> Option<String> {
+        if let Some(Divergence { worker, clock, table, row, value }) = self.divergence {
+            let dc = &self.plan.topology.dc(worker.dc).name;
+            let table = application.layout().tables().get(table.index());
+            let table = table.map_or("?", |table| table.name.as_str());
+            return Some(format!(
+                "worker {} of {dc} changed row {row} of table `{table}` by {value} at clock {clock}",
+                worker.index
+            ));
+        }
+        let judged = self.stopped.is_some_and(|(_, reason)| reason == StopReason::Diverged);
+        (judged || !objective.is_finite()).then(|| "the objective is not finite".into())
+    }
+
+    fn blocked(&self, counts: impl Fn(DcId, Option<DcId>) -> bool) -> BlockedSeconds {
+        let mut blocked = BlockedSeconds::default();
+        for ((dc, cause, from), time) in &self.held {
+            if counts(*dc, *from) {
+                *blocked.cause_mut(cause) += time.as_secs_f64();
+            }
+        }
+        blocked
+    }
+
+    fn sent_by(&self, dc: DcId, carriages: &Carriages) -> u64 {
+        let links = self.plan.topology.links.iter().zip(carriages);
+        links.filter(|(link, _)| link.from == dc).map(|(_, carriage)| carriage.bytes).sum()
+    }
+}
+
+impl Target {
+    fn at(progress: &Progress) -> Self {
+        Self { time_s: progress.time_s, clock: progress.clock, wan_bytes: progress.wan_bytes }
+    }
+}
+
+fn brakes(tallies: &[Tally]) -> BrakeRecord {
+    let mut brakes = BrakeRecord::default();
+    for Tally { brakes: stats, .. } in tallies {
+        brakes.announcements_expired += stats.announcements_expired;
+        brakes.mirrors_lost += stats.mirrors_lost;
+    }
+    brakes
+}
+
+/// What the guards of all servers found. A copy is measured whole, and every server of the data center hears of it.
+fn guard(tallies: &[Tally]) -> Option<GuardRecord> {
+    let mut record = GuardRecord::default();
+    for tally in tallies {
+        let stats = tally.guard?;
+        record.bytes += stats.bytes;
+        record.tightness = record.tightness.max(tally.tightness);
+        record.loss_max = record.loss_max.max(stats.loss_max);
+        if tally.server.shard.index() == 0 {
+            record.probes += stats.probes;
+            record.alarms += stats.alarms;
+        }
+    }
+    Some(record)
+}
+
+/// Sums a statistic over the servers that use some links.
+fn link_sum<'a>(
+    tallies: &[Tally],
+    links: impl Iterator<Item = &'a WanLink>,
+    of: impl Fn(LinkStats) -> u64,
+) -> u64 {
+    links
+        .flat_map(|link| {
+            let own = tallies.iter().filter(|tally| tally.server.dc == link.from);
+            own.filter_map(|tally| tally.links.get(&link.to).copied())
+        })
+        .map(of)
+        .sum()
+}
+
+const SECONDS_PER_HOUR: f64 = 3600.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_config::RunFile;
+
+    const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
+        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
+        wan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n[[topology.data_center]]\nname = \"a\"\n";
+
+    #[test]
+    fn waits_that_are_too_long_to_be_added_up_are_as_long_as_can_be() {
+        let mut journal = Journal::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
+        let held = (WaitReason::Updates { from: DcId(0) }, Duration::MAX);
+        journal.on_held(DcId(0), &[held, held]);
+        journal.on_held(DcId(0), &[held]);
+        assert_eq!(journal.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Judges every data center's copy of the model on all data.
+//!
+//! Where the whole cluster is one process, this costs no emulated or virtual time and no WAN bytes: it is the
+//! experimenter's eye, not part of the system.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use gaia_core::application::{Application, Evaluation};
+use gaia_core::server::Server;
+use gaia_core::types::{Model, ShardLayout};
+
+/// What each data center's copy is worth, in the topology's order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Verdict {
+    pub(crate) evaluations: Vec<Evaluation>,
+    /// Whether all copies are equal to the bit.
+    pub(crate) equal: bool,
+}
+
+impl Verdict {
+    /// The evaluation of the copy with the worst objective.
+    pub(crate) fn worst(&self) -> Evaluation {
+        let by_objective = |a: &&Evaluation, b: &&Evaluation| a.objective.total_cmp(&b.objective);
+        *self.evaluations.iter().max_by(by_objective).expect("a run has a data center")
+    }
+
+    pub(crate) fn mean_objective(&self) -> f64 {
+        let sum: f64 = self.evaluations.iter().map(|evaluation| evaluation.objective).sum();
+        sum / self.evaluations.len() as f64
+    }
+}
+
+/// Judges the copies that servers of `shards` shards a data center hold.
+pub(crate) fn judge(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Verdict {
+    let layouts: Vec<ShardLayout> =
+        servers[..shards].iter().map(|server| server.layout().clone()).collect();
+    let copies: Vec<Vec<&[f32]>> = servers
+        .chunks_exact(shards)
+        .map(|servers| servers.iter().map(Server::copy).collect())
+        .collect();
+    judge_values(&copies, &layouts, application)
+}
+
+/// What the application says of the first data center's copy, which after a drain is everyone's.
+pub(crate) fn highlights(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Vec<String> {
+    application.highlights(&first_copy(servers, shards, application))
+}
+
+/// The first data center's copy, whole.
+pub(crate) fn first_copy(
+    servers: &[Server],
+    shards: usize,
+    application: &Arc<dyn Application>,
+) -> Model {
+    let copy = servers[..shards].iter().map(|server| (server.layout(), server.copy()));
+    assemble(copy, application)
+}
+
+/// What the application says of a copy, given by shard.
+pub(crate) fn highlights_of<'a>(
+    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
+    application: &Arc<dyn Application>,
+) -> Vec<String> {
+    application.highlights(&assemble(copy, application))
+}
+
+/// The whole model from a copy's shards.
+fn assemble<'a>(
+    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
+    application: &Arc<dyn Application>,
+) -> Model {
+    let mut model = Model::zeros(application.layout().clone());
+    copy.for_each(|(layout, values)| layout.copy_into(values, &mut model));
+    model
+}
+
+/// Judges copies, given by data center and shard; equal ones are judged once.
+pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
+    copies: &[Vec<V>],
+    layouts: &[ShardLayout],
+    application: &Arc<dyn Application>,
+) -> Verdict {
+    let equals_first: Vec<bool> = copies
+        .iter()
+        .map(|copy| {
+            copy.iter().zip(&copies[0]).all(|(own, first)| same_bits(own.as_ref(), first.as_ref()))
+        })
+        .collect();
+    let judged = |copy: &[V]| {
+        let copy = layouts.iter().zip(copy.iter().map(AsRef::as_ref));
+        application.evaluate(&assemble(copy, application))
+    };
+    let of_first = judged(&copies[0]);
+    let evaluations = copies
+        .par_iter()
+        .zip(&equals_first)
+        .map(|(copy, equal)| if *equal { of_first } else { judged(copy) })
+        .collect();
+    Verdict { evaluations, equal: equals_first.iter().all(|equal| *equal) }
+}
+
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}

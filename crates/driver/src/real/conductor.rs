@@ -1,0 +1,496 @@
+//! The process side of the coordinator: gathers the nodes, passes its orders on, has copies judged, ends the run.
+//!
+//! **Who judges.** The objective of a run is over the data of all data centers, on the worst copy. So either data
+//! or copies must travel, and data never leaves its data center: servers send their copies here, where the model is
+//! judged on what the run file's `[app.data]` names, as in the other drivers. The coordinator must therefore be able to
+//! read that data: made-up data, which it makes again from the seed, or a data set that may lie at one place, such as
+//! a public one. Copies travel beside the protocol and are not counted as WAN traffic: they are the experimenter's eye.
+//! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
+//! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
+//!
+//! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
+//! evaluations, fewer copies are judged.
+
+mod arrival;
+mod evaluation;
+mod farewell;
+mod members;
+mod take_over;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
+use tracing::warn;
+
+use self::farewell::Ended;
+use super::HEARTBEAT;
+use super::door::Door;
+use super::error::RealError;
+use super::hearing::{Heard, Message};
+use super::judging::{Judging, judged};
+use super::lives::Lives;
+use super::message::{Order, Report};
+use super::meters::Meters;
+use super::roll::{News, Roll};
+use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat, nodes};
+use super::standing::Standing;
+use crate::Outcome;
+use crate::cluster::Blueprint;
+use crate::journal::Journal;
+use crate::judge::highlights_of;
+use crate::tally::Tally;
+use gaia_checkpoint::StateFile;
+use gaia_core::application::Application;
+use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
+use gaia_core::types::{
+    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk, WorkerId,
+};
+use gaia_telemetry::Observer;
+
+/// The coordinator and the lines to all nodes.
+pub(super) struct Conductor<'a> {
+    seat: &'a Seat,
+    application: &'a Arc<dyn Application>,
+    observer: &'a mut dyn Observer,
+    coordinator: Coordinator,
+    journal: Journal,
+    layouts: Vec<ShardLayout>,
+    roll: Roll,
+    /// Whether all nodes have been on the line, and know of each other.
+    begun: bool,
+    /// Nodes that have met all they talk to.
+    ready: BTreeSet<NodeId>,
+    /// What nodes are to know that come back.
+    standing: Standing,
+    lives: Lives,
+    /// Lost workers of which people know that nobody can stand in for them.
+    left_alone: BTreeSet<WorkerId>,
+    /// Whether there is something to keep that is kept with the next outputs.
+    unwritten: bool,
+    meters: Meters,
+    tallies: BTreeMap<ServerId, Tally>,
+    origin: Moment,
+    /// The copies under way, or at the judge's.
+    judging: Option<Judging>,
+    /// The latest evaluation that was asked for while another was at work.
+    due: Option<Clock>,
+    tickets: u64,
+    finished: bool,
+    /// What the run came to, from when nodes may have heard of its end.
+    ended: Option<Ended>,
+    /// Where this coordinator keeps what it needs to go on in another process.
+    file: Option<StateFile>,
+}
+
+impl<'a> Conductor<'a> {
+    /// Waits until every node of the run is on the line, and tells them of each other.
+    pub(super) async fn gather(
+        seat: &'a Seat,
+        blueprint: &Blueprint<'_>,
+        application: &'a Arc<dyn Application>,
+        observer: &'a mut dyn Observer,
+        door: Door,
+        file: Option<StateFile>,
+    ) -> Result<Self, RealError> {
+        let plan = &seat.site.plan;
+        let layouts = blueprint.layouts().to_vec();
+        let mut conductor = Self {
+            seat,
+            application,
+            observer,
+            coordinator: blueprint.coordinator(),
+            journal: Journal::new(plan),
+            roll: Roll::new(seat.site.clone(), layouts.clone(), door),
+            layouts,
+            begun: false,
+            ready: BTreeSet::new(),
+            standing: Standing::default(),
+            lives: Lives::default(),
+            left_alone: BTreeSet::new(),
+            unwritten: false,
+            meters: Meters::default(),
+            tallies: BTreeMap::new(),
+            origin: Moment::now(),
+            judging: None,
+            due: None,
+            tickets: 0,
+            finished: false,
+            ended: None,
+            file,
+        };
+        conductor.take_up()?;
+        for node in nodes(&seat.site).filter(|node| !conductor.takes_part(*node)) {
+            seat.meter.on_absent(&seat.site.label(node));
+        }
+        if conductor.ended.is_some() {
+            // Who has heard of the end does not come any more.
+            conductor.begun = true;
+            return Ok(conductor);
+        }
+        let mut complain = Moment::now() + COMPLAIN_AFTER;
+        let mut beat = interval(HEARTBEAT);
+        loop {
+            let missing = conductor.present().filter(|node| !conductor.is_here(*node));
+            let missing: Vec<String> = missing.map(|node| seat.site.name(node)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = sleep_until(complain) => {
+                    warn!("waiting for {}", missing.join(", "));
+                    complain = Moment::now() + COMPLAIN_EVERY;
+                }
+                _ = beat.tick() => conductor.on_beat().await?,
+                news = conductor.roll.news() => conductor.on_news(news).await?,
+            }
+        }
+        conductor.begun = true;
+        conductor.welcome(conductor.present().collect()).await?;
+        Ok(conductor)
+    }
+
+    /// Conducts the run from its first clock to its last.
+    pub(super) async fn conduct(mut self, wall: Moment) -> Result<Outcome, RealError> {
+        let conducted = self.run().await;
+        let Ended { verdict, tallies, highlights } = match conducted {
+            Ok(ended) => ended,
+            Err(error) => {
+                let reason = error.to_string();
+                self.roll.tell_all(|_| true, &Order::Abort { reason }).await;
+                self.roll.hang_up().await;
+                return Err(error);
+            }
+        };
+        self.journal.lan_bytes = self.meters.lan_bytes();
+        let carriages = self.meters.carriages(&self.seat.site.plan.topology);
+        let wall = wall.elapsed();
+        let application = self.application.as_ref();
+        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
+        Ok(Outcome { summary, progress: self.journal.into_progress(), highlights })
+    }
+
+    async fn run(&mut self) -> Result<Ended, RealError> {
+        if let Some(ended) = self.ended.clone() {
+            self.see_off(self.present().collect()).await?;
+            self.roll.hang_up().await;
+            return Ok(ended);
+        }
+        let mut tick = interval(HEARTBEAT);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.present().any(|node| !self.ready.contains(&node)) {
+            tokio::select! {
+                biased;
+                _ = tick.tick() => self.on_beat().await?,
+                news = self.roll.news() => self.on_news(news).await?,
+            }
+        }
+        self.seat.meter.on_begun();
+        if !self.standing.started {
+            self.origin = Moment::now();
+            self.coordinator.handle_start();
+        }
+        self.settle().await?;
+        self.admit_all().await?;
+        while !self.finished {
+            let deadline = self.coordinator.poll_timeout();
+            let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
+            tokio::select! {
+                biased;
+                _ = tick.tick() => {
+                    self.on_tick();
+                    self.on_beat().await?;
+                }
+                judged = judged(&mut self.judging) => {
+                    self.on_verdict(judged?.0)?;
+                    self.evaluate().await;
+                }
+                news = self.roll.news() => self.on_news(news).await?,
+                () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
+                    self.coordinator.handle_timeout(self.now());
+                }
+            }
+            self.settle().await?;
+        }
+        while self.judging.is_some() {
+            tokio::select! {
+                biased;
+                _ = tick.tick() => self.on_beat().await?,
+                judged = judged(&mut self.judging) => self.on_verdict(judged?.0)?,
+                news = self.roll.news() => self.on_news(news).await?,
+            }
+        }
+        self.end().await
+    }
+
+    /// Judges the last copies, asks what was counted, and ends workers before servers.
+    async fn end(&mut self) -> Result<Ended, RealError> {
+        let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
+        self.dismiss_absent("the run has ended").await;
+        self.due = Some(Clock::ZERO);
+        self.evaluate().await;
+        self.standing.tally = true;
+        self.roll.tell_all(servers, &Order::Tally).await;
+        let count = self.present().filter(servers).count();
+        let mut beat = interval(HEARTBEAT);
+        let (verdict, copies) = loop {
+            tokio::select! {
+                biased;
+                _ = beat.tick() => self.on_beat().await?,
+                judged = judged(&mut self.judging), if self.tallies.len() == count => break judged?,
+                news = self.roll.news() => self.on_news(news).await?,
+            }
+        };
+        let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
+        let highlights = highlights_of(copy, self.application);
+        let tallies = self.tallies.values().cloned().collect();
+        let ended = Ended { verdict, tallies, highlights };
+        // A process after this one would ask in vain those who have ended.
+        self.ended = Some(ended.clone());
+        self.write_down()?;
+        // Who is away for a moment is to hear that the run is over.
+        let back = async {
+            while self.present().any(|node| !self.roll.has(node)) {
+                if let News::Joined(node) = self.roll.news().await {
+                    self.on_joined(node).await?;
+                }
+            }
+            Ok::<_, RealError>(())
+        };
+        timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
+        self.roll.tell_all(|node| !servers(node), &Order::End).await;
+        self.roll.tell_all(servers, &Order::End).await;
+        self.see_off(nodes(&self.seat.site).filter(|node| self.roll.has(*node)).collect()).await?;
+        self.roll.hang_up().await;
+        Ok(ended)
+    }
+
+    /// Says that the coordinator is there, and looks whether somebody has been away for too long.
+    async fn on_beat(&mut self) -> Result<(), RealError> {
+        self.seat.meter.on_turn();
+        self.roll.tell_all(|_| true, &Order::Alive).await;
+        self.take_over().await;
+        let after = self.seat.site.plan.failures.give_up_after.0;
+        match self.roll.given_up(after) {
+            None => Ok(()),
+            Some(node) => {
+                let reason = format!("it was away for {} s", after.as_secs());
+                self.give_up(node, reason).await
+            }
+        }
+    }
+
+    async fn on_news(&mut self, news: News) -> Result<(), RealError> {
+        self.seat.meter.on_turn();
+        match news {
+            News::Joined(node) => self.on_joined(node).await,
+            News::Heard(heard) if !self.takes_part(heard.node) => {
+                self.on_heard_of_absent(heard);
+                Ok(())
+            }
+            News::Heard(Heard {
+                node: NodeId::Server(at),
+                message: Ok(Message::Report(Report::Refuses { peer, reason })),
+                ..
+            }) => self.on_refuses(at, peer, &reason).await,
+            News::Heard(heard) => {
+                let copies = self.lives.has_copies_on_the_way();
+                self.on_heard(heard)?;
+                // One who waits to join may do so once nobody else takes a copy.
+                if copies && !self.lives.has_copies_on_the_way() {
+                    self.admit_all().await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
+        let Heard { node, message, .. } = heard;
+        let name = || self.seat.site.name(node);
+        let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
+        let report = match message {
+            Ok(Message::Report(report)) => report,
+            Ok(Message::Copy { ticket, values }) => {
+                let NodeId::Server(server) = node else { return Err(broken("it has no copy")) };
+                if values.len() != self.layouts[server.shard.index()].parameters() {
+                    return Err(broken("a copy of another size than the shard's"));
+                }
+                self.on_copy(server, ticket, values);
+                return Ok(());
+            }
+            Err(reason) => {
+                self.seat.on_lost(node);
+                self.roll.lose(node, &reason.to_string());
+                return Ok(());
+            }
+        };
+        match (node, report) {
+            (_, Report::Ready) => {
+                self.ready.insert(node);
+                if let NodeId::Server(server) = node {
+                    self.lives.on_ready(server);
+                }
+            }
+            (_, Report::Failed { reason }) => {
+                return Err(RealError::Failed { node: name(), reason });
+            }
+            (_, Report::Alive { links, lan_bytes }) => {
+                self.meters.on_lan(node, lan_bytes);
+                if let NodeId::Server(server) = node {
+                    for (to, carriage) in links {
+                        self.meters.on_link(server, to, carriage);
+                    }
+                }
+            }
+            (NodeId::Server(server), Report::ClockFinished(clock)) => {
+                self.coordinator.handle_clock_finished(server, clock);
+                let (coordinator, topology) = (&self.coordinator, &self.seat.site.plan.topology);
+                let judged = topology.dc_ids().filter(|dc| coordinator.is_judged(*dc));
+                self.journal.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
+            }
+            (NodeId::Server(server), Report::CopyReady(clock)) => {
+                self.coordinator.handle_copy_ready(server, clock);
+            }
+            (NodeId::Server(server), Report::Drained) => self.coordinator.handle_drained(server),
+            (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
+                self.journal.on_diverged(found);
+                self.coordinator.handle_diverged();
+            }
+            (NodeId::Server(server), Report::Tally(tally)) if tally.server == server => {
+                self.tallies.insert(server, *tally);
+            }
+            (NodeId::Worker(worker), Report::Held(held)) => self.journal.on_held(worker.dc, &held),
+            (NodeId::Worker(worker), Report::Stopped(clock)) => {
+                self.coordinator.handle_worker_stopped(worker, clock);
+            }
+            (_, _) => return Err(broken("it reports what is not its business")),
+        }
+        Ok(())
+    }
+
+    /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
+    /// this one stands by it.
+    async fn settle(&mut self) -> Result<(), RealError> {
+        let unwritten = std::mem::take(&mut self.unwritten);
+        // To all workers, or to the servers of a data center.
+        let mut orders: Vec<(Option<DcId>, Order)> = Vec::new();
+        while let Some(output) = self.coordinator.poll_output() {
+            match output {
+                CoordinatorOutput::Start => {
+                    self.standing.started = true;
+                    orders.push((None, Order::Start { stopped: None }));
+                }
+                CoordinatorOutput::Evaluate { clock } => {
+                    self.due = Some(clock);
+                    self.evaluate().await;
+                }
+                CoordinatorOutput::Stop { last, reason } => {
+                    self.journal.on_stop(self.now(), reason);
+                    self.standing.stop = Some(last);
+                    orders.push((None, Order::Stop { last }));
+                }
+                CoordinatorOutput::Drain { dc, clocks, absent } => {
+                    self.standing.drain.insert(dc, (clocks.clone(), absent.clone()));
+                    orders.push((Some(dc), Order::Drain { clocks, absent }));
+                }
+                CoordinatorOutput::Finished => self.finished = true,
+            }
+        }
+        if unwritten || !orders.is_empty() {
+            self.write_down()?;
+        }
+        for (dc, order) in orders {
+            let whom = |node: &NodeId| match (dc, node) {
+                (None, node) => is_worker(node) && self.takes_part(*node),
+                (Some(dc), node) => matches!(node, NodeId::Server(id) if id.dc == dc),
+            };
+            self.roll.tell_all(whom, &order).await;
+        }
+        Ok(())
+    }
+
+    fn on_tick(&mut self) {
+        let topology = &self.seat.site.plan.topology;
+        let carried = self.meters.carriages(&self.seat.site.plan.topology);
+        let sent = |dc: DcId| {
+            let own = topology.links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
+            own.map(|(_, carriage)| carriage.bytes).sum()
+        };
+        let sent: Vec<u64> = topology.dc_ids().map(sent).collect();
+        let clock = |dc| {
+            let absent = self.coordinator.absent().contains(&dc);
+            (!absent).then(|| self.coordinator.clock_of(dc).0)
+        };
+        let clocks: Vec<Option<u64>> = topology.dc_ids().map(clock).collect();
+        self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
+    }
+
+    /// Goes on where another process of this coordinator was.
+    fn take_up(&mut self) -> Result<(), RealError> {
+        let state = self.file.as_ref().map(StateFile::read).transpose()?.flatten();
+        let is_first = state.is_none();
+        if let Some(state) = state {
+            self.restore(state)?;
+        }
+
+        let since_epoch = self.seat.site.ground.since_epoch();
+        let incarnations = self.lives.give_incarnations(is_first, since_epoch);
+        self.roll.set_incarnations(incarnations);
+        self.write_down()
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), RealError> {
+        let mut now = Instant::ZERO;
+        state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
+        let elapsed = now.since(Instant::ZERO);
+        self.origin = Moment::now().checked_sub(elapsed).unwrap_or(self.origin);
+        self.finished = self.coordinator.is_finished();
+        for progress in self.journal.progress() {
+            self.observer.on_progress(progress);
+        }
+        for (lost, own) in self.roll.stand_ins().clone().iter() {
+            self.show_taken_over(lost, own);
+        }
+        if self.standing.started {
+            let present: Vec<NodeId> = self.present().collect();
+            self.roll.miss(present.into_iter());
+        }
+        Ok(())
+    }
+
+    /// Keeps what it takes to go on in another process.
+    fn write_down(&mut self) -> Result<(), RealError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let mut now = self.now();
+        let written = file.write(&State::of(|walk| self.walk(&mut now, walk)));
+        self.file = Some(file);
+        Ok(written?)
+    }
+
+    /// Walks over what changes as time goes on and nodes do not say again.
+    fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("now", now)?;
+        self.coordinator.state(&mut walk.at("coordinator"))?;
+        self.journal.state(&mut walk.at("journal"))?;
+        walk.record("standing", &mut self.standing)?;
+        walk.record("lives", &mut self.lives)?;
+        walk.record("stand_ins", self.roll.stand_ins_mut())?;
+        walk.record("meters", &mut self.meters)?;
+        walk.record("tickets", &mut self.tickets)?;
+        walk.record("ended", &mut self.ended)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+fn is_worker(node: &NodeId) -> bool {
+    matches!(node, NodeId::Worker(_))
+}
+
+/// How long nodes that are away at the end of a run are waited for.
+const RETURN_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,48 @@
+//! The end of a run, as far as everybody has heard of it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::{Conductor, RETURN_MAX};
+use crate::judge::Verdict;
+use crate::real::error::{ChannelError, RealError};
+use crate::real::hearing::Heard;
+use crate::real::message::Order;
+use crate::real::roll::News;
+use crate::tally::Tally;
+use gaia_core::types::NodeId;
+
+/// What a run came to that can be asked of no node any more once they have ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub(super) verdict: Verdict,
+    pub(super) tallies: Vec<Tally>,
+    pub(super) highlights: Vec<String>,
+}
+
+impl Conductor<'_> {
+    /// Waits until all of these have hung up, as who has heard the last order does. Who was cut off before calls again, and
+    /// is told again.
+    pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
+        let leaving = async {
+            while !here.is_empty() {
+                match self.roll.news().await {
+                    News::Joined(node) => {
+                        self.on_joined(node).await?;
+                        self.roll.tell(node, &Order::End).await;
+                        here.insert(node);
+                    }
+                    News::Heard(Heard { node, message: Err(ChannelError::Closed), .. }) => {
+                        here.remove(&node);
+                    }
+                    News::Heard(_) => {}
+                }
+            }
+            Ok(())
+        };
+        // Who is late is not waited for.
+        timeout(RETURN_MAX, leaving).await.unwrap_or(Ok(()))
+    }
+}

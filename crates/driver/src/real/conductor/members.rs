@@ -1,0 +1,196 @@
+//! Who takes part: data centers that join once the run has begun, and leave it for good.
+//!
+//! One that joins has nothing. Once all its nodes are on the line its servers take the copies of mirrors, and its workers
+//! begin where those are. One that is given up is gone for good with all that it had not sent; should its nodes come
+//! back with nothing, they join as others do. What is decided is written down before anybody hears of it.
+
+use tracing::{info, warn};
+
+use super::{Conductor, nodes};
+use crate::real::error::RealError;
+use crate::real::hearing::{Heard, Message};
+use crate::real::message::{Order, Report};
+use gaia_config::OnGiveUp;
+use gaia_core::coordinator::leave_with;
+use gaia_core::types::{DcId, NodeId, ServerId};
+use gaia_telemetry::MembershipChange;
+
+impl Conductor<'_> {
+    /// Whether a node is of a data center that takes part.
+    pub(super) fn takes_part(&self, node: NodeId) -> bool {
+        node.dc().is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+    }
+
+    /// The nodes that take part.
+    pub(super) fn present(&self) -> impl Iterator<Item = NodeId> + '_ {
+        nodes(&self.seat.site).filter(|node| self.takes_part(*node))
+    }
+
+    /// A node of a data center that takes no part is on the line.
+    pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
+        if !self.roll.life_of(node).is_some_and(|life| life.is_new) {
+            let reason = "its data center was given up, and the run has gone on without what it had; to join it must \
+                          begin with nothing: start its nodes with empty directories";
+            self.dismiss(node, reason).await;
+            return Ok(());
+        }
+        let was_here = self.standing.left.keys().any(|left| node.dc() == Some(left.dc));
+        if was_here && self.seat.site.plan.app.deltas_are_counts() {
+            let reason = "its data center was given up, and what it had counted before would be counted again";
+            self.dismiss(node, reason).await;
+            return Ok(());
+        }
+        self.admit_all().await
+    }
+
+    /// Lets data centers join whose nodes are all on the line, one at a time.
+    pub(super) async fn admit_all(&mut self) -> Result<(), RealError> {
+        if !self.standing.started || self.lives.has_copies_on_the_way() {
+            return Ok(());
+        }
+        if !self.coordinator.admits() {
+            self.dismiss_absent("the run is about to end").await;
+            return Ok(());
+        }
+        let absent = self.coordinator.absent().iter().copied();
+        let is_there = |dc: &DcId| self.nodes_of(*dc).iter().all(|node| self.roll.has(*node));
+        match absent.into_iter().find(is_there) {
+            Some(dc) => self.admit(dc).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn admit(&mut self, dc: DcId) -> Result<(), RealError> {
+        let nodes = self.nodes_of(dc);
+        for node in &nodes {
+            let NodeId::Server(server) = node else { continue };
+            let Some(life) = self.roll.life_of(*node) else { return Ok(()) };
+            let from = self.source_for(*server)?;
+            self.lives.rebuild(*server, life, from);
+            self.lives.meet(*server, life);
+        }
+        self.coordinator.handle_joined(dc);
+        self.standing.left.retain(|server, _| server.dc != dc);
+        self.journal.on_membership(self.now(), dc, MembershipChange::Joined);
+        self.write_down()?;
+        info!("{} joins", self.seat.site.plan.topology.dc(dc).name);
+        self.welcome(nodes).await
+    }
+
+    /// A server has refused what its mirror in this data center says, for as long as a node may be away: the mirror is on
+    /// the line and of no use.
+    pub(super) async fn on_refuses(
+        &mut self,
+        at: ServerId,
+        peer: DcId,
+        reason: &str,
+    ) -> Result<(), RealError> {
+        let refused = NodeId::Server(ServerId { dc: peer, shard: at.shard });
+        let is_mirror = peer != at.dc && self.nodes_of(peer).contains(&refused);
+        if !is_mirror || !self.takes_part(refused) {
+            return Ok(());
+        }
+        let after = self.seat.site.plan.failures.give_up_after.0.as_secs();
+        let at = self.seat.site.name(NodeId::Server(at));
+        self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
+    }
+
+    /// A node is waited for no more.
+    pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
+        let failures = &self.seat.site.plan.failures;
+        let name = self.seat.site.name(node);
+        let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
+        let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
+            return Err(RealError::Lost { node: name, reason });
+        };
+        let gone = leave_with(dc, &self.lives.copies());
+        if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
+            let reason = format!("{reason}, and without it no data center is left");
+            return Err(RealError::Lost { node: name, reason });
+        }
+        self.coordinator.handle_left(&gone);
+        gone.iter().for_each(|dc| self.strike_off(*dc));
+        self.write_down()?;
+        let reason = format!("its data center was given up, since {name} is lost: {reason}");
+        for dc in gone {
+            self.tell_left(dc, &reason).await;
+        }
+        // Until the run begins, or goes on, nobody has heard of those.
+        if self.begun {
+            self.tell_addresses().await;
+        }
+        self.coordinator.advance();
+        self.settle().await?;
+        self.evaluate().await;
+        Ok(())
+    }
+
+    /// The run goes on without a data center.
+    fn strike_off(&mut self, dc: DcId) {
+        self.standing.left.extend(self.lives.leave(dc));
+        self.ready.retain(|node| node.dc() != Some(dc));
+        if self.judging.as_ref().is_some_and(|judging| judging.needs(dc)) {
+            self.due = self.judging.take().map(|judging| judging.clock).max(self.due);
+        }
+        self.journal.on_membership(self.now(), dc, MembershipChange::Left);
+    }
+
+    /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.
+    async fn tell_left(&mut self, dc: DcId, reason: &str) {
+        warn!("{} has left for good: {reason}", self.seat.site.plan.topology.dc(dc).name);
+        for node in self.nodes_of(dc) {
+            self.dismiss(node, reason).await;
+        }
+        let left = self.standing.left.iter().filter(|(server, _)| self.begun && server.dc == dc);
+        for (server, life) in left {
+            let order = Order::Left { from: dc, life: *life };
+            let mirrors = |node: &NodeId| {
+                let is_mirror =
+                    matches!(node, NodeId::Server(mirror) if mirror.shard == server.shard);
+                is_mirror && self.takes_part(*node)
+            };
+            self.roll.tell_all(mirrors, &order).await;
+        }
+    }
+
+    /// Hears a node that takes no part.
+    pub(super) fn on_heard_of_absent(&mut self, heard: Heard) {
+        let Heard { node, message, .. } = heard;
+        let name = self.seat.site.name(node);
+        match message {
+            Ok(Message::Report(Report::Failed { reason })) => {
+                warn!("{name}, which takes no part, has failed: {reason}");
+            }
+            Ok(_) => {}
+            Err(reason) => {
+                info!("{name}, which takes no part, has gone: {reason}");
+                self.forget(node);
+            }
+        }
+    }
+
+    /// Tells the nodes on the line that take no part that they will not.
+    pub(super) async fn dismiss_absent(&mut self, reason: &str) {
+        let absent = nodes(&self.seat.site).filter(|node| !self.takes_part(*node));
+        for node in absent.filter(|node| self.roll.has(*node)).collect::<Vec<_>>() {
+            self.dismiss(node, reason).await;
+        }
+    }
+
+    async fn dismiss(&mut self, node: NodeId, reason: &str) {
+        self.roll.tell(node, &Order::Dismiss { reason: reason.into() }).await;
+        self.forget(node);
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        if let NodeId::Worker(worker) = node {
+            self.roll.stand_ins_mut().dismiss(worker);
+        }
+        self.roll.forget(node);
+        self.seat.meter.on_absent(&self.seat.site.label(node));
+    }
+
+    fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
+        nodes(&self.seat.site).filter(|node| node.dc() == Some(dc)).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Workers that do not come back: another of their data center stands in for them until they do.
+
+use tracing::{info, warn};
+
+use super::Conductor;
+use crate::real::message::Order;
+use gaia_core::types::{NodeId, WorkerId};
+
+impl Conductor<'_> {
+    /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
+    pub(super) async fn take_over(&mut self) {
+        let Some(after) = self.seat.site.plan.failures.take_over_after else { return };
+        let mut changed = false;
+        for lost in self.roll.to_take_over(after.0) {
+            let before = self.roll.stand_ins().of(lost);
+            match self.roll.appoint(lost) {
+                Some(own) => {
+                    warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
+                    if let Some(before) = before {
+                        self.show_given_back(lost, before);
+                    }
+                    self.show_taken_over(lost, own);
+                    self.standing.taken_over.insert(lost);
+                    self.left_alone.remove(&lost);
+                    changed = true;
+                }
+                None if self.left_alone.insert(lost) => {
+                    let dc = &self.seat.site.plan.topology.dc(lost.dc).name;
+                    let lost = self.name_of(lost);
+                    warn!("{lost} is waited for: no worker of {dc} is there to take it over");
+                }
+                None => {}
+            }
+        }
+        if changed {
+            self.say_who_stands_in().await;
+        }
+    }
+
+    /// A node is on the line: where it is a worker that others stood in for, it has its work back.
+    pub(super) async fn give_back(&mut self, node: NodeId) {
+        let NodeId::Worker(back) = node else { return };
+        self.left_alone.remove(&back);
+        // Said on each of its connections: the one before may have broken before it had heard. Whoever is heard for it after
+        // that knows nothing that servers have not said.
+        if self.standing.taken_over.contains(&back) {
+            self.roll.tell(node, &Order::Anew).await;
+        }
+        if !self.roll.has_itself(node) {
+            return;
+        }
+        if let Some(own) = self.roll.stand_ins_mut().dismiss(back) {
+            info!(
+                "{} is back, and has its work back from {}",
+                self.name_of(back),
+                self.name_of(own)
+            );
+            self.show_given_back(back, own);
+            self.say_who_stands_in().await;
+        }
+    }
+
+    /// Whether a node is on the line, or another is to stand in for it.
+    pub(super) fn is_here(&self, node: NodeId) -> bool {
+        let is_taken_over = |worker| self.roll.stand_ins().of(worker).is_some();
+        self.roll.has(node) || matches!(node, NodeId::Worker(worker) if is_taken_over(worker))
+    }
+
+    pub(super) fn show_taken_over(&mut self, lost: WorkerId, own: WorkerId) {
+        let [lost, own] = [lost, own].map(|id| self.seat.site.label(NodeId::Worker(id)));
+        self.observer.on_taken_over(&lost, &own);
+    }
+
+    fn show_given_back(&mut self, back: WorkerId, own: WorkerId) {
+        let [back, own] = [back, own].map(|id| self.seat.site.label(NodeId::Worker(id)));
+        self.observer.on_given_back(&back, &own);
+    }
+
+    /// Tells everyone: servers first, so that few are called by those whom they do not expect yet.
+    async fn say_who_stands_in(&mut self) {
+        self.unwritten = true;
+        if self.begun {
+            self.tell_addresses().await;
+        }
+    }
+
+    fn name_of(&self, worker: WorkerId) -> String {
+        self.seat.site.name(NodeId::Worker(worker))
+    }
+}

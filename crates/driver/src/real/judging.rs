@@ -1,0 +1,93 @@
+//! An evaluation under way: copies come in from all servers, then they are judged beside the run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::error::RealError;
+use super::ground::beside;
+use crate::journal::Carriages;
+use crate::judge::{Verdict, judge_values};
+use crate::message_of;
+use gaia_core::application::Application;
+use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardLayout};
+
+/// Copies as they were at some time, or what they are worth.
+pub(super) struct Judging {
+    pub(super) ticket: u64,
+    pub(super) at: Instant,
+    pub(super) clock: Clock,
+    /// Of each data center.
+    pub(super) clocks: Vec<Clock>,
+    pub(super) carriages: Carriages,
+    /// Whose copies are judged.
+    pub(super) of: Vec<DcId>,
+    copies: BTreeMap<ServerId, Vec<f32>>,
+    verdict: Option<JoinHandle<(Verdict, Copies)>>,
+}
+
+/// By data center of those that are judged, then shard.
+pub(super) type Copies = Vec<Vec<Vec<f32>>>;
+
+impl Judging {
+    /// Copies under this ticket, of what holds now.
+    pub(super) fn new(
+        ticket: u64,
+        at: Instant,
+        clock: Clock,
+        clocks: Vec<Clock>,
+        carriages: Carriages,
+        of: Vec<DcId>,
+    ) -> Self {
+        let copies = BTreeMap::new();
+        Self { ticket, at, clock, clocks, carriages, of, copies, verdict: None }
+    }
+
+    /// Whether the copy of a server has yet to come.
+    pub(super) fn awaits(&self, server: ServerId) -> bool {
+        let is_judged = self.of.contains(&server.dc) && self.verdict.is_none();
+        is_judged && !self.copies.contains_key(&server)
+    }
+
+    /// Whether it needs the copy of a data center, which has not come, or not all of it.
+    pub(super) fn needs(&self, dc: DcId) -> bool {
+        self.of.contains(&dc) && self.verdict.is_none()
+    }
+
+    /// Takes a server's copy; with the last they go to the judge.
+    pub(super) fn take(
+        &mut self,
+        server: ServerId,
+        values: Vec<f32>,
+        layouts: &[ShardLayout],
+        application: &Arc<dyn Application>,
+    ) {
+        if !self.awaits(server) {
+            return;
+        }
+        self.copies.insert(server, values);
+        let shards = layouts.len();
+        if self.copies.len() < self.of.len() * shards {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.copies).into_values();
+        let copies: Copies = self.of.iter().map(|_| all.by_ref().take(shards).collect()).collect();
+        let (layouts, application) = (layouts.to_vec(), application.clone());
+        self.verdict =
+            Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));
+    }
+}
+
+/// Waits for the judge; for ever where nothing is at the judge's.
+pub(super) async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), RealError> {
+    match judging.as_mut().and_then(|judging| judging.verdict.as_mut()) {
+        Some(verdict) => verdict.await.map_err(|error| RealError::Panicked {
+            part: "the evaluation".into(),
+            message: error
+                .try_into_panic()
+                .map_or_else(|error| error.to_string(), |panic| message_of(&*panic)),
+        }),
+        None => std::future::pending().await,
+    }
+}

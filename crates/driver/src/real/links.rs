@@ -1,0 +1,102 @@
+//! Tries every link that a node will need, before a run: `gaia check --connect`.
+
+use std::sync::Arc;
+
+use super::error::{LinkFault, RealError};
+use super::message::Purpose;
+use super::mirrors;
+use super::site::{Seat, Site};
+use super::{NodeOptions, runtime};
+use crate::RunError;
+use crate::cluster::Blueprint;
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::topology::Address;
+use gaia_core::types::{NodeId, ServerId};
+
+/// What became of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkCheck {
+    pub from: String,
+    pub to: String,
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
+    /// Nothing where neither topology nor environment says.
+    pub address: Option<Address>,
+    pub fault: Option<LinkFault>,
+}
+
+/// Tries once every link that starts at the nodes of this process: to the coordinator, to a worker's servers, to a
+/// server's mirrors. The other ends have to be up; they take part in nothing.
+///
+/// # Errors
+/// Where this node's own certificate does not do.
+pub fn check_links(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+) -> Result<Vec<LinkCheck>, RunError> {
+    let blueprint = Blueprint::new(plan, application);
+    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let runtime = runtime()?;
+    let checked: Result<Vec<LinkCheck>, RealError> = runtime.block_on(async {
+        let mut checks = Vec::new();
+        for node in &options.nodes {
+            let seat = site.seat(*node)?;
+            for (to, protocol, address) in links_of(&site, *node, options) {
+                let fault = match &address {
+                    Some(address) => attempt(&seat, to, protocol, address).await.err(),
+                    None => Some(LinkFault::Name("no address is known".into())),
+                };
+                let (from, to) = (site.name(*node), site.name(to));
+                checks.push(LinkCheck { from, to, protocol, address, fault });
+            }
+        }
+        Ok(checks)
+    });
+    runtime.shutdown_background();
+    Ok(checked?)
+}
+
+async fn attempt(
+    seat: &Seat,
+    to: NodeId,
+    protocol: &str,
+    address: &Address,
+) -> Result<(), LinkFault> {
+    match to {
+        NodeId::Server(mirror) if protocol == UDP => mirrors::check(seat, mirror, address).await,
+        _ => seat.dial(to, address, &seat.hello(Purpose::Check)).await.map(drop),
+    }
+}
+
+fn links_of(
+    site: &Site,
+    node: NodeId,
+    options: &NodeOptions,
+) -> Vec<(NodeId, &'static str, Option<Address>)> {
+    let (topology, deployment) = (&site.plan.topology, &site.plan.deployment);
+    let coordinator = options.coordinator.clone().or_else(|| deployment.coordinator.clone());
+    let server = |id: ServerId| deployment.server(id.dc, id.shard.index()).cloned();
+    let to_coordinator = (NodeId::Coordinator, TCP, coordinator);
+    match node {
+        // It calls nobody.
+        NodeId::Coordinator => Vec::new(),
+        NodeId::Server(own) => {
+            let others = topology.dc_ids().filter(|dc| *dc != own.dc);
+            let mirrors = others.map(|dc| ServerId { dc, shard: own.shard });
+            let mirrors = mirrors.map(|id| (NodeId::Server(id), UDP, server(id)));
+            std::iter::once(to_coordinator).chain(mirrors).collect()
+        }
+        NodeId::Worker(own) => {
+            let shards = 0..topology.dc(own.dc).servers as u16;
+            let servers = shards
+                .map(|shard| ServerId { dc: own.dc, shard: gaia_core::types::ShardId(shard) });
+            let servers = servers.map(|id| (NodeId::Server(id), TCP, server(id)));
+            std::iter::once(to_coordinator).chain(servers).collect()
+        }
+    }
+}
+
+const TCP: &str = "tcp";
+const UDP: &str = "udp";

@@ -1,0 +1,176 @@
+//! Which process of each server takes part, and which has lost what the one before it had.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::incarnations::{Incarnations, first_floor, next_block};
+use super::message::Life;
+use super::site::Site;
+use gaia_core::types::{DcId, NodeId, ServerId};
+
+/// What the coordinator knows of servers' processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lives {
+    /// The incarnation that began what each server knows, once all have met.
+    met: BTreeMap<ServerId, u64>,
+    /// Servers whose copies are on their way: to the life that began with which incarnation, from where.
+    copies: BTreeMap<ServerId, (u64, DcId)>,
+    /// What this process of the coordinator gives servers to begin as is above this. Zero in what was written down before
+    /// coordinators gave them.
+    #[serde(default)]
+    incarnations_floor: u64,
+}
+
+impl Lives {
+    /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
+    /// and otherwise above all that those before it can have given. To be written down before any is given.
+    pub(super) fn give_incarnations(
+        &mut self,
+        is_first: bool,
+        since_epoch: Duration,
+    ) -> Incarnations {
+        self.incarnations_floor = match is_first {
+            true => first_floor(since_epoch),
+            false => next_block(self.incarnations_floor),
+        };
+        let mut incarnations = Incarnations::above(self.incarnations_floor);
+        // Those that began as what no coordinator gave may have gone on from there.
+        for (server, began) in &self.met {
+            incarnations.note(*server, next_block(*began));
+        }
+        incarnations
+    }
+
+    /// Whether a server that is on the line in this life has had another, of which it knows nothing.
+    pub(super) fn is_lost(&self, server: ServerId, life: Life) -> bool {
+        let other = self.met.get(&server).is_some_and(|met| *met != life.began);
+        life.is_new && other
+    }
+
+    /// A server takes part in this life.
+    pub(super) fn meet(&mut self, server: ServerId, life: Life) {
+        self.met.insert(server, life.began);
+    }
+
+    /// A server in this life takes its copy from a mirror.
+    pub(super) fn rebuild(&mut self, server: ServerId, life: Life, from: DcId) {
+        self.copies.insert(server, (life.began, from));
+    }
+
+    /// Whether a copy is on its way to anybody.
+    pub(super) fn has_copies_on_the_way(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Data centers that a copy is on its way to, and from where.
+    pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
+        self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
+    }
+
+    /// A data center takes no part any more; the lives in which its servers did.
+    pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
+        self.copies.retain(|server, _| server.dc != dc);
+        let met = std::mem::take(&mut self.met);
+        let (left, met) = met.into_iter().partition(|(server, _)| server.dc == dc);
+        self.met = met;
+        left
+    }
+
+    /// A server has its copy, and everything that belongs to it.
+    pub(super) fn on_ready(&mut self, server: ServerId) {
+        self.copies.remove(&server);
+    }
+
+    /// From where a server in this life takes its copy, if it does.
+    pub(super) fn copy_of(&self, server: ServerId, life: Life) -> Option<DcId> {
+        let (began, from) = self.copies.get(&server)?;
+        (*began == life.began).then_some(*from)
+    }
+
+    /// The mirror whose copy, of so many bytes, a server that has none gets soonest of those that take part and are on the
+    /// line, or why there is none; `drains` says whether copies are being made equal.
+    pub(super) fn source_for(
+        &self,
+        server: ServerId,
+        bytes: u64,
+        site: &Site,
+        drains: bool,
+        [takes_part, is_there]: [&dyn Fn(NodeId) -> bool; 2],
+    ) -> Result<DcId, String> {
+        if drains {
+            return Err("copies are being made equal".into());
+        }
+        let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
+        if let Some(other) = others.find(|other| **other != server) {
+            let other = site.name(NodeId::Server(*other));
+            return Err(format!("{other} waits for one, too"));
+        }
+        let plan = &site.plan;
+        let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
+        let takes_part = |dc| takes_part(mirror(dc));
+        let there = plan.copy_source(server.dc, bytes, |dc| takes_part(dc) && is_there(mirror(dc)));
+        // One that is away for a moment is waited for.
+        there.or_else(|| plan.copy_source(server.dc, bytes, takes_part)).ok_or_else(|| {
+            let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
+            format!("under {model} nobody else has what {dc} had")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::types::ShardId;
+
+    #[test]
+    fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let life = |began, is_new| Life { began, incarnation: began, is_new };
+        let mut lives = Lives::default();
+        assert!(!lives.is_lost(server, life(7, true)), "the first");
+        lives.meet(server, life(7, true));
+        assert!(!lives.is_lost(server, life(7, true)), "the same, over another connection");
+        assert!(!lives.is_lost(server, life(7, false)), "one that has its log");
+        assert!(lives.is_lost(server, life(9, true)));
+        lives.meet(server, life(9, true));
+        lives.rebuild(server, life(9, true), DcId(2));
+        assert_eq!(lives.copy_of(server, life(9, true)), Some(DcId(2)));
+        assert_eq!(lives.copy_of(server, life(10, false)), None);
+        lives.on_ready(server);
+        assert_eq!(lives.copy_of(server, life(9, true)), None);
+    }
+
+    #[test]
+    fn a_coordinator_that_comes_back_gives_incarnations_above_all_before_it_whatever_the_calendar_says()
+     {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let today = Duration::from_secs(1_800_000_000);
+        let mut lives = Lives::default();
+        let first = lives.give_incarnations(true, today).give(server, 1);
+        let began = first.number();
+        assert!(began > today.as_millis() as u64);
+        lives.meet(server, Life { began, incarnation: began, is_new: true });
+
+        let written = rmp_serde::to_vec(&lives).unwrap();
+        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
+        let second = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(second > first.next().next());
+        let newcomer = ServerId { dc: DcId(2), ..server };
+        assert!(lives.give_incarnations(false, Duration::ZERO).give(newcomer, 1) > second);
+    }
+
+    #[test]
+    fn what_a_coordinator_wrote_down_that_gave_no_incarnations_is_read() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        // That servers took the calendar.
+        let began = 1_800_000_000_000_u64;
+        let met = BTreeMap::from([(server, began)]);
+        let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();
+        let written = rmp_serde::to_vec(&(met, copies)).unwrap();
+        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
+        let given = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(given.number() > began + 1_000_000, "it may have gone on from its log");
+    }
+}

@@ -1,0 +1,90 @@
+//! What nodes have sent, as they report it, over all processes that they have been.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::{Carriage, Carriages};
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, NodeId, ServerId};
+
+/// Counts of every node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Meters {
+    links: BTreeMap<(ServerId, DcId), Count<Carriage>>,
+    lan: BTreeMap<NodeId, Count<u64>>,
+}
+
+/// A count that begins anew in each process of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Count<T> {
+    /// Of the processes before.
+    before: T,
+    latest: T,
+}
+
+impl Meters {
+    /// A server says what it has carried to a data center, since its process began.
+    pub(super) fn on_link(&mut self, server: ServerId, to: DcId, carriage: Carriage) {
+        let count = self.links.entry((server, to)).or_default();
+        if carriage.bytes < count.latest.bytes {
+            count.before = sum(count.before, count.latest, 1);
+        }
+        count.latest = carriage;
+    }
+
+    /// A node says how many bytes it has sent over the LAN, since its process began.
+    pub(super) fn on_lan(&mut self, node: NodeId, bytes: u64) {
+        let count = self.lan.entry(node).or_default();
+        if bytes < count.latest {
+            count.before = count.before.saturating_add(count.latest);
+        }
+        count.latest = bytes;
+    }
+
+    /// What each link has carried, as of the servers' latest reports.
+    pub(super) fn carriages(&self, topology: &Topology) -> Carriages {
+        let of = |from: DcId, to: DcId| {
+            let own =
+                self.links.iter().filter(|((server, peer), _)| server.dc == from && *peer == to);
+            own.fold(Carriage::default(), |total, (_, count)| {
+                let one = sum(count.before, count.latest, 1);
+                sum(total, one, topology.dc(from).servers as u32)
+            })
+        };
+        topology.links.iter().map(|link| of(link.from, link.to)).collect()
+    }
+
+    pub(super) fn lan_bytes(&self) -> u64 {
+        self.lan.values().map(|count| count.before.saturating_add(count.latest)).sum()
+    }
+}
+
+/// Both together; one of `sharers` keeps a link busy for its share of the time.
+fn sum(total: Carriage, one: Carriage, sharers: u32) -> Carriage {
+    Carriage {
+        bytes: total.bytes.saturating_add(one.bytes),
+        control_bytes: total.control_bytes.saturating_add(one.control_bytes),
+        frames: total.frames.saturating_add(one.frames),
+        busy: total.busy.saturating_add(one.busy / sharers),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::types::ShardId;
+
+    #[test]
+    fn what_a_process_before_has_sent_still_counts() {
+        let mut meters = Meters::default();
+        let server = ServerId { dc: DcId(0), shard: ShardId(0) };
+        for bytes in [5, 9, 2, 3] {
+            let carriage = Carriage { bytes, ..Carriage::default() };
+            meters.on_link(server, DcId(1), carriage);
+            meters.on_lan(NodeId::Server(server), bytes);
+        }
+        assert_eq!(meters.lan_bytes(), 12);
+        assert_eq!(meters.links[&(server, DcId(1))].before.bytes, 9);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a server knows of the ways to its mirrors, and what may be under way on them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant as Moment;
+
+use super::refusals::Refusals;
+use super::reunion::Reunion;
+use super::stall::{Watch, stall_max};
+use gaia_core::link::quantum;
+use gaia_core::session::window;
+use gaia_core::topology::Topology;
+use gaia_core::types::DcId;
+
+/// What there is to know of the way to a mirror.
+pub(in crate::real) struct Link {
+    /// The frame size that keeps control prompt.
+    pub(in crate::real) room: usize,
+    /// How long news of what has come may wait for something to go with.
+    pub(in crate::real) news_wait: Duration,
+    /// When it has waited so long.
+    pub(in crate::real) news_due: Option<Moment>,
+    pub(in crate::real) watch: Watch,
+    pub(in crate::real) refusals: Refusals,
+    /// Since the ends are connected again, until they are level.
+    pub(in crate::real) reunion: Option<Reunion>,
+}
+
+impl Link {
+    pub(in crate::real) fn new(
+        topology: &Topology,
+        own: DcId,
+        peer: DcId,
+        parameters: usize,
+    ) -> Self {
+        Self {
+            room: quantum(topology.server_bandwidth(own, peer)).0 as usize,
+            news_wait: (topology.link(own, peer).rtt.0 / 4).clamp(NEWS_WAIT_MIN, NEWS_WAIT_MAX),
+            news_due: None,
+            watch: Watch::new(stall_max(topology, (own, peer), parameters)),
+            refusals: Refusals::default(),
+            reunion: None,
+        }
+    }
+}
+
+/// What may be under way between a server and each of its mirrors.
+pub(in crate::real) fn windows_of(topology: &Topology, own: DcId) -> BTreeMap<DcId, usize> {
+    let peers = topology.dc_ids().filter(|peer| *peer != own);
+    peers.map(|peer| (peer, window_of(topology, own, peer))).collect()
+}
+
+/// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
+fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
+    let ways = [(own, peer), (peer, own)].map(|(from, to)| {
+        let (rtt, bandwidth) = (topology.link(from, to).rtt.0, topology.server_bandwidth(from, to));
+        window(bandwidth, rtt).max(FRAMES_IN_WINDOW * quantum(bandwidth).0 as usize)
+    });
+    ways[0].max(ways[1])
+}
+
+/// Frames of the usual size that may be under way, however short the link is.
+const FRAMES_IN_WINDOW: usize = 4;
+
+/// A sender waits for news only once its window is full, which takes a round trip or more.
+const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
+const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);

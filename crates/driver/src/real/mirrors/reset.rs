@@ -1,0 +1,108 @@
+//! How a mirror notices that the process at its other end is another: by stateless resets (RFC 9000, section 10.3).
+//!
+//! A process that is killed says nothing. The one after it, at the same address, knows none of the connections that
+//! packets still come for; it answers with a token that only the server's key gives, which the mirror was told when the
+//! connection began. Otherwise the mirror would wait until the connection has been idle for too long.
+
+use std::sync::Arc;
+
+use quinn::EndpointConfig;
+use quinn_proto::HashedConnectionIdGenerator;
+use ring::hmac;
+
+use gaia_certificates::Credentials;
+
+/// What the endpoints of all processes of a server have in common.
+pub(super) fn endpoint_config(credentials: &Credentials) -> EndpointConfig {
+    let resets = credentials.secret("QUIC stateless reset");
+    let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &resets)));
+    let ids = credentials.secret("QUIC connection ids");
+    let ids = ids.first_chunk::<8>().expect("a secret has 32 bytes");
+    let ids = u64::from_le_bytes(*ids);
+    // An endpoint answers only for ids that it could have given out.
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, UdpSocket};
+    use std::time::Duration;
+
+    use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+    use quinn::{
+        ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, TokioRuntime,
+        TransportConfig,
+    };
+    use rustls::pki_types::UnixTime;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use gaia_certificates::{Authority, Identity, SERVER_NAME, Validity, accepting, connecting};
+
+    struct Pair {
+        oregon: Credentials,
+        tokyo: Credentials,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let now = UnixTime::now();
+            let mut authority = Authority::create("demo", now).unwrap();
+            let validity = Validity::starting(now, Duration::from_secs(86_400));
+            let mut issue =
+                |dc| authority.issue(&Identity::server("demo", dc, 0), validity).unwrap();
+            Self { oregon: issue("oregon"), tokyo: issue("tokyo") }
+        }
+
+        /// An endpoint in tokyo, which a connection from oregon reaches.
+        async fn listen(&self, at: SocketAddr) -> Endpoint {
+            let tls = accepting(&self.tokyo, [self.oregon.identity().clone()]);
+            let tls = QuicServerConfig::try_from(tls).unwrap();
+            let config = ServerConfig::with_crypto(Arc::new(tls));
+            let socket = UdpSocket::bind(at).unwrap();
+            let own = endpoint_config(&self.tokyo);
+            Endpoint::new(own, Some(config), socket, Arc::new(TokioRuntime)).unwrap()
+        }
+
+        async fn dial(&self, to: SocketAddr) -> (Endpoint, Connection) {
+            let tls = connecting(&self.oregon, self.tokyo.identity());
+            let tls = QuicClientConfig::try_from(tls).unwrap();
+            let mut config = ClientConfig::new(Arc::new(tls));
+            let mut transport = TransportConfig::default();
+            transport.keep_alive_interval(Some(Duration::from_millis(20)));
+            transport.max_idle_timeout(Some(Duration::from_secs(100).try_into().unwrap()));
+            config.transport_config(Arc::new(transport));
+            let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+            let connecting = endpoint.connect_with(config, to, SERVER_NAME).unwrap();
+            (endpoint, connecting.await.unwrap())
+        }
+    }
+
+    #[test]
+    fn a_mirror_learns_of_a_kill_from_the_next_process_at_the_address() {
+        let pair = Pair::new();
+        let (first, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+        let listening = first.block_on(pair.listen(([127, 0, 0, 1], 0).into()));
+        let at = listening.local_addr().unwrap();
+        let taken = {
+            let listening = listening.clone();
+            first.spawn(async move { listening.accept().await.unwrap().await.unwrap() })
+        };
+        let (_endpoint, connection) = own.block_on(pair.dial(at));
+        let accepted = first.block_on(taken).unwrap();
+        // With the runtime goes whoever could say goodbye.
+        first.shutdown_background();
+        drop((accepted, listening));
+        let _second = own.block_on(async {
+            loop {
+                // Until the socket of the first is closed.
+                if UdpSocket::bind(at).is_ok() {
+                    return pair.listen(at).await;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(own.block_on(connection.closed()), ConnectionError::Reset);
+    }
+}

@@ -1,0 +1,384 @@
+//! The cluster as processes: one for each node, on as many machines as there are.
+//!
+//! This room decides how nodes find each other and how their messages travel: between data centers QUIC over UDP, one
+//! connection for each pair of mirrors; inside a data center, and to the coordinator, TCP. Every connection is mutual
+//! TLS 1.3 with certificates of the run, but for the LAN where the topology says otherwise. A worker and a server
+//! in one process hand each other values. It does not know what is in a message beyond its bounds: what arrives is
+//! decoded against the layout of the shard before a node hears of it.
+//!
+//! **How a run comes together.** Each node calls the coordinator and says where it listens; it waits for the
+//! coordinator as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
+//! meet their mirrors and workers their servers, and training begins. So nodes start in any order.
+//!
+//! **What is lost and found.** Every connection is made again for as long as the run goes on: mirrors resume their
+//! sessions, a worker hears from its servers what is due from it, lines to the coordinator repeat what stands. Where a
+//! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
+//! process goes on from there after `kill -9` (see [`gaia_core::recovery`]); what was kept for another node or run is refused.
+//! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
+//! nothing is told by the coordinator as which incarnation to begin (`incarnations.rs`) and which mirror's copy to take;
+//! where the model has no such way, that ends the run. A mirror whose messages are refused for as long as a node may be away
+//! counts as lost, though it answers.
+//! Where the run file wants that, another worker stands in for one that does not come back (`stand_ins.rs`).
+//!
+//! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
+//! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
+//! a checkpoint first.
+//!
+//! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
+//! workers train on their own share of it. No example crosses a connection.
+
+mod channel;
+mod conductor;
+mod diary;
+mod door;
+mod error;
+pub mod ground;
+mod hearing;
+mod incarnations;
+mod incoming;
+mod judging;
+mod line;
+mod links;
+mod lives;
+mod local;
+mod measure;
+mod message;
+mod meters;
+mod mirrors;
+mod peers;
+mod roll;
+mod server;
+mod servers;
+mod site;
+mod stand_ins;
+mod standing;
+mod standing_in;
+mod throttle;
+mod watch;
+mod worker;
+mod workers;
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch as watched;
+use tokio::time::{Instant as Moment, sleep};
+
+use self::channel::resolve;
+use self::conductor::Conductor;
+use self::diary::Shelf;
+use self::door::{Door, listen};
+use self::ground::{Ground, Machine};
+use self::measure::Measured;
+use self::server::serve;
+use self::site::{Site, identity, nodes};
+use self::standing_in::{StandingIn, cost_of};
+use self::worker::work;
+use self::workers::PARCELS_MAX;
+use super::cluster::Blueprint;
+use super::{Outcome, RunError};
+use gaia_checkpoint::StateFile;
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::node::{RowsRead, WorkerMessage};
+use gaia_core::recovery::Turn;
+use gaia_core::topology::Address;
+use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
+use gaia_telemetry::{Observer, Telemetry};
+
+pub use error::{LinkFault, RealError};
+pub use links::{LinkCheck, check_links};
+pub use local::NodeFiles;
+pub(super) use local::run;
+pub use watch::watch;
+
+/// What one process is in a run, and what it needs to take part.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The nodes in this process: the coordinator alone, or a server, a worker or one of each of a data center.
+    pub nodes: Vec<NodeId>,
+    /// Where `gaia certs` keeps a folder for each node, or such a folder.
+    pub certificates: PathBuf,
+    /// Where to listen instead of at the topology's address; port 0 is any free one.
+    pub listen: Option<SocketAddr>,
+    /// Where the coordinator listens, instead of at the topology's address.
+    pub coordinator: Option<Address>,
+    /// Where the nodes of this process keep what they need to go on in another process, if they do.
+    pub state: Option<PathBuf>,
+    /// True once the nodes of this process are to write down where they are, and leave.
+    pub interrupted: Option<Arc<AtomicBool>>,
+    /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
+    pub ends_with_stdin: bool,
+    /// Where the nodes tell of themselves.
+    pub telemetry: Telemetry,
+}
+
+/// Nodes as metrics and logs call them: as their folders of certificates, such as `tokyo/server-0`.
+pub fn labels(plan: &Plan, nodes: &[NodeId]) -> Vec<String> {
+    nodes.iter().map(|node| identity(plan, *node).folder()).collect()
+}
+
+/// How the part of one process in a run ended.
+#[derive(Debug)]
+pub enum NodeEnd {
+    /// The run is over, which this process coordinated.
+    Conducted(Box<Outcome>),
+    /// The run is over.
+    Over,
+    /// This process was told to leave; another goes on from what it kept.
+    Interrupted,
+}
+
+/// What the nodes of one process are told.
+struct Errand {
+    coordinator: Address,
+    shelf: Option<Shelf>,
+    interrupted: Interrupted,
+    /// Where the worker says for whom it stands in.
+    stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
+}
+
+/// Whether this process is to leave.
+#[derive(Clone)]
+struct Interrupted(Option<Arc<AtomicBool>>);
+
+/// How the part of one node in a run ended.
+enum Exit {
+    Over,
+    Interrupted,
+}
+
+/// The server's end of what a worker in its process says and hears.
+struct NearWorker {
+    worker: WorkerId,
+    says_next: watched::Receiver<SaysNext>,
+    says: Receiver<WorkerMessage>,
+    hears: Sender<FromNear>,
+}
+
+/// The worker's end of it.
+struct NearServer {
+    shard: ShardId,
+    says_next: watched::Sender<SaysNext>,
+    says: Sender<WorkerMessage>,
+    hears: Receiver<FromNear>,
+}
+
+/// What a worker will say next to each server that does not know, where the worker does.
+type SaysNext = Vec<Option<Turn>>;
+
+/// What a server says to a worker in its process.
+enum FromNear {
+    /// At first, what is due.
+    Joined(Turn),
+    /// What is due from one that begins anew.
+    Due((Turn, bool)),
+    Rows(Arc<RowsRead>),
+}
+
+/// Runs the nodes of one process until the run is over, or they are told to leave.
+///
+/// # Errors
+/// Where a node cannot take part, is lost or fails.
+pub fn node(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+    observer: &mut dyn Observer,
+) -> Result<NodeEnd, RunError> {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = take_part(plan, application, options, observer, Arc::new(Machine)) => ended,
+            () = parent_gone(options.ends_with_stdin) => {
+                let reason = "who started this node is gone".into();
+                Err(RealError::Ended { reason })
+            }
+        }
+    });
+    // An iteration at work is not waited for.
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+/// As [`node`], on the runtime that it is called in and on whatever ground there is. To drop the future is to kill the
+/// process.
+///
+/// # Errors
+/// As [`node`].
+pub async fn take_part(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+    observer: &mut dyn Observer,
+    ground: Arc<dyn Ground>,
+) -> Result<NodeEnd, RealError> {
+    let blueprint = Blueprint::new(plan, application);
+    let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    site.telemetry = options.telemetry.clone();
+    site.ground = ground;
+    let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
+    if options.nodes.contains(&NodeId::Coordinator) {
+        let seat = site.seat(NodeId::Coordinator)?;
+        let at = match (options.listen, named) {
+            (Some(at), _) => at,
+            (None, Some(named)) => local(named).await?,
+            (None, None) => return Err(no_address(&site, NodeId::Coordinator)),
+        };
+        let listener = listen(&*site.ground, at).await?;
+        let door = Door::open(&seat, listener, nodes(&seat.site).collect());
+        let wall = Moment::now();
+        let file = options
+            .state
+            .as_deref()
+            .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
+        let file = file.transpose()?;
+        let mut observer = Measured { observer, meter: &seat.meter, plan };
+        let conductor =
+            Conductor::gather(&seat, &blueprint, application, &mut observer, door, file).await?;
+        let outcome = conductor.conduct(wall).await?;
+        return Ok(NodeEnd::Conducted(Box::new(outcome)));
+    }
+    let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;
+    let servers = options.nodes.iter().find_map(|node| match node {
+        NodeId::Server(id) => Some(*id),
+        _ => None,
+    });
+    let workers = options.nodes.iter().find_map(|node| match node {
+        NodeId::Worker(id) => Some(*id),
+        _ => None,
+    });
+    let (near_worker, near_server) = match (servers, workers) {
+        (Some(server), Some(worker)) if server.dc == worker.dc => {
+            let (near_worker, near_server) = near(server, worker);
+            (Some(near_worker), Some(near_server))
+        }
+        _ => (None, None),
+    };
+    let shelf = options
+        .state
+        .clone()
+        .map(|folder| Shelf::new(folder, blueprint.plan_hash, plan, application.as_ref()));
+    let interrupted = Interrupted(options.interrupted.clone());
+    let (stands_in_for, lost) = watched::channel(BTreeSet::new());
+    let errand = Errand { coordinator: coordinator.clone(), shelf, interrupted, stands_in_for };
+    let seat = workers.map(|id| site.seat(NodeId::Worker(id))).transpose()?;
+    let serving = async {
+        let Some(id) = servers else { return Ok(Exit::Over) };
+        let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
+            (Some(at), _) => at,
+            (None, Some(named)) => local(named).await?,
+            (None, None) => return Err(no_address(&site, NodeId::Server(id))),
+        };
+        let seat = site.seat(NodeId::Server(id))?;
+        let kept = errand.shelf.as_ref().is_some_and(|shelf| shelf.has_state(&seat));
+        let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
+        serve(seat, id, server, &errand, at, near_worker).await
+    };
+    let working = async {
+        let (Some(id), Some(seat)) = (workers, seat.clone()) else { return Ok(Exit::Over) };
+        let layouts = blueprint.layouts().to_vec();
+        work(seat, blueprint.worker(id), layouts, &errand, cost_of(plan), near_server).await
+    };
+    let mut standing_in = StandingIn::default();
+    let following = async {
+        match &seat {
+            Some(seat) => standing_in.follow(seat, &blueprint, coordinator, lost).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = async { tokio::try_join!(serving, working) };
+    let ended = tokio::select! {
+        biased;
+        ended = ended => ended?,
+        failed = following => return Err(failed),
+    };
+    let (Exit::Over, Exit::Over) = ended else { return Ok(NodeEnd::Interrupted) };
+    standing_in.finish().await;
+    Ok(NodeEnd::Over)
+}
+
+impl Interrupted {
+    fn is_set(&self) -> bool {
+        self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Waits until it is; nobody else tells.
+    async fn set(&self) {
+        while !self.is_set() {
+            sleep(HEARTBEAT).await;
+        }
+    }
+}
+
+/// A way between a server and a worker that share a process.
+fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
+    let (to_server, from_worker) = channel(PARCELS_MAX);
+    let (to_worker, from_server) = channel(PARCELS_MAX);
+    let (tells, told) = watched::channel(SaysNext::new());
+    let (says, hears) = (from_worker, to_worker);
+    let near_worker = NearWorker { worker, says_next: told, says, hears };
+    let (says, hears) = (to_server, from_server);
+    let near_server = NearServer { shard: server.shard, says_next: tells, says, hears };
+    (near_worker, near_server)
+}
+
+/// The first address of this machine that a name stands for.
+async fn local(named: &Address) -> Result<SocketAddr, RealError> {
+    let found = resolve(named).await.map_err(|fault| RealError::Listen {
+        address: named.to_string(),
+        reason: fault.to_string(),
+    })?;
+    found.into_iter().next().ok_or_else(|| RealError::Listen {
+        address: named.to_string(),
+        reason: "the name has no address".into(),
+    })
+}
+
+fn no_address(site: &Site, node: NodeId) -> RealError {
+    let (key, instead) = match node {
+        NodeId::Coordinator => ("`coordinator_address`", "GAIA_COORDINATOR"),
+        _ => ("`server_addresses`", "--listen"),
+    };
+    RealError::NoAddress { node: site.name(node), key, instead }
+}
+
+/// Waits for the end of standard input, where that is the end of this node; otherwise for ever.
+async fn parent_gone(watched: bool) {
+    if !watched {
+        return std::future::pending().await;
+    }
+    let (gone, parent) = tokio::sync::oneshot::channel();
+    // A read of standard input cannot be called off; a thread of its own ends with the process.
+    std::thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while matches!(std::io::stdin().read(&mut bytes), Ok(read) if read > 0) {}
+        // A node that has ended needs no end.
+        let _ended = gone.send(());
+    });
+    let _gone = parent.await;
+}
+
+fn runtime() -> Result<Runtime, RunError> {
+    Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("gaia-network")
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)
+}
+
+const NETWORK_THREADS: usize = 2;
+
+/// How often nodes and the coordinator hear of each other at least.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Who has not been heard for this long is lost. A transfer that goes on counts as life, however slow it is.
+const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,271 @@
+//! Who is on the line to the coordinator, and who was lost and is waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant as Moment, timeout};
+use tracing::warn;
+
+use super::SILENCE_MAX;
+use super::channel::Parcel;
+use super::door::{Door, Guest};
+use super::hearing::{Heard, hear};
+use super::incarnations::Incarnations;
+use super::message::{Answer, Life, Order, pack};
+use super::site::Site;
+use super::stand_ins::StandIns;
+use gaia_core::types::{DcId, NodeId, ServerId, ShardLayout, WorkerId};
+use gaia_core::wire::LanKind;
+
+/// The lines of all nodes.
+pub(super) struct Roll {
+    site: Site,
+    layouts: Vec<ShardLayout>,
+    door: Door,
+    lines: BTreeMap<NodeId, Line>,
+    /// Where servers listen.
+    listening: BTreeMap<ServerId, String>,
+    /// As nodes said of themselves.
+    lives: BTreeMap<NodeId, Life>,
+    incarnations: Incarnations,
+    /// Since when.
+    lost: BTreeMap<NodeId, Moment>,
+    stand_ins: StandIns,
+    heard: Receiver<Heard>,
+    hears: Sender<Heard>,
+    /// Connections so far: each has a number.
+    connections: u64,
+    /// Ends with the roll.
+    reading: JoinSet<()>,
+    writing: Vec<JoinHandle<()>>,
+}
+
+struct Line {
+    connection: u64,
+    /// Who has called in the node's place, if another has.
+    stand_in: Option<WorkerId>,
+    parcels: Sender<Parcel>,
+}
+
+/// What can come over lines.
+pub(super) enum News {
+    /// A node is on the line, for the first time or again.
+    Joined(NodeId),
+    Heard(Heard),
+}
+
+impl Roll {
+    pub(super) fn new(site: Site, layouts: Vec<ShardLayout>, door: Door) -> Self {
+        let (hears, heard) = channel(HEARD_MAX);
+        Self {
+            site,
+            layouts,
+            door,
+            lines: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            incarnations: Incarnations::default(),
+            lost: BTreeMap::new(),
+            stand_ins: StandIns::default(),
+            heard,
+            hears,
+            connections: 0,
+            reading: JoinSet::new(),
+            writing: Vec::new(),
+        }
+    }
+
+    /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
+    pub(super) async fn news(&mut self) -> News {
+        loop {
+            tokio::select! {
+                biased;
+                guest = self.door.guest() => {
+                    if let Some(node) = self.admit(guest).await {
+                        return News::Joined(node);
+                    }
+                }
+                Some(heard) = self.heard.recv() => {
+                    // What is left of a connection that another has replaced says nothing of the node.
+                    let current = self.lines.get(&heard.node).map(|line| line.connection);
+                    if current == Some(heard.connection) {
+                        return News::Heard(heard);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a caller in, in place of a connection that it had before.
+    async fn admit(&mut self, guest: Guest) -> Option<NodeId> {
+        let Guest { hello, from, mut channel } = guest;
+        let (node, stand_in) = (hello.node, hello.stand_in);
+        if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
+            && self.stand_ins.of(worker) != Some(own)
+        {
+            let [own, lost] = [own, worker].map(|id| self.site.name(NodeId::Worker(id)));
+            channel.put_off(format!("{own} does not stand in for {lost}")).await;
+            return None;
+        }
+        if let NodeId::Server(id) = node {
+            let named = self.site.plan.deployment.server(id.dc, id.shard.index());
+            let address = match (named, hello.listens) {
+                (Some(named), _) => named.to_string(),
+                // One that listens on every address is reached where it called from.
+                (None, Some(at)) if at.ip().is_unspecified() => {
+                    SocketAddr::new(from.ip(), at.port()).to_string()
+                }
+                (None, Some(at)) => at.to_string(),
+                (None, None) => {
+                    channel.refuse("a server listens somewhere".into()).await;
+                    return None;
+                }
+            };
+            self.listening.insert(id, address);
+        }
+        if let Some(life) = hello.life {
+            self.lives.insert(node, life);
+            if let NodeId::Server(id) = node {
+                self.incarnations.note(id, life.incarnation);
+            }
+        }
+        let answer = match (node, hello.begins) {
+            (NodeId::Server(id), Some(process)) => {
+                let incarnation = self.incarnations.give(id, process);
+                let number = incarnation.number();
+                let life = Life { began: number, incarnation: number, is_new: true };
+                self.lives.insert(node, life);
+                Answer::Begin { incarnation }
+            }
+            _ => Answer::Welcome,
+        };
+        if channel.answer(&answer).await.is_err() {
+            return None;
+        }
+        let (reader, parcels, writing) = channel.start(ORDERS_MAX);
+        self.connections += 1;
+        let connection = self.connections;
+        self.lines.insert(node, Line { connection, stand_in, parcels });
+        self.lost.remove(&node);
+        self.writing.retain(|writing| !writing.is_finished());
+        self.writing.push(writing);
+        let copy_bytes_max = match node {
+            NodeId::Server(id) => 8 + 4 * self.layouts[id.shard.index()].parameters(),
+            _ => 0,
+        };
+        while self.reading.try_join_next().is_some() {}
+        self.reading.spawn(hear(node, connection, reader, copy_bytes_max, self.hears.clone()));
+        Some(node)
+    }
+
+    /// What servers are to begin as that have nothing to go on from.
+    pub(super) fn set_incarnations(&mut self, incarnations: Incarnations) {
+        self.incarnations = incarnations;
+    }
+
+    /// A node is on the line no more.
+    pub(super) fn lose(&mut self, node: NodeId, reason: &str) {
+        if self.lines.remove(&node).is_some() {
+            warn!("{} is lost: {reason}; it is waited for", self.site.name(node));
+            self.lost.insert(node, Moment::now());
+        }
+    }
+
+    /// A node is not waited for, and its line is closed once it has heard all that was said.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.lines.remove(&node);
+        self.lost.remove(&node);
+    }
+
+    /// A node that was lost for longer than it is waited for.
+    pub(super) fn given_up(&self, after: Duration) -> Option<NodeId> {
+        let mut lost = self.lost.iter();
+        lost.find(|(_, since)| since.elapsed() > after).map(|(node, _)| *node)
+    }
+
+    /// Counts everyone as lost who is not on the line.
+    pub(super) fn miss(&mut self, all: impl Iterator<Item = NodeId>) {
+        let now = Moment::now();
+        self.lost.extend(all.filter(|node| !self.lines.contains_key(node)).map(|node| (node, now)));
+    }
+
+    /// Workers that have been lost for so long, and nobody stands in for them who is there.
+    pub(super) fn to_take_over(&self, after: Duration) -> Vec<WorkerId> {
+        let lost = self.lost.iter().filter(|(_, since)| since.elapsed() >= after);
+        let lost = lost.filter_map(|(node, _)| match node {
+            NodeId::Worker(worker) => Some(*worker),
+            _ => None,
+        });
+        let is_there = |own| self.has_itself(NodeId::Worker(own));
+        lost.filter(|worker| !self.stand_ins.of(*worker).is_some_and(is_there)).collect()
+    }
+
+    /// Has another worker of its data center stand in for a lost one, if there is one.
+    pub(super) fn appoint(&mut self, lost: WorkerId) -> Option<WorkerId> {
+        let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
+        let here = here.filter_map(|(node, _)| match node {
+            NodeId::Worker(id) if id.dc == lost.dc && *id != lost => Some(*id),
+            _ => None,
+        });
+        self.stand_ins.appoint(lost, here)
+    }
+
+    /// Who stands in for whom.
+    pub(super) fn stand_ins(&self) -> &StandIns {
+        &self.stand_ins
+    }
+
+    pub(super) fn stand_ins_mut(&mut self) -> &mut StandIns {
+        &mut self.stand_ins
+    }
+
+    /// Whether a node is on the line that is there itself.
+    pub(super) fn has_itself(&self, node: NodeId) -> bool {
+        self.lines.get(&node).is_some_and(|line| line.stand_in.is_none())
+    }
+
+    /// Whether a node is on the line.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.lines.contains_key(&node)
+    }
+
+    /// Which process of a node is on the line.
+    pub(super) fn life_of(&self, node: NodeId) -> Option<Life> {
+        self.lives.get(&node).copied()
+    }
+
+    /// The order that tells of all servers but those that are absent.
+    pub(super) fn begin(&self, absent: &BTreeSet<DcId>) -> Order {
+        let present = self.listening.iter().filter(|(server, _)| !absent.contains(&server.dc));
+        let servers = present.map(|(id, at)| (*id, at.clone())).collect();
+        Order::Begin { servers, stand_ins: self.stand_ins.clone() }
+    }
+
+    pub(super) async fn tell(&self, node: NodeId, order: &Order) {
+        self.tell_all(|known| *known == node, order).await;
+    }
+
+    pub(super) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
+        let body = pack(order);
+        for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
+            // A node that has gone is noticed by who hears its line. One that does not read is, too.
+            let said = line.parcels.send((LanKind::Order, body.clone()));
+            let _gone = timeout(SILENCE_MAX, said).await;
+        }
+    }
+
+    /// Sends what is in hand, and closes every line.
+    pub(super) async fn hang_up(&mut self) {
+        self.lines.clear();
+        for writing in self.writing.drain(..) {
+            let _late = timeout(HANG_UP_MAX, writing).await;
+        }
+    }
+}
+
+const HEARD_MAX: usize = 1024;
+const ORDERS_MAX: usize = 64;
+const HANG_UP_MAX: Duration = Duration::from_secs(2);

@@ -1,0 +1,314 @@
+//! Workers that call a server, which lets them in once it has a copy.
+
+use std::collections::BTreeSet;
+
+use tracing::{debug, info};
+
+use super::ServerNode;
+use crate::real::door::Guest;
+use crate::real::error::RealError;
+use crate::real::stand_ins::StandIns;
+use gaia_core::types::{DcId, NodeId, WorkerId};
+
+impl ServerNode {
+    /// Somebody calls.
+    pub(super) async fn on_guest(&mut self, guest: Guest) -> Result<(), RealError> {
+        let NodeId::Worker(worker) = guest.hello.node else { return Ok(()) };
+        let (calls, due) = (guest.hello.stand_in, self.stand_ins.of(worker));
+        if calls != due {
+            let name =
+                |who: Option<WorkerId>| self.seat.site.name(NodeId::Worker(who.unwrap_or(worker)));
+            let reason =
+                format!("{} is to be heard for {}, not {}", name(due), name(None), name(calls));
+            debug!("{} puts a caller off: {reason}", self.seat.name());
+            self.seat.meter.on_caller_refused();
+            guest.channel.put_off(reason).await;
+            return Ok(());
+        }
+        if calls.is_none() && self.workers.near() == Some(worker) {
+            guest.channel.refuse("this worker shares the server's process".into()).await;
+            return Ok(());
+        }
+        self.let_in(worker, Some(guest))
+    }
+
+    /// The coordinator says who stands in for whom: whoever was heard in another's place is heard no more.
+    pub(super) fn hear_instead(&mut self, stand_ins: StandIns) -> Result<(), RealError> {
+        let known = std::mem::replace(&mut self.stand_ins, stand_ins);
+        let lost = known.iter().chain(self.stand_ins.iter()).map(|(lost, _)| lost);
+        let lost: BTreeSet<WorkerId> = lost.collect();
+        let dc = self.server.server().id().dc;
+        for worker in lost.into_iter().filter(|worker| worker.dc == dc) {
+            if known.of(worker) != self.stand_ins.of(worker) {
+                self.parked.remove(&worker);
+                self.set_right(worker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hangs up on whoever is heard as a worker: whose turn it is hears anew what is due.
+    pub(super) fn set_right(&mut self, worker: WorkerId) -> Result<(), RealError> {
+        self.workers.part(worker);
+        if self.workers.near() == Some(worker) && self.stand_ins.of(worker).is_none() {
+            self.let_in(worker, None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a worker in, the one in this process where there is no guest; it waits where the copy is on its way.
+    pub(super) fn let_in(
+        &mut self,
+        worker: WorkerId,
+        guest: Option<Guest>,
+    ) -> Result<(), RealError> {
+        let says_next = match &guest {
+            Some(guest) => guest.hello.says_next,
+            None => self.workers.near_says_next(self.server.server().id().shard),
+        };
+        let due = self.server.handle_worker_joined(self.now(), worker, says_next);
+        let Some(due) = due else {
+            self.parked.insert(worker, guest);
+            return Ok(());
+        };
+        // What is due is as good as an answer: the worker forgets what came before.
+        self.write()?;
+        match guest {
+            Some(guest) => self.workers.join(worker, guest.channel, due),
+            None => self.workers.join_near(due),
+        }
+        Ok(())
+    }
+
+    /// Takes in those who waited for the copy, once it is there.
+    pub(super) fn let_in_parked(&mut self) -> Result<(), RealError> {
+        if self.parked.is_empty() || self.server.is_rebuilding() {
+            return Ok(());
+        }
+        let clock = self.server.server().rebuilt_at();
+        info!("{} has its copy, of clock {clock}", self.seat.name());
+        let mut parked = std::mem::take(&mut self.parked).into_iter();
+        parked.try_for_each(|(worker, guest)| self.let_in(worker, guest))
+    }
+
+    /// Takes the copy of a mirror, unless that was begun before.
+    pub(super) fn rebuild(&mut self, from: DcId, absent: &BTreeSet<DcId>) -> Result<(), RealError> {
+        if !self.server.is_new() {
+            return Ok(());
+        }
+        let (own, mirror) = (self.seat.name(), self.mirrors.name(from));
+        info!("{own} has no copy of its own, and takes that of {mirror}");
+        let begun = self.server.handle_rebuild(self.now(), from, absent);
+        begun.map_err(|error| self.refused(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rustls::pki_types::UnixTime;
+    use tempfile::TempDir;
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::cluster::Blueprint;
+    use crate::real::channel::{Channel, Parcel, Reader};
+    use crate::real::door::{Door, listen};
+    use crate::real::error::{ChannelError, LinkFault};
+    use crate::real::message::{Answer, Hello, Order, Purpose, pack, unpack};
+    use crate::real::roll::Roll;
+    use crate::real::server::serve;
+    use crate::real::site::{Seat, Site, nodes};
+    use crate::real::{Errand, Interrupted};
+    use gaia_certificates::Directory;
+    use gaia_config::{Plan, RunFile};
+    use gaia_core::application::Application;
+    use gaia_core::recovery::Turn;
+    use gaia_core::session::Incarnation;
+    use gaia_core::topology::Address;
+    use gaia_core::types::{ServerId, ShardId};
+    use gaia_core::wire::LanKind;
+    use gaia_ml::apps::{AppConfig, MatrixFactorization};
+    use gaia_ml::examples::Ratings;
+
+    const RUN: &str = "name = \"r\"\ndriver = \"real\"\n[app]\nkind = \"matrix-factorization\"\n\
+        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
+        defaults.workers = 2\nwan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n\
+        [[topology.data_center]]\nname = \"a\"\n";
+
+    const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
+    const LOST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
+    const OWN: WorkerId = WorkerId { dc: DcId(0), index: 1 };
+
+    /// A data center with a server and two workers, their certificates, and where the coordinator listens.
+    struct Stage {
+        plan: Plan,
+        application: Arc<dyn Application>,
+        site: Site,
+        coordinator: Address,
+        door: Option<Door>,
+        _certificates: TempDir,
+    }
+
+    impl Stage {
+        async fn new() -> Self {
+            let plan = RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap();
+            let AppConfig::MatrixFactorization(config) = plan.app.clone() else { unreachable!() };
+            let ratings =
+                || Ratings { users: 1, items: 1, user: vec![0], item: vec![0], value: vec![1.0] };
+            let parts = vec![Arc::from([0]), Arc::from([])];
+            let application: Arc<dyn Application> = Arc::new(MatrixFactorization::new(
+                config,
+                ratings(),
+                ratings(),
+                parts,
+                "one rating",
+            ));
+            let folder = tempfile::tempdir().unwrap();
+            let certificates = folder.path().join("certs");
+            let hash = Blueprint::new(&plan, &application).plan_hash;
+            let site = Site::new(&plan, hash, &certificates);
+            let all = [NodeId::Coordinator].into_iter().chain(nodes(&site));
+            let all: Vec<_> = all.map(|node| site.identity(node)).collect();
+            let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
+            directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
+            let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await.unwrap();
+            let coordinator = listener.local_addr().unwrap().to_string().parse().unwrap();
+            let seat = site.seat(NodeId::Coordinator).unwrap();
+            let door = Some(Door::open(&seat, listener, nodes(&site).collect()));
+            Self { plan, application, site, coordinator, door, _certificates: folder }
+        }
+
+        fn seat(&self, worker: WorkerId) -> Seat {
+            self.site.seat(NodeId::Worker(worker)).unwrap()
+        }
+    }
+
+    /// Calls once; `forge` changes what is said of who calls.
+    async fn call(
+        seat: &Seat,
+        to: NodeId,
+        at: &Address,
+        forge: impl Fn(Hello) -> Hello,
+    ) -> Result<Channel, LinkFault> {
+        seat.dial(to, at, &forge(seat.hello(Purpose::Join))).await
+    }
+
+    fn is_put_off(called: &Result<Channel, LinkFault>, heard: &str) -> bool {
+        matches!(called, Err(LinkFault::Later(reason)) if reason.contains(heard))
+    }
+
+    /// What a server says to a worker that it has let in, and the way to it.
+    async fn hear_due(channel: Channel) -> (Turn, Reader, mpsc::Sender<Parcel>) {
+        let (mut reader, parcels, _) = channel.start(1);
+        let (kind, body) = reader.next(|_| 1024, None).await.unwrap();
+        assert_eq!(kind, LanKind::Hello);
+        (unpack(&body).unwrap(), reader, parcels)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_server_hears_one_for_a_worker_and_takes_that_of_the_coordinator_alone() {
+        let mut stage = Stage::new().await;
+        let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
+        let errand = Errand {
+            coordinator: stage.coordinator.clone(),
+            shelf: None,
+            interrupted: Interrupted(None),
+            stands_in_for: watch::Sender::default(),
+        };
+        let seat = stage.site.seat(NodeId::Server(SERVER)).unwrap();
+        let listens = ([127, 0, 0, 1], 0).into();
+        let serving = serve(seat, SERVER, machine, &errand, listens, None);
+        tokio::select! {
+            served = serving => panic!("{:?}", served.err()),
+            () = hears_one(&mut stage) => {}
+        }
+    }
+
+    async fn hears_one(stage: &mut Stage) {
+        let mut guest = stage.door.as_mut().unwrap().guest().await;
+        assert!(guest.hello.begins.is_some(), "it has nothing to go on from");
+        let answer = Answer::Begin { incarnation: Incarnation::FIRST };
+        guest.channel.answer(&answer).await.unwrap();
+        let at: Address = guest.hello.listens.unwrap().to_string().parse().unwrap();
+        let (_reader, parcels, _) = guest.channel.start(8);
+        let say = async |stand_ins: &StandIns| {
+            let servers = vec![(SERVER, at.to_string())];
+            let order = pack(&Order::Begin { servers, stand_ins: stand_ins.clone() });
+            parcels.send((LanKind::Order, order)).await.unwrap();
+        };
+        let (server, lost, own) = (NodeId::Server(SERVER), stage.seat(LOST), stage.seat(OWN));
+        let stand_in = own.in_place_of(LOST);
+
+        let mut stand_ins = StandIns::default();
+        say(&stand_ins).await;
+        let called = call(&stand_in, server, &at, |hello| hello).await;
+        assert!(is_put_off(&called, "worker 0 of a is to be heard"), "{:?}", called.err());
+        // Who says to be the lost one itself has to prove that.
+        let called = call(&own, server, &at, |hello| Hello { node: NodeId::Worker(LOST), ..hello });
+        let refused = called.await.map(drop).unwrap_err();
+        assert!(
+            matches!(&refused, LinkFault::Refused(said) if said.contains("the hello for")),
+            "{refused}"
+        );
+        let itself = |hello| Hello { stand_in: Some(LOST), ..hello };
+        let refused = call(&lost, server, &at, itself).await.map(drop).unwrap_err();
+        assert!(matches!(refused, LinkFault::Refused(_)), "{refused}");
+        let far = WorkerId { dc: DcId(7), index: 0 };
+        let afar = |hello| Hello { stand_in: Some(far), ..hello };
+        let refused = call(&lost, server, &at, afar).await.map(drop).unwrap_err();
+        assert!(matches!(refused, LinkFault::Refused(_)), "{refused}");
+        let (_, mut first, _open) =
+            hear_due(call(&lost, server, &at, |hello| hello).await.unwrap()).await;
+
+        // The coordinator's word ends the one connection, and lets the other be made.
+        stand_ins.appoint(LOST, [OWN].into_iter());
+        say(&stand_ins).await;
+        assert!(matches!(first.next(|_| 1024, None).await, Err(ChannelError::Closed)));
+        let joined = stand_in.join(server, &at, &stand_in.hello(Purpose::Join)).await.unwrap();
+        let (due, mut second, _open) = hear_due(joined).await;
+        assert_eq!(due, Turn::default());
+        let called = call(&lost, server, &at, |hello| hello).await;
+        assert!(is_put_off(&called, "worker 1 of a is to be heard"), "{:?}", called.err());
+
+        stand_ins.dismiss(LOST);
+        say(&stand_ins).await;
+        assert!(matches!(second.next(|_| 1024, None).await, Err(ChannelError::Closed)));
+        lost.join(server, &at, &lost.hello(Purpose::Join)).await.unwrap();
+        let called = call(&stand_in, server, &at, |hello| hello).await;
+        assert!(is_put_off(&called, "worker 0 of a is to be heard"), "{:?}", called.err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_coordinator_hears_those_alone_that_it_has_told_to_stand_in() {
+        let mut stage = Stage::new().await;
+        let layouts = Blueprint::new(&stage.plan, &stage.application).layouts().to_vec();
+        let mut roll = Roll::new(stage.site.clone(), layouts, stage.door.take().unwrap());
+        let (lost, own, at) = (stage.seat(LOST), stage.seat(OWN), stage.coordinator.clone());
+        let stand_in = own.in_place_of(LOST);
+        let joined = async |roll: &mut Roll, seat: &Seat| {
+            let hello = seat.hello(Purpose::Join);
+            let calling = seat.dial(NodeId::Coordinator, &at, &hello);
+            tokio::pin!(calling);
+            loop {
+                tokio::select! {
+                    called = &mut calling => return called.map(|_| ()),
+                    _ = roll.news() => {}
+                }
+            }
+        };
+        joined(&mut roll, &own).await.unwrap();
+        let called = joined(&mut roll, &stand_in).await;
+        assert!(matches!(called, Err(LinkFault::Later(_))), "{called:?}");
+        // Nobody is there to stand in for the other.
+        assert_eq!(roll.appoint(OWN), None);
+        assert_eq!(roll.appoint(LOST), Some(OWN));
+        joined(&mut roll, &stand_in).await.unwrap();
+        let node = NodeId::Worker(LOST);
+        assert!(roll.has(node) && !roll.has_itself(node));
+        joined(&mut roll, &lost).await.unwrap();
+        assert!(roll.has_itself(node));
+    }
+}

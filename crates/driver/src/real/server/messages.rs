@@ -1,0 +1,76 @@
+//! What mirrors say, and what of it is refused.
+
+use bytes::Bytes;
+use tokio::time::Instant as Moment;
+use tracing::info;
+
+use super::ServerNode;
+use crate::real::error::RealError;
+use crate::real::line::Line;
+use crate::real::message::Report;
+use gaia_core::recovery::MessageError;
+use gaia_core::server::PeerError;
+use gaia_core::session::{Meeting, SessionError};
+use gaia_core::types::{DcId, Lane};
+
+impl ServerNode {
+    /// A message of a mirror has come: what it puts in turn is handed to the server.
+    pub(super) fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
+        let now = self.now();
+        match self.server.handle_message(now, from, message) {
+            Ok(Some(Meeting::Anew { lost, .. })) => {
+                let (name, peer) = (self.seat.name(), self.mirrors.name(from));
+                info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
+            }
+            // Either end may be the one that has lost what it had.
+            Err(MessageError::Session(
+                error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
+            )) => return Err(self.forgot(from, error.to_string())),
+            Err(MessageError::Peer(error)) => return Err(self.refused(error)),
+            Err(MessageError::Session(error)) => {
+                self.meters.on_frame_refused(from);
+                let reason = error.to_string();
+                if self.link(from).refusals.on_refused(reason.clone()) {
+                    self.mirrors.part(from, &reason);
+                } else {
+                    self.mirrors.part_again(from, &reason);
+                }
+                return Ok(());
+            }
+            Ok(_) => {}
+        }
+        loop {
+            let delivered = self.server.deliver(now, from);
+            let Some((lane, frame)) = delivered.map_err(|error| self.refused(error))? else {
+                return Ok(());
+            };
+            self.meters.on_frame(from, lane, frame.len());
+            self.link(from).refusals.on_heard();
+            if lane == Lane::Data && self.link(from).reunion.is_some() {
+                let (own, peer) = (self.seat.name(), self.mirrors.name(from));
+                self.link(from).reunion.iter_mut().for_each(|one| one.on_heard(&own, &peer));
+            }
+            let link = self.link(from);
+            link.news_due.get_or_insert_with(|| Moment::now() + link.news_wait);
+        }
+    }
+
+    pub(super) fn refused(&self, error: PeerError) -> RealError {
+        self.meters.on_frame_refused(error.peer());
+        RealError::Peer { at: self.seat.name(), error }
+    }
+
+    fn forgot(&self, peer: DcId, reason: String) -> RealError {
+        RealError::Forgot { node: self.seat.name(), peer: self.mirrors.name(peer), reason }
+    }
+
+    /// Tells the coordinator of mirrors that have been refused for as long as a node may be away: they are as good as lost.
+    pub(super) async fn tell_refusals(&self, line: &Line) {
+        let after = self.seat.site.plan.failures.give_up_after.0;
+        for (peer, link) in &self.links {
+            if let Some(reason) = link.refusals.lasting(after) {
+                line.report(&Report::Refuses { peer: *peer, reason: reason.into() }).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::diary::Diary;
+use super::error::RealError;
+use super::ground::beside;
+use super::line::{Begun, Line, addresses_of};
+use super::measure::tell_held;
+use super::message::{Life, Order, Report};
+use super::servers::{FromServer, Servers};
+use super::site::Seat;
+use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer, SaysNext};
+use crate::cost::CostModel;
+use crate::message_of;
+use gaia_core::application::Work;
+use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, Turn};
+use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
+use gaia_core::worker::Worker;
+
+/// A worker whose iteration has run, and the work done or the message of its panic.
+type Ran = (Box<Worker>, Result<Work, String>);
+
+/// A worker at work.
+struct WorkerNode {
+    seat: Seat,
+    id: WorkerId,
+    worker: RecoverableWorker,
+    /// Nothing where a crash loses what the worker has not sent.
+    diary: Option<Diary>,
+    /// How long it would take to compute again what was computed since the last checkpoint.
+    replay: Duration,
+    servers: Servers,
+    /// What is known, and on disk, of what this worker says next.
+    says_next: watch::Sender<SaysNext>,
+    /// Whether the coordinator knows that all servers have been met.
+    ready: bool,
+    beat: Interval,
+    running: Option<JoinHandle<Ran>>,
+    began: Moment,
+    /// What iterations cost, where the run file says so; otherwise they cost what they take.
+    cost: Option<CostModel>,
+    /// Until when the iteration that has run is charged.
+    padded: Option<Moment>,
+    /// The clock at which the coordinator knows this worker to have stopped.
+    told_stopped: Option<Clock>,
+    lan_bytes: u64,
+    interrupted: Interrupted,
+    stands_in_for: watch::Sender<BTreeSet<WorkerId>>,
+}
+
+/// What can happen to a worker.
+enum Happening {
+    Order(Order),
+    Beat,
+    Server(ShardId, FromServer),
+    Ran(Ran),
+    /// The time of the iteration that has run is over.
+    Over,
+}
+
+/// Runs one worker until the coordinator ends the run.
+pub(super) async fn work(
+    seat: Seat,
+    worker: Worker,
+    layouts: Vec<ShardLayout>,
+    errand: &Errand,
+    cost: Option<CostModel>,
+    near: Option<NearServer>,
+) -> Result<Exit, RealError> {
+    let id = worker.id();
+    let worker = RecoveringWorker::new(worker, layouts.len());
+    let (diary, worker) = match &errand.shelf {
+        Some(shelf) => {
+            let (diary, worker) = shelf.recover(&seat, worker)?;
+            (Some(diary), worker)
+        }
+        None => (None, worker),
+    };
+    let worker = worker.begin(diary.is_some());
+    let says_next = match &near {
+        Some(near) => near.says_next.clone(),
+        None => watch::Sender::new(SaysNext::new()),
+    };
+    says_next.send_replace(worker.says_next_to_all());
+    let life = Life { began: 0, incarnation: 0, is_new: worker.is_new() };
+    let opened = Line::open(&seat, &errand.coordinator, None, Some(life));
+    let mut line = tokio::select! {
+        biased;
+        line = opened => line?,
+        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+    };
+    let worked = async {
+        let Begun { servers: addresses, stand_ins, anew, .. } = tokio::select! {
+            biased;
+            begun = line.begin() => begun?,
+            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        };
+        errand.stands_in_for.send_replace(stand_ins.lost_to(id));
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut node = WorkerNode {
+            seat: seat.clone(),
+            id,
+            worker,
+            diary,
+            replay: Duration::ZERO,
+            servers: Servers::meet(&seat, id, &layouts, (addresses, says_next.subscribe()), near),
+            says_next,
+            ready: false,
+            beat,
+            running: None,
+            began: Moment::now(),
+            cost,
+            padded: None,
+            told_stopped: None,
+            lan_bytes: 0,
+            interrupted: errand.interrupted.clone(),
+            stands_in_for: errand.stands_in_for.clone(),
+        };
+        if anew {
+            node.worker.handle_back();
+        }
+        node.run(&mut line).await
+    };
+    let worked = worked.await;
+    line.finish(worked).await
+}
+
+impl WorkerNode {
+    async fn run(&mut self, line: &mut Line) -> Result<Exit, RealError> {
+        loop {
+            self.seat.meter.on_turn();
+            let mut happening = self.next(line).await?;
+            for taken in 1.. {
+                if let Happening::Order(Order::End) = happening {
+                    return Ok(Exit::Over);
+                }
+                self.handle(happening, line).await?;
+                // Asked for before it is known that there is room, what comes next would be lost.
+                if taken == GROUP_MAX {
+                    break;
+                }
+                happening = tokio::select! {
+                    biased;
+                    next = self.next(line) => next?,
+                    () = std::future::ready(()) => break,
+                };
+            }
+            self.settle(line).await?;
+            if self.running.is_some() || self.padded.is_some() {
+                continue;
+            }
+            let interrupted = self.interrupted.is_set();
+            self.keep(interrupted)?;
+            if interrupted {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+
+    /// Waits for what happens next. Dropping the future loses nothing.
+    async fn next(&mut self, line: &mut Line) -> Result<Happening, RealError> {
+        let happening = tokio::select! {
+            biased;
+            order = line.order() => Happening::Order(order?),
+            _ = self.beat.tick() => Happening::Beat,
+            (shard, from) = self.servers.next() => Happening::Server(shard, from),
+            ran = ran(&mut self.running) => Happening::Ran(ran),
+            () = due(self.padded) => Happening::Over,
+        };
+        Ok(happening)
+    }
+
+    async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
+        match happening {
+            Happening::Order(order) => self.on_order(order)?,
+            Happening::Beat => {
+                let lan_bytes = self.lan_bytes;
+                self.seat.meter.on_lan(lan_bytes);
+                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+            }
+            Happening::Server(shard, from) => self.on_server(shard, from)?,
+            Happening::Ran(ran) => self.on_ran(ran)?,
+            Happening::Over => self.finish_iteration(),
+        }
+        Ok(())
+    }
+
+    fn on_order(&mut self, order: Order) -> Result<(), RealError> {
+        match order {
+            Order::Begin { servers, stand_ins } => {
+                self.servers.reach(addresses_of(servers)?);
+                self.stands_in_for.send_replace(stand_ins.lost_to(self.id));
+            }
+            Order::Start { stopped } => {
+                self.seat.meter.on_begun();
+                self.worker.handle_start(stopped);
+            }
+            Order::Anew => self.worker.handle_back(),
+            Order::Stop { last } => self.worker.handle_stop(last),
+            Order::Alive => {}
+            other => return Err(Line::unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn on_server(&mut self, shard: ShardId, from: FromServer) -> Result<(), RealError> {
+        match from {
+            FromServer::Lost(error) => return Err(error),
+            FromServer::Rows(rows) => {
+                self.lan_bytes += rows.lan_bytes();
+                // Rows that come again are not asked for.
+                self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
+            }
+            FromServer::Due((due, guessed)) => {
+                self.may_begin(due, guessed)?;
+                self.worker.handle_due(shard, due, guessed);
+            }
+            FromServer::Joined(due) => {
+                self.write()?;
+                for message in self.worker.handle_joined(shard, due) {
+                    self.lan_bytes += self.servers.send(shard, message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether to begin where a server says counts nothing twice: what a worker of a data center that joins is to change
+    /// has never been, and the initial model has the counts of all.
+    fn may_begin(&self, due: Turn, guessed: bool) -> Result<(), RealError> {
+        let plan = &self.seat.site.plan;
+        let joins = guessed && plan.late().contains(&self.id.dc);
+        if !plan.app.deltas_are_counts() || due == Turn::default() || joins {
+            return Ok(());
+        }
+        let (node, app) = (self.seat.name(), plan.app.kind());
+        Err(RealError::CountsLost { node, app })
+    }
+
+    fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
+        let (worker, work) = ran;
+        self.running = None;
+        self.replay += self.began.elapsed();
+        self.seat.meter.on_iteration(self.began.elapsed());
+        let part = self.seat.name();
+        let work = work.map_err(|message| RealError::Panicked { part, message })?;
+        self.worker.handle_ran(worker);
+        let topology = &self.seat.site.plan.topology;
+        let number = topology.first_worker(self.id.dc) + usize::from(self.id.index);
+        let over = self.cost.as_mut().map(|cost| self.began + cost.time(self.id, number, work));
+        match over {
+            Some(over) if over > Moment::now() => self.padded = Some(over),
+            _ => self.finish_iteration(),
+        }
+        Ok(())
+    }
+
+    fn finish_iteration(&mut self) {
+        self.padded = None;
+        self.worker.handle_computed();
+    }
+
+    /// Ends a group: writes down what has happened, and lets out what the worker has to say.
+    async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
+        self.write()?;
+        while let Some((shard, message)) = self.worker.poll_message() {
+            self.lan_bytes += self.servers.send(shard, message);
+        }
+        // While its iteration is charged, a worker that has run is here.
+        if self.padded.is_none()
+            && let Some(mut worker) = self.worker.poll_compute()
+        {
+            let held = worker.take_held();
+            tell_held(&self.seat, &held);
+            if !held.is_empty() {
+                line.report(&Report::Held(held)).await;
+            }
+            self.compute(worker);
+        }
+        let stopped = self.worker.stopped();
+        if stopped != self.told_stopped {
+            self.told_stopped = stopped;
+            if let Some(clock) = stopped {
+                let lan_bytes = self.lan_bytes;
+                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+                line.report(&Report::Stopped(clock)).await;
+            }
+        }
+        if !self.ready && self.servers.are_met() {
+            self.ready = true;
+            line.report(&Report::Ready).await;
+        }
+        Ok(())
+    }
+
+    /// Writes down what has happened, so that what follows from it may leave.
+    fn write(&mut self) -> Result<(), RealError> {
+        if let Some(diary) = &mut self.diary {
+            diary.write(&self.worker.take_entries())?;
+            self.worker.handle_synced();
+        }
+        let says_next = self.worker.says_next_to_all();
+        self.says_next.send_if_modified(|known| {
+            let is_new = *known != says_next;
+            *known = says_next;
+            is_new
+        });
+        Ok(())
+    }
+
+    /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
+    /// computes.
+    fn keep(&mut self, must: bool) -> Result<(), RealError> {
+        let Some(diary) = &mut self.diary else { return Ok(()) };
+        let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
+            return Ok(());
+        };
+        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * diary.took());
+        if !must && !long && !diary.is_due(clock) {
+            return Ok(());
+        }
+        let Some(state) = self.worker.state() else { return Ok(()) };
+        self.replay = Duration::ZERO;
+        diary.keep(clock, state)
+    }
+
+    fn compute(&mut self, mut worker: Box<Worker>) {
+        self.began = Moment::now();
+        self.running = Some(beside(move || {
+            // A worker whose iteration has panicked is never asked again.
+            let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
+            let work = work.map_err(|panic| message_of(&*panic));
+            (worker, work)
+        }));
+    }
+}
+
+/// Waits for the iteration at work; for ever where there is none.
+async fn ran(running: &mut Option<JoinHandle<Ran>>) -> Ran {
+    match running {
+        Some(running) => running.await.expect("an iteration's panic is caught within it"),
+        None => std::future::pending().await,
+    }
+}
+
+async fn due(at: Option<Moment>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is handed in at most before a group is written down.
+const GROUP_MAX: usize = 64;
+
+/// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
+/// checkpoints cost it a twentieth of its time at most.
+const REPLAY_MIN: Duration = Duration::from_secs(1);
+const CHECKPOINTS_PER_REPLAY: u32 = 20;

@@ -1,0 +1,96 @@
+//! The heap of what is to happen.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use gaia_core::types::{Instant, StateError, Walk};
+
+/// Events by time; at the same time, in the order they were scheduled.
+pub struct Events<E> {
+    heap: BinaryHeap<Scheduled<E>>,
+    scheduled: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Scheduled<E> {
+    at: Instant,
+    order: u64,
+    event: E,
+}
+
+impl<E> Default for Events<E> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), scheduled: 0 }
+    }
+}
+
+impl<E> Events<E> {
+    /// Nothing is to happen.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, at: Instant, event: E) {
+        self.scheduled += 1;
+        self.heap.push(Scheduled { at, order: self.scheduled, event });
+    }
+
+    pub fn pop(&mut self) -> Option<(Instant, E)> {
+        self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
+    }
+}
+
+impl<E: Serialize + DeserializeOwned> Events<E> {
+    /// Walks over all that is to happen, as one record; `fits` says whether an event can be one of this run.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        fits: impl Fn(&E) -> bool,
+    ) -> Result<(), StateError> {
+        let mut scheduled = std::mem::take(&mut self.heap).into_sorted_vec();
+        walk.record_that("events", &mut scheduled, |found, _| {
+            found.iter().all(|scheduled| fits(&scheduled.event))
+        })?;
+        self.heap = scheduled.into();
+        walk.record("scheduled", &mut self.scheduled)
+    }
+}
+
+impl<E> Ord for Scheduled<E> {
+    /// The earliest is the greatest, since the heap gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl<E> PartialOrd for Scheduled<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Scheduled<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Scheduled<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_by_order_of_scheduling() {
+        let mut events = Events::new();
+        for (at, name) in [(5, "c"), (1, "a"), (5, "d"), (2, "b")] {
+            events.push(Instant::from_nanos(at), name);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| events.pop()).map(|(_, name)| name).collect();
+        assert_eq!(order, ["a", "b", "c", "d"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! The network inside each data center: every machine has a card of its own, full duplex; the switch is not a
+//! bottleneck. A machine is one node, or where they are colocated a worker and a server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gaia_core::topology::Topology;
+use gaia_core::types::{Bandwidth, DcId, Instant, NodeId, StateError, Walk};
+
+/// When each node's card is free, and what has crossed.
+pub struct Lan {
+    facts: Vec<Facts>,
+    sending: BTreeMap<Machine, Instant>,
+    receiving: BTreeMap<Machine, Instant>,
+    bytes: u64,
+}
+
+struct Facts {
+    bandwidth: Bandwidth,
+    delay: Duration,
+    colocated: bool,
+}
+
+/// What has a network card: its data center, whether it is a worker alone, and its number.
+type Machine = (DcId, bool, u16);
+
+impl Lan {
+    pub fn new(topology: &Topology) -> Self {
+        let facts = topology.data_centers.iter().map(|dc| Facts {
+            bandwidth: dc.lan_bandwidth,
+            delay: dc.lan_rtt.0 / 2,
+            colocated: dc.colocated,
+        });
+        Self {
+            facts: facts.collect(),
+            sending: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Sends a message between two nodes of one data center and returns when it is there: at once within a machine.
+    pub fn send(&mut self, now: Instant, from: NodeId, to: NodeId, bytes: u64) -> Instant {
+        let (from, to) = (self.machine(from), self.machine(to));
+        if from == to {
+            return now;
+        }
+        let Facts { bandwidth, delay, .. } = self.facts[from.0.index()];
+        let time = bandwidth.time_for(bytes);
+        let starts = now.max(self.sending.get(&from).copied().unwrap_or_default());
+        self.sending.insert(from, starts + time);
+        let received = starts.max(self.receiving.get(&to).copied().unwrap_or_default()) + time;
+        self.receiving.insert(to, received);
+        self.bytes += bytes;
+        received + delay
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("sending", &mut self.sending)?;
+        walk.record("receiving", &mut self.receiving)?;
+        walk.record("bytes", &mut self.bytes)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn machine(&self, node: NodeId) -> Machine {
+        match node {
+            NodeId::Coordinator => (DcId(0), false, u16::MAX),
+            NodeId::Server(id) => (id.dc, false, id.shard.0),
+            NodeId::Worker(id) => (id.dc, !self.facts[id.dc.index()].colocated, id.index),
+        }
+    }
+}

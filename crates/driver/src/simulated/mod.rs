@@ -1,0 +1,387 @@
+//! Virtual time: one thread, one heap of events, and the same bytes every time.
+//!
+//! Frames are encoded and decoded as on a real wire; what a link does to them is asked of `link/`. Computation is
+//! real arithmetic charged by the run file's cost model. Ties in time are broken by the order of scheduling.
+
+pub mod events;
+pub mod lan;
+mod state;
+pub mod wan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use self::events::Events;
+use self::lan::Lan;
+use self::wan::Wan;
+use super::cluster::Cluster;
+use super::cost::CostModel;
+use super::journal::Journal;
+use super::judge::{highlights, judge};
+use super::tally::Tally;
+use super::{Ending, Outcome, RunError};
+use gaia_checkpoint::{Due, Keeper};
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::coordinator::CoordinatorOutput;
+use gaia_core::node::{Lane, RowsRead, ServerInput, WorkerMessage};
+use gaia_core::server::ServerOutput;
+use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
+use gaia_core::worker::WorkerOutput;
+use gaia_telemetry::Observer;
+
+/// What is to happen at some time.
+#[derive(Serialize, Deserialize)]
+enum Event {
+    ToServer {
+        server: ServerId,
+        from: WorkerId,
+        message: WorkerMessage,
+    },
+    ToWorker {
+        worker: WorkerId,
+        from: ServerId,
+        message: RowsRead,
+    },
+    Frame {
+        server: ServerId,
+        from: DcId,
+        lane: Lane,
+        frame: Bytes,
+        packets: u64,
+    },
+    Computed {
+        worker: WorkerId,
+    },
+    /// A link may have room for the next data frame.
+    LinkReady {
+        from: DcId,
+        to: DcId,
+    },
+    ServerTimeout {
+        server: ServerId,
+    },
+    CoordinatorTimeout,
+}
+
+/// Runs a plan in virtual time, on from a checkpoint where the keeper has one.
+pub(super) fn run(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    observer: &mut dyn Observer,
+    mut keeper: Option<&mut Keeper>,
+) -> Result<Ending, RunError> {
+    let started = std::time::Instant::now();
+    let mut simulation = Simulation::new(plan, application, observer);
+    match keeper.as_mut().and_then(|keeper| keeper.take_resumed()) {
+        Some(checkpoint) => simulation.resume(checkpoint)?,
+        None => simulation.start(),
+    }
+    let mut clock = simulation.clock();
+    while !simulation.finished {
+        let Some((at, event)) = simulation.events.pop() else {
+            return Err(simulation.stalled());
+        };
+        simulation.now = at;
+        simulation.handle(event)?;
+        let Some(keeper) = &mut keeper else { continue };
+        let before = std::mem::replace(&mut clock, simulation.clock());
+        match keeper.due(before, clock) {
+            _ if simulation.finished => {}
+            Due::Nothing => {}
+            Due::Checkpoint => keeper.keep_if_possible(&simulation.checkpoint(clock)),
+            Due::Stop => {
+                let checkpoint = keeper.keep(&simulation.checkpoint(clock))?;
+                return Ok(Ending::Interrupted { clock, checkpoint });
+            }
+        }
+    }
+    Ok(Ending::Finished(Box::new(simulation.outcome(started.elapsed()))))
+}
+
+struct Simulation<'a> {
+    now: Instant,
+    events: Events<Event>,
+    cluster: Cluster,
+    lan: Lan,
+    wan: Wan,
+    cost: CostModel,
+    journal: Journal,
+    /// The next timeout scheduled for each server.
+    timeouts: Vec<Option<Instant>>,
+    data_centers: usize,
+    finished: bool,
+    application: &'a Arc<dyn Application>,
+    observer: &'a mut dyn Observer,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(
+        plan: &Plan,
+        application: &'a Arc<dyn Application>,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let cluster = Cluster::new(plan, application);
+        Self {
+            now: Instant::ZERO,
+            events: Events::new(),
+            lan: Lan::new(&plan.topology),
+            wan: Wan::new(&plan.topology, cluster.shards, plan.seed.child("links")),
+            cost: CostModel::new(&plan.compute, cluster.workers.len(), plan.seed),
+            journal: Journal::new(plan),
+            timeouts: vec![None; cluster.servers.len()],
+            data_centers: plan.topology.data_centers.len(),
+            finished: false,
+            cluster,
+            application,
+            observer,
+        }
+    }
+
+    fn start(&mut self) {
+        self.cluster.coordinator.handle_start();
+        if let Some(at) = self.cluster.coordinator.poll_timeout() {
+            self.events.push(at, Event::CoordinatorTimeout);
+        }
+        self.settle_coordinator();
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), RunError> {
+        let now = self.now;
+        match event {
+            Event::ToServer { server, from, message } => {
+                let index = self.cluster.server_index(server);
+                self.cluster.servers[index].handle_worker(now, from, message);
+                self.settle_server(server);
+            }
+            Event::ToWorker { worker, from, message } => {
+                let index = self.cluster.worker_index(worker);
+                self.cluster.workers[index].handle_rows(from.shard, message);
+                self.settle_worker(worker);
+            }
+            Event::Frame { server, from, lane, frame, packets } => {
+                self.wan.acknowledge(server.dc, from, now, packets);
+                self.tell_server(server, ServerInput::Frame { from, lane, frame })?;
+            }
+            Event::Computed { worker } => {
+                let index = self.cluster.worker_index(worker);
+                self.cluster.workers[index].handle_computed();
+                self.settle_worker(worker);
+            }
+            Event::LinkReady { from, to } => {
+                let (shard, bytes, busy) = self.wan.on_ready(from, to);
+                let server = ServerId { dc: from, shard };
+                self.tell_server(server, ServerInput::Drained { to, bytes, busy })?;
+                self.transmit(from, to);
+            }
+            Event::ServerTimeout { server } => {
+                let index = self.cluster.server_index(server);
+                self.timeouts[index] = None;
+                let due = self.cluster.servers[index].poll_timeout();
+                if due.is_some_and(|(at, _)| at <= now) {
+                    self.cluster.servers[index].handle_timeout(now);
+                }
+                self.settle_server(server);
+            }
+            Event::CoordinatorTimeout => {
+                self.cluster.coordinator.handle_timeout(now);
+                self.settle_coordinator();
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_server(&mut self, server: ServerId, input: ServerInput) -> Result<(), RunError> {
+        let index = self.cluster.server_index(server);
+        self.cluster.servers[index]
+            .handle_input(self.now, input)
+            .map_err(|error| RunError::Peer { at: server.to_string(), error })?;
+        self.settle_server(server);
+        Ok(())
+    }
+
+    /// Carries out whatever a server wants done.
+    fn settle_server(&mut self, server: ServerId) {
+        let index = self.cluster.server_index(server);
+        while let Some(output) = self.cluster.servers[index].poll_output() {
+            match output {
+                ServerOutput::ToWorker { worker, message } => {
+                    let (from, to) = (NodeId::Server(server), NodeId::Worker(worker));
+                    let at = self.lan.send(self.now, from, to, message.lan_bytes());
+                    self.events.push(at, Event::ToWorker { worker, from: server, message });
+                }
+                ServerOutput::ClockFinished { clock } => {
+                    self.cluster.coordinator.handle_clock_finished(server, clock);
+                    let coordinator = &self.cluster.coordinator;
+                    let dcs = (0..self.data_centers as u16).map(DcId);
+                    self.journal.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
+                }
+                ServerOutput::CopyReady { clock } => {
+                    self.cluster.coordinator.handle_copy_ready(server, clock);
+                    self.settle_coordinator();
+                }
+                ServerOutput::Drained => {
+                    self.cluster.coordinator.handle_drained(server);
+                    self.settle_coordinator();
+                }
+                ServerOutput::Diverged(divergence) => {
+                    self.journal.on_diverged(divergence);
+                    self.cluster.coordinator.handle_diverged();
+                    self.settle_coordinator();
+                }
+            }
+        }
+        for to in (0..self.data_centers as u16).map(DcId).filter(|to| *to != server.dc) {
+            self.transmit(server.dc, to);
+        }
+        self.schedule_timeout(server);
+    }
+
+    /// Fills whatever room a link has: control first, then one quantum of data.
+    fn transmit(&mut self, from: DcId, to: DcId) {
+        let now = self.now;
+        for shard in self.wan.shards() {
+            let server = ServerId { dc: from, shard };
+            let index = self.cluster.server_index(server);
+            let control = |sender: &mut Cluster| {
+                sender.servers[index].poll_transmit(now, to, Lane::Control, usize::MAX)
+            };
+            while let Some(frame) = control(&mut self.cluster) {
+                let sent = self.wan.send_control(from, to, now, frame.len());
+                let mirror = ServerId { dc: to, shard };
+                let packets = sent.packets;
+                let lane = Lane::Control;
+                self.events.push(
+                    sent.arrives,
+                    Event::Frame { server: mirror, from, lane, frame, packets },
+                );
+            }
+        }
+        if self.wan.is_waiting(from, to) {
+            return;
+        }
+        if let Some(at) = self.wan.room_at(from, to, now) {
+            self.wan.wait(from, to);
+            self.events.push(at, Event::LinkReady { from, to });
+            return;
+        }
+        let room = self.wan.room(from, to);
+        for shard in self.wan.turns(from, to) {
+            let index = self.cluster.server_index(ServerId { dc: from, shard });
+            let Some(frame) = self.cluster.servers[index].poll_transmit(now, to, Lane::Data, room)
+            else {
+                continue;
+            };
+            let sent = self.wan.send_data(from, to, shard, now, frame.len());
+            let mirror = ServerId { dc: to, shard };
+            let packets = sent.packets;
+            let lane = Lane::Data;
+            self.events
+                .push(sent.arrives, Event::Frame { server: mirror, from, lane, frame, packets });
+            self.events.push(sent.departs, Event::LinkReady { from, to });
+            break;
+        }
+    }
+
+    fn settle_worker(&mut self, worker: WorkerId) {
+        let index = self.cluster.worker_index(worker);
+        while let Some(output) = self.cluster.workers[index].poll_output() {
+            match output {
+                WorkerOutput::ToServer { shard, message } => {
+                    let server = ServerId { dc: worker.dc, shard };
+                    let layout = self.cluster.servers[self.cluster.server_index(server)].layout();
+                    let bytes = message.lan_bytes(layout);
+                    let (from, to) = (NodeId::Worker(worker), NodeId::Server(server));
+                    let at = self.lan.send(self.now, from, to, bytes);
+                    self.events.push(at, Event::ToServer { server, from: worker, message });
+                }
+                WorkerOutput::Compute => {
+                    let held = self.cluster.workers[index].take_held();
+                    self.journal.on_held(worker.dc, &held);
+                    let work = self.cluster.workers[index].compute();
+                    let time = self.cost.time(worker, index, work);
+                    self.events.push(self.now + time, Event::Computed { worker });
+                }
+                WorkerOutput::Stopped { clock } => {
+                    self.cluster.coordinator.handle_worker_stopped(worker, clock);
+                    self.settle_coordinator();
+                }
+            }
+        }
+    }
+
+    fn settle_coordinator(&mut self) {
+        while let Some(output) = self.cluster.coordinator.poll_output() {
+            match output {
+                CoordinatorOutput::Start => {
+                    for index in 0..self.cluster.workers.len() {
+                        self.cluster.workers[index].handle_start();
+                        self.settle_worker(self.cluster.workers[index].id());
+                    }
+                }
+                CoordinatorOutput::Evaluate { clock } => self.evaluate(clock),
+                CoordinatorOutput::Stop { last, reason } => {
+                    self.journal.on_stop(self.now, reason);
+                    for index in 0..self.cluster.workers.len() {
+                        self.cluster.workers[index].handle_stop(last);
+                        self.settle_worker(self.cluster.workers[index].id());
+                    }
+                }
+                CoordinatorOutput::Drain { dc, clocks, absent } => {
+                    for shard in self.wan.shards() {
+                        let server = ServerId { dc, shard };
+                        let index = self.cluster.server_index(server);
+                        let (clocks, absent) = (clocks.clone(), absent.clone());
+                        self.cluster.servers[index].handle_drain(self.now, clocks, absent);
+                        self.settle_server(server);
+                    }
+                }
+                CoordinatorOutput::Finished => self.finished = true,
+            }
+        }
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
+        let coordinator = &self.cluster.coordinator;
+        let dcs = (0..self.data_centers as u16).map(DcId);
+        let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc)));
+        let carriages = self.wan.carriages();
+        let progress = self.journal.on_evaluation(self.now, clock, &verdict, clocks, &carriages);
+        self.observer.on_progress(progress);
+        let objective = verdict.worst().objective;
+        self.cluster.coordinator.handle_evaluation(self.now, clock, objective);
+    }
+
+    fn schedule_timeout(&mut self, server: ServerId) {
+        let index = self.cluster.server_index(server);
+        let Some((at, _)) = self.cluster.servers[index].poll_timeout() else { return };
+        let at = at.max(self.now);
+        if self.timeouts[index].is_none_or(|scheduled| at < scheduled) {
+            self.timeouts[index] = Some(at);
+            self.events.push(at, Event::ServerTimeout { server });
+        }
+    }
+
+    fn stalled(&self) -> RunError {
+        let reasons = self.cluster.servers.iter().filter_map(|server| {
+            server.waiting().map(|reason| format!("{}: {reason}", server.id()))
+        });
+        let waiting = reasons.collect::<Vec<_>>().join(", ");
+        RunError::Stalled { at: self.now.to_string(), waiting }
+    }
+
+    fn outcome(mut self, wall: Duration) -> Outcome {
+        self.journal.lan_bytes = self.lan.bytes();
+        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
+        let carriages = self.wan.carriages();
+        let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
+        let application = self.application.as_ref();
+        let tallies = Tally::all(&self.cluster.servers, self.data_centers);
+        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
+        Outcome { summary, progress: self.journal.into_progress(), highlights }
+    }
+}

@@ -1,0 +1,103 @@
+//! A simulation between two events, taken out and put back.
+
+use super::{Event, Simulation};
+use crate::RunError;
+use crate::cluster::Cluster;
+use crate::judge::first_copy;
+use gaia_checkpoint::{Checkpoint, CheckpointError, ClockOf, Facts, LinkMark, Resumed};
+use gaia_core::types::{Clock, DcId, ServerId, State, StateError, Walk, WorkerId};
+
+impl Simulation<'_> {
+    /// The clock that every data center has finished.
+    pub(super) fn clock(&self) -> Clock {
+        let dcs = (0..self.data_centers as u16).map(DcId);
+        dcs.map(|dc| self.cluster.coordinator.clock_of(dc)).min().unwrap_or_default()
+    }
+
+    /// All of the simulation that did not follow from the plan.
+    pub(super) fn checkpoint(&mut self, clock: Clock) -> Checkpoint {
+        let facts = self.facts(clock);
+        let model = first_copy(&self.cluster.servers, self.cluster.shards, self.application);
+        Checkpoint { facts, model: Some(model), state: State::of(|walk| self.walk(walk)) }
+    }
+
+    /// Goes on from a checkpoint instead of starting; the observer hears again of what it held.
+    pub(super) fn resume(&mut self, resumed: Resumed) -> Result<(), RunError> {
+        let Resumed { path, state, .. } = resumed;
+        state
+            .restore(|walk| self.walk(walk))
+            .map_err(|error| CheckpointError::OtherState { path, error })?;
+        for progress in self.journal.progress() {
+            self.observer.on_progress(progress);
+        }
+        Ok(())
+    }
+
+    fn walk(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("now", &mut self.now)?;
+        self.cluster.state(walk)?;
+        let cluster = &self.cluster;
+        self.events.state(walk, |event| event.fits(cluster, self.data_centers))?;
+        self.lan.state(&mut walk.at("lan"))?;
+        self.wan.state(&mut walk.at("wan"))?;
+        self.cost.state(&mut walk.at("cost"))?;
+        self.journal.state(&mut walk.at("journal"))?;
+        walk.record_that("timeouts", &mut self.timeouts, |found, made| found.len() == made.len())
+    }
+
+    fn facts(&self, clock: Clock) -> Facts {
+        let topology = self.journal.topology();
+        let name = |dc: DcId| topology.dc(dc).name.clone();
+        let clocks = topology.dc_ids().map(|dc| ClockOf {
+            data_center: name(dc),
+            clock: self.cluster.coordinator.clock_of(dc).0,
+            workers: self
+                .cluster
+                .workers
+                .iter()
+                .filter(|worker| worker.id().dc == dc)
+                .map(|worker| worker.clock().0)
+                .collect(),
+        });
+        let marks = self.cluster.servers.iter().flat_map(|server| {
+            let from = server.id();
+            server.watermarks().into_iter().map(move |mark| LinkMark {
+                from: name(from.dc),
+                to: name(mark.peer),
+                shard: from.shard.0,
+                sent: mark.sent,
+                received: mark.received,
+            })
+        });
+        Facts {
+            clock: clock.0,
+            first_record: None,
+            time_ns: self.now.as_nanos(),
+            clocks: clocks.collect(),
+            watermarks: marks.collect(),
+        }
+    }
+}
+
+impl Event {
+    /// Whether this can happen in a cluster: whom it is for is there, and what it brings is about what they have.
+    fn fits(&self, cluster: &Cluster, data_centers: usize) -> bool {
+        let dc = |dc: DcId| dc.index() < data_centers;
+        let server = |id: ServerId| dc(id.dc) && id.shard.index() < cluster.shards;
+        let worker = |id: WorkerId| cluster.workers.iter().any(|worker| worker.id() == id);
+        let layout = |id: ServerId| cluster.servers[cluster.server_index(id)].layout();
+        match self {
+            Self::ToServer { server: to, from, message } => {
+                server(*to) && worker(*from) && to.dc == from.dc && message.fits(layout(*to))
+            }
+            Self::ToWorker { worker: to, from, message } => {
+                worker(*to) && server(*from) && to.dc == from.dc && message.fits(layout(*from))
+            }
+            Self::Frame { server: to, from, .. } => server(*to) && dc(*from) && to.dc != *from,
+            Self::Computed { worker: of } => worker(*of),
+            Self::LinkReady { from, to } => dc(*from) && dc(*to) && from != to,
+            Self::ServerTimeout { server: of } => server(*of),
+            Self::CoordinatorTimeout => true,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The links between data centers, one per directed pair, shared by the servers of the sender.
+
+use std::time::Duration;
+
+use crate::journal::{Carriage, Carriages};
+use gaia_core::link::{FrameFate, LinkConfig, Transport};
+use gaia_core::topology::Topology;
+use gaia_core::types::{Bandwidth, DcId, Instant, Seed, ShardId, StateError, Walk};
+
+/// All directed links.
+pub struct Wan {
+    data_centers: usize,
+    shards: usize,
+    /// By sender, then receiver; `None` on the diagonal.
+    links: Vec<Option<DirectedLink>>,
+}
+
+struct DirectedLink {
+    transport: Transport,
+    /// Whether a `LinkReady` is scheduled.
+    waiting: bool,
+    /// The shard whose turn it is.
+    turn: usize,
+    /// The data frame that is leaving: whose, how long, how busy it keeps the link.
+    leaving: (ShardId, u64, Duration),
+}
+
+impl Wan {
+    pub fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
+        let data_centers = topology.data_centers.len();
+        let pairs = topology.dc_ids().flat_map(|from| topology.dc_ids().map(move |to| (from, to)));
+        let links = pairs
+            .enumerate()
+            .map(|(pair, (from, to))| {
+                (from != to).then(|| {
+                    let link = topology.link(from, to);
+                    let config = LinkConfig {
+                        bandwidth: link.bandwidth,
+                        delay: link.rtt.0 / 2,
+                        queue: link.queue,
+                        loss: link.loss,
+                    };
+                    DirectedLink {
+                        transport: Transport::new(config, seed.nth(pair)),
+                        waiting: false,
+                        turn: 0,
+                        leaving: (ShardId(0), 0, Duration::ZERO),
+                    }
+                })
+            })
+            .collect();
+        Self { data_centers, shards, links }
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.shards as u16).map(ShardId)
+    }
+
+    /// The shards in the order in which they may use a link next.
+    pub fn turns(&self, from: DcId, to: DcId) -> impl Iterator<Item = ShardId> + use<> {
+        let (turn, shards) = (self.link(from, to).turn, self.shards);
+        (0..shards).map(move |step| ShardId(((turn + step) % shards) as u16))
+    }
+
+    pub fn send_control(&mut self, from: DcId, to: DcId, now: Instant, bytes: usize) -> FrameFate {
+        self.link_mut(from, to).transport.send_control(now, bytes as u64)
+    }
+
+    /// Sends a data frame; a `LinkReady` must be scheduled for when it has left.
+    pub fn send_data(
+        &mut self,
+        from: DcId,
+        to: DcId,
+        shard: ShardId,
+        now: Instant,
+        bytes: usize,
+    ) -> FrameFate {
+        let shards = self.shards;
+        let link = self.link_mut(from, to);
+        let sent = link.transport.send_data(now, bytes as u64);
+        link.waiting = true;
+        link.turn = (shard.index() + 1) % shards;
+        link.leaving = (shard, bytes as u64, sent.busy);
+        sent
+    }
+
+    /// Changes a link's bandwidth from `now` on.
+    pub fn set_bandwidth(&mut self, from: DcId, to: DcId, now: Instant, bandwidth: Bandwidth) {
+        self.link_mut(from, to).transport.set_bandwidth(now, bandwidth);
+    }
+
+    /// Charges the link back for acknowledging packets that arrived at `at` from `of`.
+    pub fn acknowledge(&mut self, at: DcId, of: DcId, now: Instant, packets: u64) {
+        self.link_mut(at, of).transport.acknowledge(now, packets);
+    }
+
+    pub fn is_waiting(&self, from: DcId, to: DcId) -> bool {
+        self.link(from, to).waiting
+    }
+
+    pub fn wait(&mut self, from: DcId, to: DcId) {
+        self.link_mut(from, to).waiting = true;
+    }
+
+    /// When the link will have room, where it has none now.
+    pub fn room_at(&self, from: DcId, to: DcId, now: Instant) -> Option<Instant> {
+        let transport = &self.link(from, to).transport;
+        (!transport.has_room(now)).then(|| transport.room_at())
+    }
+
+    /// The longest data frame that keeps control prompt.
+    pub fn room(&self, from: DcId, to: DcId) -> usize {
+        self.link(from, to).transport.quantum().0 as usize
+    }
+
+    /// Notes that a `LinkReady` has come; returns the data frame that has left since the last.
+    pub fn on_ready(&mut self, from: DcId, to: DcId) -> (ShardId, u64, Duration) {
+        let link = self.link_mut(from, to);
+        link.waiting = false;
+        let left = link.leaving;
+        link.leaving = (left.0, 0, Duration::ZERO);
+        left
+    }
+
+    /// What each link has carried, in the order of the topology's links.
+    pub(crate) fn carriages(&self) -> Carriages {
+        let links = self.links.iter().flatten();
+        links
+            .map(|link| {
+                let carried = link.transport.stats().carried;
+                Carriage {
+                    bytes: carried.bytes,
+                    control_bytes: link.transport.control_bytes(),
+                    frames: link.transport.frames(),
+                    busy: carried.busy,
+                }
+            })
+            .collect()
+    }
+
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        let shards = self.shards;
+        for (pair, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            let walk = &mut walk.at(pair);
+            link.transport.state(walk)?;
+            walk.record("waiting", &mut link.waiting)?;
+            walk.record_that("turn", &mut link.turn, |found, _| *found < shards)?;
+            walk.record_that("leaving", &mut link.leaving, |found, _| found.0.index() < shards)?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, from: DcId, to: DcId) -> &DirectedLink {
+        let index = from.index() * self.data_centers + to.index();
+        self.links[index].as_ref().expect("a link joins two different data centers")
+    }
+
+    fn link_mut(&mut self, from: DcId, to: DcId) -> &mut DirectedLink {
+        let index = from.index() * self.data_centers + to.index();
+        self.links[index].as_mut().expect("a link joins two different data centers")
+    }
+}

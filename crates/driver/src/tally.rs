@@ -1,0 +1,134 @@
+//! What a server has counted, as it leaves the server: for the summary of a run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use gaia_core::recovery::Ledger;
+use gaia_core::server::{BrakeStats, GuardStats, LinkStats, Server};
+use gaia_core::types::{DcId, ServerId};
+use gaia_telemetry::{BrokenLink, ConservationRecord};
+
+/// The counters of one server at the end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    pub(crate) server: ServerId,
+    pub(crate) links: BTreeMap<DcId, LinkStats>,
+    pub(crate) brakes: BrakeStats,
+    /// Left out where there is no guard.
+    pub(crate) guard: Option<GuardStats>,
+    /// How tight the server was in the end, in steps.
+    pub(crate) tightness: u8,
+    /// What it has booked of each mirror; nothing where servers keep no ledgers.
+    pub(crate) ledgers: BTreeMap<DcId, Ledger>,
+}
+
+impl Tally {
+    /// The counters of a server of a run over so many data centers.
+    pub(crate) fn of(server: &Server, data_centers: usize) -> Self {
+        let id = server.id();
+        let mirrors = (0..data_centers as u16).map(DcId).filter(|dc| *dc != id.dc);
+        Self {
+            server: id,
+            links: mirrors.map(|to| (to, server.link_stats(to))).collect(),
+            brakes: server.brake_stats(),
+            guard: server.guard_stats(),
+            tightness: server.tightness().steps(),
+            ledgers: BTreeMap::new(),
+        }
+    }
+
+    /// The counters of every server of a run.
+    pub(crate) fn all(servers: &[Server], data_centers: usize) -> Vec<Self> {
+        servers.iter().map(|server| Self::of(server, data_centers)).collect()
+    }
+}
+
+/// Compares both ends of every link of a drained run; nothing where servers keep no ledgers. `name` is how people call a
+/// data center.
+pub(crate) fn conserved(
+    tallies: &[Tally],
+    name: impl Fn(DcId) -> String,
+) -> Option<ConservationRecord> {
+    let mut record = ConservationRecord::default();
+    for Tally { server, ledgers, .. } in tallies {
+        for (to, ledger) in ledgers {
+            let mirror = ServerId { dc: *to, shard: server.shard };
+            // A data center that takes no part any more has no other end to compare.
+            let Some(mirror) = tallies.iter().find(|tally| tally.server == mirror) else {
+                continue;
+            };
+            let applied = mirror.ledgers.get(&server.dc)?.applied;
+            record.links += 1;
+            record.frames += applied.frames;
+            if ledger.cut != applied {
+                record.broken.push(BrokenLink {
+                    from: name(server.dc),
+                    to: name(*to),
+                    shard: server.shard.0,
+                    cut_frames: ledger.cut.frames,
+                    applied_frames: applied.frames,
+                });
+            }
+        }
+    }
+    (record.links > 0).then_some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::recovery::Account;
+    use gaia_core::types::ShardId;
+
+    /// What two mirrors say where one has cut `cut` for the other, which has applied `applied`.
+    fn tallies(cut: &[&[u8]], applied: &[&[u8]]) -> Vec<Tally> {
+        let account = |frames: &[&[u8]]| {
+            let mut account = Account::default();
+            frames.iter().for_each(|frame| account.enter(frame));
+            account
+        };
+        let tally = |own, peer, cut, applied| Tally {
+            server: ServerId { dc: DcId(own), shard: ShardId(3) },
+            links: BTreeMap::new(),
+            brakes: BrakeStats::default(),
+            guard: None,
+            tightness: 0,
+            ledgers: BTreeMap::from([(
+                DcId(peer),
+                Ledger { cut: account(cut), applied: account(applied) },
+            )]),
+        };
+        let back: &[&[u8]] = &[b"back"];
+        vec![tally(0, 1, cut, back), tally(1, 0, back, applied)]
+    }
+
+    fn check(cut: &[&[u8]], applied: &[&[u8]], expect: Option<&str>) {
+        let name = |dc: DcId| ["north", "south"][dc.index()].to_owned();
+        let record = conserved(&tallies(cut, applied), name).unwrap();
+        assert_eq!((record.links, record.frames), (2, 1 + applied.len() as u64));
+        let broken: Vec<String> = record.broken.iter().map(ToString::to_string).collect();
+        assert_eq!(broken.first().map(String::as_str), expect, "{applied:?}");
+        assert!(broken.len() < 2);
+    }
+
+    #[test]
+    fn a_link_whose_ends_do_not_agree_is_named() {
+        let cut: &[&[u8]] = &[b"one", b"two", b"three"];
+        check(cut, cut, None);
+        let lost = "north → south, shard 3: 3 frames were cut and 2 applied";
+        check(cut, &[b"one", b"three"], Some(lost));
+        let doubled = "north → south, shard 3: 3 frames were cut and 4 applied";
+        check(cut, &[b"one", b"two", b"two", b"three"], Some(doubled));
+        let other =
+            "north → south, shard 3: the 3 frames that were cut are not those that were applied";
+        check(cut, &[b"one", b"2wo", b"three"], Some(other));
+    }
+
+    #[test]
+    fn servers_that_keep_no_ledgers_say_nothing() {
+        let mut silent = tallies(&[], &[]);
+        silent.iter_mut().for_each(|tally| tally.ledgers.clear());
+        assert_eq!(conserved(&silent, |dc| dc.to_string()), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! An application that learns nothing: workers add small whole numbers to rows that chance picks.
+//!
+//! Sums of small whole numbers are exact in single precision, in whatever order they are added, so what is lost or
+//! doubled shows to the last bit.
+
+use std::sync::Arc;
+
+use rand_core::Rng;
+
+use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::types::{
+    Clock, Deltas, Model, ModelLayout, Random, RowSet, Seed, StateError, TableLayout, TableRows,
+    Walk,
+};
+
+#[derive(Debug)]
+pub(super) struct Counting {
+    layout: Arc<ModelLayout>,
+    /// Whether a worker reads every row each clock, or about half of them.
+    reads_all: bool,
+}
+
+#[derive(Debug)]
+struct Counter {
+    layout: Arc<ModelLayout>,
+    reads_all: bool,
+    chance: Random,
+    /// The rows of the iteration under way.
+    rows: Vec<u32>,
+}
+
+impl Counting {
+    pub(super) fn new(rows: usize, width: usize, reads_all: bool) -> Self {
+        let table = TableLayout { name: "numbers".into(), rows, width };
+        Self { layout: Arc::new(ModelLayout::new(vec![table])), reads_all }
+    }
+}
+
+impl Application for Counting {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        &self.layout
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        let mut chance = seed.random();
+        let mut model = Model::zeros(self.layout.clone());
+        model.values.fill_with(|| (chance.next_u64() % 20) as f32);
+        model
+    }
+
+    fn task(&self, _worker: usize, seed: Seed) -> Box<dyn Task> {
+        let (layout, reads_all) = (self.layout.clone(), self.reads_all);
+        Box::new(Counter { layout, reads_all, chance: seed.random(), rows: Vec::new() })
+    }
+
+    fn evaluate(&self, _model: &Model) -> Evaluation {
+        Evaluation { objective: 0.0, metric: 0.0 }
+    }
+
+    fn metric(&self) -> Metric {
+        Metric { name: "nothing", direction: Direction::Lower }
+    }
+
+    fn learning_rate_factor(&self, _clock: Clock) -> f64 {
+        1.0
+    }
+
+    fn clocks_per_pass(&self) -> u64 {
+        4
+    }
+
+    fn describe(&self) -> String {
+        format!("{} whole numbers", self.layout.parameters())
+    }
+}
+
+impl Task for Counter {
+    fn rows(&mut self, _clock: Clock) -> RowSet {
+        let all = 0..self.layout.tables()[0].rows as u32;
+        if self.reads_all {
+            self.rows = all.collect();
+            return RowSet::all(&self.layout);
+        }
+        let chance = &mut self.chance;
+        self.rows = all.filter(|_| chance.next_u64().is_multiple_of(2)).collect();
+        RowSet { tables: vec![TableRows::listed(self.rows.clone())] }
+    }
+
+    fn iterate(&mut self, _clock: Clock, _model: &Model) -> (Deltas, Work) {
+        let mut deltas = Deltas::none(&self.layout);
+        let width = self.layout.tables()[0].width;
+        for row in &self.rows {
+            if self.chance.next_u64().is_multiple_of(2) {
+                deltas.tables[0].rows.push(*row);
+                let chance = &mut self.chance;
+                let values = (0..width).map(|_| (chance.next_u64() % 7) as f32 - 3.0);
+                deltas.tables[0].values.extend(values);
+            }
+        }
+        (deltas, Work { examples: 1, flops: 1.0 })
+    }
+
+    fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
+        (0.0, Work::default())
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("chance", &mut self.chance)?;
+        let rows = self.layout.tables()[0].rows;
+        walk.record_that("rows", &mut self.rows, |found, _| {
+            found.iter().all(|row| (*row as usize) < rows)
+        })
+    }
+}

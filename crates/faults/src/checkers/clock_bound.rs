@@ -1,0 +1,127 @@
+//! Nobody reads too far ahead: of its own data center's workers, and of other data centers as the remote model has it,
+//! unless a deadline has passed. And the clocks that mirrors are told rise.
+//!
+//! What counts is where others truly are, not where they say they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Broken, Checker, Seen, Undone, View, clock_of};
+use gaia_core::sync::{Brake, RemoteSync};
+use gaia_core::types::{Clock, DcId, Lane, ServerId};
+use gaia_core::wire::{ControlMessage, decode_control};
+
+/// The mirror clocks that each link was told.
+#[derive(Debug, Default)]
+pub(super) struct ClockBound {
+    told: BTreeMap<(ServerId, DcId), Vec<Clock>>,
+    /// Servers that have lost what they had: their clocks are those of others' copies.
+    lost: BTreeSet<ServerId>,
+}
+
+impl Checker for ClockBound {
+    fn name(&self) -> &'static str {
+        "clock bound"
+    }
+
+    fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        if let Seen::Cut { from, to, lane: Lane::Control, frame } = seen {
+            return self.check_told(from, to, frame);
+        }
+        if let Seen::Lost { server, .. } = seen {
+            self.lost.insert(server);
+            self.told.retain(|(from, to), _| {
+                from.shard != server.shard || (*from != server && *to != server.dc)
+            });
+        }
+        let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
+        let read = message.clock;
+        let local = view.plan.local.staleness().0;
+        let own = clock_of(view, server, server.dc);
+        if read.ahead_of(own) > local {
+            return Err(format!(
+                "{worker} reads at clock {read} while its data center is at {own}, {local} apart at most"
+            ));
+        }
+        let least = least_of_others(view, read);
+        let others = others(view, server);
+        let others = others.into_iter().filter(|dc| !view.absent.contains(dc));
+        let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
+        let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
+        let mut others = others.filter(|dc| is_waited_for(view, server, *dc));
+        match others.find(|dc| clock_of(view, server, *dc) < least) {
+            Some(dc) => {
+                let theirs = clock_of(view, server, dc);
+                Err(format!(
+                    "{worker} reads at clock {read} while {dc} is at {theirs}, which must be at {least}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn undo(&mut self, undone: &Undone) {
+        if let Undone::Cut { from, to, lane: Lane::Control, frame } = undone
+            && mirror_clock(frame).is_some()
+            && let Some(told) = self.told.get_mut(&(*from, *to))
+        {
+            told.pop();
+        }
+    }
+}
+
+impl ClockBound {
+    fn check_told(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
+        let Some(clock) = mirror_clock(frame) else { return Ok(()) };
+        let told = self.told.entry((from, to)).or_default();
+        if let Some(before) = told.last().filter(|before| **before >= clock) {
+            return Err(format!("{from} reports clock {clock} to {to} after clock {before}"));
+        }
+        told.push(clock);
+        Ok(())
+    }
+}
+
+fn mirror_clock(frame: &[u8]) -> Option<Clock> {
+    match decode_control(frame) {
+        Ok(ControlMessage::MirrorClock { clock, .. }) => Some(clock),
+        _ => None,
+    }
+}
+
+/// The clock that every other data center must have finished before a read at a clock.
+fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
+    let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
+    match &view.plan.remote {
+        RemoteSync::Bsp(_) => read,
+        RemoteSync::Ssp(ssp) => behind(ssp.staleness.0),
+        RemoteSync::Tap(_) => Clock::ZERO,
+        RemoteSync::Asp(asp) => match asp.data_center_staleness {
+            Some(staleness) if asp.mirror_clock != Brake::Off => {
+                Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
+            }
+            _ => Clock::ZERO,
+        },
+        // A fragment's latest round that must be over by now, its fragments being staggered, is at most so long ago.
+        RemoteSync::LocalSteps(config) if config.fragments == 1 => {
+            Clock(behind(config.overlap()).0 / config.steps * config.steps)
+        }
+        RemoteSync::LocalSteps(config) => behind(config.overlap() + config.steps),
+    }
+}
+
+/// Whether a server waits for a mirror at all: one that is lost or paused is left out until it is heard and trains again,
+/// and what it has missed by then is not waited for.
+fn is_waited_for(view: &View<'_>, server: ServerId, dc: DcId) -> bool {
+    let reader = view.server(server);
+    match view.plan.remote {
+        RemoteSync::Asp(_) => reader.mirror_clock(dc).is_some() && reader.excused(dc) == 0,
+        _ => true,
+    }
+}
+
+fn others(view: &View<'_>, server: ServerId) -> Vec<DcId> {
+    match view.plan.remote {
+        RemoteSync::Asp(_) => view.overlay.neighbours(server.dc).into_iter().flatten().collect(),
+        _ => view.plan.topology.dc_ids().filter(|dc| *dc != server.dc).collect(),
+    }
+}

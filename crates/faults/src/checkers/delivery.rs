@@ -1,0 +1,78 @@
+//! Each frame once, in order: what one server cuts for a lane is what the other takes from it, byte for byte.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::{Broken, Checker, Seen, Undone, View};
+use gaia_core::types::{DcId, Lane, ServerId};
+
+/// The frames on their way.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    under_way: BTreeMap<(ServerId, DcId, Lane), VecDeque<Bytes>>,
+}
+
+impl Checker for Delivery {
+    fn name(&self) -> &'static str {
+        "delivery"
+    }
+
+    fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        match seen {
+            Seen::Cut { from, to, lane, frame } => {
+                self.under_way.entry((from, to, lane)).or_default().push_back(frame.clone());
+                Ok(())
+            }
+            Seen::Delivered { at, from, lane, frame } => {
+                let sender = ServerId { dc: from, shard: at.shard };
+                let due = self.under_way.get_mut(&(sender, at.dc, lane));
+                let lane = lane.name();
+                match due.and_then(VecDeque::pop_front) {
+                    Some(due) if due == *frame => Ok(()),
+                    Some(_) => Err(format!("{at} takes a {lane} frame of {from} that is not next")),
+                    None => Err(format!("{at} takes a {lane} frame that {from} has not sent")),
+                }
+            }
+            // What was on its way to it or from it is gone.
+            Seen::Lost { server, .. } => {
+                self.under_way.retain(|(from, to, _), _| {
+                    from.shard != server.shard || (*from != server && *to != server.dc)
+                });
+                Ok(())
+            }
+            Seen::Anew { at, from } => {
+                self.under_way.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
+                Ok(())
+            }
+            Seen::End => {
+                let there = |from: &ServerId, to: &DcId| {
+                    !view.absent.contains(&from.dc) && !view.absent.contains(to)
+                };
+                let mut left = self.under_way.iter().filter(|(_, frames)| !frames.is_empty());
+                match left.find(|((from, to, _), _)| there(from, to)) {
+                    Some(((from, to, lane), frames)) => {
+                        let (count, lane) = (frames.len(), lane.name());
+                        Err(format!("{count} {lane} frames from {from} to {to} never came"))
+                    }
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn undo(&mut self, undone: &Undone) {
+        match undone {
+            Undone::Cut { from, to, lane, .. } => {
+                self.under_way.entry((*from, *to, *lane)).or_default().pop_back();
+            }
+            Undone::Delivered { at, from, lane, frame } => {
+                let sender = ServerId { dc: *from, shard: at.shard };
+                let under_way = self.under_way.entry((sender, at.dc, *lane)).or_default();
+                under_way.push_front(frame.clone());
+            }
+            Undone::Asked { .. } | Undone::Updated { .. } => {}
+        }
+    }
+}

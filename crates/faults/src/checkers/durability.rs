@@ -1,0 +1,236 @@
+//! What was said stays true. A node that comes back is, to the bit, the one that heard exactly what is on its disk; and
+//! nothing that left before it died is contradicted: what was sent, answered, acknowledged or reported is in it, and what
+//! it says again is what it said.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Broken, Checker, Seen, View};
+use crate::envelopes::{HELLO, KIND, NUMBER, RECEIVED, TO, lane_of, u64_at};
+use crate::nodes::Twins;
+use gaia_core::node::{RowsRead, WorkerMessage};
+use gaia_core::recovery::Turn;
+use gaia_core::session::Message;
+use gaia_core::types::{Clock, DcId, Lane, NodeId, ServerId, ShardId, State, WorkerId};
+
+/// What has left nodes.
+#[derive(Debug, Default)]
+pub(super) struct Durability {
+    /// By link, lane and number.
+    frames: BTreeMap<(ServerId, DcId, Lane), BTreeMap<u64, Bytes>>,
+    /// The most that each mirror was told of its frames.
+    acknowledged: BTreeMap<(ServerId, DcId), [u64; 2]>,
+    answers: BTreeMap<(ServerId, WorkerId), RowsRead>,
+    due: BTreeMap<(ServerId, WorkerId), Turn>,
+    reported: BTreeMap<ServerId, Clock>,
+    /// The incarnation of each server that has lost all it had: what others say of frames of one before says nothing
+    /// of it.
+    began: BTreeMap<ServerId, u64>,
+    /// The last update and the last read of each worker.
+    said: BTreeMap<(WorkerId, ShardId, bool), WorkerMessage>,
+}
+
+impl Checker for Durability {
+    fn name(&self) -> &'static str {
+        "durability"
+    }
+
+    fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        if !view.logs {
+            return Ok(());
+        }
+        match seen {
+            Seen::Left { from, to, message } => self.on_left(from, to, message),
+            Seen::Said { server, worker, rows } => self.on_said(server, worker, rows),
+            Seen::Due { server, worker, due } => {
+                let known = self.due.entry((server, worker)).or_default();
+                *known = due.max(*known);
+                Ok(())
+            }
+            Seen::Reported { server, clock } => {
+                let known = self.reported.entry(server).or_default();
+                *known = clock.max(*known);
+                Ok(())
+            }
+            Seen::Asked { server, worker, clock, .. } => {
+                self.on_asked(server, worker, clock);
+                Ok(())
+            }
+            // What was due is due no more.
+            Seen::BegunAnew { server, worker } => {
+                self.due.remove(&(server, worker));
+                Ok(())
+            }
+            // It may do otherwise what it has done before.
+            Seen::LostState { worker } => {
+                self.said.retain(|(of, ..), _| *of != worker);
+                Ok(())
+            }
+            Seen::Spoke { worker, shard, message } => self.on_spoke(worker, shard, message),
+            Seen::Twins { node, twins } => check_twins(node, twins),
+            Seen::Recovered { server } => self.check_recovered(view, server),
+            Seen::Anew { at, from } => {
+                self.frames.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
+                self.acknowledged.remove(&(at, from));
+                Ok(())
+            }
+            Seen::Lost { server, .. } => {
+                let began = view.nodes.servers[&server].machine.incarnation().number();
+                self.forget(server, began);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Durability {
+    /// A server has lost what it said, and what was said to it.
+    fn forget(&mut self, server: ServerId, began: u64) {
+        let is_of = |from: ServerId, to: DcId| {
+            from.shard == server.shard && (from == server || to == server.dc)
+        };
+        self.began.insert(server, began);
+        self.frames.retain(|(from, to, _), _| !is_of(*from, *to));
+        self.acknowledged.retain(|(from, to), _| !is_of(*from, *to));
+        self.answers.retain(|(at, _), _| *at != server);
+        self.due.retain(|(at, _), _| *at != server);
+        self.reported.remove(&server);
+    }
+
+    fn on_left(&mut self, from: ServerId, to: DcId, message: &Message) -> Result<(), Broken> {
+        let receiver = ServerId { dc: to, shard: from.shard };
+        let began = self.began.get(&receiver);
+        if message.header[KIND] == HELLO
+            && began.is_some_and(|began| *began != u64_at(&message.header, TO))
+        {
+            return Ok(());
+        }
+        let told = self.acknowledged.entry((from, to)).or_default();
+        for lane in Lane::ALL {
+            let count = u64_at(&message.header, RECEIVED + 8 * lane.index());
+            told[lane.index()] = count.max(told[lane.index()]);
+        }
+        let Some(lane) = lane_of(&message.header) else { return Ok(()) };
+        let number = u64_at(&message.header, NUMBER);
+        let sent = self.frames.entry((from, to, lane)).or_default();
+        let first = sent.entry(number).or_insert_with(|| message.frame.clone());
+        if *first == message.frame {
+            return Ok(());
+        }
+        let lane = lane.name();
+        Err(format!("{from} sends {to} another {lane} frame {number} than it has sent before"))
+    }
+
+    /// A new question has a new answer; one of an earlier clock is of a worker that has begun anew.
+    fn on_asked(&mut self, server: ServerId, worker: WorkerId, clock: Clock) {
+        self.answers.remove(&(server, worker));
+        if let Some(due) = self.due.get_mut(&(server, worker)) {
+            *due = Turn { clock, updates: false }.min(*due);
+        }
+    }
+
+    fn on_said(
+        &mut self,
+        server: ServerId,
+        worker: WorkerId,
+        rows: &RowsRead,
+    ) -> Result<(), Broken> {
+        let before = self.answers.insert((server, worker), rows.clone());
+        match before {
+            Some(before) if before.clock == rows.clock && before.values != rows.values => {
+                let clock = rows.clock;
+                Err(format!("{server} answers {worker} at clock {clock} otherwise than before"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_spoke(
+        &mut self,
+        worker: WorkerId,
+        shard: ShardId,
+        message: &WorkerMessage,
+    ) -> Result<(), Broken> {
+        let Some(turn) = Turn::of(message) else { return Ok(()) };
+        let before = self.said.insert((worker, shard, turn.updates), message.clone());
+        let same = match (&before, message) {
+            (Some(before), _) if Turn::of(before) != Some(turn) => true,
+            (
+                Some(WorkerMessage::Update { deltas: before, .. }),
+                WorkerMessage::Update { deltas, .. },
+            ) => before == deltas,
+            (Some(WorkerMessage::Read { rows: before, .. }), WorkerMessage::Read { rows, .. }) => {
+                before == rows
+            }
+            _ => true,
+        };
+        if same { Ok(()) } else { Err(format!("{worker} says {turn} otherwise than before")) }
+    }
+
+    fn check_recovered(&self, view: &View<'_>, server: ServerId) -> Result<(), Broken> {
+        let machine = &view.nodes.servers[&server].machine;
+        for ((_, peer), told) in
+            self.acknowledged.range((server, DcId(0))..=(server, DcId(u16::MAX)))
+        {
+            for lane in Lane::ALL {
+                let (told, found) = (told[lane.index()], machine.session(*peer).received(lane));
+                if found < told {
+                    let lane = lane.name();
+                    return Err(format!(
+                        "{server} comes back with {found} {lane} frames of {peer}, who was told of {told}"
+                    ));
+                }
+            }
+        }
+        for ((_, peer, lane), sent) in self
+            .frames
+            .range((server, DcId(0), Lane::Control)..=(server, DcId(u16::MAX), Lane::Data))
+        {
+            let (found, lane_name) = (machine.session(*peer).pushed(*lane), lane.name());
+            if let Some((last, _)) = sent.last_key_value().filter(|(last, _)| **last > found) {
+                return Err(format!(
+                    "{server} comes back with {found} {lane_name} frames for {peer}, and has sent {last}"
+                ));
+            }
+        }
+        let of_server = |(of, _): &&(ServerId, WorkerId)| *of == server;
+        for key in self.due.keys().filter(of_server) {
+            let (told, found) = (self.due[key], machine.due(key.1));
+            if found < told {
+                let worker = key.1;
+                return Err(format!("{server} waits for {found} of {worker}, whom it told {told}"));
+            }
+        }
+        let found = machine.server().clock();
+        match self.reported.get(&server).filter(|told| **told > found) {
+            Some(told) => {
+                Err(format!("{server} comes back at clock {found} and has reported clock {told}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_twins(node: NodeId, twins: &Twins) -> Result<(), Broken> {
+    let shadow = twins.shadow.as_ref();
+    let shadow = shadow.map_err(|error| format!("what {node} has on disk is wrong: {error}"))?;
+    match difference(&twins.state, shadow) {
+        Some(name) => Err(format!("`{name}` of {node} is not what its disk makes of it")),
+        None => Ok(()),
+    }
+}
+
+/// The first part in which two states differ.
+fn difference(one: &State, other: &State) -> Option<String> {
+    let tensors = one.tensors.iter().find(|(name, tensor)| {
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        other.tensors.get(*name).is_none_or(|found| bits(&found.values) != bits(&tensor.values))
+    });
+    let records =
+        one.records.iter().find(|(name, record)| other.records.get(*name) != Some(*record));
+    let more = one.tensors.len() != other.tensors.len() || one.records.len() != other.records.len();
+    let named = tensors.map(|(name, _)| name).or_else(|| records.map(|(name, _)| name));
+    named.cloned().or_else(|| more.then(|| "more".into()))
+}

@@ -1,0 +1,55 @@
+//! Once a run is over and faults have ended, nothing is left anywhere: no frame in a server, none in a session. What was
+//! meant for a data center that has left does not count.
+
+use std::collections::BTreeSet;
+
+use super::Broken;
+use crate::ends::held_bytes;
+use crate::nodes::Nodes;
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, Instant, Lane};
+
+/// The law's name in reports.
+pub(crate) const NAME: &str = "quiescence";
+
+/// What sessions still hold, if anything.
+pub(crate) fn held(
+    nodes: &Nodes<'_>,
+    topology: &Topology,
+    absent: &BTreeSet<DcId>,
+) -> Option<Broken> {
+    let mut held = Vec::new();
+    let there: Vec<DcId> = topology.dc_ids().filter(|dc| !absent.contains(dc)).collect();
+    for (server, node) in nodes.servers.iter().filter(|(id, _)| there.contains(&id.dc)) {
+        for peer in there.iter().copied().filter(|peer| *peer != server.dc) {
+            let bytes = held_bytes(node.machine.session(peer));
+            if bytes > 0 {
+                held.push(format!("{server} holds {bytes} bytes for and from {peer}"));
+            }
+        }
+    }
+    (!held.is_empty()).then(|| held.join("; "))
+}
+
+/// Asks every server of a run that is over for frames: there must be none.
+pub(crate) fn nothing_left(
+    now: Instant,
+    nodes: &mut Nodes<'_>,
+    absent: &BTreeSet<DcId>,
+) -> Result<(), Broken> {
+    let dcs: BTreeSet<DcId> = nodes.servers.keys().map(|id| id.dc).collect();
+    let dcs: BTreeSet<DcId> = dcs.difference(absent).copied().collect();
+    for (id, node) in nodes.servers.iter_mut().filter(|(id, _)| dcs.contains(&id.dc)) {
+        for to in dcs.iter().copied().filter(|to| *to != id.dc) {
+            for lane in Lane::ALL {
+                if node.machine.cut(now, to, lane, ROOM).is_some() {
+                    let lane = lane.name();
+                    return Err(format!("{id} still has a {lane} frame for {to}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+const ROOM: usize = 4096;

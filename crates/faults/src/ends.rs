@@ -1,0 +1,130 @@
+//! The connections between all mirrors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gaia_core::link::quantum;
+use gaia_core::session::{HEADER_BYTES, Progress, Session};
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, Lane, ServerId, ShardId};
+use gaia_core::wire::BULK_HEADER_BYTES;
+use gaia_driver::cluster::server_ids;
+
+/// Two mirrors: their data centers, the lower first, and their shard.
+pub(super) type Pair = (DcId, DcId, ShardId);
+
+#[derive(Default)]
+pub(super) struct Ends {
+    connections: BTreeMap<Pair, Connection>,
+}
+
+/// What carries messages between two mirrors at a time.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    /// How many there have been before: what is still on an earlier one is lost.
+    pub(super) epoch: u64,
+    pub(super) up: bool,
+    /// Which ends have said hello on it, the lower data center's first.
+    pub(super) greeted: [bool; 2],
+    /// How far each end had come when it was last looked at.
+    progress: [Progress; 2],
+}
+
+impl Ends {
+    pub(super) fn new(topology: &Topology) -> Self {
+        let mut ends = Self::default();
+        for server in server_ids(topology) {
+            for peer in topology.dc_ids().filter(|peer| *peer != server.dc) {
+                ends.connections.insert(pair_of(server, peer), Connection::default());
+            }
+        }
+        ends
+    }
+
+    pub(super) fn connection(&mut self, pair: Pair) -> &mut Connection {
+        self.connections.get_mut(&pair).expect("mirrors have a connection")
+    }
+
+    pub(super) fn epoch(&self, server: ServerId, peer: DcId) -> u64 {
+        self.connections[&pair_of(server, peer)].epoch
+    }
+
+    pub(super) fn is_up(&self, server: ServerId, peer: DcId) -> bool {
+        self.connections[&pair_of(server, peer)].up
+    }
+
+    pub(super) fn pairs(&self) -> Vec<Pair> {
+        self.connections.keys().copied().collect()
+    }
+
+    /// A server has said hello on the connection that is up.
+    pub(super) fn greet(&mut self, server: ServerId, peer: DcId) {
+        self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
+    }
+
+    /// Whether messages of a server may leave: the connection is up, and it has said hello on it.
+    pub(super) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
+        let connection = &self.connections[&pair_of(server, peer)];
+        connection.up && connection.greeted[end_of(server, peer)]
+    }
+
+    /// Whether a connection has come to nothing since it was last looked at. `sessions` are those of [`ends_of`].
+    pub(super) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
+        let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
+        let mut stalled = connection.greeted.contains(&false);
+        for (progress, session) in connection.progress.iter_mut().zip(sessions) {
+            stalled |= progress.is_stalled(session);
+        }
+        if stalled {
+            connection.progress = Default::default();
+        }
+        connection.up && stalled
+    }
+
+    /// Whether all mirrors are joined but those that are `absent`.
+    pub(super) fn are_up(&self, absent: &BTreeSet<DcId>) -> bool {
+        let there = |pair: &Pair| !absent.contains(&pair.0) && !absent.contains(&pair.1);
+        let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
+        connections.all(|(_, connection)| connection.up && connection.greeted == [true; 2])
+    }
+}
+
+/// Bytes that a session holds in both lanes.
+pub(super) fn held_bytes(session: &Session) -> usize {
+    Lane::ALL.map(|lane| session.held_bytes(lane)).iter().sum()
+}
+
+/// The most that a session of a server of `parameters` may hold of data: what may be under way each way, and a frame
+/// beyond.
+pub(super) fn held_bytes_max(parameters: usize) -> usize {
+    2 * (WINDOW_BYTES + HEADER_BYTES + BULK_HEADER_BYTES + CHANGE_BYTES_MAX * parameters)
+}
+
+/// How long a connection may stand still: the time of some round trips, and of frames that slow links take long for.
+pub(super) fn patience(topology: &Topology, (a, b, _): Pair) -> Duration {
+    let link = topology.link(a, b).rtt.0 + topology.link(b, a).rtt.0;
+    let slowest = [topology.link(a, b), topology.link(b, a)]
+        .map(|link| link.bandwidth.time_for(2 * quantum(link.bandwidth).0));
+    PATIENCE_MIN + 2 * link + 2 * slowest[0].max(slowest[1])
+}
+
+pub(super) fn pair_of(server: ServerId, peer: DcId) -> Pair {
+    (server.dc.min(peer), server.dc.max(peer), server.shard)
+}
+
+/// Both ends, each with its mirror.
+pub(super) fn ends_of((a, b, shard): Pair) -> [(ServerId, DcId); 2] {
+    [(ServerId { dc: a, shard }, b), (ServerId { dc: b, shard }, a)]
+}
+
+fn end_of(server: ServerId, peer: DcId) -> usize {
+    usize::from(server.dc > peer)
+}
+
+/// What may be under way: small, as the models are, so that windows close.
+pub(super) const WINDOW_BYTES: usize = 2 << 10;
+
+/// Of one change, its index and what its block of values has beside.
+const CHANGE_BYTES_MAX: usize = 16;
+
+const PATIENCE_MIN: Duration = Duration::from_millis(200);

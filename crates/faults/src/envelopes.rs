@@ -1,0 +1,72 @@
+//! The headers of sessions' messages, read and written field by field: to look over a session's shoulder, and to forge.
+
+use bytes::Bytes;
+
+use gaia_core::session::{HEADER_BYTES, Message};
+use gaia_core::types::Lane;
+
+/// The lane of the frame that a message carries, if it carries one.
+pub(super) fn lane_of(message: &[u8]) -> Option<Lane> {
+    match message.get(KIND) {
+        Some(1) => Some(Lane::Control),
+        Some(2) => Some(Lane::Data),
+        _ => None,
+    }
+}
+
+/// The field that begins at a byte, which the message must have.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}
+
+pub(super) fn put_u64(bytes: &mut [u8], at: usize, field: u64) {
+    bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
+}
+
+/// Whether there is a header whose checksum is right.
+pub(super) fn is_whole(message: &[u8]) -> bool {
+    let crc = |header: &[u8]| crc32fast::hash(&header[..HEADER_BYTES - 4]).to_le_bytes();
+    let header = message.get(..HEADER_BYTES);
+    header.is_some_and(|header| header[HEADER_BYTES - 4..] == crc(header))
+}
+
+/// Makes the checksum of a header right.
+pub(super) fn reseal(bytes: &mut [u8]) {
+    let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A message with another frame.
+pub(super) fn remade(mut message: Message, frame: Bytes) -> Message {
+    if frame != message.frame {
+        message.header[FRAME_BYTES..FRAME_BYTES + 4]
+            .copy_from_slice(&(frame.len() as u32).to_le_bytes());
+        let crc = crc32fast::hash(&frame);
+        message.header[FRAME_CRC..FRAME_CRC + 4].copy_from_slice(&crc.to_le_bytes());
+        reseal(&mut message.header);
+        message.frame = frame;
+    }
+    message
+}
+
+/// A message with the checksum of its frame made right.
+pub(super) fn believed(message: &[u8]) -> Vec<u8> {
+    let mut bytes = message.to_vec();
+    let crc = crc32fast::hash(&bytes[HEADER_BYTES..]);
+    bytes[FRAME_CRC..FRAME_CRC + 4].copy_from_slice(&crc.to_le_bytes());
+    reseal(&mut bytes);
+    bytes
+}
+
+/// Where a session's header has its fields.
+pub(super) const KIND: usize = 6;
+const FRAME_BYTES: usize = 8;
+const FRAME_CRC: usize = 12;
+pub(super) const FROM: usize = 16;
+pub(super) const TO: usize = 24;
+pub(super) const NUMBER: usize = 32;
+pub(super) const RECEIVED: usize = 40;
+
+pub(super) const HELLO: u8 = 0;

@@ -1,0 +1,378 @@
+//! Structural faults: which there are, how they are drawn, and what is wrong with one from a file.
+
+mod blank;
+mod dead_links;
+mod members;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::draws::{unit, within};
+use gaia_core::types::{Random, Seed, Time};
+
+/// One structural fault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    pub kind: FaultKind,
+    pub at: Time,
+    /// How long it lasts; of a crash, until the node is started again. Left out, and always for resets and clock steps:
+    /// a moment.
+    #[serde(default)]
+    pub lasts: Time,
+    /// The data center that it befalls, or from which a link starts; the first, where the coordinator crashes.
+    pub dc: u16,
+    /// The data center at the other end of the link, for faults of links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<u16>,
+    /// The server that it befalls, by its shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<u16>,
+    /// The worker that it befalls. A crash that names neither befalls all nodes of the data center.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
+    /// A crash with this waits for the node's next write to its log; of the coordinator, to its file, which is replaced
+    /// whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Moment>,
+    /// A crash with this takes the worker's disk with it, or all of it but the last checkpoint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blank: bool,
+    /// How many times slower, from 1 to 100; for stragglers and slow links.
+    #[serde(default = "no_slower", skip_serializing_if = "is_no_slower")]
+    pub factor: f64,
+    /// How far a clock jumps, in seconds from -60 to 60, backward where negative.
+    #[serde(default, skip_serializing_if = "is_no_step")]
+    pub step_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// Nothing passes between two data centers.
+    Partition,
+    /// Nothing passes from one data center to another; what goes back passes.
+    OneWayPartition,
+    /// The connections between two data centers break, and what is on them is lost.
+    Reset,
+    /// The workers of a data center compute more slowly.
+    Straggler,
+    /// A link carries less, one way.
+    SlowLink,
+    /// A server, a worker or a whole data center dies, and comes back with what is on its disk.
+    Crash,
+    /// A server dies with its disk, and comes back with nothing: it takes the copy of a mirror. Where that cannot be,
+    /// since another is lost, the run drains or its model has no such way, it comes back with its disk.
+    LostDisk,
+    /// All nodes of a data center begin only now, with nothing: it joins. Where its model has no such way, it is there from
+    /// the start.
+    LateJoin,
+    /// All nodes of a data center die for good, and once they are given up the run goes on without it. Where it cannot,
+    /// they come back then.
+    Leave,
+    /// A node's disk has no room: at its next write it stops, and is started again once there is room.
+    DiskFull,
+    /// The clock of a server jumps.
+    ClockStep,
+    /// The coordinator dies, and comes back with what is on its disk.
+    CoordinatorCrash,
+}
+
+/// When within a write a node dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// Nothing has been written.
+    Before,
+    /// A part has been written.
+    Torn,
+    /// All is synced, and nothing has been said of it.
+    After,
+}
+
+/// The cluster that faults are drawn for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nodes {
+    pub(super) data_centers: u64,
+    pub(super) servers: u64,
+    pub(super) workers: u64,
+}
+
+impl Fault {
+    /// Up to eight, of which some belong together.
+    pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
+        let mut chance = seed.random();
+        let count = within(&mut chance, 0, 4);
+        let mut faults = Vec::new();
+        for _ in 0..count {
+            let fault = Self::draw(&mut chance, nodes);
+            let (kind, mut also) = (fault.kind, fault.clone());
+            faults.push(fault);
+            if kind != FaultKind::Crash {
+                continue;
+            }
+            let soon = millis(within(&mut chance, 0, 300));
+            match within(&mut chance, 0, 5) {
+                // Again, as soon as it is back or before.
+                0 => also.at = Time(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0),
+                // The other end of a link as well.
+                1 if also.server.is_some() => {
+                    also.dc = (also.dc + 1) % nodes.data_centers as u16;
+                    also.at = Time(also.at.0 + soon.0);
+                }
+                // All of the data center.
+                2 => {
+                    (also.server, also.worker, also.write) = (None, None, None);
+                    also.at = Time(also.at.0 + soon.0);
+                }
+                _ => continue,
+            }
+            faults.push(also);
+        }
+        // Drawn apart, so that without it a schedule is what it is.
+        faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
+        faults.extend(members::draw(seed.child("members"), nodes));
+        faults.extend(dead_links::draw(seed.child("dead links"), nodes));
+        faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
+        faults.sort_by_key(|fault| fault.at);
+        blank::draw(seed.child("blank"), &mut faults);
+        faults
+    }
+
+    /// In one schedule of four.
+    fn draw_lost_disk(chance: &mut Random, nodes: Nodes) -> Option<Self> {
+        let strikes = within(chance, 0, 3) == 0;
+        strikes.then(|| {
+            let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
+            let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
+            let dc = within(chance, 0, nodes.data_centers - 1) as u16;
+            let server = Some(within(chance, 0, nodes.servers - 1) as u16);
+            Self { server, ..Self::of(FaultKind::LostDisk, at, lasts, dc) }
+        })
+    }
+
+    /// In one schedule of three, as often as not at a write.
+    fn draw_coordinator_crash(chance: &mut Random) -> Option<Self> {
+        let strikes = within(chance, 0, 2) == 0;
+        let moments = [Moment::Before, Moment::After];
+        strikes.then(|| {
+            let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
+            let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
+            let write = moments.get(within(chance, 0, 3) as usize).copied();
+            Self { write, ..Self::of(FaultKind::CoordinatorCrash, at, lasts, 0) }
+        })
+    }
+
+    /// One of which nothing more is to be said.
+    fn of(kind: FaultKind, at: Time, lasts: Time, dc: u16) -> Self {
+        Self {
+            kind,
+            at,
+            lasts,
+            dc,
+            peer: None,
+            server: None,
+            worker: None,
+            write: None,
+            blank: false,
+            factor: no_slower(),
+            step_s: 0.0,
+        }
+    }
+
+    fn draw(chance: &mut Random, nodes: Nodes) -> Self {
+        let kinds = [
+            FaultKind::Partition,
+            FaultKind::OneWayPartition,
+            FaultKind::Reset,
+            FaultKind::Straggler,
+            FaultKind::SlowLink,
+            FaultKind::Crash,
+            FaultKind::Crash,
+            FaultKind::Crash,
+            FaultKind::DiskFull,
+            FaultKind::ClockStep,
+        ];
+        let kind = kinds[within(chance, 0, kinds.len() as u64 - 1) as usize];
+        let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
+        let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
+        let dc = within(chance, 0, nodes.data_centers - 1);
+        let peer = (dc + within(chance, 1, nodes.data_centers - 1)) % nodes.data_centers;
+        let factor = within(chance, 2, 10) as f64;
+        let strikes_server = kind == FaultKind::ClockStep || within(chance, 0, 2) > 0;
+        let server = within(chance, 0, nodes.servers - 1) as u16;
+        let worker = within(chance, 0, nodes.workers - 1) as u16;
+        let moments = [Moment::Before, Moment::Torn, Moment::After];
+        let write = moments.get(within(chance, 0, 5) as usize).copied();
+        let step_s = (unit(chance) * 6_000.0).round() / 1_000.0 - 3.0;
+        Self {
+            kind,
+            at,
+            lasts: if kind.is_a_moment() { Time::default() } else { lasts },
+            dc: dc as u16,
+            peer: kind.has_peer().then_some(peer as u16),
+            server: (kind.has_node() && strikes_server).then_some(server),
+            worker: (kind.has_node() && !strikes_server).then_some(worker),
+            write: write.filter(|_| kind == FaultKind::Crash),
+            blank: false,
+            factor: if kind.slows() { factor } else { 1.0 },
+            step_s: if kind == FaultKind::ClockStep { step_s } else { 0.0 },
+        }
+    }
+
+    /// Whether it lasts longer than most that are drawn.
+    pub(super) fn is_long(&self) -> bool {
+        self.lasts.0 > LASTS_MAX
+    }
+
+    /// Whether nodes must keep logs to come through it.
+    pub(super) fn needs_logs(&self) -> bool {
+        match self.kind {
+            FaultKind::Crash => !self.blank,
+            FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::Leave => true,
+            _ => false,
+        }
+    }
+
+    /// The key that is wrong, what it holds and what was expected.
+    pub(super) fn mistake(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
+        let below = |count: u64, what: &str| format!("{what} from 0 to {}", count - 1);
+        let dcs = below(nodes.data_centers, "a data center");
+        if u64::from(self.dc) >= nodes.data_centers {
+            return Some(("dc", self.dc.to_string(), dcs));
+        }
+        if self.kind == FaultKind::CoordinatorCrash && self.dc != 0 {
+            return Some(("dc", self.dc.to_string(), "0, for the coordinator".into()));
+        }
+        match self.peer {
+            Some(peer) if !self.kind.has_peer() => {
+                let alone = format!("no peer: a {} is alone", self.kind.name());
+                return Some(("peer", peer.to_string(), alone));
+            }
+            None if self.kind.has_peer() => return Some(("peer", "nothing".into(), dcs)),
+            Some(peer) if peer == self.dc || u64::from(peer) >= nodes.data_centers => {
+                return Some(("peer", peer.to_string(), format!("{dcs}, other than `dc`")));
+            }
+            _ => {}
+        }
+        if let Some(mistake) = self.mistake_of_nodes(nodes).or_else(|| blank::mistake(self)) {
+            return Some(mistake);
+        }
+        for (key, time) in [("at", self.at), ("lasts", self.lasts)] {
+            if time.0 > FAULT_TIME_MAX {
+                let most = Time(FAULT_TIME_MAX);
+                return Some((key, time.to_string(), format!("at most {most}")));
+            }
+        }
+        if self.kind.is_a_moment() && self.lasts != Time::default() {
+            let nothing = format!("nothing: a {} is a moment", self.kind.name());
+            return Some(("lasts", self.lasts.to_string(), nothing));
+        }
+        let right = if self.kind.slows() { 1.0..=FACTOR_MAX } else { 1.0..=1.0 };
+        if !right.contains(&self.factor) {
+            let expected = format!("a factor from {} to {}", right.start(), right.end());
+            return Some(("factor", self.factor.to_string(), expected));
+        }
+        let most = if self.kind == FaultKind::ClockStep { STEP_S_MAX } else { 0.0 };
+        (self.step_s.is_nan() || self.step_s.abs() > most)
+            .then(|| ("step_s", self.step_s.to_string(), format!("seconds from -{most} to {most}")))
+    }
+
+    fn mistake_of_nodes(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
+        let named =
+            [("server", self.server, nodes.servers), ("worker", self.worker, nodes.workers)];
+        for (key, node, count) in named {
+            let Some(node) = node else { continue };
+            let takes = self.kind.has_node()
+                && !(key == "worker"
+                    && (matches!(self.kind, FaultKind::ClockStep | FaultKind::LostDisk)
+                        || self.server.is_some()));
+            if !takes {
+                let expected = format!("no {key} for this {}", self.kind.name());
+                return Some((key, node.to_string(), expected));
+            }
+            if u64::from(node) >= count {
+                return Some((key, node.to_string(), format!("a {key} from 0 to {}", count - 1)));
+            }
+        }
+        let names_none = self.server.is_none() && self.worker.is_none();
+        let strikes_one =
+            matches!(self.kind, FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::ClockStep);
+        if names_none && strikes_one {
+            return Some(("server", "nothing".into(), "the node that it befalls".into()));
+        }
+        let writes = match self.kind {
+            FaultKind::Crash => !names_none,
+            kind => kind == FaultKind::CoordinatorCrash,
+        };
+        self.write.filter(|_| !writes).map(|moment| {
+            let expected = "no write, but where a single node crashes".into();
+            ("write", format!("{moment:?}").to_lowercase(), expected)
+        })
+    }
+}
+
+impl FaultKind {
+    /// As files have it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Partition => "partition",
+            Self::OneWayPartition => "one-way-partition",
+            Self::Reset => "reset",
+            Self::Straggler => "straggler",
+            Self::SlowLink => "slow-link",
+            Self::Crash => "crash",
+            Self::LostDisk => "lost-disk",
+            Self::LateJoin => "late-join",
+            Self::Leave => "leave",
+            Self::DiskFull => "disk-full",
+            Self::ClockStep => "clock-step",
+            Self::CoordinatorCrash => "coordinator-crash",
+        }
+    }
+
+    /// Whether a factor belongs to it.
+    fn slows(self) -> bool {
+        matches!(self, Self::Straggler | Self::SlowLink)
+    }
+
+    /// Whether it befalls a link.
+    fn has_peer(self) -> bool {
+        matches!(self, Self::Partition | Self::OneWayPartition | Self::Reset | Self::SlowLink)
+    }
+
+    /// Whether it may name a node.
+    fn has_node(self) -> bool {
+        matches!(self, Self::Crash | Self::LostDisk | Self::DiskFull | Self::ClockStep)
+    }
+
+    fn is_a_moment(self) -> bool {
+        matches!(self, Self::Reset | Self::ClockStep | Self::LateJoin)
+    }
+}
+
+fn millis(millis: u64) -> Time {
+    Time(Duration::from_millis(millis))
+}
+
+fn no_slower() -> f64 {
+    1.0
+}
+
+fn is_no_slower(factor: &f64) -> bool {
+    *factor == 1.0
+}
+
+fn is_no_step(step_s: &f64) -> bool {
+    *step_s == 0.0
+}
+
+/// Faults that are drawn begin within this time, and packet faults happen for no less.
+pub(super) const FAULTS_LAST: Duration = Duration::from_millis(1_200);
+const LASTS_MAX: Duration = Duration::from_millis(1_000);
+
+/// The latest that a file may have a fault begin, and the longest that it may last: half an hour.
+const FAULT_TIME_MAX: Duration = Duration::from_secs(1_800);
+const FACTOR_MAX: f64 = 100.0;
+const STEP_S_MAX: f64 = 60.0;

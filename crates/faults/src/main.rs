@@ -1,0 +1,171 @@
+//! `scripts/faults`: runs drawn schedules of faults and reports the laws that they break.
+
+use std::error::Error;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use gaia_config::ConfigError;
+use gaia_faults::{Campaign, Report, Scenario};
+
+/// Runs the protocol under drawn faults in virtual time, and checks every law
+#[derive(Debug, Parser)]
+#[command(name = "scripts/faults", after_help = AFTER_HELP)]
+struct Flags {
+    /// The first seed; the same seed draws the same schedule and gives the same bytes of output [default: the
+    /// scenario's, or 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    seed: Option<u64>,
+    /// How many seeds to run, from the first on, on all cores
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    seeds: u64,
+    /// A TOML file that fixes some of what seeds draw; its keys are listed below
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Where to write a scenario for each seed that broke a law, as short as it gets [default: nowhere]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write nothing but errors
+    #[arg(long)]
+    quiet: bool,
+    /// Write the report to standard output as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match simulate(&Flags::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            let _closed_pipe = writeln!(stderr(), "error: {error}");
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+/// Runs one schedule for each seed, and says which laws were broken.
+fn simulate(flags: &Flags) -> Result<ExitCode, Box<dyn Error>> {
+    let first = scenario(flags, flags.seed)?;
+    let mut campaign = Campaign::default();
+    let mut next = vec![first.clone()];
+
+    for number in 1..=flags.seeds {
+        if number.is_multiple_of(NOTE_EVERY) || number == flags.seeds {
+            campaign.run_all(&std::mem::take(&mut next));
+            note_progress(flags, number);
+        }
+        if number < flags.seeds {
+            next.push(scenario(flags, Some(first.seed.saturating_add(number)))?);
+        }
+    }
+
+    let report = campaign.report();
+    print(flags, &report)?;
+    if let Some(directory) = &flags.out {
+        save(directory, &report)?;
+    }
+
+    let (failures, schedules) = (report.failures.len(), report.schedules);
+    if failures == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let _closed_pipe = writeln!(stderr(), "error: {failures} of {schedules} schedules broke a law");
+    Ok(ExitCode::from(BROKEN_LAW))
+}
+
+fn scenario(flags: &Flags, seed: Option<u64>) -> Result<Scenario, ConfigError> {
+    match &flags.scenario {
+        Some(file) => Scenario::read(file, seed),
+        None => Ok(Scenario::draw(seed.unwrap_or_default())),
+    }
+}
+
+/// Long campaigns say how far they are, where a person is looking.
+fn note_progress(flags: &Flags, number: u64) {
+    if stderr().is_terminal() && !flags.quiet {
+        let _closed_pipe = writeln!(stderr(), "{number} of {} schedules", flags.seeds);
+    }
+}
+
+fn print(flags: &Flags, report: &Report) -> Result<(), Box<dyn Error>> {
+    if flags.json {
+        let text = serde_json::to_string_pretty(report)?;
+        let _closed_pipe = writeln!(stdout(), "{text}");
+        return Ok(());
+    }
+    if flags.quiet {
+        return Ok(());
+    }
+
+    let scenario = flags.scenario.as_ref().map(|file| format!(" --scenario {}", file.display()));
+    for line in report.lines(&format!("scripts/faults{}", scenario.unwrap_or_default())) {
+        let _closed_pipe = writeln!(stdout(), "{line}");
+    }
+    Ok(())
+}
+
+/// Writes the shortest schedule of each failure to a directory.
+fn save(directory: &Path, report: &Report) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    for failure in &report.failures {
+        let file = directory.join(format!("seed-{}.toml", failure.scenario.seed));
+        std::fs::write(file, failure.shortest.to_text())?;
+    }
+    Ok(())
+}
+
+const SEEDS_MAX: u64 = 1_000_000_000;
+const NOTE_EVERY: u64 = 1_000;
+
+/// The exit code where a schedule broke a law.
+const BROKEN_LAW: u8 = 1;
+
+/// The exit code of a bad flag or a bad scenario file, as clap has it.
+const BAD_INPUT: u8 = 2;
+
+const AFTER_HELP: &str = "\
+Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. First the faults \
+happen, and no law may be broken; then they stop, and everything must come to its end and fall quiet. Structural \
+faults (partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks \
+a law is printed with all it drew, the command that repeats it, and the shortest schedule found that still fails; \
+--out writes that one as DIR/seed-N.toml.
+
+Examples:
+  scripts/faults --seed 1 --seeds 1000
+  scripts/faults --seed 7 --json
+  scripts/faults --scenario cut.toml --seeds 100
+
+A scenario file fixes what it names; seeds draw the rest. All its keys, each of which may be left out:
+  seed = 7
+  data_centers = 3                  # 2 to 8
+  servers = 1                       # of each data center, 1 to 4
+  workers = 2                       # of each data center, 1 to 4
+  rows = 20                         # of the model, 1 to 10000
+  clocks = 10                       # 1 to 10000
+  remote = \"asp\"                    # bsp, ssp, tap, asp, local-steps; its settings are drawn
+  [packets]                         # the chance of each message, 0 to 0.5
+  loss = 0.01
+  repetition = 0.0
+  reordering = 0.05
+  damage = 0.0
+  delay = 0.1
+  [[fault]]
+  kind = \"partition\"
+  at = \"500 ms\"                    # at most 30 minutes, as `lasts`
+  lasts = \"1 s\"                    # not for a reset
+  dc = 0
+  peer = 1                          # not for a straggler
+  # factor = 4.0                    # 1 to 100, for stragglers and slow links
+
+Kinds of faults: partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, \
+a worker or the whole data center, at its next write where `write` is before, torn or after, and with the disk of a \
+worker where `blank` is true; disk-full, of a server or a worker; lost-disk, of a server; clock-step, of a server by \
+`step_s` seconds; coordinator-crash, with 0 as its dc, at its next write where `write` says so; late-join and leave, of \
+a data center. Stragglers and slow links have a factor.
+
+Exit codes:
+  0  every law was kept
+  1  a law was broken
+  2  bad usage, or a scenario file that is wrong";

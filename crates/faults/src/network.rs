@@ -1,0 +1,185 @@
+//! What becomes of messages between data centers: the links of every simulated run, with harm on top.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::counts::PacketCounts;
+use super::draws::{unit, within};
+use super::{Fault, FaultKind, Packets};
+use gaia_core::link::FrameFate;
+use gaia_core::session::Message;
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, Instant, Lane, Random, Seed, ServerId, ShardId};
+use gaia_driver::simulated::wan::Wan;
+
+pub(super) struct Network {
+    pub(super) wan: Wan,
+    topology: Topology,
+    chance: Random,
+    packets: Packets,
+    /// How many partitions are in force, by link.
+    cut: BTreeMap<(DcId, DcId), u32>,
+    /// Since when there is any, by link.
+    cut_since: BTreeMap<(DcId, DcId), Instant>,
+    /// When the latest message of a lane arrives: delayed ones keep those behind them.
+    floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
+    pub(super) messages: u64,
+    pub(super) counts: PacketCounts,
+}
+
+/// A message that has been sent.
+pub(super) struct Sent {
+    pub(super) fate: FrameFate,
+    /// When it arrives, as what: not at all, once, or again.
+    pub(super) arrivals: Vec<(Instant, Bytes)>,
+}
+
+impl Network {
+    pub(super) fn new(topology: &Topology, shards: usize, packets: Packets, seed: Seed) -> Self {
+        Self {
+            wan: Wan::new(topology, shards, seed.child("links")),
+            topology: topology.clone(),
+            chance: seed.child("packet faults").random(),
+            packets,
+            cut: BTreeMap::new(),
+            cut_since: BTreeMap::new(),
+            floors: BTreeMap::new(),
+            messages: 0,
+            counts: PacketCounts::default(),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        from: ServerId,
+        to: DcId,
+        lane: Lane,
+        message: &Message,
+    ) -> Sent {
+        let fate = match lane {
+            Lane::Control => self.wan.send_control(from.dc, to, now, message.len()),
+            Lane::Data => self.wan.send_data(from.dc, to, from.shard, now, message.len()),
+        };
+        self.messages += 1;
+        let arrivals = self.arrivals(from, to, lane, fate, message.to_bytes());
+        Sent { fate, arrivals }
+    }
+
+    fn arrivals(
+        &mut self,
+        from: ServerId,
+        to: DcId,
+        lane: Lane,
+        fate: FrameFate,
+        mut bytes: Bytes,
+    ) -> Vec<(Instant, Bytes)> {
+        if self.is_cut(from.dc, to) {
+            return Vec::new();
+        }
+        let Packets { loss, repetition, reordering, damage, delay, .. } = self.packets;
+        if self.strikes(loss) {
+            self.counts.lost += 1;
+            return Vec::new();
+        }
+        if self.strikes(damage) {
+            self.counts.damaged += 1;
+            bytes = self.damaged(&bytes);
+        }
+        let rtt = self.topology.link(from.dc, to).rtt.0;
+        let floor = self.floors.entry((from, to, lane)).or_default();
+        let mut at = fate.arrives.max(*floor);
+        *floor = at;
+        if self.strikes(delay) {
+            self.counts.delayed += 1;
+            at += rtt.mul_f64(3.0 * unit(&mut self.chance));
+            self.floors.insert((from, to, lane), at);
+        }
+        let mut arrivals = Vec::new();
+        if self.strikes(reordering) {
+            // It falls behind those that follow: the floor stays where it was.
+            self.counts.reordered += 1;
+            at += self.some_time(rtt);
+        }
+        if self.strikes(repetition) {
+            self.counts.repeated += 1;
+            arrivals.push((at + self.some_time(rtt), bytes.clone()));
+        }
+        arrivals.push((at, bytes));
+        arrivals
+    }
+
+    /// Puts a structural fault in force, or lifts it.
+    pub(super) fn set(&mut self, now: Instant, fault: &Fault, in_force: bool) {
+        let Some(peer) = fault.peer.map(DcId) else { return };
+        let (from, to) = (DcId(fault.dc), peer);
+        match fault.kind {
+            FaultKind::Partition => {
+                self.set_cut(now, (from, to), in_force);
+                self.set_cut(now, (to, from), in_force);
+            }
+            FaultKind::OneWayPartition => self.set_cut(now, (from, to), in_force),
+            FaultKind::SlowLink => {
+                let bandwidth = self.topology.link(from, to).bandwidth;
+                let factor = if in_force { fault.factor } else { 1.0 };
+                self.wan.set_bandwidth(from, to, now, bandwidth.scaled(1.0 / factor));
+            }
+            _ => {}
+        }
+    }
+
+    /// No more packet faults.
+    pub(super) fn calm(&mut self) {
+        self.packets = Packets::default();
+    }
+
+    /// Whether a message that was on a broken connection arrives on the next.
+    pub(super) fn is_stale(&mut self) -> bool {
+        let stale = self.strikes(self.packets.stale);
+        self.counts.stale += u64::from(stale);
+        stale
+    }
+
+    /// The shards in the order in which they may use a link next.
+    pub(super) fn turns(&self, from: DcId, to: DcId) -> Vec<ShardId> {
+        self.wan.turns(from, to).collect()
+    }
+
+    /// Since when nothing has passed between two data centers, in one direction at least; nothing where all passes.
+    pub(super) fn dead_since(&self, a: DcId, b: DcId) -> Option<Instant> {
+        [(a, b), (b, a)].iter().filter_map(|link| self.cut_since.get(link).copied()).min()
+    }
+
+    fn set_cut(&mut self, now: Instant, link: (DcId, DcId), in_force: bool) {
+        let cuts = self.cut.entry(link).or_default();
+        *cuts = if in_force { *cuts + 1 } else { cuts.saturating_sub(1) };
+        if *cuts == 0 {
+            self.cut_since.remove(&link);
+        } else {
+            self.cut_since.entry(link).or_insert(now);
+        }
+    }
+
+    fn is_cut(&self, from: DcId, to: DcId) -> bool {
+        self.cut.get(&(from, to)).is_some_and(|cuts| *cuts > 0)
+    }
+
+    fn strikes(&mut self, chance: f64) -> bool {
+        chance > 0.0 && unit(&mut self.chance) < chance
+    }
+
+    /// Up to two round trips.
+    fn some_time(&mut self, rtt: Duration) -> Duration {
+        rtt.mul_f64(2.0 * unit(&mut self.chance))
+    }
+
+    /// With one bit flipped.
+    fn damaged(&mut self, bytes: &Bytes) -> Bytes {
+        let mut damaged = bytes.to_vec();
+        let bit = within(&mut self.chance, 0, 8 * damaged.len() as u64 - 1) as usize;
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        damaged.into()
+    }
+}

@@ -1,0 +1,470 @@
+//! The nodes of a cluster, each with its disk, and what comes back of one that has died.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::checkers::Undone;
+use super::disk::Disk;
+use super::ends::WINDOW_BYTES;
+use super::fault::Moment;
+use super::saboteur::Saboteur;
+use gaia_config::Plan;
+use gaia_core::node::{RowsRead, WorkerMessage};
+use gaia_core::recovery::{
+    RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError, Turn,
+};
+use gaia_core::server::Server;
+use gaia_core::session::Incarnation;
+use gaia_core::types::{
+    Clock, DcId, Instant, NodeId, Seed, ServerId, ShardId, ShardLayout, State, WorkerId,
+};
+use gaia_driver::cluster::{Blueprint, server_ids, worker_ids};
+
+/// Every node of a cluster but its coordinator.
+pub(super) struct Nodes<'p> {
+    plan: &'p Plan,
+    blueprint: &'p Blueprint<'p>,
+    windows: BTreeMap<ServerId, BTreeMap<DcId, usize>>,
+    pub(super) servers: BTreeMap<ServerId, ServerNode>,
+    pub(super) workers: BTreeMap<WorkerId, WorkerNode>,
+    logs: bool,
+}
+
+/// What servers and workers have in common: a process that runs, stands still or is gone, and a disk.
+pub(super) struct Host {
+    pub(super) up: bool,
+    /// How often it has died.
+    pub(super) life: u64,
+    /// Whether a write is under way: what comes meanwhile waits.
+    pub(super) writing: bool,
+    pub(super) inbox: VecDeque<Task>,
+    pub(super) disk: Disk,
+    /// Whether its disk went with it when it died.
+    pub(super) blank: bool,
+    /// When in its next write it dies, and how long it is gone then.
+    pub(super) doomed: Option<(Moment, Duration)>,
+    pub(super) restart_at: Instant,
+    /// Whether it comes back with an empty disk.
+    pub(super) disk_lost: bool,
+    /// Whether it has nothing but what mirrors have, unless a log says otherwise.
+    pub(super) is_blank: bool,
+    /// Until when its disk is full.
+    pub(super) room_at: Instant,
+    /// How far its clock is off, in nanoseconds.
+    pub(super) clock_off: i64,
+    /// Records that the shadow has heard.
+    heard: u64,
+}
+
+pub(super) struct ServerNode {
+    pub(super) host: Host,
+    /// As it was when it died, while it is gone.
+    pub(super) machine: RecoverableServer,
+    shadow: RecoveringServer,
+    /// What has happened since the last sync, with how many records there were then.
+    pub(super) unsynced: Vec<(u64, Undone)>,
+    /// Outputs that checkers have seen.
+    pub(super) outputs_seen: usize,
+    /// Workers to be told what is due from them.
+    pub(super) joining: Vec<WorkerId>,
+    /// Workers that wait for that until its copy has come.
+    pub(super) parked: Vec<WorkerId>,
+    /// From where it has taken its copy, if it had none.
+    pub(super) source: Option<DcId>,
+    /// Whether it has all of it on disk.
+    pub(super) has_all: bool,
+    /// Whether this process has told the coordinator how things stand.
+    pub(super) has_stated: bool,
+    /// When a timeout is scheduled.
+    pub(super) timeout: Option<Instant>,
+}
+
+pub(super) struct WorkerNode {
+    pub(super) host: Host,
+    pub(super) machine: RecoverableWorker,
+    shadow: RecoveringWorker,
+    /// What the coordinator was last told of where it stopped.
+    pub(super) told: Option<Clock>,
+    /// The life in which it last began with nothing: what it said before that is not heard any more.
+    pub(super) anew: u64,
+}
+
+impl ServerNode {
+    /// Whether it has its copy, or what makes it again.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.host.disk_lost && self.has_all
+    }
+}
+
+/// Something that a node is to take.
+pub(super) enum Task {
+    FromWorker { from: WorkerId, life: u64, message: WorkerMessage },
+    Arrives { from: DcId, epoch: u64, message: Bytes },
+    Drained { to: DcId, bytes: u64, busy: Duration },
+    Timeout,
+    Acknowledge { peer: DcId },
+    Connect { peer: DcId, epoch: u64 },
+    Parted { peer: DcId },
+    Join { worker: WorkerId },
+    Drain { clocks: Vec<Clock>, absent: BTreeSet<DcId> },
+    Left { dc: DcId, life: u64 },
+    Checkpoint,
+    Rows { from: ShardId, rows: RowsRead },
+    Computed,
+    Joined { server: ShardId, due: Turn },
+    Due { server: ShardId, due: Turn, guessed: bool },
+    Start { stopped: Option<Clock> },
+    Stop { last: Clock },
+}
+
+/// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
+#[derive(Debug)]
+pub(super) struct Twins {
+    pub(super) state: State,
+    pub(super) shadow: Result<State, RecoveryError>,
+}
+
+/// What became of a restart.
+pub(super) struct Back {
+    pub(super) twins: Twins,
+    pub(super) torn: bool,
+}
+
+impl Task {
+    /// Whether it must find everything on disk: it has things leave at once, or takes a state.
+    pub(super) fn needs_rest(&self) -> bool {
+        matches!(
+            self,
+            Self::Acknowledge { .. }
+                | Self::Connect { .. }
+                | Self::Join { .. }
+                | Self::Joined { .. }
+                | Self::Checkpoint
+        )
+    }
+}
+
+impl<'p> Nodes<'p> {
+    pub(super) fn new(
+        plan: &'p Plan,
+        blueprint: &'p Blueprint<'p>,
+        logs: bool,
+        saboteur: &Saboteur,
+    ) -> Self {
+        let topology = &plan.topology;
+        let window = saboteur.window(WINDOW_BYTES);
+        let windows = |server: ServerId| {
+            let peers = topology.dc_ids().filter(|peer| *peer != server.dc);
+            (server, peers.map(|peer| (peer, window)).collect())
+        };
+        let mut nodes = Self {
+            plan,
+            blueprint,
+            windows: server_ids(topology).map(windows).collect(),
+            servers: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            logs,
+        };
+        let disks = plan.seed.child("disks");
+        for id in server_ids(topology) {
+            let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash);
+            let node = ServerNode {
+                host,
+                machine: nodes.fresh_server(id).begin(logs, Incarnation::FIRST),
+                shadow: nodes.fresh_server(id),
+                unsynced: Vec::new(),
+                outputs_seen: 0,
+                joining: Vec::new(),
+                parked: Vec::new(),
+                source: None,
+                has_all: true,
+                has_stated: true,
+                timeout: None,
+            };
+            nodes.servers.insert(id, node);
+        }
+        let late = plan.late();
+        for id in worker_ids(topology) {
+            let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash);
+            let (mut machine, shadow) =
+                (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
+            for layout in blueprint.layouts() {
+                machine.handle_due(layout.shard(), Turn::default(), false);
+            }
+            nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
+        }
+        for node in nodes.ids() {
+            nodes.host(node).up = node.dc().is_none_or(|dc| !late.contains(&dc));
+        }
+        nodes
+    }
+
+    /// A server, which while its node is gone is as it was when it died.
+    pub(super) fn server(&self, id: ServerId) -> &Server {
+        self.servers[&id].machine.server()
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.values().map(|node| node.machine.server())
+    }
+
+    pub(super) fn layout(&self, shard: ShardId) -> &ShardLayout {
+        &self.blueprint.layouts()[shard.index()]
+    }
+
+    pub(super) fn host(&mut self, node: NodeId) -> &mut Host {
+        match node {
+            NodeId::Server(id) => &mut self.server_mut(id).host,
+            NodeId::Worker(id) => &mut self.worker_mut(id).host,
+            NodeId::Coordinator => unreachable!("the coordinator is no node of these"),
+        }
+    }
+
+    pub(super) fn hosts(&self) -> impl Iterator<Item = (NodeId, &Host)> {
+        let servers = self.servers.iter().map(|(id, node)| (NodeId::Server(*id), &node.host));
+        servers.chain(self.workers.iter().map(|(id, node)| (NodeId::Worker(*id), &node.host)))
+    }
+
+    pub(super) fn ids(&self) -> Vec<NodeId> {
+        let servers = self.servers.keys().copied().map(NodeId::Server);
+        servers.chain(self.workers.keys().copied().map(NodeId::Worker)).collect()
+    }
+
+    pub(super) fn server_mut(&mut self, id: ServerId) -> &mut ServerNode {
+        self.servers.get_mut(&id).expect("a server of this cluster")
+    }
+
+    pub(super) fn worker_mut(&mut self, id: WorkerId) -> &mut WorkerNode {
+        self.workers.get_mut(&id).expect("a worker of this cluster")
+    }
+
+    /// Whether a node has everything on disk.
+    pub(super) fn is_settled(&self, node: NodeId) -> bool {
+        match node {
+            NodeId::Server(id) => self.servers[&id].machine.is_settled(),
+            NodeId::Worker(id) => self.workers[&id].machine.is_settled(),
+            NodeId::Coordinator => true,
+        }
+    }
+
+    pub(super) fn take_entries(&mut self, node: NodeId) -> Vec<Bytes> {
+        match node {
+            NodeId::Server(id) => self.server_mut(id).machine.take_entries(),
+            NodeId::Worker(id) => self.worker_mut(id).machine.take_entries(),
+            NodeId::Coordinator => Vec::new(),
+        }
+    }
+
+    pub(super) fn handle_synced(&mut self, node: NodeId) {
+        match node {
+            NodeId::Server(id) => self.server_mut(id).machine.handle_synced(),
+            NodeId::Worker(id) => self.worker_mut(id).machine.handle_synced(),
+            NodeId::Coordinator => {}
+        }
+    }
+
+    /// Writes a checkpoint of a node that rests; nothing where an iteration runs.
+    pub(super) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<Twins> {
+        let state = match node {
+            NodeId::Server(id) => {
+                let state = self.server_mut(id).machine.state();
+                Some(state.expect("a server that rests has let out everything"))
+            }
+            NodeId::Worker(id) => self.worker_mut(id).machine.state(),
+            NodeId::Coordinator => None,
+        }?;
+        let shadow = self.shadow(node);
+        self.host(node).disk.write_checkpoint(state.clone(), rotates);
+        let state =
+            if matches!(node, NodeId::Worker(_)) { without_leftovers(state) } else { state };
+        Some(Twins { state, shadow })
+    }
+
+    /// Empties the disk of a node that has died, or has never been.
+    pub(super) fn empty_disk(&mut self, node: NodeId) {
+        let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
+        let host = self.host(node);
+        let name = node.to_string();
+        let chance = disks.child(&format!("{name} {}", host.life)).random();
+        host.disk = Disk::new(name, plan, chance);
+        (host.heard, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
+        let life = host.life;
+        match node {
+            NodeId::Server(id) => {
+                let shadow = self.fresh_server(id);
+                let server = self.server_mut(id);
+                server.shadow = shadow;
+                server.unsynced.clear();
+            }
+            NodeId::Worker(id) => {
+                let shadow = self.fresh_worker(id);
+                let worker = self.worker_mut(id);
+                (worker.shadow, worker.anew) = (shadow, life);
+            }
+            NodeId::Coordinator => {}
+        }
+    }
+
+    /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
+    /// server of the shard is lost or not whole, or the model has no such way, or all others are `absent`.
+    pub(super) fn source_for(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
+        let mut mirrors = self.servers.iter().filter(|(other, _)| {
+            other.shard == id.shard && **other != id && !absent.contains(&other.dc)
+        });
+        let are_whole = mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new());
+        if are_whole { self.nearest_to(id, absent) } else { None }
+    }
+
+    /// The mirror whose copy a server gets soonest, of those that are not `absent`, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
+        let bytes = 4 * self.layout(id.shard).parameters() as u64;
+        self.plan.copy_source(id.dc, bytes, |dc| !absent.contains(&dc))
+    }
+
+    /// Starts a node again that has died.
+    ///
+    /// # Errors
+    /// Where it cannot go on from what is on its disk.
+    pub(super) fn restart(&mut self, node: NodeId, saboteur: &Saboteur) -> Result<Back, String> {
+        if std::mem::take(&mut self.host(node).blank) {
+            self.lose_disk(node).map_err(|error| error.to_string())?;
+        }
+        let mut found = self.host(node).disk.recover().map_err(|error| error.to_string())?;
+        let torn = found.torn;
+        let shadow = self.shadow(node);
+        saboteur.on_recovery(node, &mut found);
+        let covered = found.checkpoint.as_ref().map_or(0, |(next, _)| *next);
+        let records = found.records.iter().filter(|(number, _)| *number >= covered);
+        let state = found.checkpoint.as_ref().map(|(_, state)| state.clone());
+        let wrong = |error: RecoveryError| error.to_string();
+        let state = match node {
+            NodeId::Server(id) => {
+                let mut recovering = self.fresh_server(id);
+                state.map_or(Ok(()), |state| recovering.restore(state)).map_err(wrong)?;
+                for (_, body) in records {
+                    recovering.hear(body).map_err(wrong)?;
+                }
+                let state = recovering.state();
+                let logs = self.logs;
+                let node = self.server_mut(id);
+                let first = NonZeroU64::MIN.saturating_add(node.host.life);
+                let incarnation = recovering.goes_on_as().unwrap_or(Incarnation(first));
+                node.machine = recovering.begin(logs, incarnation);
+                (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
+                node.has_all = node.machine.server().is_whole();
+                node.joining.clear();
+                node.parked.clear();
+                state
+            }
+            NodeId::Worker(id) => {
+                let mut recovering = self.fresh_worker(id);
+                state.map_or(Ok(()), |state| recovering.restore(state)).map_err(wrong)?;
+                for (_, body) in records {
+                    recovering.hear(body).map_err(wrong)?;
+                }
+                let state = without_leftovers(recovering.state());
+                let logs = self.logs;
+                let node = self.worker_mut(id);
+                (node.machine, node.told) = (recovering.begin(logs), None);
+                state
+            }
+            NodeId::Coordinator => State::default(),
+        };
+        self.host(node).up = true;
+        Ok(Back { twins: Twins { state, shadow }, torn })
+    }
+
+    /// A worker's disk is gone and another in its place: an empty one, or one with its last checkpoint.
+    fn lose_disk(&mut self, node: NodeId) -> Result<(), RecoveryError> {
+        let NodeId::Worker(id) = node else { return Ok(()) };
+        let mut shadow = self.fresh_worker(id);
+        let worker = self.worker_mut(id);
+        if let Some(state) = worker.host.disk.replace() {
+            shadow.restore(state)?;
+        }
+        worker.host.heard = worker.host.disk.next_number();
+        (worker.shadow, worker.anew) = (shadow, worker.host.life);
+        Ok(())
+    }
+
+    /// Has the shadow of a node hear what is on the disk and it has not heard, and takes its state.
+    fn shadow(&mut self, node: NodeId) -> Result<State, RecoveryError> {
+        let host = self.host(node);
+        let records = match host.disk.recover() {
+            Ok(found) => found.records,
+            Err(_) => Vec::new(),
+        };
+        let heard = host.heard;
+        host.heard = host.disk.next_number();
+        let new = records.iter().filter(|(number, _)| *number >= heard);
+        match node {
+            NodeId::Server(id) => {
+                let shadow = &mut self.server_mut(id).shadow;
+                for (_, body) in new {
+                    shadow.hear(body)?;
+                }
+                Ok(shadow.state())
+            }
+            NodeId::Worker(id) => {
+                let shadow = &mut self.worker_mut(id).shadow;
+                for (_, body) in new {
+                    shadow.hear(body)?;
+                }
+                Ok(without_leftovers(shadow.state()))
+            }
+            NodeId::Coordinator => Ok(State::default()),
+        }
+    }
+
+    fn fresh_server(&self, id: ServerId) -> RecoveringServer {
+        let workers = worker_ids(&self.plan.topology).filter(|worker| worker.dc == id.dc);
+        RecoveringServer::new(self.blueprint.server(id), workers, self.windows[&id].clone())
+    }
+
+    fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {
+        RecoveringWorker::new(self.blueprint.worker(id), self.blueprint.layouts().len())
+    }
+}
+
+/// The state of a worker without what harmlessly differs: what servers may not have heard, of which it is told when
+/// they join; and its copy of the model, where rows that it has not asked for hold what some read before has left.
+fn without_leftovers(mut state: State) -> State {
+    state.records.remove("unheard");
+    state.tensors.remove("worker.model");
+    state
+}
+
+impl Host {
+    fn new(node: NodeId, disks: Seed, plan: u64) -> Self {
+        let name = node.to_string();
+        Self {
+            up: true,
+            life: 0,
+            writing: false,
+            inbox: VecDeque::new(),
+            disk: Disk::new(name.clone(), plan, disks.child(&name).random()),
+            blank: false,
+            doomed: None,
+            restart_at: Instant::ZERO,
+            disk_lost: false,
+            is_blank: false,
+            room_at: Instant::ZERO,
+            clock_off: 0,
+            heard: 0,
+        }
+    }
+
+    /// What the node's clock shows.
+    pub(super) fn shows(&self, now: Instant) -> Instant {
+        Instant::from_nanos(now.as_nanos().saturating_add_signed(self.clock_off))
+    }
+
+    /// When the node's clock shows a time.
+    pub(super) fn when(&self, shown: Instant) -> Instant {
+        let back = self.clock_off.checked_neg().unwrap_or(i64::MAX);
+        Instant::from_nanos(shown.as_nanos().saturating_add_signed(back))
+    }
+}

@@ -1,0 +1,129 @@
+//! [`Counting`], whose changes at a clock follow from nothing but the clock, and which says what the agreed model is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use crate::application::Counting;
+use gaia_config::Plan;
+use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::types::{
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk, WorkerId,
+};
+
+#[derive(Debug)]
+pub(super) struct Watched {
+    counting: Arc<Counting>,
+    worked: Worked,
+}
+
+/// Workers that have been at work, by number.
+type Worked = Arc<Mutex<BTreeSet<usize>>>;
+
+/// One of [`Counting`] for each clock: who takes up a worker's work without its state changes what that would have.
+struct WatchedTask {
+    counting: Arc<Counting>,
+    worker: usize,
+    seed: Seed,
+    task: Box<dyn Task>,
+    worked: Worked,
+}
+
+impl Watched {
+    pub(super) fn new((rows, width, reads_all): (usize, usize, bool)) -> Self {
+        let counting = Arc::new(Counting::new(rows, width, reads_all));
+        Self { counting, worked: Worked::default() }
+    }
+
+    /// Whether a worker has computed anything.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.worked.lock().unwrap().is_empty()
+    }
+
+    pub(super) fn has_worked(&self, plan: &Plan, worker: WorkerId) -> bool {
+        self.worked.lock().unwrap().contains(&number(plan, worker))
+    }
+
+    /// What the model began with, and all that workers have changed that stopped at these clocks.
+    pub(super) fn total(&self, plan: &Plan, stopped: &BTreeMap<WorkerId, Clock>) -> Vec<f64> {
+        let model = self.counting.initial_model(plan.seed.child("model"));
+        let mut total: Vec<f64> = model.values.iter().map(|value| f64::from(*value)).collect();
+        let width = self.counting.layout().tables()[0].width;
+        for (worker, until) in stopped {
+            let worker = number(plan, *worker);
+            let mut task = self.task(worker, plan.seed.child("tasks").nth(worker));
+            for clock in (0..until.0).map(Clock) {
+                task.rows(clock);
+                let deltas = &task.iterate(clock, &model).0.tables[0];
+                for (row, values) in deltas.rows.iter().zip(deltas.values.chunks(width)) {
+                    let places = total[*row as usize * width..].iter_mut();
+                    places.zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
+                }
+            }
+        }
+        total
+    }
+}
+
+impl Application for Watched {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        self.counting.layout()
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        self.counting.initial_model(seed)
+    }
+
+    fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
+        let (counting, task) = (self.counting.clone(), self.counting.task(worker, seed));
+        Box::new(WatchedTask { counting, worker, seed, task, worked: self.worked.clone() })
+    }
+
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        self.counting.evaluate(model)
+    }
+
+    fn metric(&self) -> Metric {
+        self.counting.metric()
+    }
+
+    fn learning_rate_factor(&self, clock: Clock) -> f64 {
+        self.counting.learning_rate_factor(clock)
+    }
+
+    fn clocks_per_pass(&self) -> u64 {
+        self.counting.clocks_per_pass()
+    }
+
+    fn describe(&self) -> String {
+        self.counting.describe()
+    }
+
+    /// Every value, as it reads back.
+    fn highlights(&self, model: &Model) -> Vec<String> {
+        model.values.iter().map(f32::to_string).collect()
+    }
+}
+
+impl Task for WatchedTask {
+    fn rows(&mut self, clock: Clock) -> RowSet {
+        self.task = self.counting.task(self.worker, self.seed.nth(clock.0 as usize));
+        self.task.rows(clock)
+    }
+
+    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+        self.worked.lock().unwrap().insert(self.worker);
+        self.task.iterate(clock, model)
+    }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        self.task.probe(model, examples)
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        self.task.state(walk)
+    }
+}
+
+fn number(plan: &Plan, worker: WorkerId) -> usize {
+    plan.topology.first_worker(worker.dc) + usize::from(worker.index)
+}

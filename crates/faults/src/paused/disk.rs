@@ -1,0 +1,138 @@
+//! The disk of one node, in memory: it outlives the process, but for what was not synced.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::place::Place;
+use crate::draws::within;
+use crate::fault::Moment;
+use gaia_checkpoint::LogDisk;
+use gaia_core::types::Random;
+
+/// The files of one node.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    files: BTreeMap<String, File>,
+    /// At the end of so many writes its process dies.
+    doom: Option<(u64, Moment)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    bytes: Vec<u8>,
+    synced: usize,
+}
+
+/// A process's hold of them.
+pub(super) struct MemoryDisk {
+    pub(super) files: Arc<Mutex<Files>>,
+    pub(super) place: Arc<Place>,
+}
+
+impl Files {
+    /// The process that has these files dies within the so many-th write from now on.
+    pub(super) fn doom(&mut self, writes: u64, moment: Moment) {
+        self.doom = Some((writes, moment));
+    }
+
+    /// It does not, unless it has.
+    pub(super) fn spare(&mut self) {
+        self.doom = None;
+    }
+
+    fn next_write_kills(&mut self) -> Option<Moment> {
+        let (writes, moment) = self.doom.as_mut()?;
+        *writes = writes.saturating_sub(1);
+        let kills = (*writes == 0).then_some(*moment);
+        self.doom.take_if(|_| kills.is_some());
+        kills
+    }
+
+    /// The machine dies: of what was not synced, chance leaves some.
+    pub(super) fn crash(&mut self, chance: &mut Random) {
+        for file in self.files.values_mut() {
+            let left = within(chance, file.synced as u64, file.bytes.len() as u64);
+            file.bytes.truncate(left as usize);
+        }
+    }
+}
+
+impl MemoryDisk {
+    fn files(&self) -> io::Result<MutexGuard<'_, Files>> {
+        // The files are another process's by now.
+        if self.place.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
+    }
+}
+
+impl LogDisk for MemoryDisk {
+    fn names(&mut self) -> io::Result<Vec<String>> {
+        Ok(self.files()?.files.keys().cloned().collect())
+    }
+
+    fn read(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        let files = self.files()?;
+        files
+            .files
+            .get(name)
+            .map(|file| file.bytes.clone())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = File { bytes: bytes.to_vec(), synced: bytes.len() };
+        self.files()?.files.insert(name.to_owned(), file);
+        Ok(())
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut files = self.files()?;
+        let dies = files.next_write_kills();
+        let file = files.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        let written = match dies {
+            Some(Moment::Before) => 0,
+            Some(Moment::Torn) => bytes.len() / 2,
+            Some(Moment::After) | None => bytes.len(),
+        };
+        file.bytes.extend_from_slice(&bytes[..written]);
+        if dies.is_none() {
+            return Ok(());
+        }
+        drop(files);
+        self.place.die();
+        Err(gone())
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        let mut files = self.files()?;
+        let file = files.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        file.synced = file.bytes.len();
+        Ok(())
+    }
+
+    fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut files = self.files()?;
+        let file = files.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        file.bytes.truncate(from as usize);
+        file.bytes.extend_from_slice(bytes);
+        file.synced = file.bytes.len();
+        Ok(())
+    }
+
+    fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        let mut files = self.files()?;
+        let file = files.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        file.bytes.truncate(bytes as usize);
+        file.synced = file.bytes.len();
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.files()?.files.remove(name);
+        Ok(())
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the process is dead")
+}

@@ -1,0 +1,212 @@
+//! What one run is made of, all of it drawn from its seed.
+
+use std::time::Duration;
+
+use crate::draws::{unit, within};
+use crate::fault::Moment;
+use crate::{FaultKind, Scenario};
+use gaia_config::{LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
+use gaia_core::topology::Deployment;
+use gaia_core::types::{DcId, NodeId, Random, Seed, ServerId, Time, WorkerId};
+use gaia_driver::cluster::{server_ids, worker_ids};
+use gaia_driver::emulated::Disorder;
+
+#[derive(Clone, Debug)]
+pub(super) struct Drawn {
+    pub(super) plan: Plan,
+    /// The model's rows, their width, and whether workers read them all.
+    pub(super) model: (usize, usize, bool),
+    /// The nodes of each process; the coordinator is the last, and alone.
+    pub(super) processes: Vec<Vec<NodeId>>,
+    pub(super) disorder: Disorder,
+    pub(super) troubles: Vec<Trouble>,
+    /// When a data center begins that joins late.
+    pub(super) joins: Option<(DcId, Duration)>,
+}
+
+/// Something that befalls the cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) at: Duration,
+    /// How long it lasts; of a crash, until the process is started again.
+    pub(super) lasts: Duration,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// Nothing gets from one data center to another, and back unless it is one-way.
+    Cut { from: DcId, to: DcId, one_way: bool },
+    /// All streams between two data centers break.
+    Reset { one: DcId, other: DcId },
+    /// A link carries so many times less.
+    Slow { from: DcId, to: DcId, times: f64 },
+    /// A process cannot reach the coordinator, and reaches all others.
+    Silence { process: usize },
+    /// A process is killed: at once, or within one of its next writes.
+    Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
+    /// A process is killed, and comes back with an empty disk, on a machine whose calendar is so far behind.
+    LoseDisk { process: usize, behind: Duration },
+    /// All processes of a data center are killed, and none comes back.
+    Leave { dc: DcId },
+}
+
+impl Drawn {
+    pub(super) fn new(seed: u64) -> Self {
+        let scenario = Scenario::draw(seed);
+        let root = Seed(seed).child("paused");
+        let mut chance = root.random();
+        let mut plan = scenario.plan();
+        let late = plan.late();
+        for link in &mut plan.topology.links {
+            // Of QUIC's handshakes none fits through what frames of some bytes fit through.
+            link.bandwidth = link.bandwidth.scaled(BANDWIDTH_TIMES);
+            link.loss = one_of(&mut chance, [0.0, 0.0, 0.005, 0.03]);
+        }
+        let dedicated = plan.topology.links.iter().map(|link| (link.from, link.to));
+        let dedicated = dedicated.filter(|_| within(&mut chance, 0, 3) == 0).collect();
+        let lan_tls = within(&mut chance, 0, 3) == 0;
+        plan.deployment = Deployment { lan_tls, dedicated, ..Deployment::default() };
+        let sync = if within(&mut chance, 0, 1) == 0 { LogSync::Always } else { LogSync::Never };
+        plan.log = LogConfig { sync };
+        let together = within(&mut chance, 0, 2) == 0;
+        let processes = processes(&plan, together);
+        let (width, reads_all) = scenario.model();
+        let mut drawn = Self {
+            model: (scenario.rows, width, reads_all),
+            processes,
+            disorder: Disorder {
+                repeated: one_of(&mut chance, [0.0, 0.01, 0.1]),
+                late: one_of(&mut chance, [0.0, 0.01, 0.1]),
+                late_by: Duration::from_millis(within(&mut chance, 1, 40)),
+            },
+            troubles: Vec::new(),
+            joins: scenario.faults.iter().find_map(|fault| {
+                let joins = fault.kind == FaultKind::LateJoin && late.contains(&DcId(fault.dc));
+                joins.then_some((DcId(fault.dc), fault.at.0))
+            }),
+            plan,
+        };
+        let mut chance = root.child("troubles").random();
+        let troubles = (0..within(&mut chance, 0, 6)).map(|_| drawn.trouble(&mut chance));
+        drawn.troubles = troubles.collect();
+        let leave = scenario.faults.iter().find(|fault| fault.kind == FaultKind::Leave);
+        if let Some(leave) = leave.filter(|_| drawn.plan.needs_all().is_none()) {
+            let failures = &mut drawn.plan.failures;
+            (failures.on_give_up, failures.give_up_after) = (OnGiveUp::Leave, GIVE_UP_AFTER);
+            let what = What::Leave { dc: DcId(leave.dc) };
+            drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
+        }
+        drawn.lose_workers(&mut root.child("lost workers").random());
+        drawn.lose_disk(&mut root.child("lost disks").random());
+        drawn.troubles.sort_by_key(|trouble| trouble.at);
+        drawn
+    }
+
+    /// In some runs workers are taken over by others, and of each data center one more is lost: for some seconds or, where
+    /// it has a process of its own, for good.
+    fn lose_workers(&mut self, chance: &mut Random) {
+        let topology = &self.plan.topology;
+        if within(chance, 0, 1) == 0 || topology.dc(DcId(0)).workers < 2 {
+            return;
+        }
+        let after = Duration::from_millis(within(chance, 50, 2_000));
+        let failures = &mut self.plan.failures;
+        (failures.lost_workers, failures.take_over_after) =
+            (LostWorkers::TakeOver, Some(Time(after)));
+        for dc in topology.dc_ids() {
+            let lost = NodeId::Worker(WorkerId { dc, index: within(chance, 0, 1) as u16 });
+            let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
+            let process = process.expect("every worker has a process");
+            let alone = self.processes[process].len() == 1;
+            let kill = What::Kill { process, write: None, moves: false };
+            let away = after.mul_f64(0.5 + 4.0 * unit(chance));
+            let (what, lasts) = match within(chance, 0, 3) {
+                0 => continue,
+                1 if alone => (kill, FOR_GOOD),
+                1 | 2 => (kill, away),
+                _ => (What::Silence { process }, away),
+            };
+            let at = TROUBLES_LAST.mul_f64(0.7 * unit(chance));
+            self.troubles.push(Trouble { at, lasts, what });
+        }
+    }
+
+    /// In every other run whose model has a way back, a server loses its disk: one, since no other has what two of a shard
+    /// have lost at the same time.
+    fn lose_disk(&mut self, chance: &mut Random) {
+        if within(chance, 0, 1) == 0 || self.plan.needs_all().is_some() {
+            return;
+        }
+        let servers: Vec<ServerId> = server_ids(&self.plan.topology).collect();
+        let lost = NodeId::Server(servers[within(chance, 0, servers.len() as u64 - 1) as usize]);
+        let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
+        let process = process.expect("every server has a process");
+        let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
+        let lasts = Duration::from_millis(within(chance, 50, 1_000));
+        // As often as not its workers are ahead of the copy that it takes.
+        if within(chance, 0, 1) == 0 {
+            let slowdown = &mut self.plan.compute.slowdown;
+            *slowdown = vec![3.0; self.plan.topology.data_centers.len()];
+            slowdown[lost.dc().expect("a server has a data center").index()] = 1.0;
+        }
+        // Where one is due once the copy is there. Elsewhere the files would cost more than the run.
+        self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
+        let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
+        self.troubles.push(Trouble { at, lasts, what: What::LoseDisk { process, behind } });
+    }
+
+    fn trouble(&self, chance: &mut Random) -> Trouble {
+        let count = self.plan.topology.data_centers.len() as u64;
+        let from = within(chance, 0, count - 1);
+        let to = (from + within(chance, 1, count - 1)) % count;
+        let (from, to) = (DcId(from as u16), DcId(to as u16));
+        let what = match within(chance, 0, 7) {
+            0 | 1 => What::Cut { from, to, one_way: within(chance, 0, 2) == 0 },
+            2 => What::Reset { one: from, other: to },
+            3 => What::Slow { from, to, times: 2.0 + 6.0 * unit(chance) },
+            _ => {
+                let process = within(chance, 0, self.processes.len() as u64 - 1) as usize;
+                let moments = [Moment::Before, Moment::Torn, Moment::After];
+                let write = (within(chance, 1, 40), one_of(chance, moments));
+                let write = (within(chance, 0, 1) == 0).then_some(write);
+                What::Kill { process, write, moves: within(chance, 0, 1) == 0 }
+            }
+        };
+        // Connections survive what is shorter than five seconds, and are made again after what is longer.
+        let lasts = Duration::from_secs_f64(0.05 * 200_f64.powf(unit(chance)));
+        Trouble { at: TROUBLES_LAST.mul_f64(unit(chance)), lasts, what }
+    }
+}
+
+/// Servers and workers by process: each alone, or pairs together.
+fn processes(plan: &Plan, together: bool) -> Vec<Vec<NodeId>> {
+    let topology = &plan.topology;
+    let mut processes: Vec<Vec<NodeId>> =
+        server_ids(topology).map(|id| vec![NodeId::Server(id)]).collect();
+    for worker in worker_ids(topology) {
+        let beside = |nodes: &&mut Vec<NodeId>| matches!(nodes[0], NodeId::Server(id) if id.dc == worker.dc && id.shard.0 == worker.index);
+        match processes.iter_mut().find(beside).filter(|_| together) {
+            Some(nodes) => nodes.push(NodeId::Worker(worker)),
+            None => processes.push(vec![NodeId::Worker(worker)]),
+        }
+    }
+    processes.push(vec![NodeId::Coordinator]);
+    processes
+}
+
+fn one_of<T: Copy, const N: usize>(chance: &mut Random, choices: [T; N]) -> T {
+    choices[within(chance, 0, N as u64 - 1) as usize]
+}
+
+const BANDWIDTH_TIMES: f64 = 8.0;
+
+const BEHIND_S_MAX: u64 = 600;
+
+/// Longer than a crash lasts. Where some follow each other, a data center is given up that might have come back.
+const GIVE_UP_AFTER: Time = Time(Duration::from_secs(12));
+/// A process that is killed for so long does not come back.
+pub(super) const FOR_GOOD: Duration = Duration::MAX;
+
+/// After this nothing befalls the cluster any more that has not begun.
+const TROUBLES_LAST: Duration = Duration::from_secs(4);

@@ -1,0 +1,41 @@
+//! Strangers that call whoever listens for streams, and then say nothing, or too little.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
+
+use super::place::{LAN_DELAY, World};
+use gaia_driver::emulated::Network;
+
+/// Calls an address again and again, and keeps what it has: many idle connections at once, and then some more each
+/// second. They come from the data center of who listens, so from an address that honest nodes have too.
+pub(super) async fn flood(world: Arc<World>, at: SocketAddr) {
+    let dc = world.network.dc_at(at).expect("nodes listen in data centers");
+    let from = Network::address(dc, STRANGER);
+    let mut held = VecDeque::new();
+    for number in 0.. {
+        let calling = world.streams.connect(&world.network, from, at, LAN_DELAY);
+        match calling.await {
+            Ok((mut pipe, _)) => {
+                // Every other one begins a record of TLS that never ends.
+                if number % 2 == 0 {
+                    let _hung_up = pipe.write_all(&[22, 3, 1]).await;
+                }
+                held.push_back(pipe);
+            }
+            Err(_) => sleep(CALL_EVERY).await,
+        }
+        if held.len() >= HELD_MAX {
+            held.pop_front();
+            sleep(CALL_EVERY).await;
+        }
+    }
+}
+
+const STRANGER: u16 = 1;
+const HELD_MAX: usize = 400;
+const CALL_EVERY: Duration = Duration::from_millis(10);

@@ -1,0 +1,216 @@
+//! What one process stands on, in memory: it can be killed at any time, and then nothing of it is heard.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use quinn::EndpointConfig;
+use rand_core::Rng;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::disk::{Files, MemoryDisk};
+use super::pipes::{Switchboard, Way, break_off};
+use gaia_checkpoint::{CheckpointError, LogDisk};
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, Seed};
+use gaia_driver::emulated::Network;
+use gaia_driver::real::ground::{Datagrams, Ground, Later, Listener, Stream};
+
+/// What all processes of a run share.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) network: Arc<Network>,
+    pub(super) streams: Switchboard,
+    topology: Topology,
+    seed: Seed,
+    disks: Mutex<BTreeMap<PathBuf, Arc<Mutex<Files>>>>,
+    /// The next port that nobody has had.
+    port: AtomicU16,
+    began: Instant,
+}
+
+/// What one process stands on.
+pub(super) struct Place {
+    world: Arc<World>,
+    dc: DcId,
+    /// Of its endpoint.
+    seed: Seed,
+    /// What its calendar said when the world began.
+    calendar_began: Duration,
+    gone: AtomicBool,
+    died: Notify,
+    /// Whom it cannot reach, though it reaches others.
+    parted_from: Mutex<Option<SocketAddr>>,
+    listens: Mutex<Vec<SocketAddr>>,
+    streams: Mutex<Vec<[Weak<Mutex<Way>>; 2]>>,
+    disks: Mutex<Vec<Arc<Mutex<Files>>>>,
+}
+
+impl World {
+    /// To be called within a runtime.
+    pub(super) fn new(topology: &Topology, seed: Seed) -> Arc<Self> {
+        Arc::new(Self {
+            network: Network::new(topology, seed.child("links")),
+            streams: Switchboard::default(),
+            topology: topology.clone(),
+            seed: seed.child("endpoints"),
+            disks: Mutex::default(),
+            port: AtomicU16::new(PORT_MIN),
+            began: Instant::now(),
+        })
+    }
+
+    /// A new process in a data center, on a machine whose calendar is so far behind.
+    pub(super) fn place(self: &Arc<Self>, dc: DcId, behind: Duration) -> Arc<Place> {
+        Arc::new(Place {
+            world: self.clone(),
+            dc,
+            seed: self.seed.nth(usize::from(self.port())),
+            calendar_began: CALENDAR_BEGAN - behind,
+            gone: AtomicBool::new(false),
+            died: Notify::new(),
+            parted_from: Mutex::default(),
+            listens: Mutex::default(),
+            streams: Mutex::default(),
+            disks: Mutex::default(),
+        })
+    }
+
+    /// A port that nobody has had.
+    pub(super) fn port(&self) -> u16 {
+        self.port.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Empties the disks below a folder, whose processes must have died.
+    pub(super) fn lose_disks(&self, folder: &Path) {
+        self.disks.lock().unwrap().retain(|path, _| !path.starts_with(folder));
+    }
+
+    fn delay(&self, one: DcId, other: DcId) -> Duration {
+        if one == other { LAN_DELAY } else { self.topology.link(one, other).rtt.0 / 2 }
+    }
+}
+
+impl Place {
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Kills the process: its streams break, its datagrams end, and its disks are another's.
+    pub(super) fn die(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        for address in self.listens.lock().unwrap().drain(..) {
+            self.world.network.unplug(address);
+            self.world.streams.forget(address);
+        }
+        self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
+        self.died.notify_one();
+    }
+
+    /// Breaks its streams, which it makes again: but for those to an address, until it is parted from nobody.
+    pub(super) fn part_from(&self, address: Option<SocketAddr>) {
+        *self.parted_from.lock().unwrap() = address;
+        if address.is_some() {
+            self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
+        }
+    }
+
+    /// Waits until it is killed.
+    pub(super) async fn died(&self) {
+        self.died.notified().await;
+    }
+
+    /// The disks that it has opened.
+    pub(super) fn disks(&self) -> Vec<Arc<Mutex<Files>>> {
+        self.disks.lock().unwrap().clone()
+    }
+
+    fn present(&self) -> io::Result<()> {
+        if self.is_gone() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    }
+}
+
+/// The process's own; a task that outlives it stands on this too.
+#[derive(Debug)]
+pub(super) struct Standing(pub(super) Arc<Place>);
+
+impl Ground for Standing {
+    fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
+        Box::pin(async move {
+            let place = &self.0;
+            place.present()?;
+            let ear = place.world.streams.listen(at)?;
+            place.listens.lock().unwrap().push(at);
+            Ok(Box::new(ear) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
+        Box::pin(async move {
+            let place = &self.0;
+            place.present()?;
+            if *place.parted_from.lock().unwrap() == Some(to) {
+                return Err(io::ErrorKind::HostUnreachable.into());
+            }
+            let from = Network::address(place.dc, place.world.port());
+            let far = place.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
+            let delay = place.world.delay(place.dc, far);
+            let calling = place.world.streams.connect(&place.world.network, from, to, delay);
+            let (pipe, ways) = calling.await?;
+            let mut streams = place.streams.lock().unwrap();
+            streams.retain(|ways| ways[0].strong_count() > 0);
+            streams.push(ways.clone());
+            drop(streams);
+            if place.is_gone() {
+                break_off(&ways);
+            }
+            Ok(Box::new(pipe) as Box<dyn Stream>)
+        })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams> {
+        let place = &self.0;
+        place.present()?;
+        let socket = place.world.network.bind(at)?;
+        let mut bytes = [0; 32];
+        place.seed.random().fill_bytes(&mut bytes);
+        let mut config = EndpointConfig::default();
+        config.rng_seed(Some(bytes));
+        Ok(Datagrams { socket, config: Some(config) })
+    }
+
+    fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
+        let (place, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
+        let files = disks.entry(path.to_owned()).or_default().clone();
+        place.disks.lock().unwrap().push(files.clone());
+        Ok(Box::new(MemoryDisk { files, place }))
+    }
+
+    fn since_epoch(&self) -> Duration {
+        self.0.calendar_began + self.0.world.began.elapsed()
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.seed.child("process").random().fill_bytes(&mut bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("dc", &self.dc).finish_non_exhaustive()
+    }
+}
+
+const PORT_MIN: u16 = 10_000;
+/// When a run begins, by the calendars that are right.
+const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
+
+pub(super) const LAN_DELAY: Duration = Duration::from_micros(100);

@@ -1,0 +1,369 @@
+//! Commits one planted bug; without one nothing here does anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::bugs::Bug;
+use super::disk::Found;
+use super::envelopes::{
+    FROM, HELLO, KIND, NUMBER, RECEIVED, TO, believed, is_whole, lane_of, put_u64, remade, reseal,
+    u64_at,
+};
+use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
+use gaia_core::node::WorkerMessage;
+use gaia_core::session::{HEADER_BYTES, Message};
+use gaia_core::store::ShardDeltas;
+use gaia_core::sync::{Brake, RemoteSync};
+use gaia_core::types::{
+    Clock, Content, DcId, Deltas, Lane, NodeId, ServerId, ShardLayout, WorkerId,
+};
+use gaia_core::wire::{
+    BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control,
+};
+
+pub(super) struct Saboteur {
+    bug: Option<Bug>,
+    /// The highest number that has come to each end, by lane.
+    arrived: BTreeMap<(ServerId, DcId), [u64; 2]>,
+    /// Of each end, the incarnation in the last hello that came.
+    met: BTreeMap<(ServerId, DcId), u64>,
+    /// The last message that left each end, unless it was a hello.
+    last: BTreeMap<(ServerId, DcId), Message>,
+    /// What frames were before they were changed on arrival, by lane and number.
+    originals: BTreeMap<(ServerId, DcId, Lane, u64), Bytes>,
+    /// Workers that have come back to a server.
+    rejoined: BTreeSet<(ServerId, WorkerId)>,
+    records: u64,
+}
+
+impl Saboteur {
+    pub(super) fn new(bug: Option<Bug>) -> Self {
+        Self {
+            bug,
+            arrived: BTreeMap::new(),
+            met: BTreeMap::new(),
+            last: BTreeMap::new(),
+            originals: BTreeMap::new(),
+            rejoined: BTreeSet::new(),
+            records: 0,
+        }
+    }
+
+    pub(super) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// The model that servers run, where they run another than they should.
+    pub(super) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
+        let mut remote = remote.clone();
+        if let RemoteSync::Asp(asp) = &mut remote
+            && self.has(Bug::IgnoresMirrorClock)
+        {
+            asp.mirror_clock = Brake::Off;
+        }
+        remote
+    }
+
+    /// How many bytes may be under way.
+    pub(super) fn window(&self, bytes: usize) -> usize {
+        if self.has(Bug::IgnoresWindow) { 1 << 30 } else { bytes }
+    }
+
+    /// What the core should have made of a frame, changed to what it makes of it.
+    pub(super) fn on_made(&self, lane: Lane, frame: Bytes) -> Bytes {
+        match (self.bug, lane) {
+            (Some(Bug::ForgetsResidual), Lane::Data) => with_change(&frame, |_, value| {
+                *value = 0.0;
+            }),
+            (Some(Bug::ReportsClockEarly), Lane::Control) => with_control(&frame, |message| {
+                if let ControlMessage::MirrorClock { clock, .. } = message {
+                    *clock = Clock(clock.0 + 3);
+                }
+            }),
+            (Some(Bug::MirrorClockRunsBackwards), Lane::Control) => {
+                with_control(&frame, |message| {
+                    if let ControlMessage::MirrorClock { clock, .. } = message
+                        && clock.0.is_multiple_of(2)
+                    {
+                        *clock = Clock(clock.0.saturating_sub(2));
+                    }
+                })
+            }
+            (Some(Bug::ForgetsFork), Lane::Data) => with_control(&frame, |message| {
+                if let ControlMessage::Fork { life, .. } = message {
+                    *life = 0;
+                }
+            }),
+            (Some(Bug::ForgetsDebt), Lane::Data) => with_change(&frame, |kind, value| {
+                if kind == BulkKind::Debt {
+                    *value = 0.0;
+                }
+            }),
+            (Some(Bug::DrainEndsEarly), Lane::Control) => with_control(&frame, |message| {
+                if let ControlMessage::EndOfUpdates { sequence } = message {
+                    *sequence = sequence.saturating_sub(1);
+                }
+            }),
+            _ => frame,
+        }
+    }
+
+    /// The message that leaves in place of one; `again` says that it is the first after a reconnect.
+    pub(super) fn on_message(
+        &mut self,
+        from: ServerId,
+        to: DcId,
+        mut message: Message,
+        again: bool,
+    ) -> Option<Message> {
+        let bug = self.bug?;
+        let is_hello = message.header[KIND] == HELLO;
+        if let Some(lane) = lane_of(&message.header) {
+            let frame = self.on_made(lane, message.frame.clone());
+            message = remade(message, frame);
+        }
+        let arrived = self.arrived.get(&(from, to)).copied().unwrap_or_default();
+        let message = match bug {
+            Bug::ResendsFromWrongNumber if again => None,
+            Bug::WatermarkOffByOne if is_hello => Some(retold(message, |lane, received| {
+                if lane == Lane::Data && received > 0 { received + 1 } else { received }
+            })),
+            Bug::AcknowledgesBeforeDelivery if !is_hello => {
+                Some(retold(message, |lane, received| received.max(arrived[lane.index()])))
+            }
+            Bug::NeverAcknowledges => Some(retold(message, |_, _| 0)),
+            Bug::KeepsIncarnation => {
+                put_u64(&mut message.header, FROM, 1);
+                reseal(&mut message.header);
+                Some(message)
+            }
+            _ => Some(message),
+        };
+        match (&message, is_hello) {
+            (Some(message), false) => drop(self.last.insert((from, to), message.clone())),
+            _ => drop(self.last.remove(&(from, to))),
+        }
+        message
+    }
+
+    /// As [`Self::on_message`] where there is a bug; without one the message itself.
+    pub(super) fn message(
+        &mut self,
+        from: ServerId,
+        to: DcId,
+        message: Message,
+        again: bool,
+    ) -> Option<Message> {
+        if self.bug.is_none() { Some(message) } else { self.on_message(from, to, message, again) }
+    }
+
+    /// An acknowledgement of what has come and is not synced, where one leaves.
+    pub(super) fn on_write(
+        &self,
+        server: ServerId,
+        peer: DcId,
+        received: [u64; 2],
+    ) -> Option<Message> {
+        let last = self.last.get(&(server, peer)).filter(|_| self.has(Bug::AcknowledgesBeforeSync));
+        last.map(|last| retold(last.clone(), |lane, told| told.max(received[lane.index()])))
+    }
+
+    /// Changes a message that has come where the session, or the server behind it, is to take what it should not.
+    /// `own` is the incarnation of who takes it, `received` what it has taken.
+    pub(super) fn on_arrival(
+        &mut self,
+        (at, from): (ServerId, DcId),
+        message: Bytes,
+        own: u64,
+        received: [u64; 2],
+    ) -> Bytes {
+        let Some(bug) = self.bug else { return message };
+        if bug == Bug::AcceptsDamage && message.len() > HEADER_BYTES {
+            return believed(&message).into();
+        }
+        if !is_whole(&message) {
+            return message;
+        }
+        if message[KIND] == HELLO {
+            self.met.insert((at, from), u64_at(&message, FROM));
+            return message;
+        }
+        let mut bytes = message.to_vec();
+        match bug {
+            Bug::KeepsIncarnation => put_u64(&mut bytes, TO, own),
+            Bug::AcceptsStaleIncarnation => {
+                let met = self.met.get(&(at, from)).copied().unwrap_or(1);
+                put_u64(&mut bytes, FROM, met);
+                put_u64(&mut bytes, TO, own);
+            }
+            _ => {}
+        }
+        let Some(lane) = lane_of(&message) else {
+            reseal(&mut bytes);
+            return if bytes == message { message } else { bytes.into() };
+        };
+        let number = u64_at(&message, NUMBER);
+        let highest = &mut self.arrived.entry((at, from)).or_default()[lane.index()];
+        *highest = number.max(*highest);
+        match bug {
+            Bug::AcceptsRepeats if number <= received[lane.index()] => {
+                put_u64(&mut bytes, NUMBER, received[lane.index()] + 1);
+            }
+            Bug::SwapsControl if lane == Lane::Control => {
+                put_u64(
+                    &mut bytes,
+                    NUMBER,
+                    if number.is_multiple_of(2) { number - 1 } else { number + 1 },
+                );
+            }
+            _ => {
+                let frame = message.slice(HEADER_BYTES..);
+                let changed = self.on_taken(at, lane, frame.clone());
+                if changed != frame {
+                    self.originals.insert((at, from, lane, number), frame);
+                    let mut header = [0; HEADER_BYTES];
+                    header.copy_from_slice(&bytes[..HEADER_BYTES]);
+                    bytes =
+                        remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
+                }
+            }
+        }
+        reseal(&mut bytes);
+        bytes.into()
+    }
+
+    /// The frame that came, where the server has taken a changed one.
+    pub(super) fn original(
+        &self,
+        (at, from): (ServerId, DcId),
+        lane: Lane,
+        number: u64,
+        frame: Bytes,
+    ) -> Bytes {
+        self.originals.get(&(at, from, lane, number)).cloned().unwrap_or(frame)
+    }
+
+    /// The records that are written in place of some.
+    pub(super) fn on_entries(&mut self, mut entries: Vec<Bytes>) -> Vec<Bytes> {
+        if self.has(Bug::SkipsLog) {
+            entries.retain(|_| {
+                self.records += 1;
+                !self.records.is_multiple_of(5)
+            });
+        }
+        entries
+    }
+
+    /// Changes what a node finds on its disk.
+    pub(super) fn on_recovery(&self, node: NodeId, found: &mut Found) {
+        let first = found.records.first().map(|(number, _)| *number);
+        match (self.bug, &mut found.checkpoint) {
+            (Some(Bug::ReplaysOneTooMany), Some((next, _))) if first < Some(*next) => *next -= 1,
+            (Some(Bug::ReplaysOneTooFew), Some((next, _))) => *next += 1,
+            (Some(Bug::ForgetsResidualsAtRecovery), Some((_, state))) => {
+                let tensors = state.tensors.values_mut();
+                let carried = tensors.filter(|tensor| tensor.content == Content::Changes);
+                carried.for_each(|tensor| tensor.values.fill(0.0));
+            }
+            (Some(Bug::CutsTailTooFar), _) if matches!(node, NodeId::Server(_)) => {
+                found.records.pop();
+            }
+            _ => {}
+        }
+    }
+
+    /// A worker has come back to a server.
+    pub(super) fn on_join(&mut self, server: ServerId, worker: WorkerId) {
+        if self.has(Bug::AddsUpdateTwice) {
+            self.rejoined.insert((server, worker));
+        }
+    }
+
+    /// What a server takes in place of what a worker has said.
+    pub(super) fn on_said(
+        &mut self,
+        server: ServerId,
+        worker: WorkerId,
+        message: WorkerMessage,
+        layout: &ShardLayout,
+    ) -> WorkerMessage {
+        match message {
+            WorkerMessage::Update { clock, deltas, probed }
+                if self.rejoined.remove(&(server, worker)) =>
+            {
+                let mut tables: Vec<_> = deltas.tables().map(|(_, table)| table.clone()).collect();
+                let values = tables.iter_mut().flat_map(|table| &mut table.values);
+                values.for_each(|value| *value *= 2.0);
+                let doubled = ShardDeltas::checked(Deltas { tables }, layout);
+                WorkerMessage::Update { clock, deltas: doubled.unwrap_or(deltas), probed }
+            }
+            message => message,
+        }
+    }
+
+    /// The frame that the core takes in place of one.
+    fn on_taken(&self, at: ServerId, lane: Lane, frame: Bytes) -> Bytes {
+        match (self.bug, lane) {
+            (Some(Bug::IgnoresAnnouncements), Lane::Control) => with_control(&frame, |message| {
+                if let ControlMessage::Announce { indexes, .. } = message {
+                    let mut none = Vec::new();
+                    encode_indexes(&[], &mut none);
+                    *indexes = none.into();
+                }
+            }),
+            (Some(Bug::DrainDiffers), Lane::Data) => with_change(&frame, |kind, value| {
+                if kind == BulkKind::DrainResult {
+                    *value += f32::from(at.dc.0) + 1.0;
+                }
+            }),
+            (Some(Bug::AddsElsewhere), Lane::Data) => with_change(&frame, |kind, value| {
+                if matches!(kind, BulkKind::Update | BulkKind::Total) {
+                    *value += 1.0;
+                }
+            }),
+            _ => frame,
+        }
+    }
+}
+
+/// A bulk frame with its first value changed.
+fn with_change(frame: &Bytes, change: impl Fn(BulkKind, &mut f32)) -> Bytes {
+    let mut buffers = Buffers::default();
+    let Ok((header, changes)) = decode_bulk(frame, 1 << 20, &mut buffers) else {
+        return frame.clone();
+    };
+    let mut values = changes.values().to_vec();
+    let Some(first) = values.first_mut() else { return frame.clone() };
+    let before = *first;
+    change(header.kind, first);
+    if *first == before {
+        return frame.clone();
+    }
+    let changed = match changes {
+        Changes::Dense { start, .. } => Changes::Dense { start, values: &values },
+        Changes::Sparse { indexes, .. } => Changes::Sparse { indexes, values: &values },
+    };
+    let mut out = Vec::new();
+    encode_bulk(&header, changed, ValueFormat::F32, &mut out);
+    out.into()
+}
+
+fn with_control(frame: &Bytes, change: impl Fn(&mut ControlMessage)) -> Bytes {
+    let Ok(mut message) = decode_control(frame) else { return frame.clone() };
+    change(&mut message);
+    let mut out = Vec::new();
+    encode_control(&message, &mut out);
+    out.into()
+}
+
+/// A message that tells other counts of what was received.
+fn retold(mut message: Message, received: impl Fn(Lane, u64) -> u64) -> Message {
+    for lane in Lane::ALL {
+        let at = RECEIVED + 8 * lane.index();
+        let count = received(lane, u64_at(&message.header, at));
+        put_u64(&mut message.header, at, count);
+    }
+    reseal(&mut message.header);
+    message
+}

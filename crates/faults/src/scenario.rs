@@ -1,0 +1,384 @@
+//! What one schedule is made of: drawn from a seed, fixed by a file, or some of each.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::draws::{unit, within};
+use super::fault::{FAULTS_LAST, Fault, FaultKind, Nodes};
+use gaia_config::{
+    ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
+    Plan, RunFile,
+};
+use gaia_core::coordinator::StopRules;
+use gaia_core::server::DrainMethod;
+use gaia_core::sync::{
+    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, LocalSync, Outer,
+    OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+};
+use gaia_core::topology::{DataCenter, Topology, WanLink};
+use gaia_core::types::{Bandwidth, Bytes, DcId, Random, Seed, Staleness, Time, UsdPerGb};
+
+/// Everything that determines a schedule. What is not listed here is drawn from the seed by itself, so that a file may
+/// fix one thing and leave the rest as it was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    pub seed: u64,
+    pub data_centers: usize,
+    /// Servers of each data center.
+    pub servers: usize,
+    /// Workers of each data center.
+    pub workers: usize,
+    /// Rows of the model.
+    pub rows: usize,
+    /// Clocks after which the run stops.
+    pub clocks: u64,
+    /// The remote model; its settings are drawn.
+    pub remote: String,
+    pub packets: Packets,
+    #[serde(rename = "fault", skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+}
+
+/// The chance of each message to be befallen, 0 to 0.5, while faults happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Packets {
+    pub loss: f64,
+    pub repetition: f64,
+    pub reordering: f64,
+    /// Of a single bit.
+    pub damage: f64,
+    pub delay: f64,
+    /// To come on the next connection, where it was still on one that broke.
+    pub stale: f64,
+}
+
+/// The keys of a scenario file: what is left out is drawn.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Keys {
+    seed: Option<u64>,
+    data_centers: Option<usize>,
+    servers: Option<usize>,
+    workers: Option<usize>,
+    rows: Option<usize>,
+    clocks: Option<u64>,
+    remote: Option<String>,
+    packets: Option<Packets>,
+    fault: Option<Vec<Fault>>,
+}
+
+impl Scenario {
+    /// What a seed draws.
+    pub fn draw(seed: u64) -> Self {
+        Self::with(seed, Keys::default())
+    }
+
+    /// What a file fixes, and a seed draws of the rest: the file's own, unless one is given.
+    ///
+    /// # Errors
+    /// The first mistake found in the file.
+    pub fn read(path: &Path, seed: Option<u64>) -> Result<Self, ConfigError> {
+        Self::from_file(&KeyFile::read(path)?, seed)
+    }
+
+    /// As [`Self::read`], from memory; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// The first mistake found in the text.
+    pub fn from_text(name: &str, text: &str, seed: Option<u64>) -> Result<Self, ConfigError> {
+        Self::from_file(&KeyFile::from_text(name, text)?, seed)
+    }
+
+    /// The scenario as a file that repeats it.
+    pub fn to_text(&self) -> String {
+        toml::to_string(self).expect("a scenario has no key that TOML cannot hold")
+    }
+
+    fn from_file(file: &KeyFile, seed: Option<u64>) -> Result<Self, ConfigError> {
+        let keys: Keys = file.keys()?;
+        let counts = [
+            ("data_centers", keys.data_centers, 2, DATA_CENTERS_MAX),
+            ("servers", keys.servers, 1, NODES_MAX),
+            ("workers", keys.workers, 1, NODES_MAX),
+            ("rows", keys.rows, 1, ROWS_MAX),
+            ("clocks", keys.clocks.map(|clocks| clocks as usize), 1, CLOCKS_MAX),
+        ];
+        for (key, value, least, most) in counts {
+            if let Some(found) = value.filter(|value| !(least..=most).contains(value)) {
+                let expected = format!("a whole number from {least} to {most}");
+                return Err(file.wrong(key, found, expected));
+            }
+        }
+        if let Some(found) = keys.remote.as_ref().filter(|name| !is_remote(name)) {
+            return Err(file.wrong("remote", found, RemoteSync::NAMES.join(", ")));
+        }
+        if let Some(packets) = keys.packets {
+            for (key, chance) in packets.named() {
+                if !(0.0..=CHANCE_MAX).contains(&chance) {
+                    let expected = format!("a chance from 0 to {CHANCE_MAX}");
+                    return Err(file.wrong(&format!("packets.{key}"), chance, expected));
+                }
+            }
+        }
+        let scenario = Self::with(seed.or(keys.seed).unwrap_or_default(), keys);
+        for (place, fault) in scenario.faults.iter().enumerate() {
+            if let Some((key, found, expected)) = fault.mistake(scenario.nodes()) {
+                return Err(file.wrong(&format!("fault.{place}.{key}"), found, expected));
+            }
+        }
+        if scenario.late().len() == scenario.data_centers {
+            let expected = "a data center that is there from the start";
+            return Err(file.wrong("fault", "late joins of all data centers", expected));
+        }
+        Ok(scenario)
+    }
+
+    fn with(seed: u64, keys: Keys) -> Self {
+        let root = Seed(seed);
+        let from = |name: &str, least: usize, most: usize| {
+            within(&mut root.child(name).random(), least as u64, most as u64) as usize
+        };
+        let names = ["bsp", "ssp", "tap", "asp", "asp", "asp", "local-steps"];
+        let data_centers = keys.data_centers.unwrap_or_else(|| from("data centers", 2, 4));
+        let servers = keys.servers.unwrap_or_else(|| from("servers", 1, 2));
+        let workers = keys.workers.unwrap_or_else(|| from("workers", 1, 2));
+        let nodes = nodes(data_centers, servers, workers);
+
+        // A run must outlast its faults for them to matter.
+        let is_drawn = keys.fault.is_none();
+        let faults = keys.fault.unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes));
+        let is_long = is_drawn && faults.iter().any(Fault::is_long);
+        let stretch = if is_long { CLOCKS_STRETCH } else { 1 };
+
+        Self {
+            seed,
+            data_centers,
+            servers,
+            workers,
+            rows: keys.rows.unwrap_or_else(|| from("rows", 4, 40)),
+            clocks: keys.clocks.unwrap_or_else(|| stretch * from("clocks", 4, 14) as u64),
+            remote: keys
+                .remote
+                .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
+            packets: keys.packets.unwrap_or_else(|| Packets::draw(root.child("packets"))),
+            faults,
+        }
+    }
+
+    /// Whether nodes keep logs: where they must, and in every other schedule.
+    pub(super) fn keeps_logs(&self) -> bool {
+        let mut chance = Seed(self.seed).child("logs").random();
+        within(&mut chance, 0, 1) == 0 || self.faults.iter().any(Fault::needs_logs)
+    }
+
+    fn nodes(&self) -> Nodes {
+        nodes(self.data_centers, self.servers, self.workers)
+    }
+
+    /// How long faults happen.
+    pub(super) fn calm_at(&self) -> Duration {
+        let ends = self.faults.iter().map(|fault| fault.at.0 + fault.lasts.0);
+        ends.max().unwrap_or_default().max(FAULTS_LAST)
+    }
+
+    /// Rows' width, and whether workers read them all.
+    pub(super) fn model(&self) -> (usize, bool) {
+        let mut chance = Seed(self.seed).child("model shape").random();
+        (within(&mut chance, 1, 3) as usize, within(&mut chance, 0, 1) == 0)
+    }
+
+    /// The plan of the run, with everything that the scenario leaves to be drawn.
+    pub(super) fn plan(&self) -> Plan {
+        let seed = Seed(self.seed);
+        let mut chance = seed.child("plan").random();
+        let staleness = within(&mut chance, 0, 2);
+        let seconds = 0.02 * 10_f64.powf(unit(&mut chance));
+        let method =
+            if within(&mut chance, 0, 1) == 0 { DrainMethod::Mean } else { DrainMethod::Residuals };
+        let mut plan = Plan {
+            seed,
+            topology: self.topology(seed.child("topology")),
+            local: match staleness {
+                0 => LocalSync::Bsp,
+                staleness => LocalSync::Ssp { staleness: Staleness(staleness) },
+            },
+            remote: remote(&self.remote, &mut seed.child("settings").random()),
+            compute: ComputeConfig {
+                model: ComputeModel::Cost,
+                rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),
+                clock_overhead: Time(Duration::ZERO),
+                jitter: 0.3,
+                slowdown: Vec::new(),
+            },
+            evaluate: EvaluateConfig::default(),
+            drain: DrainConfig { method },
+            stop: StopRules { clocks: Some(self.clocks), ..StopRules::default() },
+            ..base().clone()
+        };
+        if plan.needs_all().is_none() {
+            let name = |dc: DcId| plan.topology.dc(dc).name.clone();
+            plan.failures.late = self.late().into_iter().map(name).collect();
+        }
+        plan
+    }
+
+    /// The data centers that join before they leave.
+    fn late(&self) -> BTreeSet<DcId> {
+        let first = |dc: u16| {
+            let of_dc = self.faults.iter().filter(|fault| {
+                fault.dc == dc && matches!(fault.kind, FaultKind::LateJoin | FaultKind::Leave)
+            });
+            of_dc.min_by_key(|fault| fault.at).map(|fault| fault.kind)
+        };
+        let dcs = 0..self.data_centers as u16;
+        dcs.filter(|dc| first(*dc) == Some(FaultKind::LateJoin)).map(DcId).collect()
+    }
+
+    fn topology(&self, seed: Seed) -> Topology {
+        let mut chance = seed.random();
+        let ids = || (0..self.data_centers as u16).map(DcId);
+        let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
+        // Of three WANs one is so slow that clocks do not fit into it.
+        let least = if within(&mut chance, 0, 2) == 0 { 0.02 } else { 0.1 };
+        let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| WanLink {
+            from,
+            to,
+            bandwidth: Bandwidth::from_mbit(least * 50_f64.powf(unit(&mut chance))),
+            rtt: Time(Duration::from_millis(within(&mut chance, 2, 150))),
+            price: UsdPerGb(0.02),
+            loss: 0.0,
+            queue: Bytes(1 << 16),
+        });
+        Topology {
+            name: "drawn".into(),
+            links: links.collect(),
+            data_centers: ids()
+                .map(|dc| DataCenter {
+                    name: dc.to_string(),
+                    servers: self.servers,
+                    workers: self.workers,
+                    lan_bandwidth: Bandwidth::from_mbit(1_000.0),
+                    lan_rtt: Time(Duration::from_micros(200)),
+                    colocated: false,
+                })
+                .collect(),
+            groups: Vec::new(),
+            bandwidth_scale: 1.0,
+        }
+    }
+}
+
+impl Packets {
+    fn draw(seed: Seed) -> Self {
+        let mut chance = seed.random();
+        let mut rate = || {
+            let (struck, rate) = (within(&mut chance, 0, 1) == 0, unit(&mut chance));
+            if struck { 0.1 * 0.01_f64.powf(rate) } else { 0.0 }
+        };
+        let (loss, repetition, reordering) = (rate(), rate(), rate());
+        Self { loss, repetition, reordering, damage: rate(), delay: rate(), stale: 5.0 * rate() }
+    }
+
+    /// Each chance with its key.
+    pub(super) fn named(&self) -> [(&'static str, f64); 6] {
+        [
+            ("loss", self.loss),
+            ("repetition", self.repetition),
+            ("reordering", self.reordering),
+            ("damage", self.damage),
+            ("delay", self.delay),
+            ("stale", self.stale),
+        ]
+    }
+}
+
+fn nodes(data_centers: usize, servers: usize, workers: usize) -> Nodes {
+    let [data_centers, servers, workers] = [data_centers, servers, workers].map(|of| of as u64);
+    Nodes { data_centers, servers, workers }
+}
+
+/// What all plans have in common.
+fn base() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| {
+        let plan = RunFile::from_text("scenario", BASE, &[]).and_then(|file| file.plan());
+        plan.expect("the base of all scenarios is a run file")
+    })
+}
+
+/// A remote model with drawn settings.
+fn remote(name: &str, chance: &mut Random) -> RemoteSync {
+    let mut one_of = |count: u64| within(chance, 0, count - 1);
+    let plain = if one_of(2) == 0 { ValueFormat::F32 } else { ValueFormat::Bf16 };
+    match name {
+        "bsp" => RemoteSync::Bsp(BspConfig { values: plain }),
+        "ssp" => {
+            let staleness = Staleness(1 + one_of(3));
+            RemoteSync::Ssp(SspConfig { staleness, values: plain })
+        }
+        "tap" => RemoteSync::Tap(TapConfig { values: plain }),
+        "local-steps" => {
+            let steps = 1 + one_of(6);
+            RemoteSync::LocalSteps(LocalStepsConfig {
+                steps,
+                fragments: 1 + one_of(steps.min(3)),
+                overlap: Some(one_of(steps)),
+                combine: if one_of(3) == 0 { Combine::Mean } else { Combine::Sum },
+                outer: if one_of(3) == 0 { Outer::Nesterov } else { Outer::Plain },
+                outer_learning_rate: 1.0,
+                values: plain,
+                ..LocalStepsConfig::default()
+            })
+        }
+        _ => RemoteSync::Asp(AspConfig {
+            threshold: [0.02, 0.1, 0.5][one_of(3) as usize],
+            floor: if one_of(2) == 0 { Floor::Zero } else { Floor::TableRms },
+            decay: if one_of(2) == 0 { Decay::None } else { Decay::Clock },
+            policy: if one_of(2) == 0 { Policy::Paper } else { Policy::Link },
+            goal: if one_of(2) == 0 { Goal::Speed } else { Goal::Cost },
+            link_share: [0.2, 1.0][one_of(2) as usize],
+            overlay: [OverlayKind::Mesh, OverlayKind::Groups, OverlayKind::Tree]
+                [one_of(3) as usize],
+            values: ValueFormat::ALL[one_of(4) as usize],
+            selective_barrier: if one_of(2) == 0 { Brake::On } else { Brake::Off },
+            barrier_deadline: Time(Duration::from_millis(500 + 2_000 * one_of(3))),
+            mirror_clock: if one_of(3) == 0 { Brake::Off } else { Brake::On },
+            data_center_staleness: Some(Staleness(1 + one_of(4))),
+            mirror_clock_deadline: Time(Duration::from_secs(1 + 5 * one_of(3))),
+            ..AspConfig::default()
+        }),
+    }
+}
+
+fn is_remote(name: &str) -> bool {
+    RemoteSync::NAMES.contains(&name)
+}
+
+/// What all plans have in common; the rest is put in its place.
+const BASE: &str = r#"
+    name = "scenario"
+    driver = "simulated"
+    [app]
+    kind = "matrix-factorization"
+    data.synthetic = { users = 10, items = 10, ratings = 20, rank = 1, noise = 0.1 }
+    [topology]
+    file = "three-regions"
+    [sync.remote]
+    model = "bsp"
+    [stop]
+    clocks = 1
+"#;
+
+/// How many times the clocks a run has in which a fault lasts long.
+const CLOCKS_STRETCH: u64 = 5;
+
+const DATA_CENTERS_MAX: usize = 8;
+const NODES_MAX: usize = 4;
+const ROWS_MAX: usize = 10_000;
+const CLOCKS_MAX: usize = 10_000;
+const CHANCE_MAX: f64 = 0.5;

@@ -1,0 +1,457 @@
+//! One schedule: the cluster, its network, its disks, its faults and the checkers, from the first event to the last.
+
+mod coordinator;
+mod members;
+mod servers;
+mod trouble;
+mod wan;
+mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use self::coordinator::Office;
+use super::application::Counting;
+use super::bugs::Bug;
+use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
+use super::draws::within;
+use super::ends::{Ends, Pair, ends_of, patience};
+use super::network::Network;
+use super::nodes::{Nodes, Task};
+use super::saboteur::Saboteur;
+use super::{Counts, FaultKind, Scenario};
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::coordinator::Coordinator;
+use gaia_core::topology::Overlay;
+use gaia_core::types::{Clock, DcId, Instant, NodeId, Random, ServerId};
+use gaia_driver::cluster::Blueprint;
+use gaia_driver::cost::CostModel;
+use gaia_driver::simulated::events::Events;
+use gaia_driver::simulated::lan::Lan;
+
+/// What became of a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub counts: Counts,
+    /// The promise that was broken first, if any was.
+    pub broken: Option<Violation>,
+    /// Virtual time until all was quiet, or until then.
+    pub lasted: Instant,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Violation {
+    /// The checker, or what stands for one: `peer` where a node refused what an honest one had sent, `liveness` where a
+    /// run did not come to its end, `panic`.
+    pub checker: &'static str,
+    pub what: String,
+    /// Virtual time, in seconds.
+    pub at_s: f64,
+}
+
+/// Runs a schedule, with a planted bug or without.
+pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
+    let saboteur = Saboteur::new(bug);
+    let plan = scenario.plan();
+    let (width, reads_all) = scenario.model();
+    let application: Arc<dyn Application> =
+        Arc::new(Counting::new(scenario.rows, width, reads_all));
+    let run_by_servers = Plan { remote: saboteur.remote(&plan.remote), ..plan.clone() };
+    let blueprint = Blueprint::new(&run_by_servers, &application);
+    let mut schedule = Schedule::new(scenario, &plan, &blueprint, saboteur);
+    let ran = catch_unwind(AssertUnwindSafe(|| schedule.run()));
+    let broken = match ran {
+        Ok(done) => done.err().map(|broken| *broken),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Some(schedule.violation("panic", text.unwrap_or("without a message").to_owned()))
+        }
+    };
+    let mut counts = schedule.counts;
+    counts.messages = schedule.network.messages;
+    counts.packet = schedule.network.counts;
+    Run { counts, broken, lasted: schedule.now }
+}
+
+/// What is to happen at some time.
+enum Event {
+    /// To a node, if it has not died meanwhile.
+    Node {
+        node: NodeId,
+        life: u64,
+        task: Task,
+    },
+    /// What a node has written is synced, if it has not died meanwhile.
+    Synced {
+        node: NodeId,
+        life: u64,
+    },
+    Restart {
+        node: NodeId,
+    },
+    /// The coordinator is started again.
+    OpenOffice,
+    Checkpoint {
+        node: NodeId,
+    },
+    Arrives {
+        at: ServerId,
+        from: DcId,
+        epoch: u64,
+        message: Bytes,
+    },
+    /// What was on a connection that broke comes on the next.
+    Strays {
+        at: ServerId,
+        from: DcId,
+        message: Bytes,
+    },
+    LinkReady {
+        from: DcId,
+        to: DcId,
+    },
+    Connect {
+        pair: Pair,
+    },
+    Watch {
+        pair: Pair,
+    },
+    /// A structural fault begins, or ends.
+    Fault {
+        number: usize,
+        begins: bool,
+    },
+    /// A data center joins, once it can.
+    Join {
+        dc: DcId,
+    },
+    /// A data center is waited for no more, once the coordinator is there.
+    GiveUp {
+        dc: DcId,
+    },
+    /// Faults are over.
+    Calm,
+    /// All must be quiet by now.
+    Deadline,
+}
+
+type Done = Result<(), Box<Violation>>;
+
+struct Schedule<'p> {
+    now: Instant,
+    scenario: &'p Scenario,
+    plan: &'p Plan,
+    blueprint: &'p Blueprint<'p>,
+    overlay: Overlay,
+    events: Events<Event>,
+    nodes: Nodes<'p>,
+    coordinator: Coordinator,
+    office: Office,
+    told: Told,
+    lan: Lan,
+    cost: CostModel,
+    network: Network,
+    ends: Ends,
+    saboteur: Saboteur,
+    checkers: Vec<Box<dyn Checker>>,
+    counts: Counts,
+    chance: Random,
+    /// How long nodes take to sync what they have written, at most.
+    sync_lasts: Duration,
+    logs: bool,
+    /// Whether an acknowledgement is scheduled.
+    acknowledging: BTreeSet<(ServerId, DcId)>,
+    /// Ends whose next frame is the first after a reconnect.
+    reconnected: BTreeSet<(ServerId, DcId)>,
+    under_way: usize,
+    /// Data centers that have died for good, and are not given up yet.
+    leaving: BTreeSet<DcId>,
+    calm: bool,
+    finished: bool,
+}
+
+/// What the coordinator has said that a node which comes back must hear again.
+#[derive(Clone, Default)]
+struct Told {
+    started: bool,
+    stop: Option<Clock>,
+    drains: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
+    /// Servers of data centers that have left, and in which life.
+    left: BTreeMap<ServerId, u64>,
+}
+
+impl<'p> Schedule<'p> {
+    fn new(
+        scenario: &'p Scenario,
+        plan: &'p Plan,
+        blueprint: &'p Blueprint<'p>,
+        saboteur: Saboteur,
+    ) -> Self {
+        let topology = &plan.topology;
+        let shards = scenario.servers;
+        let mut chance = plan.seed.child("disk times").random();
+        let micros = [100, 1_000, 20_000][within(&mut chance, 0, 2) as usize];
+        let logs = scenario.keeps_logs();
+        Self {
+            now: Instant::ZERO,
+            events: Events::new(),
+            nodes: Nodes::new(plan, blueprint, logs, &saboteur),
+            coordinator: blueprint.coordinator(),
+            office: Office::open(),
+            told: Told::default(),
+            lan: Lan::new(topology),
+            cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
+            network: Network::new(topology, shards, scenario.packets, plan.seed),
+            ends: Ends::new(topology),
+            saboteur,
+            checkers: checkers::all(),
+            counts: Counts::default(),
+            chance,
+            sync_lasts: Duration::from_micros(micros),
+            logs,
+            acknowledging: BTreeSet::new(),
+            reconnected: BTreeSet::new(),
+            under_way: 0,
+            leaving: BTreeSet::new(),
+            calm: false,
+            finished: false,
+            overlay: plan.overlay(),
+            scenario,
+            plan,
+            blueprint,
+        }
+    }
+
+    fn run(&mut self) -> Done {
+        for (number, fault) in self.scenario.faults.iter().enumerate() {
+            let at = Instant::ZERO + fault.at.0;
+            self.events.push(at, Event::Fault { number, begins: true });
+            self.events.push(at + fault.lasts.0, Event::Fault { number, begins: false });
+        }
+        let calm_at = Instant::ZERO + self.scenario.calm_at();
+        self.events.push(calm_at, Event::Calm);
+        self.events.push(calm_at + LIVENESS_LASTS, Event::Deadline);
+        for pair in self.ends.pairs() {
+            self.events.push(Instant::ZERO, Event::Connect { pair });
+            let patience = patience(&self.plan.topology, pair);
+            self.events.push(Instant::ZERO + patience, Event::Watch { pair });
+        }
+        for node in self.nodes.ids() {
+            if self.logs {
+                self.schedule_checkpoint(node);
+            }
+            self.work(node)?;
+        }
+        self.coordinator.handle_start();
+        self.settle_coordinator()?;
+        while let Some((at, event)) = self.events.pop() {
+            self.now = at;
+            self.handle(event)?;
+            self.settle_coordinator()?;
+            if self.finished && self.is_quiet() {
+                let absent = self.coordinator.absent();
+                let left = quiescence::nothing_left(self.now, &mut self.nodes, absent);
+                left.map_err(|what| self.broken(quiescence::NAME, what))?;
+                self.see(Seen::End)?;
+                return self.compare_all();
+            }
+        }
+        Err(self.broken("liveness", "nothing is left to happen".into()))
+    }
+
+    fn handle(&mut self, event: Event) -> Done {
+        match event {
+            Event::Node { node, life, task } => {
+                if self.nodes.host(node).life == life {
+                    self.hand(node, task)?;
+                }
+            }
+            Event::Synced { node, life } => self.on_synced(node, life)?,
+            Event::Restart { node } => self.restart(node)?,
+            Event::OpenOffice => self.open_office()?,
+            Event::Checkpoint { node } => {
+                self.schedule_checkpoint(node);
+                self.hand(node, Task::Checkpoint)?;
+            }
+            Event::Arrives { at, from, epoch, message } => {
+                self.under_way -= 1;
+                if epoch == self.ends.epoch(at, from) {
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else if self.network.is_stale() && !self.has_been_lost(at, from) {
+                    self.events.push(self.now, Event::Strays { at, from, message });
+                }
+            }
+            Event::Strays { at, from, message } if !self.calm && !self.has_been_lost(at, from) => {
+                if self.ends.is_up(at, from) {
+                    let epoch = self.ends.epoch(at, from);
+                    self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
+                } else {
+                    let later = self.now + STRAYING;
+                    self.events.push(later, Event::Strays { at, from, message });
+                }
+            }
+            Event::LinkReady { from, to } => self.on_link_ready(from, to)?,
+            Event::Connect { pair } => self.connect(pair)?,
+            Event::Watch { pair } => {
+                let sessions = ends_of(pair)
+                    .map(|(server, peer)| self.nodes.servers[&server].machine.session(peer));
+                if self.ends.is_stalled(pair, sessions) {
+                    self.reset(pair);
+                }
+                let patience = patience(&self.plan.topology, pair);
+                self.events.push(self.now + patience, Event::Watch { pair });
+            }
+            Event::Fault { number, begins } if !self.calm => self.fault(number, begins)?,
+            Event::Join { dc } => self.join_late(dc)?,
+            Event::GiveUp { dc } => self.give_up(dc)?,
+            Event::Calm if !self.calm => self.become_calm()?,
+            Event::Fault { .. } | Event::Calm | Event::Strays { .. } => {}
+            Event::Deadline => return Err(self.late()),
+        }
+        Ok(())
+    }
+
+    /// Hands something to a node, if it is there.
+    fn hand(&mut self, node: NodeId, task: Task) -> Done {
+        let host = self.nodes.host(node);
+        if !host.up {
+            return Ok(());
+        }
+        host.inbox.push_back(task);
+        self.work(node)
+    }
+
+    /// Has a node take what has come, unless a write is under way; then it writes, or lets out what may leave.
+    fn work(&mut self, node: NodeId) -> Done {
+        if self.nodes.host(node).writing || !self.nodes.host(node).up {
+            return Ok(());
+        }
+        while let Some(task) = self.nodes.host(node).inbox.front() {
+            if task.needs_rest() {
+                if !self.nodes.is_settled(node) {
+                    break;
+                }
+                self.let_out(node)?;
+            }
+            let Some(task) = self.nodes.host(node).inbox.pop_front() else { break };
+            match (node, task) {
+                (node, Task::Checkpoint) => self.write_checkpoint(node)?,
+                (NodeId::Server(id), task) => self.tell_server(id, task)?,
+                (NodeId::Worker(id), task) => self.tell_worker(id, task)?,
+                (NodeId::Coordinator, _) => {}
+            }
+        }
+        if let NodeId::Server(id) = node {
+            self.cut(id)?;
+        }
+        if self.nodes.is_settled(node) { self.let_out(node) } else { self.write(node) }
+    }
+
+    fn let_out(&mut self, node: NodeId) -> Done {
+        match node {
+            NodeId::Server(id) => self.let_out_server(id),
+            NodeId::Worker(id) => self.let_out_worker(id),
+            NodeId::Coordinator => Ok(()),
+        }
+    }
+
+    /// Sends something to a node of the same data center.
+    fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
+        let at = self.lan.send(self.now, from, to, bytes);
+        let life = self.nodes.host(to).life;
+        self.events.push(at, Event::Node { node: to, life, task });
+    }
+
+    /// Whether nothing is under way, nobody is gone and nobody holds anything.
+    fn is_quiet(&self) -> bool {
+        let absent = self.coordinator.absent();
+        let mut hosts = self.nodes.hosts().filter(|(node, _)| self.takes_part(*node));
+        self.under_way == 0
+            && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
+            && self.ends.are_up(absent)
+            && quiescence::held(&self.nodes, &self.plan.topology, absent).is_none()
+    }
+
+    /// Whether one of two mirrors has lost what it had: what was on a connection before that is gone with it.
+    fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
+        let ends = [at, ServerId { dc: from, shard: at.shard }];
+        let absent = self.coordinator.absent();
+        ends.iter().any(|end| self.nodes.servers[end].host.is_blank || absent.contains(&end.dc))
+    }
+
+    /// How many times slower a data center computes.
+    fn slowdown(&self, dc: DcId) -> f64 {
+        let at_work = self.scenario.faults.iter().filter(|fault| {
+            let begins = Instant::ZERO + fault.at.0;
+            fault.kind == FaultKind::Straggler
+                && fault.dc == dc.0
+                && !self.calm
+                && (begins..begins + fault.lasts.0).contains(&self.now)
+        });
+        at_work.map(|fault| fault.factor).product()
+    }
+
+    fn see(&mut self, seen: Seen<'_>) -> Done {
+        let view = View {
+            now: self.now,
+            nodes: &self.nodes,
+            network: &self.network,
+            plan: self.plan,
+            overlay: &self.overlay,
+            absent: self.coordinator.absent(),
+            logs: self.logs,
+        };
+        for checker in &mut self.checkers {
+            if let Err(what) = checker.check(&view, seen) {
+                let at_s = self.now.as_secs_f64();
+                return Err(Box::new(Violation { checker: checker.name(), what, at_s }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has checkers forget what a crash has undone.
+    fn undo(&mut self, undone: &Undone) {
+        for checker in &mut self.checkers {
+            checker.undo(undone);
+        }
+    }
+
+    /// Why the time that a run has is over and the run is not.
+    fn late(&self) -> Box<Violation> {
+        let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.absent());
+        if self.finished {
+            let held = held.unwrap_or_else(|| "a connection is down".into());
+            return self
+                .broken(quiescence::NAME, format!("{LIVENESS_LASTS:?} of calm, and {held}"));
+        }
+        let reads = self.nodes.servers().filter_map(|server| {
+            server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))
+        });
+        let waiting: Vec<String> = reads.chain(held).collect();
+        let waiting = waiting.join("; ");
+        self.broken("liveness", format!("{LIVENESS_LASTS:?} of calm, and not finished: {waiting}"))
+    }
+
+    fn broken(&self, checker: &'static str, what: String) -> Box<Violation> {
+        Box::new(self.violation(checker, what))
+    }
+
+    fn violation(&self, checker: &'static str, what: String) -> Violation {
+        Violation { checker, what, at_s: self.now.as_secs_f64() }
+    }
+}
+
+/// How long a run may take after the last fault until all is quiet: many times what the slowest drawn cluster takes.
+const LIVENESS_LASTS: Duration = Duration::from_secs(120);
+
+/// How often a stale message looks for a connection.
+const STRAYING: Duration = Duration::from_millis(20);

@@ -1,0 +1,357 @@
+//! What servers take in, and what leaves them.
+
+use bytes::Bytes;
+
+use super::{Done, Event, Schedule};
+use crate::bugs::Bug;
+use crate::checkers::{Seen, Undone};
+use crate::nodes::Task;
+use gaia_core::link::Train;
+use gaia_core::node::WorkerMessage;
+use gaia_core::recovery::{Due, MessageError, Output};
+use gaia_core::session::Meeting;
+use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
+
+impl Schedule<'_> {
+    pub(super) fn tell_server(&mut self, id: ServerId, task: Task) -> Done {
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        match task {
+            Task::FromWorker { from, life, message } => {
+                // A connection takes what was on it along.
+                if life >= self.nodes.workers[&from].anew {
+                    self.take_from_worker(id, from, message)?;
+                }
+            }
+            Task::Arrives { from, epoch, message } => {
+                if self.ends.epoch(id, from) == epoch {
+                    self.arrive(id, from, message)?;
+                }
+            }
+            Task::Drained { to, bytes, busy } => {
+                let drained = node.machine.handle_drained(now, to, bytes, busy);
+                drained.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+            }
+            Task::Timeout => {
+                node.timeout = None;
+                let reached = now.max(node.machine.now());
+                if node.machine.poll_timeout().is_some_and(|at| at <= reached) {
+                    node.machine.handle_timeout(now);
+                }
+            }
+            Task::Acknowledge { peer } => {
+                self.acknowledging.remove(&(id, peer));
+                if self.ends.is_open(id, peer)
+                    && let Some(message) = node.machine.poll_acknowledgement(peer)
+                {
+                    self.send(id, peer, Lane::Control, message)?;
+                }
+            }
+            Task::Connect { peer, epoch } => {
+                if self.ends.epoch(id, peer) == epoch {
+                    let hello = node.machine.connect(peer);
+                    self.ends.greet(id, peer);
+                    self.send(id, peer, Lane::Control, hello)?;
+                }
+            }
+            Task::Parted { peer } => {
+                if !self.saboteur.has(Bug::MissesLostConnections) {
+                    let parted = node.machine.handle_parted(now, peer);
+                    parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+                }
+                self.see(Seen::Parted { at: id })?;
+            }
+            Task::Join { worker } => self.join(id, worker),
+            Task::Drain { clocks, absent } => node.machine.handle_drain(now, clocks, absent),
+            Task::Left { dc, life } => {
+                let left = node.machine.handle_left(now, dc, life);
+                left.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+            }
+            _ => unreachable!("a server is told what servers are told"),
+        }
+        let node = self.nodes.server_mut(id);
+        if !node.machine.is_rebuilding() {
+            let parked = std::mem::take(&mut node.parked).into_iter();
+            node.host.inbox.extend(parked.map(|worker| Task::Join { worker }));
+        }
+        self.see_answers(id)
+    }
+
+    /// A worker is on the line; one that is gone calls again when it is back.
+    fn join(&mut self, id: ServerId, worker: WorkerId) {
+        let caller = &self.nodes.workers[&worker];
+        if !caller.host.up {
+            return;
+        }
+        if !caller.machine.is_settled() {
+            // What it says of itself must hold whatever befalls it.
+            let (node, life) = (NodeId::Server(id), self.nodes.servers[&id].host.life);
+            let task = Task::Join { worker };
+            self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, life, task });
+            return;
+        }
+        let says_next = caller.machine.says_next(id.shard);
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        if node.machine.handle_worker_joined(now, worker, says_next).is_none() {
+            node.parked.push(worker);
+            return;
+        }
+        node.joining.push(worker);
+        self.saboteur.on_join(id, worker);
+    }
+
+    fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
+        let layout = self.nodes.layout(id.shard);
+        let taken = self.saboteur.on_said(id, from, message.clone(), layout);
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        let due = node.machine.handle_worker(now, from, taken);
+        self.counts.recovery.passed_over += u64::from(due == Due::Known);
+        if due != Due::Now {
+            return Ok(());
+        }
+        match message {
+            WorkerMessage::Anew => self.see(Seen::BegunAnew { server: id, worker: from })?,
+            WorkerMessage::Read { clock, rows } => {
+                self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
+                self.journal(id, Undone::Asked { server: id, worker: from });
+            }
+            WorkerMessage::Update { clock, deltas, .. } => {
+                let deltas = &deltas;
+                self.see(Seen::Updated { server: id, worker: from, clock, deltas })?;
+                let undone = Undone::Updated { server: id, worker: from, deltas: deltas.clone() };
+                self.journal(id, undone);
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, at: ServerId, from: DcId, message: Bytes) -> Done {
+        let packets = Train::of(message.len() as u64).packets;
+        self.network.wan.acknowledge(at.dc, from, self.now, packets);
+        let node = self.nodes.server_mut(at);
+        let now = node.host.shows(self.now);
+        let session = node.machine.session(from);
+        let received = Lane::ALL.map(|lane| session.received(lane));
+        let own = node.machine.incarnation().number();
+        let taken = self.saboteur.on_arrival((at, from), message.clone(), own, received);
+        let taken = node.machine.handle_message(now, from, &taken);
+        match taken {
+            Ok(Some(Meeting::Anew { .. })) => self.see(Seen::Anew { at, from })?,
+            Ok(_) => {}
+            Err(MessageError::Session(_)) => {
+                self.counts.refused += 1;
+                self.reset(crate::ends::pair_of(at, from));
+                return Ok(());
+            }
+            Err(MessageError::Peer(error)) => {
+                return Err(self.broken("peer", format!("{at}: {error}")));
+            }
+        }
+        let bytes = self.nodes.servers[&at].machine.session(from).held_bytes(Lane::Data);
+        self.see(Seen::Heard { at, from, message: &message, own })?;
+        self.see(Seen::Held { at, peer: from, bytes })?;
+        while let Some((lane, frame)) = self.deliver(at, from)? {
+            let number = self.nodes.servers[&at].machine.session(from).received(lane);
+            let frame = self.saboteur.original((at, from), lane, number, frame);
+            self.see(Seen::Delivered { at, from, lane, frame: &frame })?;
+            self.see(Seen::Taken { at })?;
+            self.journal(at, Undone::Delivered { at, from, lane, frame });
+            self.see_answers(at)?;
+        }
+        if self.acknowledging.insert((at, from)) {
+            let (node, life) = (NodeId::Server(at), self.nodes.servers[&at].host.life);
+            let task = Task::Acknowledge { peer: from };
+            self.events.push(self.now + ACKNOWLEDGEMENT_DELAY, Event::Node { node, life, task });
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &mut self,
+        at: ServerId,
+        from: DcId,
+    ) -> Result<Option<(Lane, Bytes)>, Box<super::Violation>> {
+        let node = self.nodes.server_mut(at);
+        let now = node.host.shows(self.now);
+        let delivered = node.machine.deliver(now, from);
+        delivered.map_err(|error| self.broken("peer", format!("{at}: {error}")))
+    }
+
+    /// Has a server cut frames for those who are there: all of the control lane, and one of data where the link has
+    /// room.
+    pub(super) fn cut(&mut self, id: ServerId) -> Done {
+        for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
+            if !self.ends.is_open(id, to) {
+                continue;
+            }
+            while self.cut_one(id, to, Lane::Control, usize::MAX)? {}
+            let hurries = self.saboteur.has(Bug::IgnoresWindow);
+            let room = self.network.wan.room(id.dc, to);
+            let session = self.nodes.servers[&id].machine.session(to);
+            if self.has_room(id.dc, to) && (session.unsent(Lane::Data) == 0 || hurries) {
+                let mut most = if hurries { 64 } else { 1 };
+                while most > 0 && self.cut_one(id, to, Lane::Data, room)? {
+                    most -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_one(
+        &mut self,
+        id: ServerId,
+        to: DcId,
+        lane: Lane,
+        room: usize,
+    ) -> Result<bool, Box<super::Violation>> {
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        let Some(frame) = node.machine.cut(now, to, lane, room) else { return Ok(false) };
+        let bytes = node.machine.session(to).held_bytes(Lane::Data);
+        let frame = self.saboteur.on_made(lane, frame);
+        self.see(Seen::Cut { from: id, to, lane, frame: &frame })?;
+        self.journal(id, Undone::Cut { from: id, to, lane, frame });
+        self.see(Seen::Held { at: id, peer: to, bytes })?;
+        self.see_answers(id)?;
+        Ok(true)
+    }
+
+    /// Lets out everything that a server has to say.
+    pub(super) fn let_out_server(&mut self, id: ServerId) -> Done {
+        let node = self.nodes.server_mut(id);
+        node.outputs_seen = 0;
+        if node.machine.is_settled() {
+            node.has_all = node.machine.server().is_whole();
+        }
+        if !node.has_stated && node.machine.is_settled() {
+            node.has_stated = true;
+            let server = node.machine.server();
+            let (clock, copy) = (server.clock(), server.copy_ready());
+            let drained = server.is_drained();
+            self.report(id, clock)?;
+            self.inform(|coordinator| {
+                coordinator.handle_copy_ready(id, copy);
+                if drained {
+                    coordinator.handle_drained(id);
+                }
+            });
+        }
+        let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
+        while let Some(output) = self.nodes.server_mut(id).machine.poll_output() {
+            match output {
+                Output::ToWorker { worker, .. }
+                    if self.saboteur.has(Bug::ForgetsLastAnswer) && joining.contains(&worker) => {}
+                Output::ToWorker { worker, message } => self.answer(id, worker, &message)?,
+                Output::Due { worker, due, guessed } => {
+                    let task = Task::Due { server: id.shard, due, guessed };
+                    self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
+                }
+                Output::ClockFinished { clock } => self.report(id, clock)?,
+                Output::CopyReady { clock } => {
+                    self.inform(|coordinator| coordinator.handle_copy_ready(id, clock));
+                }
+                Output::Drained => self.inform(|coordinator| coordinator.handle_drained(id)),
+                Output::Diverged(found) => {
+                    return Err(self.broken("divergence", format!("{id}: {found:?}")));
+                }
+            }
+        }
+        for worker in joining {
+            let due = self.nodes.servers[&id].machine.due(worker);
+            self.see(Seen::Due { server: id, worker, due })?;
+            let task = Task::Joined { server: id.shard, due };
+            self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
+        }
+        for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
+            self.send_control(id, to)?;
+            self.fill(id.dc, to)?;
+        }
+        self.schedule_timeout(id);
+        Ok(())
+    }
+
+    /// What a server with a bug lets out though it is not synced.
+    pub(super) fn let_out_early(&mut self, id: ServerId) -> Done {
+        let outputs: Vec<Output> = self.nodes.servers[&id].machine.outputs().cloned().collect();
+        for output in outputs {
+            match output {
+                Output::ToWorker { worker, message }
+                    if self.saboteur.has(Bug::AnswersBeforeSync) =>
+                {
+                    self.answer(id, worker, &message)?;
+                }
+                Output::ClockFinished { clock } if self.saboteur.has(Bug::ReportsBeforeSync) => {
+                    self.report(id, clock)?;
+                }
+                _ => {}
+            }
+        }
+        for peer in self.plan.topology.dc_ids().filter(|peer| *peer != id.dc) {
+            let session = self.nodes.servers[&id].machine.session(peer);
+            let received = Lane::ALL.map(|lane| session.received(lane));
+            let early = self.saboteur.on_write(id, peer, received);
+            if let Some(early) = early.filter(|_| self.ends.is_open(id, peer)) {
+                self.send(id, peer, Lane::Control, early)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, id: ServerId, worker: WorkerId, rows: &gaia_core::node::RowsRead) -> Done {
+        self.see(Seen::Said { server: id, worker, rows })?;
+        let task = Task::Rows { from: id.shard, rows: rows.clone() };
+        self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), rows.lan_bytes(), task);
+        Ok(())
+    }
+
+    fn report(&mut self, id: ServerId, clock: Clock) -> Done {
+        self.see(Seen::Reported { server: id, clock })?;
+        self.inform(|coordinator| coordinator.handle_clock_finished(id, clock));
+        Ok(())
+    }
+
+    /// Shows checkers the answers that an input has led to.
+    fn see_answers(&mut self, id: ServerId) -> Done {
+        let node = self.nodes.server_mut(id);
+        let seen = std::mem::replace(&mut node.outputs_seen, node.machine.outputs().count());
+        let new: Vec<Output> = node.machine.outputs().skip(seen).cloned().collect();
+        for output in new {
+            if let Output::ToWorker { worker, message } = output {
+                self.see(Seen::Answered { server: id, worker, message: &message })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what a crash undoes unless it is synced.
+    fn journal(&mut self, id: ServerId, undone: Undone) {
+        if self.logs {
+            let node = self.nodes.server_mut(id);
+            let number = node.host.disk.next_number() + node.machine.entries_waiting() as u64;
+            node.unsynced.push((number, undone));
+        }
+    }
+
+    fn schedule_timeout(&mut self, id: ServerId) {
+        let node = self.nodes.server_mut(id);
+        let Some(at) = node.machine.poll_timeout() else { return };
+        let reached = at <= node.machine.now();
+        let at: Instant = if reached { self.now } else { node.host.when(at).max(self.now) };
+        if node.timeout.is_none_or(|scheduled| at < scheduled) {
+            node.timeout = Some(at);
+            let (node, life) = (NodeId::Server(id), node.host.life);
+            self.events.push(at, Event::Node { node, life, task: Task::Timeout });
+        }
+    }
+}
+
+/// How long an end waits for something to send before it acknowledges without.
+const ACKNOWLEDGEMENT_DELAY: std::time::Duration = std::time::Duration::from_millis(10);
+
+const CALLS_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Of the message that says what is due from a worker.
+const JOIN_BYTES: u64 = 64;

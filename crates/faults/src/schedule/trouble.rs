@@ -1,0 +1,371 @@
+//! Structural faults: links that fail, nodes that die and come back, disks and clocks.
+
+use std::time::Duration;
+
+use super::{Done, Event, Schedule};
+use crate::bugs::Bug;
+use crate::checkers::Seen;
+use crate::disk::Survives;
+use crate::draws::within;
+use crate::ends::Pair;
+use crate::fault::{Fault, FaultKind, Moment};
+use crate::nodes::{Task, Twins};
+use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
+
+impl Schedule<'_> {
+    pub(super) fn fault(&mut self, number: usize, begins: bool) -> Done {
+        let fault = self.scenario.faults[number].clone();
+        self.network.set(self.now, &fault, begins);
+        if !begins {
+            let leaves = fault.kind == FaultKind::Leave;
+            return if leaves { self.give_up(DcId(fault.dc)) } else { Ok(()) };
+        }
+        match fault.kind {
+            FaultKind::Crash if fault.write.is_some() => {
+                // Counted once it comes to it.
+                for node in self.befallen(&fault) {
+                    self.nodes.host(node).doomed =
+                        fault.write.map(|moment| (moment, fault.lasts.0));
+                }
+                return Ok(());
+            }
+            FaultKind::DiskFull => {
+                for node in self.befallen(&fault) {
+                    let host = self.nodes.host(node);
+                    host.room_at = host.room_at.max(self.now + fault.lasts.0);
+                }
+                return Ok(());
+            }
+            FaultKind::LostDisk => return self.lose_disks(&fault),
+            FaultKind::LateJoin => return self.join_late(DcId(fault.dc)),
+            FaultKind::Leave => {
+                self.leave(&fault);
+                return Ok(());
+            }
+            FaultKind::CoordinatorCrash => {
+                self.strike_coordinator(&fault);
+                return Ok(());
+            }
+            _ => self.counts.structural.count(fault.kind),
+        }
+        match fault.kind {
+            FaultKind::Reset => {
+                let ends = [fault.dc, fault.peer.unwrap_or(fault.dc)].map(DcId);
+                let of = |pair: &Pair| ends.contains(&pair.0) && ends.contains(&pair.1);
+                for pair in self.ends.pairs().into_iter().filter(of) {
+                    self.reset(pair);
+                }
+            }
+            FaultKind::Crash => {
+                for node in self.befallen(&fault) {
+                    self.nodes.host(node).blank |= fault.blank;
+                    self.crash(node, Survives::ByChance, fault.lasts.0);
+                }
+            }
+            FaultKind::ClockStep => {
+                for node in self.befallen(&fault) {
+                    let host = self.nodes.host(node);
+                    host.clock_off += (fault.step_s * 1e9) as i64;
+                    if let NodeId::Server(id) = node {
+                        self.nodes.server_mut(id).timeout = None;
+                        self.work(node)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A server dies, and its disk with it, where its copy can be made again.
+    fn lose_disks(&mut self, fault: &Fault) -> Done {
+        for node in self.befallen(fault) {
+            let NodeId::Server(id) = node else { continue };
+            let source = self.nodes.source_for(id, self.coordinator.absent());
+            let is_lost = self.told.drains.is_empty() && source.is_some();
+            self.nodes.host(node).disk_lost |= is_lost;
+            self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
+            self.crash(node, Survives::ByChance, fault.lasts.0);
+        }
+        Ok(())
+    }
+
+    /// The nodes that a fault befalls: the one that it names, or all of the data center.
+    fn befallen(&self, fault: &Fault) -> Vec<NodeId> {
+        let dc = DcId(fault.dc);
+        let named = match (fault.server, fault.worker) {
+            (Some(shard), _) => Some(NodeId::Server(ServerId { dc, shard: ShardId(shard) })),
+            (_, Some(index)) => Some(NodeId::Worker(WorkerId { dc, index })),
+            _ => None,
+        };
+        match named {
+            _ if self.is_gone(dc) => Vec::new(),
+            Some(node) => vec![node],
+            None => self.nodes_of(dc),
+        }
+    }
+
+    /// Writes what a node wants on disk.
+    pub(super) fn write(&mut self, node: NodeId) -> Done {
+        if let NodeId::Server(id) = node {
+            self.let_out_early(id)?;
+        }
+        let entries = self.nodes.take_entries(node);
+        let entries = self.saboteur.on_entries(entries);
+        let believes = self.saboteur.has(Bug::TakesFailedWriteForDone);
+        let now = self.now;
+        let host = self.nodes.host(node);
+        let is_full = now < host.room_at;
+        if is_full && !believes {
+            self.counts.structural.full_disks += 1;
+            let lasts = host.room_at.since(now);
+            self.crash(node, Survives::ByChance, lasts);
+            return Ok(());
+        }
+        let doomed = host.doomed.take();
+        if !is_full && !matches!(doomed, Some((Moment::Before, _))) {
+            host.disk.append(&entries);
+        }
+        if let Some((moment, lasts)) = doomed {
+            self.counts.structural.crashes_at_writes += 1;
+            let survives = match moment {
+                Moment::Torn => Survives::Torn,
+                Moment::Before | Moment::After => Survives::ByChance,
+            };
+            if moment == Moment::After {
+                host.disk.sync();
+            }
+            self.crash(node, survives, lasts);
+            return Ok(());
+        }
+        host.writing = true;
+        let life = host.life;
+        let micros = within(&mut self.chance, 10, self.sync_lasts.as_micros() as u64);
+        let at = self.now + Duration::from_micros(micros);
+        self.events.push(at, Event::Synced { node, life });
+        if self.saboteur.has(Bug::SendsBeforeSync) {
+            self.nodes.handle_synced(node);
+            self.let_out(node)?;
+        }
+        Ok(())
+    }
+
+    /// What a node has written is synced: what waited for it leaves, and the node goes on.
+    pub(super) fn on_synced(&mut self, node: NodeId, life: u64) -> Done {
+        let host = self.nodes.host(node);
+        if host.life != life {
+            return Ok(());
+        }
+        host.disk.sync();
+        host.writing = false;
+        self.nodes.handle_synced(node);
+        if let NodeId::Server(id) = node {
+            self.nodes.server_mut(id).unsynced.clear();
+        }
+        self.let_out(node)?;
+        self.work(node)
+    }
+
+    /// A node dies, for a while; one that is gone already stays away longer.
+    pub(super) fn crash(&mut self, node: NodeId, survives: Survives, lasts: Duration) {
+        let now = self.now;
+        let host = self.nodes.host(node);
+        host.restart_at = host.restart_at.max(now + lasts);
+        let restart_at = host.restart_at;
+        if host.up {
+            host.up = false;
+            host.life += 1;
+            host.writing = false;
+            host.doomed = None;
+            host.inbox.clear();
+            host.disk.crash(survives);
+            if let NodeId::Server(id) = node {
+                self.acknowledging.retain(|(server, _)| *server != id);
+                for pair in self.pairs_of(id) {
+                    self.reset(pair);
+                }
+            }
+        }
+        self.events.push(restart_at, Event::Restart { node });
+    }
+
+    /// A node that is gone is started again, with what is on its disk.
+    pub(super) fn restart(&mut self, node: NodeId) -> Done {
+        let now = self.now;
+        let is_gone = node.dc().is_some_and(|dc| self.is_gone(dc));
+        let host = self.nodes.host(node);
+        if host.up || is_gone || now < host.restart_at {
+            return Ok(());
+        }
+        if !self.office.is_open {
+            // Only the coordinator knows where the others are.
+            self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
+            return Ok(());
+        }
+        let is_lost = host.disk_lost;
+        if let NodeId::Server(id) = node
+            && is_lost
+        {
+            // What mirrors have heard from it and may yet forget, it could not say again.
+            if self.mirrors_of(id).any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
+                self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
+                return Ok(());
+            }
+            self.nodes.empty_disk(node);
+        }
+        self.start(node)
+    }
+
+    /// Starts a node with what is on its disk.
+    pub(super) fn start(&mut self, node: NodeId) -> Done {
+        let host = self.nodes.host(node);
+        host.life += 1;
+        if host.blank
+            && let NodeId::Worker(worker) = node
+        {
+            self.counts.recovery.blank += 1;
+            self.see(Seen::LostState { worker })?;
+        }
+        let back = self.nodes.restart(node, &self.saboteur);
+        let back = back.map_err(|what| self.broken("durability", format!("{node}: {what}")))?;
+        self.counts.recovery.restarts += 1;
+        self.counts.recovery.torn += u64::from(back.torn);
+        self.see(Seen::Twins { node, twins: &back.twins })?;
+        if let NodeId::Server(id) = node {
+            self.forget_unsynced(id);
+            if !self.rebuild(id)? {
+                self.see(Seen::Recovered { server: id })?;
+            }
+            for pair in self.pairs_of(id) {
+                self.reconnect(pair);
+            }
+        }
+        self.repeat_orders(node)?;
+        self.rejoin(node)?;
+        self.work(node)
+    }
+
+    /// Has a server that has nothing take the copy of a mirror; says whether it does.
+    fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
+        let node = &self.nodes.servers[&id];
+        let is_told = !self.saboteur.has(Bug::BeginsWithoutCopy);
+        if !node.host.is_blank || !node.machine.is_new() || !is_told {
+            return Ok(false);
+        }
+        let absent = self.coordinator.absent().clone();
+        let source = self.nodes.nearest_to(id, &absent);
+        let source =
+            source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
+        self.see(Seen::Lost { server: id, source })?;
+        let node = self.nodes.server_mut(id);
+        let now = node.host.shows(self.now);
+        (node.source, node.has_all) = (Some(source), false);
+        let begun = node.machine.handle_rebuild(now, source, &absent);
+        begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+        Ok(true)
+    }
+
+    /// Those that take part.
+    pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
+        let absent = self.coordinator.absent();
+        let servers = self.nodes.servers.keys().filter(|other| !absent.contains(&other.dc));
+        servers.copied().filter(move |other| other.shard == id.shard && *other != id)
+    }
+
+    /// What was not on disk has not been.
+    fn forget_unsynced(&mut self, id: ServerId) {
+        let node = self.nodes.server_mut(id);
+        let survived = node.host.disk.next_number();
+        let unsynced = std::mem::take(&mut node.unsynced);
+        for (number, undone) in unsynced.into_iter().rev() {
+            if number > survived {
+                self.undo(&undone);
+            }
+        }
+    }
+
+    /// A node that is back is joined with those of its data center.
+    fn rejoin(&mut self, node: NodeId) -> Done {
+        match node {
+            NodeId::Server(id) => {
+                let workers: Vec<WorkerId> = self.nodes.workers.keys().copied().collect();
+                for worker in workers.into_iter().filter(|worker| worker.dc == id.dc) {
+                    if self.nodes.workers[&worker].host.up {
+                        self.hand(node, Task::Join { worker })?;
+                    }
+                }
+            }
+            NodeId::Worker(worker) => {
+                let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
+                for server in servers.into_iter().filter(|server| server.dc == worker.dc) {
+                    self.hand(NodeId::Server(server), Task::Join { worker })?;
+                }
+            }
+            NodeId::Coordinator => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn schedule_checkpoint(&mut self, node: NodeId) {
+        let millis = within(&mut self.chance, 20, CHECKPOINTS_APART_MS_MAX);
+        self.events.push(self.now + Duration::from_millis(millis), Event::Checkpoint { node });
+    }
+
+    pub(super) fn write_checkpoint(&mut self, node: NodeId) -> Done {
+        if self.now < self.nodes.host(node).room_at || self.calm {
+            return Ok(());
+        }
+        let rotates = within(&mut self.chance, 0, 2) > 0;
+        match self.nodes.write_checkpoint(node, rotates) {
+            Some(twins) => {
+                self.counts.recovery.checkpoints += 1;
+                self.see(Seen::Twins { node, twins: &twins })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Holds every node to what is on its disk.
+    pub(super) fn compare_all(&mut self) -> Done {
+        if !self.logs {
+            return Ok(());
+        }
+        let there = self.nodes.ids().into_iter().filter(|node| self.takes_part(*node));
+        for node in there.collect::<Vec<_>>() {
+            let twins: Option<Twins> = self.nodes.write_checkpoint(node, false);
+            if let Some(twins) = twins {
+                self.see(Seen::Twins { node, twins: &twins })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn become_calm(&mut self) -> Done {
+        if self.calm {
+            return Ok(());
+        }
+        for fault in &self.scenario.faults {
+            let begun = Instant::ZERO + fault.at.0 <= self.now;
+            let over = Instant::ZERO + fault.at.0 + fault.lasts.0 <= self.now;
+            if begun && !over {
+                self.network.set(self.now, fault, false);
+            }
+        }
+        for node in self.nodes.ids() {
+            let host = self.nodes.host(node);
+            (host.room_at, host.doomed) = (Instant::ZERO, None);
+        }
+        self.office.spare();
+        self.network.calm();
+        self.calm = true;
+        for dc in self.leaving.clone() {
+            self.give_up(dc)?;
+        }
+        Ok(())
+    }
+}
+
+/// While mirrors have something that is not on disk, or the coordinator is gone.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+const CHECKPOINTS_APART_MS_MAX: u64 = 1_500;

@@ -1,0 +1,68 @@
+//! What workers take in, and what leaves them.
+
+use super::{Done, Event, Schedule};
+use crate::bugs::Bug;
+use crate::checkers::Seen;
+use crate::nodes::Task;
+use gaia_core::node::WorkerMessage;
+use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
+
+impl Schedule<'_> {
+    pub(super) fn tell_worker(&mut self, id: WorkerId, task: Task) -> Done {
+        let machine = &mut self.nodes.worker_mut(id).machine;
+        match task {
+            Task::Rows { from, rows } => drop(machine.handle_rows(from, rows)),
+            Task::Computed => machine.handle_computed(),
+            Task::Joined { server, due } => {
+                for message in machine.handle_joined(server, due) {
+                    self.speak(id, server, message)?;
+                }
+            }
+            Task::Due { server, due, guessed } => machine.handle_due(server, due, guessed),
+            Task::Start { stopped } => machine.handle_start(stopped),
+            Task::Stop { last } => machine.handle_stop(last),
+            _ => unreachable!("a worker is told what workers are told"),
+        }
+        Ok(())
+    }
+
+    /// Lets out everything that a worker has to say, and has it compute what it has read.
+    pub(super) fn let_out_worker(&mut self, id: WorkerId) -> Done {
+        while let Some((shard, message)) = self.nodes.worker_mut(id).machine.poll_message() {
+            self.speak(id, shard, message)?;
+        }
+        let number = self.plan.topology.first_worker(id.dc) + usize::from(id.index);
+        let slowdown = self.slowdown(id.dc);
+        let node = self.nodes.worker_mut(id);
+        if let Some(mut worker) = node.machine.poll_compute() {
+            let work = worker.compute();
+            worker.take_held();
+            node.machine.handle_ran(worker);
+            let time = self.cost.time(id, number, work).mul_f64(slowdown);
+            let (node, life) = (NodeId::Worker(id), node.host.life);
+            self.events.push(self.now + time, Event::Node { node, life, task: Task::Computed });
+        }
+        let node = self.nodes.worker_mut(id);
+        let mut stopped = node.machine.stopped();
+        if self.saboteur.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
+            stopped = node.machine.worker_mut().map(|worker| worker.clock());
+        }
+        if stopped != node.told {
+            node.told = stopped;
+            if let Some(clock) = stopped {
+                self.inform(|coordinator| coordinator.handle_worker_stopped(id, clock));
+            }
+        }
+        Ok(())
+    }
+
+    fn speak(&mut self, id: WorkerId, shard: ShardId, message: WorkerMessage) -> Done {
+        self.see(Seen::Spoke { worker: id, shard, message: &message })?;
+        let to = NodeId::Server(ServerId { dc: id.dc, shard });
+        let bytes = message.lan_bytes(self.nodes.layout(shard));
+        let life = self.nodes.host(NodeId::Worker(id)).life;
+        let task = Task::FromWorker { from: id, life, message };
+        self.send_nearby(NodeId::Worker(id), to, bytes, task);
+        Ok(())
+    }
+}

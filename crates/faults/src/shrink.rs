@@ -1,0 +1,70 @@
+//! Makes a failing schedule shorter: what is not needed for it to fail is taken out, as long as anything can be
+//! (delta debugging, Zeller and Hildebrandt, IEEE TSE 2002).
+
+use std::time::Duration;
+
+use super::{Bug, Scenario, Violation, run};
+use gaia_core::types::Time;
+
+/// The shortest schedule found that breaks the same promise, and how it breaks it. At most `runs` schedules are tried.
+pub fn shrink(
+    scenario: &Scenario,
+    broken: &Violation,
+    bug: Option<Bug>,
+    runs: usize,
+) -> (Scenario, Violation) {
+    let mut best = (scenario.clone(), broken.clone());
+    let mut left = runs;
+    loop {
+        let shorter = shorter(&best.0).into_iter().find_map(|candidate| {
+            left = left.checked_sub(1)?;
+            let violation = run(&candidate, bug).broken?;
+            (violation.checker == broken.checker).then_some((candidate, violation))
+        });
+        match shorter {
+            Some(shorter) => best = shorter,
+            None => return best,
+        }
+    }
+}
+
+/// Schedules with a little less in them, the greatest steps first.
+fn shorter(scenario: &Scenario) -> Vec<Scenario> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Scenario)| {
+        let mut changed = scenario.clone();
+        change(&mut changed);
+        if changed != *scenario {
+            all.push(changed);
+        }
+    };
+    let count = scenario.faults.len();
+    with(&|shorter| shorter.faults.clear());
+    with(&|shorter| shorter.faults.truncate(count / 2));
+    with(&|shorter| shorter.faults = shorter.faults.split_off(count / 2));
+    for place in 0..count {
+        with(&|shorter| {
+            shorter.faults.remove(place);
+        });
+    }
+    with(&|shorter| shorter.packets = super::Packets::default());
+    with(&|shorter| shorter.packets.loss = 0.0);
+    with(&|shorter| shorter.packets.repetition = 0.0);
+    with(&|shorter| shorter.packets.reordering = 0.0);
+    with(&|shorter| shorter.packets.damage = 0.0);
+    with(&|shorter| shorter.packets.delay = 0.0);
+    with(&|shorter| shorter.packets.stale = 0.0);
+    with(&|shorter| shorter.clocks = (shorter.clocks / 2).max(1));
+    with(&|shorter| shorter.clocks = (shorter.clocks - 1).max(1));
+    with(&|shorter| shorter.workers = 1);
+    with(&|shorter| shorter.servers = 1);
+    with(&|shorter| shorter.rows = (shorter.rows / 2).max(1));
+    for place in 0..count {
+        with(&|shorter| {
+            let lasts = &mut shorter.faults[place].lasts;
+            let millis = (lasts.0 / 2).as_millis() as u64;
+            *lasts = Time(Duration::from_millis(millis));
+        });
+    }
+    all
+}

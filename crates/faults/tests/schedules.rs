@@ -1,0 +1,532 @@
+//! Fault schedules: none of the true protocol breaks a promise, and each planted bug does.
+//!
+//! Schedules that once failed, by their seeds of that time, and tests of them below:
+//!
+//! | seed or test | found by | symptom | fix |
+//! |---|---|---|---|
+//! | 10, 44, 67 | conservation | `drain.method = "residuals"` over hubs lost what links behind a hub had not carried | each link on the way drains its own residuals (`server/mirrors.rs`) |
+//! | [`a_worker_computes_an_iteration_once`] | panic | a worker asked twice for what it has to compute gave its iteration twice | it is given away once (`recovery/worker.rs`) |
+//! | [`updates_that_come_to_nothing_are_not_asked_for_twice`], seed 548 | durability | a server that came back reported a clock at another number: it had taken updates off its outbox that cancelled out, which was not logged | the cut is logged though it gave no frame (`recovery/server.rs`) |
+//! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/mirror_client/rebuild.rs`) |
+//! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
+//! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assert_cmd::Command;
+use gaia_config::Place;
+use gaia_core::sync::RemoteSync;
+use gaia_faults::{Bug, Campaign, Counts, FaultKind, Scenario, run, shrink};
+use rayon::prelude::*;
+
+/// What every commit runs.
+const SCHEDULES: u64 = 20_000;
+
+/// Within so many schedules a checker must have caught a planted bug.
+const CAUGHT_WITHIN: u64 = 1_000;
+
+#[test]
+fn no_schedule_breaks_a_promise() {
+    let mut campaign = Campaign::default();
+    let drawn: Vec<Scenario> = (0..SCHEDULES).map(Scenario::draw).collect();
+    campaign.run_all(&drawn);
+    let report = campaign.report();
+    let lines = report.lines("scripts/faults").join("\n");
+    println!("{lines}");
+    assert!(report.failures.is_empty(), "{lines}");
+    let Counts { packet, structural, recovery, refused, reconnects, .. } = report.faults;
+    let named = packet.named().into_iter().chain(structural.named());
+    for (struck, what) in named.chain([
+        (refused, "refused"),
+        (reconnects, "reconnects"),
+        (recovery.restarts, "restarts"),
+        (recovery.blank, "restarts without state"),
+        (recovery.torn, "torn logs"),
+        (recovery.checkpoints, "checkpoints"),
+    ]) {
+        assert!(struck > SCHEDULES / 40, "{struck} {what}\n{lines}");
+    }
+}
+
+/// By which checker each planted bug must be caught; others may catch it too.
+const CAUGHT_BY: [(Bug, &str); 41] = [
+    (Bug::AcceptsRepeats, "delivery"),
+    (Bug::WatermarkOffByOne, "liveness"),
+    (Bug::AcknowledgesBeforeDelivery, "liveness"),
+    (Bug::ResendsFromWrongNumber, "liveness"),
+    (Bug::NeverAcknowledges, "quiescence"),
+    (Bug::AcceptsDamage, "delivery"),
+    (Bug::NeverReconnects, "liveness"),
+    (Bug::IgnoresWindow, "memory"),
+    (Bug::IgnoresLinkRate, "bandwidth"),
+    (Bug::SwapsControl, "delivery"),
+    (Bug::ForgetsResidual, "conservation"),
+    (Bug::ReportsClockEarly, "clock bound"),
+    (Bug::MirrorClockRunsBackwards, "clock bound"),
+    (Bug::IgnoresMirrorClock, "clock bound"),
+    (Bug::IgnoresAnnouncements, "barrier"),
+    (Bug::DrainEndsEarly, "peer"),
+    (Bug::DrainDiffers, "divergence"),
+    (Bug::AddsElsewhere, "conservation"),
+    (Bug::SkipsLog, "durability"),
+    (Bug::SendsBeforeSync, "durability"),
+    (Bug::AcknowledgesBeforeSync, "durability"),
+    (Bug::AnswersBeforeSync, "durability"),
+    (Bug::ReportsBeforeSync, "durability"),
+    (Bug::TakesFailedWriteForDone, "durability"),
+    (Bug::ForgetsResidualsAtRecovery, "durability"),
+    (Bug::ReplaysOneTooMany, "durability"),
+    (Bug::ReplaysOneTooFew, "durability"),
+    (Bug::CutsTailTooFar, "durability"),
+    (Bug::KeepsIncarnation, "lives"),
+    (Bug::AcceptsStaleIncarnation, "lives"),
+    (Bug::ForgetsLastAnswer, "liveness"),
+    (Bug::AddsUpdateTwice, "conservation"),
+    (Bug::ForgetsFork, "conservation"),
+    (Bug::ForgetsDebt, "conservation"),
+    (Bug::DrainsWithTheAbsent, "liveness"),
+    (Bug::BeginsWithoutCopy, "durability"),
+    (Bug::ReportsStopEarly, "orders"),
+    (Bug::OrdersBeforeWriting, "orders"),
+    (Bug::RepeatsNoOrder, "liveness"),
+    (Bug::SaysNothingAgain, "liveness"),
+    (Bug::MissesLostConnections, "partition"),
+];
+
+#[test]
+fn every_planted_bug_is_caught_by_the_checker_that_is_there_for_it() {
+    assert_eq!(CAUGHT_BY.map(|(bug, _)| bug), Bug::ALL);
+    let missed: Vec<String> =
+        CAUGHT_BY.par_iter().filter_map(|(bug, by)| missed(*bug, by)).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// How a planted bug was not caught by its checker, if it was not.
+fn missed(bug: Bug, by: &str) -> Option<String> {
+    let mut caught: BTreeMap<&str, u64> = BTreeMap::new();
+    let at = (0..CAUGHT_WITHIN).find(|seed| {
+        let broken = run(&Scenario::draw(*seed), Some(bug)).broken;
+        if let Some(violation) = &broken {
+            *caught.entry(violation.checker).or_default() += 1;
+        }
+        broken.is_some_and(|violation| violation.checker == by)
+    });
+    println!("{bug:?}: {caught:?} by seed {at:?}");
+    at.is_none().then(|| format!("{bug:?} is not caught by {by} but by {caught:?}"))
+}
+
+/// Runs a schedule from a file with many seeds: none breaks a promise.
+fn holds(text: &str, seeds: u64) {
+    for seed in 0..seeds {
+        let scenario = Scenario::from_text("fixed.toml", text, Some(seed)).unwrap();
+        let broken = run(&scenario, None).broken;
+        assert_eq!(broken, None, "seed {seed} of\n{}", scenario.to_text());
+    }
+}
+
+/// Runs a schedule from a file that fixes its seed: it breaks no promise.
+fn holds_as_it_is(text: &str) {
+    let scenario = Scenario::from_text("fixed.toml", text, None).unwrap();
+    assert_eq!(run(&scenario, None).broken, None);
+}
+
+/// For as long as a fault may last. What is owed by then is no more than the model, and so is what catching up takes.
+#[test]
+fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
+    let cut = |peer| {
+        format!(
+            "{{ kind = \"partition\", at = \"1 s\", lasts = \"1800 s\", dc = 0, peer = {peer} }}"
+        )
+    };
+    let runs: Vec<(&str, u64)> =
+        ["tap", "asp"].into_iter().flat_map(|model| [0, 2].map(|seed| (model, seed))).collect();
+    runs.par_iter().for_each(|(model, seed)| {
+        let text = format!(
+            "data_centers = 3\nservers = 1\nworkers = 1\nremote = \"{model}\"\nclocks = 10000\n\
+             fault = [{}, {}]\n[packets]\n",
+            cut(1),
+            cut(2)
+        );
+        let run = run(&Scenario::from_text("cut.toml", &text, Some(*seed)).unwrap(), None);
+        assert_eq!(run.broken, None, "{model} {seed}");
+        let after = run.lasted.as_secs_f64() - 1801.0;
+        assert!((0.0..30.0).contains(&after), "{model} {seed}: {after} s after the heal");
+    });
+}
+
+/// One of the two pauses for as long as the link is dead, and goes on after it.
+#[test]
+fn a_link_that_is_dead_for_long_between_two_of_several_holds_nobody_up_for_good() {
+    for kind in ["partition", "one-way-partition"] {
+        for (remote, data_centers) in [("tap", 3), ("asp", 3), ("asp", 4)] {
+            for (dc, peer) in [(0, 1), (1, 2), (2, 1)] {
+                let text = format!(
+                    "data_centers = {data_centers}\nservers = 2\nworkers = 1\nremote = \"{remote}\"\nclocks = 40\n\
+                     fault = [{{ kind = \"{kind}\", at = \"300 ms\", lasts = \"6 s\", dc = {dc}, peer = {peer} }}]\n\
+                     [packets]\n"
+                );
+                holds(&text, 5);
+            }
+        }
+    }
+}
+
+const CALM: &str = "data_centers = 2\nservers = 1\nworkers = 1\nclocks = 6\n[packets]\n";
+
+#[test]
+fn a_worker_computes_an_iteration_once() {
+    holds(&format!("remote = \"ssp\"\n{CALM}"), 20);
+}
+
+#[test]
+fn a_worker_that_stopped_and_comes_back_has_stopped() {
+    let crash = |at: u64| {
+        format!(
+            "[[fault]]\nkind = \"crash\"\nat = \"{at} ms\"\nlasts = \"60 ms\"\ndc = 0\nworker = 0\n"
+        )
+    };
+    let crashes: String = (1..30).map(|number| crash(100 * number)).collect();
+    holds(&format!("remote = \"tap\"\n{CALM}{crashes}"), 20);
+}
+
+/// Crashes of the first worker every `apart` milliseconds, each with its disk.
+fn blanks(apart: u64) -> String {
+    let crash = |number: u64| crash_at(apart * number, 3, "worker = 0\nblank = true");
+    (1..40).map(crash).collect()
+}
+
+fn crash_at(at: u64, lasts: u64, node: &str) -> String {
+    format!(
+        "[[fault]]\nkind = \"crash\"\nat = \"{at} ms\"\nlasts = \"{lasts} ms\"\ndc = 0\n{node}\n"
+    )
+}
+
+#[test]
+fn a_worker_that_comes_back_without_its_state_is_counted_once_for_each_clock() {
+    for remote in ["bsp", "tap", "asp", "local-steps"] {
+        let many = CALM.replace("servers = 1", "servers = 3").replace("clocks = 6", "clocks = 12");
+        let many = many.replace("workers = 1", "workers = 2");
+        holds(&format!("remote = \"{remote}\"\n{many}{}", blanks(47)), 20);
+    }
+}
+
+/// One server hears what the worker changed, the other is away meanwhile; the worker dies before that is back.
+#[test]
+fn an_iteration_that_one_server_has_heard_of_is_gone_through_again_for_the_other() {
+    let two = CALM.replace("servers = 1", "servers = 2").replace("clocks = 6", "clocks = 10");
+    let trouble: String = (1..8)
+        .map(|number| {
+            let at = 250 * number;
+            crash_at(at, 180, "server = 1") + &crash_at(at + 150, 5, "worker = 0\nblank = true")
+        })
+        .collect();
+    let mut passed_over = 0;
+    for remote in ["bsp", "ssp", "tap", "asp"] {
+        let text = format!("remote = \"{remote}\"\n{two}{trouble}");
+        holds(&text, 10);
+        for seed in 0..10 {
+            let scenario = Scenario::from_text("fixed.toml", &text, Some(seed)).unwrap();
+            passed_over += run(&scenario, None).counts.recovery.passed_over;
+        }
+    }
+    assert!(passed_over > 20, "{passed_over}");
+}
+
+#[test]
+fn a_worker_without_a_log_comes_back_where_nobody_keeps_one() {
+    let text = format!("remote = \"ssp\"\n{CALM}{}", blanks(61));
+    let mut back = 0;
+    for seed in 0..20 {
+        let scenario = Scenario::from_text("blank.toml", &text, Some(seed)).unwrap();
+        let done = run(&scenario, None);
+        assert_eq!(done.broken, None, "seed {seed}");
+        assert!(done.counts.recovery.blank > 0);
+        back += u64::from(done.counts.recovery.checkpoints == 0);
+    }
+    assert!(back > 4, "{back} runs without logs");
+}
+
+#[test]
+fn data_centers_come_and_go_and_the_rest_go_on() {
+    let change = |kind: &str, at: u64, dc: u64| {
+        format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at} ms\"\ndc = {dc}\n")
+    };
+    // The second is late and leaves twice, the third leaves while the second is away and when it is back.
+    let changes =
+        [(1, "late-join", 100), (1, "leave", 350), (2, "leave", 420), (1, "late-join", 600)];
+    let later =
+        [(2, "late-join", 800), (1, "leave", 1_050), (2, "leave", 1_400), (1, "late-join", 1_500)];
+    let faults: String =
+        changes.into_iter().chain(later).map(|(dc, kind, at)| change(kind, at, dc)).collect();
+    let many = CALM.replace("clocks = 6", "clocks = 40").replace("workers = 1", "workers = 2");
+    let many = many.replace("data_centers = 2", "data_centers = 3");
+    for remote in ["tap", "asp"] {
+        let text = format!("remote = \"{remote}\"\n{many}{faults}");
+        holds(&text, 40);
+        let (mut joined, mut left) = (0, 0);
+        for seed in 0..40 {
+            let scenario = Scenario::from_text("fixed.toml", &text, Some(seed)).unwrap();
+            let counts = run(&scenario, None).counts.structural;
+            joined += counts.late_joins;
+            left += counts.leaves;
+        }
+        assert!(joined > 40 && left > 40, "{remote}: {joined} joined, {left} left");
+    }
+}
+
+#[test]
+fn a_coordinator_that_dies_again_and_again_ends_the_run() {
+    let writes = ["", "write = \"before\"", "write = \"after\""];
+    let crash = |number: usize| {
+        let (at, write) = (50 * number, writes[number % 3]);
+        format!(
+            "[[fault]]\nkind = \"coordinator-crash\"\nat = \"{at} ms\"\nlasts = \"20 ms\"\ndc = 0\n{write}\n"
+        )
+    };
+    let crashes: String = (1..40).map(crash).collect();
+    for remote in RemoteSync::NAMES {
+        let text = format!("remote = \"{remote}\"\n{CALM}{crashes}");
+        holds(&text, 20);
+        let scenario = Scenario::from_text("dies.toml", &text, Some(0)).unwrap();
+        assert!(run(&scenario, None).counts.structural.coordinator_crashes > 2, "{remote}");
+    }
+}
+
+#[test]
+fn updates_that_come_to_nothing_are_not_asked_for_twice() {
+    let text = r#"
+        seed = 548
+        data_centers = 3
+        servers = 2
+        workers = 2
+        rows = 4
+        clocks = 3
+        remote = "asp"
+        packets = { loss = 0.0014457761982469021 }
+        fault = [{ kind = "crash", at = "326 ms", dc = 2, server = 0 }]
+    "#;
+    holds_as_it_is(text);
+}
+
+/// The first server loses its disk before the stop, and comes back when all drain; the worker, with the state of a
+/// checkpoint, while its copy is on the way.
+#[test]
+fn a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it() {
+    let text = r#"
+        seed = 11111
+        data_centers = 2
+        servers = 2
+        workers = 1
+        rows = 4
+        clocks = 4
+        remote = "tap"
+        packets = { loss = 0.0016127469105128274, repetition = 0.0012582081041790873, reordering = 0.006539720596579002, damage = 0.002050507085565328, delay = 0.09562728572364004 }
+        fault = [
+            { kind = "partition", at = "490 ms", lasts = "243 ms", dc = 0, peer = 1 },
+            { kind = "crash", at = "643 ms", lasts = "449 ms", dc = 1, server = 0, write = "before" },
+            { kind = "lost-disk", at = "1.048 s", lasts = "242 ms", dc = 0, server = 0 },
+            { kind = "crash", at = "1.498 s", lasts = "5 ms", dc = 0, worker = 0, blank = true },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
+    let text = r#"
+        seed = 204870
+        data_centers = 2
+        servers = 2
+        workers = 2
+        rows = 7
+        clocks = 1
+        remote = "bsp"
+        packets = {}
+        fault = [
+            { kind = "crash", at = "669 ms", lasts = "199 ms", dc = 0, worker = 1, blank = true },
+            { kind = "crash", at = "1.088 s", dc = 0, worker = 1, blank = true },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
+#[test]
+fn a_seed_draws_the_same_schedule_and_gives_the_same_bytes() {
+    for seed in 0..40 {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(scenario, Scenario::draw(seed));
+        assert_eq!(run(&scenario, None), run(&scenario, None));
+    }
+    let told = || {
+        let mut campaign = Campaign::default();
+        campaign.run_all(&(0..40).map(Scenario::draw).collect::<Vec<_>>());
+        serde_json::to_string(&campaign.report()).unwrap()
+    };
+    assert_eq!(told(), told());
+}
+
+#[test]
+fn every_remote_model_and_every_fault_is_drawn() {
+    let drawn: Vec<Scenario> = (0..200).map(Scenario::draw).collect();
+    let remotes: BTreeSet<&str> = drawn.iter().map(|scenario| &scenario.remote[..]).collect();
+    assert_eq!(remotes, BTreeSet::from(RemoteSync::NAMES));
+    let faults: Vec<FaultKind> =
+        drawn.iter().flat_map(|scenario| &scenario.faults).map(|fault| fault.kind).collect();
+    for kind in [
+        FaultKind::Partition,
+        FaultKind::OneWayPartition,
+        FaultKind::Reset,
+        FaultKind::Straggler,
+        FaultKind::SlowLink,
+        FaultKind::Crash,
+        FaultKind::DiskFull,
+        FaultKind::ClockStep,
+        FaultKind::CoordinatorCrash,
+    ] {
+        assert!(faults.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_failing_schedule_shrinks_to_what_it_takes_to_fail() {
+    let bug = Some(Bug::NeverReconnects);
+    let (scenario, violation) = (0..)
+        .map(Scenario::draw)
+        .filter(|scenario| scenario.faults.len() > 2)
+        .find_map(|scenario| Some((scenario.clone(), run(&scenario, bug).broken?)))
+        .unwrap();
+    let (shortest, again) = shrink(&scenario, &violation, bug, 200);
+    assert_eq!(again.checker, violation.checker);
+    assert_eq!(run(&shortest, bug).broken, Some(again));
+    assert!(shortest.faults.len() <= 1, "{shortest:?}");
+    assert!(shortest.clocks <= scenario.clocks);
+    let file = shortest.to_text();
+    assert_eq!(Scenario::from_text("shortest.toml", &file, None).unwrap(), shortest, "{file}");
+}
+
+#[test]
+fn what_a_file_fixes_is_kept_and_the_rest_is_drawn() {
+    let text = "seed = 3\nremote = \"tap\"\n[packets]\nloss = 0.25\n";
+    let fixed = Scenario::from_text("fixed.toml", text, None).unwrap();
+    let drawn = Scenario::draw(3);
+    assert_eq!((fixed.seed, &fixed.remote[..], fixed.packets.loss), (3, "tap", 0.25));
+    assert_eq!(
+        (fixed.rows, fixed.clocks, &fixed.faults),
+        (drawn.rows, drawn.clocks, &drawn.faults)
+    );
+    let other = Scenario::from_text("fixed.toml", text, Some(4)).unwrap();
+    assert_eq!((other.seed, other.rows), (4, Scenario::draw(4).rows));
+}
+
+#[test]
+fn scenario_files_are_refused_where_they_are_wrong() {
+    let fault = "data_centers = 3\n[[fault]]\nkind = \"partition\"\nat = \"1 s\"\ndc = 0\n";
+    let check = |text: String, line: usize, key: &str, says: &str| {
+        let error = Scenario::from_text("wrong.toml", &text, None).unwrap_err();
+        let Place::File { line: found, .. } = error.place() else { panic!("{error}") };
+        assert_eq!((*found, error.key()), (line, key), "{text}: {error}");
+        assert!(error.to_string().contains(says), "{text}: {error}");
+    };
+    check("clocks = 1\nspeed = 2\n".into(), 2, "speed", "unknown key");
+    check("clocks = 0\n".into(), 1, "clocks", "from 1 to 10000");
+    check("data_centers = 9\n".into(), 1, "data_centers", "from 2 to 8");
+    check("servers = 5\n".into(), 1, "servers", "from 1 to 4");
+    check("workers = 0\n".into(), 1, "workers", "from 1 to 4");
+    check("rows = 10001\n".into(), 1, "rows", "from 1 to 10000");
+    check("remote = \"gossip\"\n".into(), 1, "remote", "bsp, ssp, tap, asp, local-steps");
+    check("seed = -1\n".into(), 1, "seed", "");
+    check("[packets]\nloss = 0.6\n".into(), 2, "packets.loss", "from 0 to 0.5");
+    check("[packets]\nmood = 0.1\n".into(), 2, "packets.mood", "unknown key");
+    check(format!("{fault}peer = 3\n"), 6, "fault.0.peer", "0 to 2, other than `dc`");
+    check(format!("{fault}peer = 0\n"), 6, "fault.0.peer", "other than `dc`");
+    check(fault.into(), 2, "fault.0.peer", "a data center");
+    check(fault.replace("dc = 0", "dc = 7"), 5, "fault.0.dc", "from 0 to 2");
+    check(format!("{fault}peer = 1\nfactor = 2.0\n"), 7, "fault.0.factor", "from 1 to 1");
+    check(format!("{fault}peer = 1\nlasts = \"2000 s\"\n"), 7, "fault.0.lasts", "at most");
+    check(fault.replace("1 s", "3000 s") + "peer = 1\n", 4, "fault.0.at", "at most");
+    check(fault.replace("partition", "rain"), 3, "fault.0.kind", "");
+    let reset = fault.replace("partition", "reset");
+    check(format!("{reset}peer = 1\nlasts = \"1 s\"\n"), 7, "fault.0.lasts", "a moment");
+    let straggler = fault.replace("partition", "straggler");
+    check(format!("{straggler}peer = 1\n"), 6, "fault.0.peer", "alone");
+    check(format!("{straggler}factor = 101.0\n"), 6, "fault.0.factor", "from 1 to 100");
+    let crash = "data_centers = 3\nservers = 2\nworkers = 1\n[[fault]]\nkind = \"crash\"\nat = \"1 s\"\ndc = 0\n";
+    check(format!("{crash}server = 2\n"), 8, "fault.0.server", "a server from 0 to 1");
+    check(format!("{crash}worker = 1\n"), 8, "fault.0.worker", "a worker from 0 to 0");
+    check(format!("{crash}server = 0\nworker = 0\n"), 9, "fault.0.worker", "no worker");
+    check(format!("{crash}peer = 1\n"), 8, "fault.0.peer", "alone");
+    check(format!("{crash}write = \"torn\"\n"), 8, "fault.0.write", "a single node");
+    check(format!("{crash}blank = true\n"), 8, "fault.0.blank", "a single worker");
+    check(format!("{crash}server = 0\nblank = true\n"), 9, "fault.0.blank", "a single worker");
+    let worn = format!("{crash}worker = 0\nwrite = \"torn\"\nblank = true\n");
+    check(worn, 10, "fault.0.blank", "at no write");
+    check(format!("{crash}step_s = 1.0\n"), 8, "fault.0.step_s", "from -0 to 0");
+    let join = crash.replace("crash", "late-join");
+    check(format!("{join}lasts = \"1 s\"\n"), 8, "fault.0.lasts", "a moment");
+    check(format!("{join}server = 0\n"), 8, "fault.0.server", "no server");
+    let leave = crash.replace("crash", "leave");
+    check(format!("{leave}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    let late = |dc: u16| format!("[[fault]]\nkind = \"late-join\"\nat = \"1 s\"\ndc = {dc}\n");
+    let all: String = (0..3).map(late).collect();
+    check(format!("data_centers = 3\n{all}"), 2, "fault", "there from the start");
+    let full = crash.replace("crash", "disk-full");
+    check(full.clone(), 4, "fault.0.server", "the node");
+    check(format!("{full}server = 0\nwrite = \"torn\"\n"), 9, "fault.0.write", "crashes");
+    let step = crash.replace("crash", "clock-step");
+    check(format!("{step}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    check(format!("{step}server = 0\nstep_s = 61.0\n"), 9, "fault.0.step_s", "from -60 to 60");
+    check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "a moment");
+    let coordinator = crash.replace("crash", "coordinator-crash");
+    check(coordinator.replace("dc = 0", "dc = 1"), 7, "fault.0.dc", "0, for the coordinator");
+    check(format!("{coordinator}server = 0\n"), 8, "fault.0.server", "no server");
+    check(format!("{coordinator}worker = 0\n"), 8, "fault.0.worker", "no worker");
+    check(format!("{coordinator}blank = true\n"), 8, "fault.0.blank", "a single worker");
+    check(format!("{coordinator}peer = 1\n"), 8, "fault.0.peer", "alone");
+    let at_write = format!("{coordinator}write = \"after\"\n");
+    assert!(Scenario::from_text("right.toml", &at_write, None).is_ok());
+    assert!(
+        Scenario::from_text("right.toml", &format!("{crash}server = 1\nwrite = \"torn\"\n"), None)
+            .is_ok()
+    );
+    assert!(Scenario::from_text("right.toml", &format!("{fault}peer = 1\n"), None).is_ok());
+}
+
+/// The program with some arguments: its exit code, what it wrote and what it complained of.
+fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gaia-faults"));
+    let output = program.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_program_tells_what_it_found_and_repeats_it() {
+    let (code, told, _) = simulate(&["--seed", "5", "--seeds", "20"]);
+    assert_eq!(code, Some(0));
+    assert!(told.starts_with("20 schedules") && told.contains("structural faults"), "{told}");
+    let json = || simulate(&["--seed", "5", "--seeds", "20", "--json"]);
+    assert_eq!(json(), json());
+    let report: serde_json::Value = serde_json::from_str(&json().1).unwrap();
+    assert_eq!((&report["schedules"], &report["failures"]), (&20.into(), &serde_json::json!([])));
+    assert!(report["faults"]["structural"]["resets"].is_u64());
+}
+
+#[test]
+fn the_program_takes_a_scenario_file_and_shows_what_is_wrong_with_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cut.toml");
+    let name = file.to_str().unwrap();
+    let fault =
+        "[[fault]]\nkind = \"partition\"\nat = \"100 ms\"\nlasts = \"1 s\"\ndc = 0\npeer = 1\n";
+    std::fs::write(&file, format!("clocks = 8\n{fault}")).unwrap();
+    let (code, told, _) = simulate(&["--scenario", name, "--seeds", "3"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("3 partitions"), "{told}");
+    std::fs::write(&file, format!("clocks = 8\nclock = 9\n{fault}")).unwrap();
+    let (code, _, complaint) = simulate(&["--scenario", name]);
+    assert_eq!(code, Some(2), "{complaint}");
+    assert!(complaint.contains("cut.toml:2:1") && complaint.contains("clock"), "{complaint}");
+    assert_eq!(simulate(&["--scenario", "no-such-file.toml"]).0, Some(2));
+    assert_eq!(simulate(&["--seeds", "0"]).0, Some(2));
+}

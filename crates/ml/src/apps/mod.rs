@@ -1,0 +1,226 @@
+//! The applications, one file each, and the choice between them.
+
+mod convolutional_network;
+mod logistic_regression;
+mod matrix_factorization;
+mod network;
+mod perceptron;
+mod softmax_regression;
+mod topic_model;
+mod visits;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::ConfigError;
+
+pub use convolutional_network::{
+    ConvolutionalNetworkConfig, ImageGenerator, Normalization, PATTERN_SIDE, convolutional_network,
+};
+pub use logistic_regression::{
+    LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
+};
+pub use matrix_factorization::{
+    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource,
+};
+pub use network::{ImageSource, Network};
+pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
+pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
+pub use topic_model::{
+    Completion, CorpusConfig, DocumentSource, TopicGenerator, TopicModel, TopicModelConfig,
+    WordProbabilities, top_words,
+};
+
+/// Which application runs and with which settings: the `[app]` table of a run file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum AppConfig {
+    MatrixFactorization(MatrixFactorizationConfig),
+    SoftmaxRegression(SoftmaxRegressionConfig),
+    Perceptron(PerceptronConfig),
+    ConvolutionalNetwork(ConvolutionalNetworkConfig),
+    LogisticRegression(LogisticRegressionConfig),
+    TopicModel(TopicModelConfig),
+}
+
+impl AppConfig {
+    /// Every kind, as `app.kind` writes it.
+    pub const KINDS: &[&str] = &[
+        "matrix-factorization",
+        "softmax-regression",
+        "perceptron",
+        "convolutional-network",
+        "logistic-regression",
+        "topic-model",
+    ];
+
+    /// Reads the keys of one kind (all of `[app]` but `kind`); `kind` is one of [`Self::KINDS`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(kind: &str, keys: D) -> Result<Self, D::Error> {
+        match kind {
+            "matrix-factorization" => Deserialize::deserialize(keys).map(Self::MatrixFactorization),
+            "softmax-regression" => Deserialize::deserialize(keys).map(Self::SoftmaxRegression),
+            "perceptron" => Deserialize::deserialize(keys).map(Self::Perceptron),
+            "convolutional-network" => {
+                Deserialize::deserialize(keys).map(Self::ConvolutionalNetwork)
+            }
+            "logistic-regression" => Deserialize::deserialize(keys).map(Self::LogisticRegression),
+            "topic-model" => Deserialize::deserialize(keys).map(Self::TopicModel),
+            other => Err(D::Error::unknown_variant(other, Self::KINDS)),
+        }
+    }
+
+    /// Checks every key's range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::MatrixFactorization(config) => config.validate(),
+            Self::SoftmaxRegression(config) => config.validate(),
+            Self::Perceptron(config) => config.validate(),
+            Self::ConvolutionalNetwork(config) => config.validate(),
+            Self::LogisticRegression(config) => config.validate(),
+            Self::TopicModel(config) => config.validate(),
+        }
+    }
+
+    /// The same settings, wherever data files lie.
+    #[must_use]
+    pub fn without_paths(&self) -> Self {
+        let mut own = self.clone();
+        match &mut own {
+            Self::MatrixFactorization(config) => config.data.path = None,
+            Self::SoftmaxRegression(config) => config.data.path = None,
+            Self::Perceptron(config) => config.data.path = None,
+            Self::ConvolutionalNetwork(config) => config.data.path = None,
+            Self::LogisticRegression(config) => config.data.path = None,
+            Self::TopicModel(config) => {
+                (config.data.path, config.data.vocabulary_path) = (None, None);
+            }
+        }
+        own
+    }
+
+    /// What [`Application::deltas_are_counts`](gaia_core::application::Application::deltas_are_counts) will say once the
+    /// application has its data.
+    pub fn deltas_are_counts(&self) -> bool {
+        matches!(self, Self::TopicModel(_))
+    }
+
+    /// The kind, as `app.kind` writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::MatrixFactorization(_) => Self::KINDS[0],
+            Self::SoftmaxRegression(_) => Self::KINDS[1],
+            Self::Perceptron(_) => Self::KINDS[2],
+            Self::ConvolutionalNetwork(_) => Self::KINDS[3],
+            Self::LogisticRegression(_) => Self::KINDS[4],
+            Self::TopicModel(_) => Self::KINDS[5],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_written_and_read_back() {
+        for &kind in AppConfig::KINDS {
+            let learns = if kind == "topic-model" { "alpha" } else { "learning_rate" };
+            let some = format!("data.path = \"some/file\"\ndata.skew = 0.5\n{learns} = 0.125");
+            for keys in ["", &some] {
+                let config = read(kind, keys).expect("good keys");
+                assert_eq!(config.kind(), kind);
+                assert_eq!(config.validate(), Ok(()));
+                let mut written = toml::Table::try_from(&config).expect("all keys fit TOML");
+                assert_eq!(
+                    written.remove("kind").as_ref().and_then(|kind| kind.as_str()),
+                    Some(kind)
+                );
+                let text = toml::to_string(&written).expect("a table");
+                assert_eq!(read(kind, &text).expect("what was written"), config);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_keys_are_refused_by_name() {
+        let check = |kind: &str, keys: &str, error: &str| {
+            let found = read(kind, keys).expect_err(keys).to_string();
+            assert!(found.contains(error), "{found}");
+        };
+        check("matrix-factorization", "ranks = 3", "unknown field `ranks`, expected one of `rank`");
+        check("softmax-regression", "data.sauce = 1", "unknown field `sauce`");
+        check("perceptron", "data.synthetic.noise = 1", "unknown field `noise`");
+        check("perceptron", "hidden = 3", "expected a sequence");
+        check(
+            "perceptron",
+            "data.source = \"libsvm\"",
+            "expected one of `synthetic`, `idx`, `cifar`",
+        );
+        check("convolutional-network", "filters = 3", "expected a sequence");
+        check("convolutional-network", "normalization = \"batch\"", "expected `none` or `group`");
+        check("logistic-regression", "data.split = \"odd\"", "expected one of `even`, `by-user`");
+        check("softmax-regression", "batch = -1", "expected usize");
+        check("bayes", "", "unknown variant `bayes`, expected one of `matrix-factorization`");
+    }
+
+    #[test]
+    fn values_out_of_range_are_named_with_what_was_expected() {
+        let check = |kind: &str, keys: &str, error: &str| {
+            let config = read(kind, keys).expect("good types");
+            assert_eq!(config.validate().expect_err(keys).to_string(), error);
+        };
+        let kind = "matrix-factorization";
+        check(kind, "rank = 0", "app.rank is 0, expected a whole number, 1 to 1024");
+        check(
+            kind,
+            "learning_rate = nan",
+            "app.learning_rate is NaN, expected above 0 and at most 1",
+        );
+        check(
+            kind,
+            "learning_rate = 2.0",
+            "app.learning_rate is 2, expected above 0 and at most 1",
+        );
+        check(
+            kind,
+            "clocks_per_pass = 0",
+            "app.clocks_per_pass is 0, expected a whole number, 1 to 1048576",
+        );
+        check(kind, "data.held_out = 1.0", "app.data.held_out is 1, expected above 0 and below 1");
+        check(kind, "data.skew = -0.5", "app.data.skew is -0.5, expected 0 to 1");
+        let labels = "app.data.split is \"by-label\", expected \"even\" or \"by-user\"";
+        check(kind, "data.split = \"by-label\"", labels);
+        let path = "app.data.path is missing, expected the path of the data files";
+        check(kind, "data.source = \"movielens\"", path);
+        check("perceptron", "hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers");
+        let units = "app.hidden[1] is 0, expected a whole number, 1 to 1048576";
+        check("perceptron", "hidden = [3, 0]", units);
+        let kind = "convolutional-network";
+        check(kind, "filters = []", "app.filters is a list of 0, expected 1 to 16 layers");
+        let filters = "app.filters[1] is 0, expected a whole number, 1 to 4096";
+        check(kind, "filters = [3, 0]", filters);
+        check(kind, "kernel = 4", "app.kernel is 4, expected an odd number, 1 to 15");
+        check(kind, "kernel = 17", "app.kernel is 17, expected an odd number, 1 to 15");
+        check(kind, "pool = 0", "app.pool is 0, expected a whole number, 1 to 8");
+        check(kind, "groups = 0", "app.groups is 0, expected a whole number, 1 to 4096");
+        let groups =
+            "app.groups is 3, expected a number that divides all filters, of which there are 8";
+        check(kind, "normalization = \"group\"\ngroups = 3", groups);
+        let hidden = "app.hidden is a list of 17, expected 0 to 16 layers";
+        check(kind, &format!("hidden = {:?}", [1; 17]), hidden);
+        check(kind, "momentum = 1.0", "app.momentum is 1, expected 0 to 0.999");
+        let side = "app.data.synthetic.side is 4, expected a whole number, 5 to 1024";
+        check(kind, "data.synthetic.side = 4", side);
+        let wrong = "app.data.synthetic.label_noise is 1.5, expected 0 to 1";
+        check(kind, "data.synthetic.label_noise = 1.5", wrong);
+        let examples =
+            "app.data.synthetic.examples is 200000000, expected at most 16777216 for 64 pixels";
+        check(kind, "data.synthetic.examples = 200000000", examples);
+        let active = "app.data.synthetic.active is 15, expected a whole number, 1 to 10";
+        check("logistic-regression", "data.synthetic.features = 10", active);
+    }
+
+    fn read(kind: &str, keys: &str) -> Result<AppConfig, toml::de::Error> {
+        AppConfig::deserialize(kind, toml::Deserializer::parse(keys)?)
+    }
+}

@@ -1,0 +1,273 @@
+//! A feed-forward network that classifies: what softmax regression, the perceptron and the convolutional
+//! network have in common once their layers are stacked.
+//!
+//! A clock is one step of mini-batch gradient descent: every worker takes the mean gradient of its own
+//! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
+//! union of their batches. Momentum is the worker's own, over its own gradients.
+
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+use super::visits::Visits;
+use crate::config::{ConfigError, RateDecay, above_zero, count, within};
+use crate::examples::{DenseExamples, Parts};
+use crate::kernels::vector::axpy;
+use crate::layers::{Activations, Stack};
+use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::types::{
+    Clock, Content, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk,
+};
+
+/// How a network learns.
+#[derive(Clone, Debug)]
+pub(super) struct Training {
+    /// Examples of each worker in each clock.
+    pub(super) batch: usize,
+    pub(super) learning_rate: f64,
+    pub(super) learning_rate_decay: RateDecay,
+    pub(super) momentum: f64,
+    pub(super) weight_decay: f64,
+    /// Training examples that the objective is taken over; all where `None`.
+    pub(super) evaluate_examples: Option<usize>,
+}
+
+/// Where dense examples come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageSource {
+    #[default]
+    Synthetic,
+    /// A folder of four IDX files, as MNIST is published, plain or gzip.
+    Idx,
+    /// A folder of CIFAR-10's binary batches, plain or gzip.
+    Cifar,
+}
+
+/// The application: dense examples dealt to workers.
+pub struct Network {
+    shared: Arc<Shared>,
+    parts: Parts,
+    test: Arc<DenseExamples>,
+    /// The training examples that the objective is taken over.
+    evaluated: Vec<u32>,
+    summary: String,
+}
+
+/// What the tasks of all workers read.
+struct Shared {
+    training: Training,
+    stack: Stack,
+    train: Arc<DenseExamples>,
+    workers: usize,
+    clocks_per_pass: u64,
+}
+
+struct GradientDescent {
+    shared: Arc<Shared>,
+    visits: Visits,
+    activations: Activations,
+    /// What momentum carries on, table by table; empty without it.
+    velocity: Vec<Vec<f32>>,
+}
+
+impl Network {
+    /// Examples dealt to workers by `parts`; `name` and `data` say in a few words what is trained on what.
+    ///
+    /// # Panics
+    ///
+    /// Where `train` is empty, `test` has another shape or `parts` names examples that are not there.
+    pub(super) fn new(
+        training: Training,
+        stack: Stack,
+        train: DenseExamples,
+        test: DenseExamples,
+        parts: Parts,
+        seed: Seed,
+        (name, data): (&str, &str),
+    ) -> Self {
+        assert!(!train.is_empty());
+        assert_eq!((train.shape, train.classes), (test.shape, test.classes));
+        let mut evaluated: Vec<u32> = (0..train.len() as u32).collect();
+        if let Some(most) = training.evaluate_examples.filter(|&most| most < train.len()) {
+            evaluated.shuffle(&mut seed.child("evaluate").random());
+            evaluated.truncate(most);
+            evaluated.sort_unstable();
+        }
+        let summary = format!(
+            "{name} on {data}: {} examples and {} held out, {} parameters",
+            train.len(),
+            test.len(),
+            stack.layout().parameters(),
+        );
+        let workers = parts.len().max(1);
+        let per_clock = training.batch * workers;
+        let shared = Arc::new(Shared {
+            clocks_per_pass: train.len().div_ceil(per_clock).max(1) as u64,
+            training,
+            stack,
+            train: Arc::new(train),
+            workers,
+        });
+        Self { shared, parts, test: Arc::new(test), evaluated, summary }
+    }
+}
+
+impl Application for Network {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        self.shared.stack.layout()
+    }
+
+    fn initial_model(&self, seed: Seed) -> Model {
+        self.shared.stack.initial_model(seed)
+    }
+
+    fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
+        let shared = self.shared.clone();
+        let tables = self.layout().tables();
+        let velocity = if shared.training.momentum > 0.0 {
+            tables.iter().map(|table| vec![0.0; table.rows * table.width]).collect()
+        } else {
+            Vec::new()
+        };
+        Box::new(GradientDescent {
+            visits: Visits::of_size(self.parts[worker].clone(), shared.training.batch, seed),
+            activations: Activations::default(),
+            velocity,
+            shared,
+        })
+    }
+
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        let shared = &self.shared;
+        let trained = shared.stack.score(model, &shared.train, &self.evaluated);
+        let held_out: Vec<u32> = (0..self.test.len() as u32).collect();
+        let tested = shared.stack.score(model, &self.test, &held_out);
+        let decay = 0.5 * shared.training.weight_decay * shared.stack.square_weights(model);
+        Evaluation {
+            objective: trained.loss / self.evaluated.len() as f64 + decay,
+            metric: tested.hits as f64 / self.test.len().max(1) as f64,
+        }
+    }
+
+    fn metric(&self) -> Metric {
+        Metric { name: "accuracy", direction: Direction::Higher }
+    }
+
+    fn learning_rate_factor(&self, clock: Clock) -> f64 {
+        self.shared.rate_factor(clock)
+    }
+
+    fn clocks_per_pass(&self) -> u64 {
+        self.shared.clocks_per_pass
+    }
+
+    fn momentum(&self) -> f64 {
+        self.shared.training.momentum
+    }
+
+    fn describe(&self) -> String {
+        self.summary.clone()
+    }
+}
+
+impl Task for GradientDescent {
+    fn rows(&mut self, _clock: Clock) -> RowSet {
+        RowSet::all(self.shared.stack.layout())
+    }
+
+    fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
+        let shared = &self.shared;
+        let Shared { stack, train, training, .. } = &**shared;
+        let batch = self.visits.batch(clock);
+        if batch.is_empty() {
+            return (Deltas::none(stack.layout()), Work::default());
+        }
+        let mut deltas = Deltas::dense(stack.layout());
+        stack.forward(model, train, batch, &mut self.activations);
+        stack.backward(model, train, batch, &mut self.activations, &mut deltas);
+        if training.weight_decay > 0.0 {
+            for id in stack.weights() {
+                let gradient = &mut deltas.tables[id.index()].values;
+                axpy(training.weight_decay as f32, model.table(id), gradient);
+            }
+        }
+        let momentum = training.momentum as f32;
+        for (velocity, gradient) in self.velocity.iter_mut().zip(&mut deltas.tables) {
+            for (velocity, gradient) in velocity.iter_mut().zip(&mut gradient.values) {
+                *velocity = momentum * *velocity + *gradient;
+                *gradient = *velocity;
+            }
+        }
+        let rate = training.learning_rate * shared.rate_factor(clock);
+        let scale = (-rate / shared.workers as f64) as f32;
+        for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
+            *value *= scale;
+        }
+        let flops = stack.flops() * batch.len() as f64;
+        (deltas, Work { examples: batch.len() as u64, flops })
+    }
+
+    fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
+        let Shared { stack, train, .. } = &*self.shared;
+        let sample = self.visits.sample(examples);
+        let score = stack.score(model, train, &sample);
+        let work = Work {
+            examples: (sample.len() as u64).div_ceil(PASSES_PER_STEP),
+            flops: stack.flops() * sample.len() as f64 / PASSES_PER_STEP as f64,
+        };
+        (score.loss / sample.len().max(1) as f64, work)
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        for (table, velocity) in self.velocity.iter_mut().enumerate() {
+            walk.tensor(&format!("velocity.{table}"), Content::Optimizer, velocity)?;
+        }
+        Ok(())
+    }
+}
+
+/// A step is a pass forwards and, about twice as long, one backwards.
+const PASSES_PER_STEP: u64 = 3;
+
+impl Shared {
+    fn rate_factor(&self, clock: Clock) -> f64 {
+        self.training.learning_rate_decay.factor(clock, self.clocks_per_pass)
+    }
+}
+
+impl Training {
+    /// Checks the range of every key that says how a network learns.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        count("batch", self.batch, 1, 1 << 20)?;
+        above_zero("learning_rate", self.learning_rate, 100.0)?;
+        within("momentum", self.momentum, 0.0, 0.999)?;
+        within("weight_decay", self.weight_decay, 0.0, 100.0)?;
+        if let Some(examples) = self.evaluate_examples {
+            count("evaluate_examples", examples, 1, u32::MAX as usize)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks the units of hidden dense layers, of which there are `least` to 16.
+pub(super) fn validate_hidden(hidden: &[usize], least: usize) -> Result<(), ConfigError> {
+    count_layers("hidden", hidden.len(), least)?;
+    for (layer, &units) in hidden.iter().enumerate() {
+        count(&format!("hidden[{layer}]"), units, 1, 1 << 20)?;
+    }
+    Ok(())
+}
+
+/// Checks that a list names `least` to 16 layers.
+pub(super) fn count_layers(key: &str, layers: usize, least: usize) -> Result<(), ConfigError> {
+    count(key, layers, least, LAYERS_MAX).map_err(|error| ConfigError {
+        value: format!("a list of {}", error.value),
+        expected: format!("{least} to {LAYERS_MAX} layers"),
+        ..error
+    })
+}
+
+/// Layers of one kind.
+const LAYERS_MAX: usize = 16;

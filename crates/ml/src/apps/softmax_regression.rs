@@ -1,0 +1,109 @@
+//! Softmax regression: one linear layer, cross-entropy, any number of classes.
+
+use serde::{Deserialize, Serialize};
+
+use super::network::{ImageSource, Network, Training};
+use crate::ConfigError;
+use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
+use crate::examples::{DenseExamples, Parts, Shape};
+use crate::layers::Builder;
+use gaia_core::types::Seed;
+
+/// Settings of `kind = "softmax-regression"`.
+///
+/// The defaults were chosen on MNIST with 3 to 22 workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SoftmaxRegressionConfig {
+    /// Examples of each worker in each clock.
+    pub batch: usize,
+    /// The learning rate η₀ of the mean gradient over all workers' batches, above 0 and at most 100.
+    pub learning_rate: f64,
+    /// How the learning rate falls: `inverse-sqrt-pass` or `none`.
+    pub learning_rate_decay: RateDecay,
+    /// The share of the last step that goes into the next, 0 to below 1; kept by each worker.
+    pub momentum: f64,
+    /// The weight of half the squared weights in the objective.
+    pub weight_decay: f64,
+    /// Training examples that the objective is taken over, a seeded choice; left out: all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluate_examples: Option<usize>,
+    pub data: DataConfig<ImageSource, MixtureGenerator>,
+}
+
+/// Classes that are spherical Gaussians around random centers, all equally likely.
+///
+/// Their log-odds are linear, so softmax regression can learn the best possible answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MixtureGenerator {
+    /// How many classes, at least 2.
+    pub classes: usize,
+    /// Numbers in each example.
+    pub features: usize,
+    /// Examples made, the held-out ones included.
+    pub examples: usize,
+    /// The distance between two centers, in standard deviations of a class.
+    pub separation: f64,
+}
+
+/// Builds the application from examples dealt to workers by `parts`.
+pub fn softmax_regression(
+    config: &SoftmaxRegressionConfig,
+    train: DenseExamples,
+    test: DenseExamples,
+    parts: Parts,
+    seed: Seed,
+    data: &str,
+) -> Network {
+    let stack = Builder::new(Shape::row(train.width())).dense(train.classes).build();
+    let name = format!("softmax regression {}-{}", train.width(), train.classes);
+    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
+}
+
+impl Default for SoftmaxRegressionConfig {
+    fn default() -> Self {
+        Self {
+            batch: 32,
+            learning_rate: 0.5,
+            learning_rate_decay: RateDecay::InverseSqrtPass,
+            momentum: 0.0,
+            weight_decay: 1e-4,
+            evaluate_examples: None,
+            data: DataConfig::default(),
+        }
+    }
+}
+
+impl Default for MixtureGenerator {
+    fn default() -> Self {
+        Self { classes: 10, features: 50, examples: 12_000, separation: 3.5 }
+    }
+}
+
+impl SoftmaxRegressionConfig {
+    fn training(&self) -> Training {
+        Training {
+            batch: self.batch,
+            learning_rate: self.learning_rate,
+            learning_rate_decay: self.learning_rate_decay,
+            momentum: self.momentum,
+            weight_decay: self.weight_decay,
+            evaluate_examples: self.evaluate_examples,
+        }
+    }
+
+    /// Checks every key's range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.training().validate()?;
+        self.data.validate(&[Split::Even, Split::ByLabel])?;
+        let generator = &self.data.synthetic;
+        count("data.synthetic.classes", generator.classes, 2, 1 << 16)?;
+        count("data.synthetic.features", generator.features, 1, 1 << 20)?;
+        count("data.synthetic.examples", generator.examples, 10, 1 << 28)?;
+        let features = generator.features;
+        fits("data.synthetic.examples", generator.examples, features, "features")?;
+        fits("data.synthetic.classes", generator.classes, features, "features")?;
+        within("data.synthetic.separation", generator.separation, 0.0, 1000.0)
+    }
+}

@@ -1,0 +1,174 @@
+//! Where runs are carried out, side by side, and who is told of them.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "people wait for these runs"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::EvaluationError;
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_report::paper::SpeedRow;
+use gaia_telemetry::{Observer, Progress, Summary};
+
+/// Who is told how an evaluation goes, from several threads.
+pub trait Watch: Sync {
+    /// A run has ended.
+    fn on_run(&self, step: &Step<'_>);
+}
+
+/// How far an evaluation has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// The run that has ended.
+    pub run: &'a str,
+    /// How it ended.
+    pub summary: &'a Summary,
+    pub done: usize,
+    pub expected: usize,
+    /// Since the evaluation began.
+    pub elapsed: Duration,
+}
+
+impl Step<'_> {
+    /// How long the rest takes if it goes on as so far.
+    pub fn left(&self) -> Duration {
+        let rest = self.expected.saturating_sub(self.done) as f64;
+        self.elapsed.mul_f64(rest / self.done.max(1) as f64)
+    }
+}
+
+/// A run that has ended, and what it was.
+#[derive(Clone, Debug)]
+pub(super) struct Finished {
+    pub(super) plan: Plan,
+    pub(super) summary: Summary,
+    pub(super) progress: Vec<Progress>,
+}
+
+/// Carries out runs and tells of them.
+pub(super) struct Bench<'w> {
+    watch: &'w dyn Watch,
+    /// By what they are and how many workers share them, since many runs train the same.
+    applications: Mutex<BTreeMap<String, Arc<dyn Application>>>,
+    expected: AtomicUsize,
+    done: AtomicUsize,
+    began: Instant,
+}
+
+impl<'w> Bench<'w> {
+    pub(super) fn new(watch: &'w dyn Watch) -> Self {
+        Self {
+            watch,
+            applications: Mutex::default(),
+            expected: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            began: Instant::now(),
+        }
+    }
+
+    /// Announces runs, so that people can be told how many are left.
+    pub(super) fn expect(&self, runs: usize) {
+        self.expected.fetch_add(runs, Ordering::Relaxed);
+    }
+
+    /// The application of a plan, its data dealt to the plan's workers.
+    pub(super) fn application(&self, plan: &Plan) -> Result<Arc<dyn Application>, EvaluationError> {
+        let workers = plan.topology.workers_per_dc();
+        let key = format!("{} {} {:?}", plan.seed.0, plan.topology.workers(), plan.app);
+        // Held while the data is made: a second run of the same application waits for it instead of making its own.
+        let mut known = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(application) = known.get(&key) {
+            return Ok(application.clone());
+        }
+        let built = gaia_data::build(&plan.app, &workers, plan.seed);
+        let application =
+            built.map_err(|error| EvaluationError::Data { run: plan.name.clone(), error })?;
+        known.insert(key, application.clone());
+        Ok(application)
+    }
+
+    /// Carries a run out and tells of it.
+    pub(super) fn run(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
+        let finished = self.probe(plan)?;
+        let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
+        self.watch.on_run(&Step {
+            run: &plan.name,
+            summary: &finished.summary,
+            done,
+            expected: self.expected.load(Ordering::Relaxed).max(done),
+            elapsed: self.began.elapsed(),
+        });
+        Ok(finished)
+    }
+
+    /// Carries a run out and tells nobody.
+    pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
+        let application = self.application(plan)?;
+        let outcome = gaia_driver::run(plan, &application, &mut Nobody);
+        let outcome =
+            outcome.map_err(|error| EvaluationError::Run { run: plan.name.clone(), error })?;
+        let (summary, progress) = (outcome.summary, outcome.progress);
+        Ok(Finished { plan: plan.clone(), summary, progress })
+    }
+}
+
+impl Finished {
+    pub(super) fn speed(&self) -> SpeedRow {
+        SpeedRow {
+            run: self.plan.name.clone(),
+            virtual_seconds: self.summary.time_s,
+            wall_seconds: self.summary.wall_s,
+            frames: self.summary.links.iter().map(|link| link.frames).sum(),
+        }
+    }
+
+    /// Time and objective of the worst copy at each evaluation.
+    pub(super) fn curve(&self) -> Vec<(f64, f64)> {
+        self.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect()
+    }
+}
+
+/// Does `work` for every job, on as many threads as there are processors, and returns the results in the jobs'
+/// order. After a failure no further job is begun.
+///
+/// The threads are not rayon's: one of those that waits for a sum would take up a whole other run in between, and
+/// the times of both would be wrong.
+pub(super) fn in_parallel<J: Sync, R: Send>(
+    jobs: &[J],
+    work: impl Fn(&J) -> Result<R, EvaluationError> + Sync,
+) -> Result<Vec<R>, EvaluationError> {
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<R, EvaluationError>)>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..threads.min(jobs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { break };
+                    let result = work(job);
+                    if result.is_err() {
+                        next.store(jobs.len(), Ordering::Relaxed);
+                    }
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_progress(&mut self, _: &Progress) {}
+}

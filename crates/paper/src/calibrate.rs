@@ -1,0 +1,165 @@
+//! How much smaller a model is than the paper's: the bandwidth scale at which BSP suffers from a WAN as the paper's
+//! did.
+//!
+//! A model with a thousandth of the parameters over links with a thousandth of the bandwidth waits as long as the
+//! large one over the real links. All bandwidths are scaled alike, LAN cards and WAN links, so what a WAN is to a LAN
+//! stays as it was measured. What is fitted is one number for each application and WAN: BSP's time per clock over the
+//! WAN, over that on the LAN, becomes the paper's. No other model has run by then.
+
+use super::EvaluationError;
+use super::bench::Bench;
+use gaia_config::{EvaluateConfig, Plan};
+use gaia_core::coordinator::StopRules;
+
+/// A scale, and the ratio that it gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fit {
+    pub(super) scale: f64,
+    pub(super) ratio: f64,
+}
+
+/// BSP's time per clock over a plan's WAN, over that with the same machines on one LAN.
+pub(super) fn bsp_over_lan(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
+    let over_wan = seconds_per_clock(plan, bench)?;
+    Ok(over_wan / seconds_per_clock(&plan.on_lan(), bench)?)
+}
+
+/// From a short run, its first clocks left out: there nobody waits for the clock before.
+fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
+    let mut plan = plan.clone();
+    plan.evaluate = EvaluateConfig { every: SKIPPED };
+    plan.stop = StopRules { clocks: Some(SKIPPED + COUNTED), ..StopRules::default() };
+    let progress = bench.probe(&plan)?.progress;
+    let first = progress.iter().find(|at| at.clock >= SKIPPED);
+    let (Some(first), Some(last)) = (first, progress.last()) else { return Ok(f64::NAN) };
+    Ok((last.time_s - first.time_s) / last.clock.saturating_sub(first.clock) as f64)
+}
+
+/// The scale at which `ratio_at` is `target`, where it falls as the scale grows.
+///
+/// Where no scale reaches the target, the result is the end of the search that comes closest.
+pub(super) fn fit(
+    target: f64,
+    mut ratio_at: impl FnMut(f64) -> Result<f64, EvaluationError>,
+) -> Result<Fit, EvaluationError> {
+    let mut error_at = |log_scale: f64| -> Result<f64, EvaluationError> {
+        Ok((ratio_at(log_scale.exp())? / target).ln())
+    };
+    let fitted =
+        |log_scale: f64, error: f64| Fit { scale: log_scale.exp(), ratio: target * error.exp() };
+    let (mut slow, mut fast) = (START.ln(), START.ln());
+    let mut slow_error = error_at(slow)?;
+    let mut fast_error = slow_error;
+    let mut step = STEP.ln();
+    for _ in 0..STEPS_MAX {
+        if slow_error >= 0.0 {
+            break;
+        }
+        let error = match error_at(slow - step) {
+            // No link is that slow: what is left lies closer.
+            Err(EvaluationError::Config(_)) => {
+                step /= 2.0;
+                continue;
+            }
+            other => other?,
+        };
+        let gained = error - slow_error;
+        (fast, fast_error) = (slow, slow_error);
+        (slow, slow_error) = (slow - step, error);
+        // All that is left is the ratio of one network to the other: slower links do not change it.
+        if slow_error < 0.0 && gained < FLAT * step {
+            break;
+        }
+    }
+    for _ in 0..STEPS_MAX {
+        if fast_error <= 0.0 {
+            break;
+        }
+        (slow, slow_error) = (fast, fast_error);
+        fast += STEP.ln();
+        fast_error = error_at(fast)?;
+    }
+    if slow_error < 0.0 || fast_error > 0.0 {
+        let (at, error) = if slow_error < 0.0 { (slow, slow_error) } else { (fast, fast_error) };
+        return Ok(fitted(at, error));
+    }
+    // False position, halving the weight of an end that stays (the Illinois rule).
+    let (mut slow_weight, mut fast_weight) = (slow_error, fast_error);
+    let mut best =
+        if slow_error.abs() < fast_error.abs() { (slow, slow_error) } else { (fast, fast_error) };
+    for _ in 0..STEPS_MAX {
+        if best.1.abs() < TOLERANCE {
+            break;
+        }
+        let middle = (slow * fast_weight - fast * slow_weight) / (fast_weight - slow_weight);
+        let error = error_at(middle)?;
+        if error.abs() < best.1.abs() {
+            best = (middle, error);
+        }
+        if error > 0.0 {
+            (slow, slow_weight) = (middle, error);
+            fast_weight /= 2.0;
+        } else {
+            (fast, fast_weight) = (middle, error);
+            slow_weight /= 2.0;
+        }
+    }
+    Ok(fitted(best.0, best.1))
+}
+
+const SKIPPED: u64 = 2;
+const COUNTED: u64 = 12;
+/// About what a model of 10⁵ parameters is to one of 10⁷.
+const START: f64 = 0.01;
+const STEP: f64 = 4.0;
+const STEPS_MAX: usize = 24;
+/// Half a percent.
+const TOLERANCE: f64 = 0.005;
+/// How little the ratio grows, as a power of the scale, where it has reached its end.
+const FLAT: f64 = 0.007;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computing takes a second, sending `1 / scale` parts of it over a network that is `wan` times slower.
+    fn ratio(scale: f64, work: f64, wan: f64) -> f64 {
+        (1.0 + wan * work / scale) / (1.0 + work / scale)
+    }
+
+    #[track_caller]
+    fn check(target: f64, work: f64, wan: f64, expect: f64) {
+        let fit = fit(target, |scale| Ok(ratio(scale, work, wan))).unwrap();
+        assert!((fit.ratio / expect).ln().abs() < 0.01, "{fit:?}");
+        assert!((ratio(fit.scale, work, wan) / fit.ratio).ln().abs() < 1e-9, "{fit:?}");
+    }
+
+    #[test]
+    fn the_scale_is_found_wherever_it_lies() {
+        check(3.7, 1e-2, 60.0, 3.7);
+        check(24.0, 1e-5, 60.0, 24.0);
+        check(8.5, 1e2, 15.0, 8.5);
+        check(1.0 + 1e-3, 1e-3, 60.0, 1.0);
+    }
+
+    /// A link below a bandwidth is refused; the search gets as close to that as it must.
+    #[test]
+    fn the_scale_is_found_next_to_the_slowest_link_there_may_be() {
+        let slowest = 1.9e-4;
+        let target = ratio(2e-4, 1e-3, 60.0);
+        let found = fit(target, |scale| {
+            if scale < slowest {
+                let refused = gaia_config::Override::parse("too slow").unwrap_err();
+                return Err(refused.into());
+            }
+            Ok(ratio(scale, 1e-3, 60.0))
+        });
+        let found = found.unwrap();
+        assert!((found.ratio / target).ln().abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn a_ratio_out_of_reach_gives_the_largest_there_is() {
+        check(54.0, 1e-3, 30.0, 30.0);
+    }
+}

@@ -1,0 +1,238 @@
+//! What stands before anyone competes: the fitted scale, BSP on the LAN, whose objective becomes the target of all
+//! others, and BSP over the WAN.
+
+use super::EvaluationError;
+use super::bench::{Bench, Finished, in_parallel};
+use super::calibrate::{Fit, bsp_over_lan, fit};
+use super::centralize::data_bytes;
+use super::published::published;
+use super::suite::{App, BSP, Changes, LAN, Suite, WORST, Wan};
+use gaia_config::{Override, Plan};
+use gaia_core::coordinator::{StopRules, target_of};
+use gaia_report::paper::ScaleRow;
+
+/// An application over a WAN.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site<'s> {
+    pub(super) app: &'s App,
+    pub(super) wan: &'s Wan,
+    /// At the scale of the worst WAN instead of one of its own.
+    pub(super) elsewhere: bool,
+    /// Whether it has rows, and is not only there to set a scale or a volume of data.
+    pub(super) compete: bool,
+}
+
+/// A site with what its competitors are measured by.
+#[derive(Clone, Debug)]
+pub(super) struct Ground<'s> {
+    pub(super) site: Site<'s>,
+    pub(super) fit: Fit,
+    pub(super) lan: Finished,
+    pub(super) bsp: Finished,
+    /// The objective that ends every run but the LAN's.
+    pub(super) target: f64,
+}
+
+impl Site<'_> {
+    /// What a run of `model` is called.
+    pub(super) fn name(&self, model: &str) -> String {
+        let place = if self.elsewhere { "elsewhere-" } else { "" };
+        format!("{place}{}-{}-{model}", self.app.name, self.wan.name)
+    }
+
+    fn plan(
+        &self,
+        model: &str,
+        scale: f64,
+        remote: &[Override],
+        changes: &Changes,
+    ) -> Result<Plan, EvaluationError> {
+        let plan = self.app.plan(self.wan, scale, remote, changes)?;
+        Ok(Plan { name: self.name(model), ..plan })
+    }
+}
+
+impl<'s> Ground<'s> {
+    /// The plan of a competitor: it ends at the target, or when it has had its chance.
+    pub(super) fn plan(
+        &self,
+        model: &str,
+        remote: &[Override],
+        changes: &Changes,
+    ) -> Result<Plan, EvaluationError> {
+        let plan = self.site.plan(model, self.fit.scale, remote, changes)?;
+        let bsp_s = self.bsp.summary.time_to_target_s.unwrap_or(self.bsp.summary.time_s);
+        let stop = StopRules {
+            seconds: Some(PATIENCE_TIMES_BSP * bsp_s),
+            ..towards(self.target, &self.lan)
+        };
+        Ok(Plan { stop, ..plan })
+    }
+
+    /// Seconds of BSP on the LAN to the target.
+    pub(super) fn lan_s(&self) -> f64 {
+        self.lan.summary.time_to_target_s.unwrap_or(self.lan.summary.time_s)
+    }
+
+    /// What BSP on the LAN had reached after some clocks, or at its end.
+    pub(super) fn lan_objective_after(&self, clocks: u64) -> Option<f64> {
+        let progress = &self.lan.progress;
+        let at = progress.iter().find(|at| at.clock >= clocks).or_else(|| progress.last());
+        at.map(|at| at.objective)
+    }
+
+    /// The volume of the application's training data at the size of the paper's model; `None` where the WAN that sets
+    /// it has not been run.
+    pub(super) fn data_bytes(&self, grounds: &[Self]) -> Option<f64> {
+        let worst = grounds
+            .iter()
+            .find(|ground| ground.site.app.name == self.site.app.name && ground.site.is_worst())?;
+        Some(data_bytes(self.site.app.name, &worst.bsp.plan.topology, WORST, worst.lan_s()))
+    }
+
+    pub(super) fn scale_row(&self, grounds: &[Self]) -> ScaleRow {
+        ScaleRow {
+            app: self.site.app.name.into(),
+            wan: self.site.wan.name.into(),
+            elsewhere: self.site.elsewhere,
+            bandwidth_scale: self.fit.scale,
+            bsp_over_lan: self.fit.ratio,
+            published: self.site.published().map(|row| row.lan),
+            data_bytes: self.data_bytes(grounds).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Finished> {
+        [&self.lan, &self.bsp].into_iter()
+    }
+}
+
+impl Site<'_> {
+    pub(super) fn published(&self) -> Option<&'static super::Published> {
+        published(self.app.name, self.wan.name).filter(|_| !self.elsewhere)
+    }
+
+    /// Whether it has rows among the paper's own cells.
+    pub(super) fn has_cells(&self) -> bool {
+        self.compete && !self.elsewhere
+    }
+
+    /// Whether the ablation is tried there.
+    pub(super) fn is_ablated(&self, suite: &Suite) -> bool {
+        self.has_cells() && suite.ablation_cells.contains(&(self.app.name, self.wan.name))
+    }
+
+    fn is_worst(&self) -> bool {
+        self.wan.name == WORST && !self.elsewhere
+    }
+}
+
+/// How many runs [`prepare`] tells of.
+pub(super) fn runs(sites: &[Site<'_>]) -> usize {
+    2 * sites.len()
+}
+
+/// Fits the scales, then runs BSP on each site's LAN and WAN.
+pub(super) fn prepare<'s>(
+    suite: &Suite,
+    sites: &[Site<'s>],
+    changes: &Changes,
+    bench: &Bench<'_>,
+) -> Result<Vec<Ground<'s>>, EvaluationError> {
+    let own: Vec<&Site<'_>> = sites.iter().filter(|site| !site.elsewhere).collect();
+    let fits = in_parallel(&own, |site| Ok((**site, own_fit(suite, site, changes, bench)?)))?;
+    let based: Vec<(Site<'s>, Fit)> = sites
+        .iter()
+        .filter_map(|site| {
+            let found = fits.iter().find(|(fitted, _)| {
+                let same_wan = fitted.wan.name == site.wan.name;
+                fitted.app.name == site.app.name
+                    && if site.elsewhere { fitted.is_worst() } else { same_wan }
+            });
+            found.map(|(_, fit)| (*site, *fit))
+        })
+        .collect();
+    let lans = in_parallel(&based, |(site, fit)| {
+        let remote = bsp(suite, site, changes)?;
+        let plan = site.plan(LAN, fit.scale, &remote, changes)?.on_lan();
+        let lan = bench.run(&plan)?;
+        if lan.summary.stopped_by == "clocks" {
+            let (run, clocks) = (plan.name, lan.summary.clocks);
+            return Err(EvaluationError::NotSettled { run, clocks });
+        }
+        Ok(lan)
+    })?;
+    let based: Vec<((Site<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
+    in_parallel(&based, |((site, fit), lan)| {
+        let target =
+            target_of(lan.progress.last().map_or(lan.summary.objective, |at| at.objective));
+        let lan = &first_passage(lan, target);
+        let remote = bsp(suite, site, changes)?;
+        let mut plan = site.plan(BSP, fit.scale, &remote, changes)?;
+        plan.stop = towards(target, lan);
+        let bsp = bench.run(&plan)?;
+        let fit = if site.elsewhere {
+            let time = |run: &Finished| run.summary.time_to_target_s.unwrap_or(run.summary.time_s);
+            Fit { ratio: time(&bsp) / time(lan), ..*fit }
+        } else {
+            *fit
+        };
+        Ok(Ground { site: *site, fit, lan: lan.clone(), bsp, target })
+    })
+}
+
+/// A run as if it had had its own target from the start. One whose objective wavers may have been there before it
+/// settled, and is to be measured as the others are.
+fn first_passage(run: &Finished, target: f64) -> Finished {
+    let mut run = run.clone();
+    if let Some(first) = run.progress.iter().find(|at| at.objective <= target) {
+        run.summary.target_objective = Some(target);
+        run.summary.time_to_target_s = Some(first.time_s);
+        run.summary.clocks_to_target = Some(first.clock);
+        run.summary.wan_bytes_to_target = Some(first.wan_bytes);
+    }
+    run
+}
+
+/// The scale at which BSP suffers as in the paper. A WAN that the paper did not have is taken as it is.
+fn own_fit(
+    suite: &Suite,
+    site: &Site<'_>,
+    changes: &Changes,
+    bench: &Bench<'_>,
+) -> Result<Fit, EvaluationError> {
+    let remote = bsp(suite, site, changes)?;
+    let ratio_at = |scale: f64| bsp_over_lan(&site.plan(BSP, scale, &remote, changes)?, bench);
+    match site.published() {
+        Some(row) => fit(row.lan, ratio_at),
+        None => Ok(Fit { scale: 1.0, ratio: ratio_at(1.0)? }),
+    }
+}
+
+fn bsp(
+    suite: &Suite,
+    site: &Site<'_>,
+    changes: &Changes,
+) -> Result<Vec<Override>, EvaluationError> {
+    let contender = suite.contender(BSP);
+    let remote = match contender {
+        Some(contender) => contender.remote(site.app.name, site.wan.name, changes)?,
+        None => None,
+    };
+    Ok(remote.unwrap_or_default())
+}
+
+/// Stops a run where BSP on the LAN stopped, or when it has had several times the clocks for it.
+fn towards(target: f64, lan: &Finished) -> StopRules {
+    StopRules {
+        objective: Some(target),
+        clocks: Some(lan.summary.clocks.saturating_mul(PATIENCE_TIMES_LAN)),
+        seconds: None,
+        change: None,
+    }
+}
+
+/// A run that has not met the target after this many times the LAN's clocks does not meet it.
+const PATIENCE_TIMES_LAN: u64 = 4;
+/// Nor after this many times BSP's time.
+const PATIENCE_TIMES_BSP: f64 = 3.0;

@@ -1,0 +1,94 @@
+//! How many updates are too small to matter: the paper's Figure 5.
+//!
+//! Training without a network: all workers read one model, and what the workers of one data center change in one
+//! clock is that data center's update. An update's significance is its size relative to the value that it changes. All
+//! values of a row that is updated count, also those that stay as they are: in the paper 95 % of the topic model's
+//! updates are below any bar, and whole numbers that change at all do not change by less than 0.01 %.
+
+use super::EvaluationError;
+use super::bench::{Bench, in_parallel};
+use super::ground::Ground;
+use super::published::{SIGNIFICANCES, insignificant};
+use super::suite::WORST;
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::types::{Clock, Deltas, Model, TableId};
+use gaia_report::paper::InsignificantRow;
+
+/// One row for each application over each of the paper's WANs, for as many clocks as BSP took on the LAN.
+pub(super) fn rows(
+    grounds: &[Ground<'_>],
+    bench: &Bench<'_>,
+) -> Result<Vec<InsignificantRow>, EvaluationError> {
+    // Without a network two WANs with as many machines are the same.
+    let measured: Vec<&Ground<'_>> = grounds
+        .iter()
+        .filter(|ground| ground.site.has_cells() && ground.site.wan.name != WORST)
+        .collect();
+    in_parallel(&measured, |ground| {
+        let plan = &ground.bsp.plan;
+        let application = bench.application(plan)?;
+        let shares = shares_below(application.as_ref(), plan, ground.lan.summary.clocks);
+        let app = ground.site.app.name;
+        let points = SIGNIFICANCES.iter().zip(shares);
+        Ok(InsignificantRow {
+            app: app.into(),
+            wan: ground.site.wan.name.into(),
+            points: points.map(|(&at, share)| (at, share, insignificant(app, at))).collect(),
+        })
+    })
+}
+
+/// The share of updates below each significance, 0 to 1, over all data centers and clocks.
+fn shares_below(
+    application: &dyn Application,
+    plan: &Plan,
+    clocks: u64,
+) -> [f64; SIGNIFICANCES.len()] {
+    let mut model = application.initial_model(plan.seed.child("model"));
+    let seed = plan.seed.child("tasks");
+    let workers = plan.topology.workers();
+    let mut tasks: Vec<_> =
+        (0..workers).map(|worker| application.task(worker, seed.nth(worker))).collect();
+    let mut below = [0_u64; SIGNIFICANCES.len()];
+    let mut all = 0_u64;
+    let mut update = vec![None; model.values.len()];
+    let mut updated = model.values.clone();
+    for clock in (0..clocks).map(Clock) {
+        let mut first = 0;
+        for dc in plan.topology.dc_ids() {
+            update.fill(None);
+            let last = first + plan.topology.dc(dc).workers;
+            for task in &mut tasks[first..last] {
+                task.rows(clock);
+                let (deltas, _) = task.iterate(clock, &model);
+                add(&deltas, &model, &mut update);
+            }
+            first = last;
+            for ((change, value), updated) in update.iter().zip(&model.values).zip(&mut updated) {
+                let Some(change) = *change else { continue };
+                all += 1;
+                let significance = if change == 0.0 { 0.0 } else { (change / value).abs() };
+                for (below, bar) in below.iter_mut().zip(SIGNIFICANCES) {
+                    *below += u64::from(f64::from(significance) < bar);
+                }
+                *updated += change;
+            }
+        }
+        model.values.copy_from_slice(&updated);
+    }
+    below.map(|count| count as f64 / all.max(1) as f64)
+}
+
+fn add(deltas: &Deltas, model: &Model, sums: &mut [Option<f32>]) {
+    for (table, changed) in deltas.tables.iter().enumerate() {
+        let table = TableId(table as u16);
+        let width = model.layout().table(table).width;
+        for (row, values) in changed.rows.iter().zip(changed.values.chunks_exact(width)) {
+            let start = model.layout().row_offset(table, *row as usize);
+            for (sum, value) in sums[start..start + width].iter_mut().zip(values) {
+                *sum = Some(sum.unwrap_or_default() + value);
+            }
+        }
+    }
+}

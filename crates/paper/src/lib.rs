@@ -1,0 +1,123 @@
+//! The paper's evaluation, run again: three applications over three WANs with every model, set beside what the paper
+//! printed (Hsieh et al., NSDI 2017).
+//!
+//! This room decides what is run, what is fitted before anything is compared, and what a figure of the paper is set
+//! beside. Every run is `driver::run` of a plan that a run file could have said. It refuses to know how a run is
+//! carried out, and how results are shown: what comes out is one record. A fitted bandwidth scale, one for each
+//! application and WAN, is all that is taken from the paper's results; what follows from it is measured.
+
+mod ablation;
+mod bench;
+mod brakes;
+mod calibrate;
+mod cells;
+mod centralize;
+mod error;
+mod ground;
+mod hubs;
+mod insignificant;
+mod money;
+mod published;
+mod request;
+mod skew;
+mod suite;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use gaia_report::paper::PaperFile;
+
+use bench::{Bench, Finished, in_parallel};
+use ground::Ground;
+
+pub use bench::{Step, Watch};
+pub use error::EvaluationError;
+pub use published::{Published, SIGNIFICANCES, insignificant, published};
+pub use request::{Request, Section};
+pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, Wan};
+
+/// What an evaluation has found.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    pub file: PaperFile,
+    /// A run file for each run, by the run's name: `gaia train` on it repeats that run.
+    pub run_files: BTreeMap<String, String>,
+}
+
+/// Runs what is asked for, independent runs side by side on all processors. What comes out does not depend on how
+/// many there are.
+///
+/// # Errors
+/// Where a request names what the suite does not have, a run file or data file is wrong, or a run fails.
+pub fn evaluate(
+    suite: &Suite,
+    request: &Request,
+    watch: &dyn Watch,
+) -> Result<Evaluation, EvaluationError> {
+    request.check(suite)?;
+    let changes = &request.changes;
+    let sites = request.sites(suite);
+    let seed = changes.seed.unwrap_or(SEED);
+    let skewed =
+        if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
+    let bench = Bench::new(watch);
+    bench.expect(ground::runs(&sites) + request.runs(suite, &sites) + skewed.len());
+
+    let grounds = ground::prepare(suite, &sites, changes, &bench)?;
+    let mut jobs = Vec::new();
+    for ground in grounds.iter().filter(|ground| ground.site.compete) {
+        for model in request.contenders(suite, &ground.site) {
+            let Some(contender) = suite.contender(model) else { continue };
+            let (app, wan) = (ground.site.app.name, ground.site.wan.name);
+            let Some(remote) = contender.remote(app, wan, changes)? else { continue };
+            jobs.push((ground, model.to_owned(), ground.plan(model, &remote, changes)?));
+        }
+    }
+    if request.wants(Section::Ablation) {
+        jobs.extend(ablation::jobs(suite, &grounds, changes)?);
+    }
+    if request.wants(Section::Brakes) {
+        jobs.extend(brakes::jobs(suite, &grounds, changes)?);
+    }
+    // Those that take longest first, so that no processor is left alone with one at the end.
+    jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
+    let finished = in_parallel(&jobs, |(ground, model, plan)| {
+        Ok((ground.site.name(model), bench.run(plan)?))
+    })?;
+    let runs: BTreeMap<String, Finished> = finished.into_iter().collect();
+
+    let mut file = request.empty_file(seed);
+    file.scales = grounds.iter().map(|ground| ground.scale_row(&grounds)).collect();
+    for ground in grounds.iter().filter(|ground| ground.site.compete) {
+        let rows = cells::rows(suite, request, ground, &grounds, &runs);
+        if ground.site.elsewhere {
+            file.elsewhere.extend(rows);
+        } else if request.wants(Section::Cells) {
+            file.cells.extend(rows);
+        }
+    }
+    if request.wants(Section::Ablation) {
+        file.ablation = ablation::rows(suite, &grounds, &runs);
+        file.hubs = hubs::rows(&grounds, &runs, &ablation::overlays(suite));
+    }
+    if request.wants(Section::Brakes) {
+        file.brakes = brakes::rows(&grounds, &runs);
+    }
+    if request.wants(Section::Insignificant) {
+        file.insignificant = insignificant::rows(&grounds, &bench)?;
+    }
+    let skewed_runs = in_parallel(&skewed, |job| job.run(&bench))?;
+    file.skew = skewed_runs.iter().map(|(row, _)| row.clone()).collect();
+
+    let grounded = grounds.iter().flat_map(Ground::runs);
+    let others = runs.values().chain(skewed_runs.iter().map(|(_, run)| run));
+    let mut run_files = BTreeMap::new();
+    for run in grounded.chain(others) {
+        file.speed.push(run.speed());
+        run_files.insert(run.plan.name.clone(), run.plan.to_toml());
+    }
+    Ok(Evaluation { file, run_files })
+}
+
+/// What the run files say.
+const SEED: u64 = 42;

@@ -1,0 +1,209 @@
+//! What of the evaluation is asked for.
+
+use std::collections::BTreeSet;
+
+use super::EvaluationError;
+use super::brakes;
+use super::ground::Site;
+use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
+use gaia_report::paper::PaperFile;
+
+/// What is asked for: which parts, and of those which rows. Empty lists stand for all there are.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub sections: BTreeSet<Section>,
+    pub apps: Vec<String>,
+    pub wans: Vec<String>,
+    pub models: Vec<String>,
+    pub changes: Changes,
+}
+
+/// One part of the evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Applications × the paper's WANs × models.
+    Cells,
+    /// The same over other WANs.
+    Elsewhere,
+    /// Ours with one setting changed.
+    Ablation,
+    /// The share of insignificant updates.
+    Insignificant,
+    /// ASP with and without its brakes.
+    Brakes,
+    /// Label-skewed data.
+    Skew,
+}
+
+impl Section {
+    /// Every part's name, as `--only` takes it.
+    pub const NAMES: [&str; 6] =
+        ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew"];
+
+    const ALL: [Self; 6] = [
+        Self::Cells,
+        Self::Elsewhere,
+        Self::Ablation,
+        Self::Insignificant,
+        Self::Brakes,
+        Self::Skew,
+    ];
+
+    /// The part of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        let at = Self::NAMES.iter().position(|known| *known == name)?;
+        Some(Self::ALL[at])
+    }
+}
+
+impl Request {
+    pub(super) fn wants(&self, section: Section) -> bool {
+        self.sections.is_empty() || self.sections.contains(&section)
+    }
+
+    /// Refuses names that the suite does not have, and a folder of data without the files that are asked for.
+    pub fn check(&self, suite: &Suite) -> Result<(), EvaluationError> {
+        let apps: Vec<&str> = suite.apps.iter().map(|app| app.name).collect();
+        let mut wans: Vec<&str> = Vec::new();
+        for wan in suite.wans.iter().chain(&suite.elsewhere) {
+            if !wans.contains(&wan.name) {
+                wans.push(wan.name);
+            }
+        }
+        let models: Vec<&str> = suite.models().collect();
+        known("--apps", &self.apps, &apps)?;
+        known("--wans", &self.wans, &wans)?;
+        known("--models", &self.models, &models)?;
+        self.check_data(suite)
+    }
+
+    fn check_data(&self, suite: &Suite) -> Result<(), EvaluationError> {
+        let files: Vec<&str> =
+            suite.apps.iter().filter_map(|app| app.data).map(|(file, _)| file).collect();
+        let paths =
+            self.sites(suite).into_iter().filter_map(|site| site.app.data_path(&self.changes));
+        for path in paths {
+            if !path.exists() {
+                return Err(EvaluationError::Unknown {
+                    flag: "--data",
+                    found: path.display().to_string(),
+                    expected: format!("a folder that holds {}", files.join(", ")),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every pair of application and WAN that something is run on, each once: the paper's WANs and the others.
+    pub(super) fn sites<'s>(&self, suite: &'s Suite) -> Vec<Site<'s>> {
+        let mut sites: Vec<Site<'s>> = Vec::new();
+        let mut parts: Vec<(bool, bool)> = Vec::new();
+        let on_the_papers =
+            [Section::Cells, Section::Brakes, Section::Insignificant, Section::Ablation];
+        if on_the_papers.iter().any(|section| self.wants(*section)) {
+            parts.push((false, true));
+        }
+        if self.wants(Section::Elsewhere) {
+            parts.push((true, true));
+        }
+        for (elsewhere, compete) in parts {
+            let wans = if elsewhere { &suite.elsewhere } else { &suite.wans };
+            for app in suite.apps.iter().filter(|app| chosen(&self.apps, app.name)) {
+                for wan in wans.iter().filter(|wan| chosen(&self.wans, wan.name)) {
+                    sites.push(Site { app, wan, elsewhere, compete });
+                }
+            }
+        }
+        // The volume of the data and the scale elsewhere are those of the worst WAN.
+        let needs_worst = |site: &Site<'_>| site.elsewhere || chosen(&self.models, CENTRALIZE);
+        let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else { return sites };
+        let wanting: Vec<_> =
+            sites.iter().filter(|site| needs_worst(site)).map(|site| site.app).collect();
+        for app in wanting {
+            let own = |site: &Site<'_>| {
+                site.app.name == app.name && site.wan.name == WORST && !site.elsewhere
+            };
+            if !sites.iter().any(own) {
+                sites.push(Site { app, wan: worst, elsewhere: false, compete: false });
+            }
+        }
+        sites
+    }
+
+    /// The models that run on a site, the LAN and BSP apart, which run on all.
+    pub(super) fn contenders(&self, suite: &Suite, site: &Site<'_>) -> Vec<&'static str> {
+        let asked = if site.elsewhere {
+            self.wants(Section::Elsewhere)
+        } else {
+            self.wants(Section::Cells)
+        };
+        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(site);
+        let ablated = self.wants(Section::Ablation) && site.is_ablated(suite);
+        let runs = |model: &&str| {
+            let alone =
+                braked && brakes::COMPETITORS.contains(model) || ablated && ENDS.contains(model);
+            let invited = !site.elsewhere || suite.elsewhere_models.contains(model);
+            asked && invited && chosen(&self.models, model) || alone
+        };
+        let ran = suite.contenders.iter().map(|contender| contender.name);
+        ran.filter(|model| *model != BSP).filter(runs).collect()
+    }
+
+    /// How many runs follow those that lay the ground.
+    pub(super) fn runs(&self, suite: &Suite, sites: &[Site<'_>]) -> usize {
+        let competing = sites.iter().filter(|site| site.compete);
+        let cells: usize = competing.map(|site| self.contenders(suite, site).len()).sum();
+        let ablation = if self.wants(Section::Ablation) {
+            sites.iter().filter(|site| site.is_ablated(suite)).count() * suite.ablation.len()
+        } else {
+            0
+        };
+        let brakes = if self.wants(Section::Brakes) {
+            sites.iter().filter(|site| brakes::are_taken_off(site)).count()
+        } else {
+            0
+        };
+        cells + ablation + brakes
+    }
+
+    /// Whether a row of a model is shown.
+    pub(super) fn shows(&self, model: &str) -> bool {
+        [LAN, BSP].contains(&model) || chosen(&self.models, model)
+    }
+
+    pub(super) fn empty_file(&self, seed: u64) -> PaperFile {
+        PaperFile {
+            version: env!("CARGO_PKG_VERSION").into(),
+            seed,
+            quick: self.changes.quick,
+            scales: Vec::new(),
+            cells: Vec::new(),
+            elsewhere: Vec::new(),
+            ablation: Vec::new(),
+            hubs: Vec::new(),
+            insignificant: Vec::new(),
+            brakes: Vec::new(),
+            skew: Vec::new(),
+            speed: Vec::new(),
+        }
+    }
+}
+
+/// Whether a list names what is asked about; an empty one names all.
+fn chosen(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|one| one == name)
+}
+
+fn known(flag: &'static str, asked: &[String], there: &[&str]) -> Result<(), EvaluationError> {
+    match asked.iter().find(|name| !there.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(found) => Err(EvaluationError::Unknown {
+            flag,
+            found: found.clone(),
+            expected: format!("one of {}", there.join(", ")),
+        }),
+    }
+}
+
+/// What the ablation lies between.
+const ENDS: [&str; 2] = [OURS, PUBLISHED_ASP];

@@ -1,0 +1,495 @@
+//! What is run: the applications, the WANs, and who competes over them.
+//!
+//! Each application is a run file that `gaia train` takes as it is; each contender is the `[sync.remote]` table that
+//! takes the place of the run file's own.
+
+use std::path::PathBuf;
+
+use super::EvaluationError;
+use gaia_config::{ConfigError, Override, Plan, RunFile};
+use gaia_core::types::Bandwidth;
+
+/// Everything that an evaluation may run.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    pub apps: Vec<App>,
+    /// The paper's own, with a bandwidth scale each.
+    pub wans: Vec<Wan>,
+    /// All of them, and others that the paper did not have, at the scale that each application has on the worst of
+    /// the paper's. That one is not among them: its rows here would be those that it has there.
+    pub elsewhere: Vec<Wan>,
+    /// Who competes there.
+    pub elsewhere_models: Vec<&'static str>,
+    pub contenders: Vec<Contender>,
+    /// Changes to ours, and the cells that they are tried on.
+    pub ablation: Vec<Change>,
+    pub ablation_cells: Vec<(&'static str, &'static str)>,
+    pub skew: Option<SkewSuite>,
+}
+
+/// One application.
+#[derive(Clone, Copy, Debug)]
+pub struct App {
+    pub name: &'static str,
+    /// The path of its run file in the repository.
+    pub file: &'static str,
+    pub text: &'static str,
+    /// What is laid over it, as `--set` takes it.
+    pub settings: &'static [&'static str],
+    /// What makes it small enough for `--quick`.
+    pub quick: &'static [&'static str],
+    /// What has it train on a file of `--data`: the file, and further settings.
+    pub data: Option<(&'static str, &'static [&'static str])>,
+}
+
+/// One WAN, and whether its machines can be found in the paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wan {
+    pub name: &'static str,
+    /// A shipped topology.
+    pub topology: &'static str,
+    /// What each machine's network card carries inside its data center, in Mbit/s; left out, what the topology says.
+    pub lan_mbit: Option<f64>,
+}
+
+/// Who competes: a name and the `[sync.remote]` table that stands for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Contender {
+    pub name: &'static str,
+    pub settings: &'static str,
+    /// Settings that hold for one cell alone: application, WAN, and what to set in `[sync.remote]`. Where there are
+    /// any, other cells have no row of this name.
+    pub tuned: &'static [(&'static str, &'static str, &'static [&'static str])],
+}
+
+/// Ours with some settings changed.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Keys of `[sync.remote]`, as `--set` takes them without that prefix.
+    pub set: Vec<String>,
+    /// What is tried, in few words.
+    pub what: String,
+}
+
+/// Training over label-skewed data.
+#[derive(Clone, Copy, Debug)]
+pub struct SkewSuite {
+    /// Applications, each on the WAN of its run file, for the clocks that it says.
+    pub apps: &'static [App],
+    /// Shares of the examples that labels decide.
+    pub skews: &'static [f64],
+}
+
+/// What changes every run.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub quick: bool,
+    pub seed: Option<u64>,
+    /// The folder of data files; made-up data where there is none.
+    pub data: Option<PathBuf>,
+    /// As `--set` takes them; those of `sync.remote` hold for ours alone.
+    pub settings: Vec<String>,
+}
+
+impl Suite {
+    /// The paper's evaluation.
+    ///
+    /// # Errors
+    /// Where the shipped list of ablations is not one.
+    pub fn of_the_paper(quick: bool) -> Result<Self, EvaluationError> {
+        Ok(Self {
+            apps: APPS.to_vec(),
+            wans: WANS.to_vec(),
+            elsewhere: if quick { ELSEWHERE_QUICK.to_vec() } else { ELSEWHERE.to_vec() },
+            elsewhere_models: if quick {
+                ELSEWHERE_MODELS_QUICK.to_vec()
+            } else {
+                ELSEWHERE_MODELS.to_vec()
+            },
+            contenders: CONTENDERS.to_vec(),
+            ablation: changes(ABLATION)?,
+            ablation_cells: if quick { ABLATION_QUICK.to_vec() } else { ABLATION_CELLS.to_vec() },
+            skew: Some(if quick { SKEW_QUICK } else { SKEW }),
+        })
+    }
+
+    pub(super) fn contender(&self, name: &str) -> Option<&Contender> {
+        self.contenders.iter().find(|contender| contender.name == name)
+    }
+
+    /// Every model that a cell may have, in the order of the table.
+    pub fn models(&self) -> impl Iterator<Item = &'static str> {
+        let ran = self.contenders.iter().map(|contender| contender.name);
+        [LAN].into_iter().chain(ran).chain([CENTRALIZE])
+    }
+}
+
+impl App {
+    /// The application's run over a WAN, all bandwidths multiplied by `scale`: LAN cards and WAN links alike, so
+    /// that a small model stands for one `1 / scale` times as large.
+    pub(super) fn plan(
+        &self,
+        wan: &Wan,
+        scale: f64,
+        remote: &[Override],
+        changes: &Changes,
+    ) -> Result<Plan, ConfigError> {
+        let mut overrides = self.overrides(changes)?;
+        overrides.push(Override::flag(SELF, "topology.bandwidth_scale", &format!("{scale:?}")));
+        overrides.extend_from_slice(remote);
+        let mut plan =
+            RunFile::from_text(self.file, self.text, &overrides)?.with_wan(wan.topology)?.plan()?;
+        for dc in &mut plan.topology.data_centers {
+            let real = wan.lan_mbit.map_or(dc.lan_bandwidth, Bandwidth::from_mbit);
+            dc.lan_bandwidth = real.scaled(scale);
+        }
+        Ok(plan)
+    }
+
+    /// The application's run over the WAN of its run file.
+    pub(super) fn own_plan(
+        &self,
+        remote: &[Override],
+        changes: &Changes,
+    ) -> Result<Plan, ConfigError> {
+        let mut overrides = self.overrides(changes)?;
+        overrides.extend_from_slice(remote);
+        RunFile::from_text(self.file, self.text, &overrides)?.plan()
+    }
+
+    /// The file, or the folder of files, of `--data` that it trains on.
+    pub(super) fn data_path(&self, changes: &Changes) -> Option<PathBuf> {
+        let (file, _) = self.data?;
+        changes.data.as_ref().map(|folder| folder.join(file))
+    }
+
+    fn overrides(&self, changes: &Changes) -> Result<Vec<Override>, ConfigError> {
+        let mut settings = self.settings.to_vec();
+        if changes.quick {
+            settings.extend(self.quick);
+        }
+        let data_path = self.data_path(changes);
+        if let (Some(_), Some((_, others))) = (&data_path, self.data) {
+            settings.extend(others);
+        }
+        let parsed = |setting: &str| Override::parse(setting);
+        let mut overrides: Vec<Override> =
+            settings.into_iter().map(parsed).collect::<Result<_, _>>()?;
+        if let Some(path) = data_path {
+            let text = toml::Value::String(path.display().to_string()).to_string();
+            overrides.push(Override::flag("--data", "app.data.path", &text));
+        }
+        for setting in changes.settings.iter().filter(|setting| !is_remote(setting)) {
+            overrides.push(parsed(setting)?);
+        }
+        if let Some(seed) = changes.seed {
+            overrides.push(Override::flag("--seed", "seed", &seed.to_string()));
+        }
+        Ok(overrides)
+    }
+}
+
+impl Contender {
+    /// What replaces a run file's `[sync.remote]`; `None` where this contender does not take part in a cell.
+    pub(super) fn remote(
+        &self,
+        app: &str,
+        wan: &str,
+        changes: &Changes,
+    ) -> Result<Option<Vec<Override>>, EvaluationError> {
+        let own = self.tuned.iter().find(|(of, over, _)| *of == app && *over == wan);
+        if own.is_none() && !self.tuned.is_empty() {
+            return Ok(None);
+        }
+        let mut overrides = vec![table(self.name, self.settings)?];
+        overrides.extend(remote_settings(own.map_or(&[][..], |(_, _, settings)| *settings))?);
+        if self.name == OURS {
+            for setting in changes.settings.iter().filter(|setting| is_remote(setting)) {
+                overrides.push(Override::parse(setting)?);
+            }
+        }
+        Ok(Some(overrides))
+    }
+}
+
+impl Change {
+    /// What is laid over ours.
+    pub(super) fn overrides(&self) -> Result<Vec<Override>, ConfigError> {
+        remote_settings(&self.set)
+    }
+
+    /// The change as reports name it.
+    pub(super) fn name(&self) -> String {
+        self.set.join(", ")
+    }
+}
+
+/// What keys of `[sync.remote]`, as `--set` takes them without that prefix, lay over a contender's.
+pub(super) fn remote_settings(settings: &[impl AsRef<str>]) -> Result<Vec<Override>, ConfigError> {
+    let parse = |setting: &str| Override::parse(&format!("{REMOTE}{setting}"));
+    settings.iter().map(|setting| parse(setting.as_ref())).collect()
+}
+
+/// A `[sync.remote]` table that takes the place of a run file's.
+fn table(name: &str, settings: &str) -> Result<Override, EvaluationError> {
+    let read: Result<toml::Table, _> = settings.parse();
+    let table = read.map_err(|error| EvaluationError::Settings {
+        name: name.to_owned(),
+        problem: error.message().to_owned(),
+    })?;
+    Ok(Override::flag(SELF, "sync.remote", &toml::Value::Table(table).to_string()))
+}
+
+/// The list of changes that a file holds.
+fn changes(text: &str) -> Result<Vec<Change>, EvaluationError> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct List {
+        change: Vec<Change>,
+    }
+    let read: Result<List, _> = toml::from_str(text);
+    let list = read.map_err(|error| EvaluationError::Settings {
+        name: "the list of ablations".to_owned(),
+        problem: error.message().to_owned(),
+    })?;
+    Ok(list.change)
+}
+
+fn is_remote(setting: &str) -> bool {
+    setting.trim_start().starts_with(REMOTE)
+}
+
+/// The same machines in one data center, with BSP.
+pub(super) const LAN: &str = "lan";
+pub(super) const BSP: &str = "bsp";
+/// The published ASP, and that without its two brakes.
+pub(super) const PUBLISHED_ASP: &str = "asp-paper";
+pub(super) const PUBLISHED_ASP_WITHOUT_BRAKES: &str = "asp-async";
+/// Our ASP: one file of settings for all cells.
+pub(super) const OURS: &str = "asp";
+/// Shipping all data to one region first; reckoned, not run.
+pub(super) const CENTRALIZE: &str = "centralize";
+/// The WAN that sets the volume of the data, and each application's scale on WANs that the paper did not have.
+pub(super) const WORST: &str = "ss";
+/// The WAN of the paper's Figure 12.
+pub(super) const WIDEST: &str = "ec2-all";
+
+pub(super) const LOCAL_STEPS: &str = "local-steps";
+/// What an override of this evaluation's own is said to come from.
+pub(super) const SELF: &str = "gaia paper";
+const REMOTE: &str = "sync.remote.";
+
+const APPS: [App; 3] = [
+    App {
+        name: "mf",
+        file: "config/paper/mf.toml",
+        text: include_str!("../../../config/paper/mf.toml"),
+        settings: &[],
+        quick: &[
+            "app.data.synthetic.ratings=60000",
+            "app.data.synthetic.users=1000",
+            "compute.examples_per_second=240",
+        ],
+        data: Some((
+            "movielens_latest_small/ratings.csv.gz",
+            &["app.data.source=movielens", "compute.examples_per_second=400"],
+        )),
+    },
+    App {
+        name: "tm",
+        file: "config/paper/tm.toml",
+        text: include_str!("../../../config/paper/tm.toml"),
+        settings: &[],
+        quick: &[
+            "app.data.synthetic.documents=1500",
+            "app.data.synthetic.vocabulary=800",
+            "app.data.synthetic.length=80",
+            "compute.examples_per_second=1000",
+        ],
+        // Topics of real words stay near random for three passes: a run that has settled has done so over ten passes.
+        data: Some((
+            "uci_kos/docword.kos.txt.gz",
+            &[
+                "app.data.source=docword",
+                "compute.examples_per_second=5300",
+                "stop.change.clocks=40",
+            ],
+        )),
+    },
+    App {
+        name: "ic",
+        file: "config/paper/ic.toml",
+        text: include_str!("../../../config/paper/ic.toml"),
+        settings: &[],
+        quick: &["app.evaluate_examples=1000"],
+        data: Some(("mnist", &["app.data.source=idx"])),
+    },
+];
+
+const WANS: [Wan; 3] = [
+    of_the_paper(WIDEST, "gaia-2016-ec2-all"),
+    of_the_paper("vc", "gaia-2016-vc"),
+    of_the_paper(WORST, "gaia-2016-ss"),
+];
+
+const ELSEWHERE: [Wan; 4] = [WANS[0], WANS[1], EVERYWHERE_2022, SINGLE_FLOW_2022];
+const ELSEWHERE_QUICK: [Wan; 1] = [SINGLE_FLOW_2022];
+const EVERYWHERE_2022: Wan = Wan { name: "aws-2022", topology: "aws-2022-ec2-all", lan_mbit: None };
+const SINGLE_FLOW_2022: Wan =
+    Wan { name: "aws-2022-single-flow", topology: "aws-2022-single-flow", lan_mbit: None };
+
+/// The figures are those of the platform that the paper calls "Emulation-Full-Speed": EC2's WAN between machines that
+/// 40 Gbit/s Ethernet joins. Over EC2's own 1 Gbit/s no model, however large, could be 54 times slower over S/S.
+const fn of_the_paper(name: &'static str, topology: &'static str) -> Wan {
+    Wan { name, topology, lan_mbit: Some(40_000.0) }
+}
+
+const ELSEWHERE_MODELS: [&str; 5] = [BSP, "ssp", PUBLISHED_ASP, OURS, LOCAL_STEPS];
+const ELSEWHERE_MODELS_QUICK: [&str; 2] = [BSP, OURS];
+
+const CONTENDERS: [Contender; 6] = [
+    contender(BSP, "model = 'bsp'"),
+    contender("ssp", "model = 'ssp'\nstaleness = 1"),
+    contender(PUBLISHED_ASP, include_str!("../../../config/paper/asp-paper.toml")),
+    contender(PUBLISHED_ASP_WITHOUT_BRAKES, include_str!("../../../config/paper/asp-async.toml")),
+    contender(OURS, include_str!("../../../config/paper/asp.toml")),
+    contender(LOCAL_STEPS, include_str!("../../../config/paper/local-steps.toml")),
+];
+
+const fn contender(name: &'static str, settings: &'static str) -> Contender {
+    Contender { name, settings, tuned: &[] }
+}
+
+const ABLATION: &str = include_str!("../../../config/paper/ablation.toml");
+const ABLATION_CELLS: [(&str, &str); 5] =
+    [("mf", WIDEST), ("mf", WORST), ("tm", WORST), ("ic", WIDEST), ("ic", WORST)];
+const ABLATION_QUICK: [(&str, &str); 1] = [("mf", WORST)];
+
+const SKEW_APPS: [App; 3] = [
+    App {
+        name: "perceptron",
+        file: "config/paper/skew-perceptron.toml",
+        text: include_str!("../../../config/paper/skew-perceptron.toml"),
+        settings: &[],
+        quick: &["stop.clocks=200"],
+        data: None,
+    },
+    App {
+        name: "cnn",
+        file: "config/paper/skew-cnn.toml",
+        text: include_str!("../../../config/paper/skew-cnn.toml"),
+        settings: &[],
+        quick: &["stop.clocks=200"],
+        data: None,
+    },
+    App {
+        name: "cnn-group-norm",
+        file: "config/paper/skew-cnn.toml",
+        text: include_str!("../../../config/paper/skew-cnn.toml"),
+        settings: &["app.normalization=group"],
+        quick: &["stop.clocks=200"],
+        data: None,
+    },
+];
+const SKEW: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[0.0, 0.5, 1.0] };
+const SKEW_QUICK: SkewSuite = SkewSuite { apps: &SKEW_APPS, skews: &[1.0] };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_config::load_topology;
+    use gaia_ml::apps::{AppConfig, Normalization};
+
+    /// Every run of the evaluation has a plan, in the short version too.
+    #[test]
+    fn every_shipped_setting_is_one() {
+        for (quick, data) in [(false, None), (true, None), (false, Some("files".into()))] {
+            let suite = Suite::of_the_paper(quick).unwrap();
+            let changes = Changes { quick, seed: Some(7), data, ..Changes::default() };
+            for app in &suite.apps {
+                for wan in suite.wans.iter().chain(&suite.elsewhere) {
+                    for contender in &suite.contenders {
+                        let remote = contender.remote(app.name, wan.name, &changes).unwrap();
+                        let Some(remote) = remote else { continue };
+                        let plan = app.plan(wan, 0.01, &remote, &changes).unwrap();
+                        assert_eq!(plan.topology.name, wan.topology);
+                        assert_eq!(plan.seed.0, 7);
+                    }
+                }
+            }
+            let (app, ours) = (suite.apps[0], suite.contender(OURS).unwrap());
+            let remote = ours.remote(app.name, WORST, &changes).unwrap().unwrap();
+            let before = app.plan(&suite.wans[0], 0.01, &remote, &changes).unwrap().remote;
+            for change in &suite.ablation {
+                let mut remote = remote.clone();
+                remote.extend(change.overrides().unwrap());
+                let after = app.plan(&suite.wans[0], 0.01, &remote, &changes).unwrap().remote;
+                assert_ne!(after, before, "{} changes nothing", change.name());
+            }
+            let skew = suite.skew.unwrap();
+            for app in skew.apps {
+                app.own_plan(&remote, &changes).unwrap();
+            }
+        }
+    }
+
+    /// Batch normalisation fails over skewed labels where group normalisation holds (Hsieh et al., ICML 2020).
+    #[test]
+    fn skewed_data_meet_one_network_with_and_without_group_normalisation() {
+        for quick in [false, true] {
+            let skew = Suite::of_the_paper(quick).unwrap().skew.unwrap();
+            let changes = Changes { quick, ..Changes::default() };
+            let network = |name: &str| {
+                let app = skew.apps.iter().find(|app| app.name == name).unwrap();
+                let plan = app.own_plan(&[], &changes).unwrap();
+                let AppConfig::ConvolutionalNetwork(app) = &plan.app else { unreachable!() };
+                (app.clone(), plan)
+            };
+            let ((plain, mut plan), (mut grouped, other)) =
+                (network("cnn"), network("cnn-group-norm"));
+            assert_eq!(plain.normalization, Normalization::None);
+            assert_eq!(grouped.normalization, Normalization::Group);
+            grouped.normalization = Normalization::None;
+            assert_eq!(plain, grouped);
+            plan.app = other.app.clone();
+            assert_eq!(plan, other, "everything else is the same");
+        }
+    }
+
+    /// What the run file says about the model that stood there is gone.
+    #[test]
+    fn a_contender_takes_the_place_of_the_run_files_model() {
+        let text = APPS[0].text.replace("model = \"asp\"", "model = \"asp\"\nthreshold = 0.77");
+        let run = |settings| -> String {
+            let remote = table("x", settings).unwrap();
+            let file = RunFile::from_text(APPS[0].file, &text, &[remote]).unwrap();
+            format!("{:?}", file.plan().unwrap().remote)
+        };
+        assert!(!run("model = 'asp'").contains("0.77"));
+        assert!(run("model = 'asp'\nthreshold = 0.5").contains("0.5"));
+        assert!(run("model = 'bsp'").contains("Bsp"));
+    }
+
+    #[test]
+    fn a_folder_of_data_may_have_any_name() {
+        for folder in ["/data", "/it's \"here\"", "/a=b, [c] # d", "/back\\n"] {
+            let changes = Changes { data: Some(folder.into()), ..Changes::default() };
+            let plan = APPS[0].plan(&WANS[0], 0.01, &[], &changes).unwrap();
+            let AppConfig::MatrixFactorization(app) = plan.app else { unreachable!("it is MF") };
+            let expected = PathBuf::from(folder).join("movielens_latest_small/ratings.csv.gz");
+            assert_eq!(app.data.path, Some(expected));
+        }
+    }
+
+    #[test]
+    fn lan_cards_are_scaled_with_the_links() {
+        let changes = Changes::default();
+        let plan = APPS[0].plan(&WANS[2], 0.01, &[], &changes).unwrap();
+        let real = load_topology(WANS[2].topology).unwrap();
+        let lan = plan.topology.data_centers[0].lan_bandwidth.bits_per_second();
+        assert!((lan / (0.01 * 40e9) - 1.0).abs() < 1e-9);
+        let scaled = plan.topology.links[0].bandwidth.bits_per_second();
+        assert!((scaled / real.links[0].bandwidth.bits_per_second() - 0.01).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,476 @@
+//! Curves over time or over bytes, with a target.
+
+use std::fmt::Write as _;
+
+use super::STYLE;
+use super::curve::Curve;
+use super::legend::{Key, Legend, mark};
+use super::scale::{Quantity, Scale};
+use super::svg::{Svg, pixels};
+use crate::numbers;
+
+/// A chart before it is drawn.
+pub(crate) struct Plot {
+    /// What the picture shows, for those who cannot see it.
+    pub(crate) description: String,
+    pub(crate) x: Quantity,
+    pub(crate) x_label: String,
+    pub(crate) y_label: String,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) trend: Trend,
+    pub(crate) x_spacing: Spacing,
+    pub(crate) y_spacing: Spacing,
+    /// A dashed line at this height.
+    pub(crate) target: Option<f64>,
+}
+
+/// Which way the values are expected to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trend {
+    /// Values above where the curves start are not worth room, and a long way down is drawn logarithmically.
+    Falling,
+    Either,
+}
+
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Spacing {
+    /// As the values ask for.
+    #[default]
+    Fitting,
+    Linear,
+    /// As far as values are above zero.
+    Logarithmic,
+}
+
+/// A picture's width and height in pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Size {
+    pub(super) width: f64,
+    height: f64,
+    x_ticks: usize,
+}
+
+/// The part of the picture inside the axes, with its scales.
+struct Frame {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+    x: Scale,
+    y: Scale,
+}
+
+impl Size {
+    /// Fills a page.
+    pub(crate) const WIDE: Self = Self { width: 1000.0, height: 400.0, x_ticks: 9 };
+    /// Shares a page with another.
+    pub(crate) const HALF: Self = Self { width: 480.0, height: 320.0, x_ticks: 5 };
+    /// Fills a phone.
+    pub(crate) const NARROW: Self = Self { width: 340.0, height: 310.0, x_ticks: 4 };
+    const FILE: Self = Self { width: 760.0, height: 400.0, x_ticks: 7 };
+}
+
+impl Plot {
+    /// The picture as a file of its own.
+    pub(crate) fn standalone(&self) -> String {
+        let size = Size::FILE;
+        let (width, height) = (size.width + 2.0 * PADDING, size.height + 2.0 * PADDING);
+        let mut svg = Svg::default();
+        let view = format!("{} {} {width} {height}", -PADDING, -PADDING);
+        svg.group(
+            "svg",
+            &[
+                ("xmlns", &"http://www.w3.org/2000/svg"),
+                ("viewBox", &view),
+                ("width", &width),
+                ("height", &height),
+                ("class", &"gc"),
+                ("role", &"img"),
+            ],
+            |svg| {
+                svg.text("title", &[], &self.description);
+                svg.style(STYLE);
+                svg.empty(
+                    "rect",
+                    &[
+                        ("class", &"gc-paper"),
+                        ("x", &-PADDING),
+                        ("y", &-PADDING),
+                        ("width", &width),
+                        ("height", &height),
+                    ],
+                );
+                self.draw(svg, size);
+            },
+        );
+        svg.finish()
+    }
+
+    /// The picture as part of a page that carries [`STYLE`].
+    pub(crate) fn inline(&self, size: Size) -> String {
+        let mut svg = Svg::default();
+        svg.group(
+            "svg",
+            &[
+                ("viewBox", &format!("0 0 {} {}", size.width, size.height)),
+                ("class", &"gc"),
+                ("role", &"img"),
+                ("aria-label", &self.description),
+            ],
+            |svg| self.draw(svg, size),
+        );
+        svg.finish()
+    }
+
+    /// How the two axes come out divided. `None` where there is nothing to draw.
+    pub(crate) fn spacings(&self) -> Option<(Spacing, Spacing)> {
+        let spacing = |scale: Scale| match scale.is_logarithmic() {
+            true => Spacing::Logarithmic,
+            false => Spacing::Linear,
+        };
+        Some((spacing(self.x_scale()?), spacing(self.y_scale()?)))
+    }
+
+    fn draw(&self, svg: &mut Svg, size: Size) {
+        let legend = Legend::new(self.curves.iter().map(Key::from), size.width);
+        legend.draw(svg);
+        let (Some(x), Some(y)) = (self.x_scale(), self.y_scale()) else {
+            let middle = [("x", &LEFT as &dyn std::fmt::Display), ("y", &(size.height / 2.0))];
+            svg.group("text", &middle, |svg| {
+                svg.text("tspan", &[("class", &"gc-quiet")], "Nothing to draw yet");
+            });
+            return;
+        };
+        let top = legend.height() + ABOVE;
+        let frame = Frame {
+            left: LEFT,
+            top,
+            width: size.width - LEFT - RIGHT,
+            height: size.height - top - BELOW,
+            x,
+            y,
+        };
+        self.draw_axes(svg, &frame, size);
+        self.draw_curves(svg, &frame);
+        self.draw_target(svg, &frame);
+        for curve in self.curves.iter().rev() {
+            for (x, y) in curve.marked.iter().filter_map(|point| frame.place(*point)) {
+                let class = format!("gc-{}", curve.colour);
+                svg.group("g", &[("class", &class)], |svg| {
+                    mark(svg, curve.colour, frame.left + x, frame.top + y);
+                });
+            }
+        }
+    }
+
+    fn draw_axes(&self, svg: &mut Svg, frame: &Frame, size: Size) {
+        let right = frame.left + frame.width;
+        let bottom = frame.top + frame.height;
+        svg.text(
+            "text",
+            &[("class", &"gc-quiet"), ("x", &0), ("y", &pixels(frame.top - 14.0))],
+            &self.y_label,
+        );
+        for tick in frame.y.ticks(Y_TICKS) {
+            let Some(place) = frame.y.place(tick.value) else { continue };
+            let y = bottom - place * frame.height;
+            let path = format!("M{} {}H{}", pixels(frame.left), pixels(y), pixels(right));
+            svg.empty("path", &[("class", &"gc-grid"), ("d", &path)]);
+            svg.text(
+                "text",
+                &[
+                    ("class", &"gc-quiet"),
+                    ("x", &pixels(frame.left - 8.0)),
+                    ("y", &pixels(y + 4.0)),
+                    ("text-anchor", &"end"),
+                ],
+                &tick.label,
+            );
+        }
+        let mut axis = format!("M{} {}H{}", pixels(frame.left), pixels(bottom), pixels(right));
+        for tick in frame.x.ticks(size.x_ticks) {
+            let Some(place) = frame.x.place(tick.value) else { continue };
+            let x = frame.left + place * frame.width;
+            let _ = write!(axis, "M{} {}v5", pixels(x), pixels(bottom));
+            svg.text(
+                "text",
+                &[
+                    ("class", &"gc-quiet"),
+                    ("x", &pixels(x)),
+                    ("y", &pixels(bottom + 19.0)),
+                    ("text-anchor", &"middle"),
+                ],
+                &tick.label,
+            );
+        }
+        svg.empty("path", &[("class", &"gc-axis"), ("d", &axis)]);
+        let unit = match frame.x.unit() {
+            "" => self.x_label.clone(),
+            unit => format!("{} ({unit})", self.x_label),
+        };
+        svg.text(
+            "text",
+            &[
+                ("class", &"gc-quiet"),
+                ("x", &pixels(right)),
+                ("y", &pixels(bottom + 38.0)),
+                ("text-anchor", &"end"),
+            ],
+            &unit,
+        );
+    }
+
+    /// Curves may leave the frame; a nested picture cuts them off. The first curve lies on top.
+    fn draw_curves(&self, svg: &mut Svg, frame: &Frame) {
+        let inside: [(&str, &dyn std::fmt::Display); 4] = [
+            ("x", &pixels(frame.left)),
+            ("y", &pixels(frame.top)),
+            ("width", &pixels(frame.width)),
+            ("height", &pixels(frame.height)),
+        ];
+        svg.group("svg", &inside, |svg| {
+            for curve in self.curves.iter().rev() {
+                let class = format!("gc-{}", curve.colour);
+                svg.group("g", &[("class", &class)], |svg| {
+                    if let Some(band) = band_path(curve, frame) {
+                        svg.empty("path", &[("class", &"gc-band"), ("d", &band)]);
+                    }
+                    let line = line_path(&curve.points, frame);
+                    svg.empty("path", &[("class", &"gc-line"), ("d", &line)]);
+                });
+            }
+        });
+    }
+
+    /// The label stands under the line at the left, where curves are still high above it.
+    fn draw_target(&self, svg: &mut Svg, frame: &Frame) {
+        let Some(target) = self.target else { return };
+        let Some(place) = frame.y.place(target) else { return };
+        let y = frame.top + (1.0 - place) * frame.height;
+        let path = format!("M{} {}h{}", pixels(frame.left), pixels(y), pixels(frame.width));
+        svg.empty("path", &[("class", &"gc-target"), ("d", &path)]);
+        svg.text(
+            "text",
+            &[("class", &"gc-quiet"), ("x", &pixels(frame.left + 8.0)), ("y", &pixels(y + 15.0))],
+            &format!("target {}", numbers::target(target)),
+        );
+    }
+
+    /// From zero to the end of the longest curve; logarithmic where the shortest would be a sliver.
+    fn x_scale(&self) -> Option<Scale> {
+        let ends = self.curves.iter().filter_map(|curve| {
+            curve.points.iter().map(|(x, _)| *x).filter(|x| x.abs() < FAR).reduce(f64::max)
+        });
+        let (shortest, longest) = extent(ends)?;
+        let longest = longest.max(1e-9);
+        let uneven = shortest > 0.0 && longest / shortest > SLIVER;
+        if self.x_spacing.is_logarithmic(uneven) {
+            let positive = self.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
+            let (first, _) = extent(positive.filter(|x| *x > 0.0)).unwrap_or((longest, longest));
+            Some(Scale::logarithmic(self.x, first.max(longest / 1e5).min(longest), longest))
+        } else {
+            Some(Scale::linear(self.x, 0.0, longest))
+        }
+    }
+
+    /// Around all values and the target, with room for its label below.
+    fn y_scale(&self) -> Option<Scale> {
+        let finite = |curve: &Curve| -> Vec<f64> {
+            curve.points.iter().map(|(_, y)| *y).filter(|y| y.abs() < FAR).collect()
+        };
+        let values: Vec<Vec<f64>> = self.curves.iter().map(finite).collect();
+        let target = self.target.filter(|target| target.abs() < FAR);
+        let (low, high) = extent(values.iter().flatten().copied().chain(target))?;
+        let (_, start) = extent(values.iter().filter_map(|values| values.first().copied()))?;
+        let falling = self.trend == Trend::Falling;
+        let high = if falling && start > 0.0 { high.min(1.5 * start).max(low) } else { high };
+        let steep = falling && high / low > STEEP;
+        if low > 0.0 && self.y_spacing.is_logarithmic(steep) {
+            let low = low.max(high / 1e9);
+            let room = (high / low).powf(0.15);
+            Some(Scale::logarithmic(Quantity::Value, low / room, high * room.cbrt()))
+        } else {
+            let room = 0.15 * (high - low);
+            Some(Scale::linear(Quantity::Value, low - room, high + room / 3.0))
+        }
+    }
+}
+
+impl Spacing {
+    fn is_logarithmic(self, fits: bool) -> bool {
+        match self {
+            Self::Fitting => fits,
+            Self::Linear => false,
+            Self::Logarithmic => true,
+        }
+    }
+}
+
+impl Frame {
+    /// Pixels from the frame's upper left corner.
+    fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
+        let (x, y) = (self.x.place(x)?, self.y.place(y)?);
+        Some((x * self.width, (1.0 - y.clamp(-20.0, 20.0)) * self.height))
+    }
+}
+
+/// A line through the points, broken where a value is missing.
+fn line_path(points: &[(f64, f64)], frame: &Frame) -> String {
+    let mut path = String::new();
+    let mut joined = false;
+    for place in thinned(points, frame) {
+        match place {
+            Some((x, y)) => {
+                let verb = if joined { 'L' } else { 'M' };
+                let _ = write!(path, "{verb}{} {}", pixels(x), pixels(y));
+                joined = true;
+            }
+            None => joined = false,
+        }
+    }
+    path
+}
+
+/// The area between the band's edges. `None` where the curve has no band.
+fn band_path(curve: &Curve, frame: &Frame) -> Option<String> {
+    if curve.band.len() != curve.points.len() {
+        return None;
+    }
+    let edge = |pick: fn(&(f64, f64)) -> f64| -> Vec<(f64, f64)> {
+        let points = curve.points.iter().zip(&curve.band).map(|((x, _), band)| (*x, pick(band)));
+        let points: Vec<(f64, f64)> = points.collect();
+        thinned(&points, frame).into_iter().flatten().collect()
+    };
+    let (low, high) = (edge(|band| band.0), edge(|band| band.1));
+    let mut path = String::new();
+    for (at, (x, y)) in high.iter().chain(low.iter().rev()).enumerate() {
+        let verb = if at == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{verb}{} {}", pixels(*x), pixels(*y));
+    }
+    (!path.is_empty()).then(|| path + "z")
+}
+
+/// The points in pixels. Of those that share a column of pixels only the first, the lowest, the highest and the
+/// last are kept, which draw the same line.
+fn thinned(points: &[(f64, f64)], frame: &Frame) -> Vec<Option<(f64, f64)>> {
+    let places: Vec<Option<(f64, f64)>> = points.iter().map(|point| frame.place(*point)).collect();
+    let column = |place: &Option<(f64, f64)>| place.map(|(x, _)| x.floor() as i64);
+    let mut kept = Vec::new();
+    for group in places.chunk_by(|a, b| column(a) == column(b)) {
+        let height = |at: &usize| group[*at].map_or(0.0, |(_, y)| y);
+        let lowest = (0..group.len()).min_by(|a, b| height(a).total_cmp(&height(b)));
+        let highest = (0..group.len()).max_by(|a, b| height(a).total_cmp(&height(b)));
+        let mut picks = vec![0, group.len() - 1];
+        picks.extend(lowest.into_iter().chain(highest));
+        picks.sort_unstable();
+        picks.dedup();
+        kept.extend(picks.into_iter().map(|at| group[at]));
+    }
+    kept
+}
+
+fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |extent, value| match extent {
+        None => Some((value, value)),
+        Some((low, high)) => Some((value.min(low), value.max(high))),
+    })
+}
+
+const PADDING: f64 = 20.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 20.0;
+const ABOVE: f64 = 34.0;
+const BELOW: f64 = 44.0;
+const Y_TICKS: usize = 6;
+/// Values from here on have no place in a picture.
+const FAR: f64 = 1e100;
+/// Where the longest curve is this many times the shortest, the x axis is logarithmic.
+const SLIVER: f64 = 20.0;
+/// Where the highest value is this many times the lowest, the y axis is logarithmic.
+const STEEP: f64 = 8.0;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_points_make_a_well_formed_picture(
+            points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..40),
+            target in any::<Option<f64>>(),
+            label in any::<String>(),
+            spacing in prop::sample::select(vec![Spacing::Fitting, Spacing::Linear, Spacing::Logarithmic]),
+        ) {
+            let curve = Curve {
+                band: points.iter().map(|(_, y)| (y - 1.0, *y)).collect(),
+                marked: points.last().copied().into_iter().collect(),
+                points,
+                label: label.clone(),
+                note: label.clone(),
+                colour: 0,
+            };
+            let plot = Plot {
+                description: label.clone(),
+                x: Quantity::Seconds,
+                x_label: label.clone(),
+                y_label: label,
+                trend: if target.is_some() { Trend::Falling } else { Trend::Either },
+                x_spacing: spacing,
+                y_spacing: spacing,
+                curves: vec![curve],
+                target,
+            };
+            for picture in [plot.standalone(), plot.inline(Size::NARROW)] {
+                prop_assert!(roxmltree::Document::parse(&picture).is_ok(), "{picture}");
+                prop_assert!(!picture.contains("NaN") || plot.description.contains("NaN"));
+            }
+        }
+    }
+
+    fn plot(trend: Trend, values: &[f64]) -> Plot {
+        let curve = Curve {
+            label: String::new(),
+            note: String::new(),
+            colour: 0,
+            points: values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
+            band: Vec::new(),
+            marked: Vec::new(),
+        };
+        Plot {
+            description: String::new(),
+            x: Quantity::Seconds,
+            x_label: String::new(),
+            y_label: String::new(),
+            trend,
+            x_spacing: Spacing::Fitting,
+            y_spacing: Spacing::Fitting,
+            curves: vec![curve],
+            target: None,
+        }
+    }
+
+    #[test]
+    fn an_accuracy_that_rises_from_chance_stays_inside() {
+        let scale = plot(Trend::Either, &[0.1, 0.6, 0.95]).y_scale().unwrap();
+        assert!(scale.place(0.95).unwrap() < 1.0);
+        let middle = scale.place(0.525).unwrap() - scale.place(0.1).unwrap();
+        let whole = scale.place(0.95).unwrap() - scale.place(0.1).unwrap();
+        assert!((middle / whole - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_objective_that_diverges_leaves_the_picture_at_the_top() {
+        let scale = plot(Trend::Falling, &[1.6, 0.9, 40.0, 1e30, f64::NAN]).y_scale().unwrap();
+        assert!(scale.place(1e30).unwrap() > 1.0);
+        assert!(scale.place(1.6).unwrap() < 1.0);
+    }
+
+    #[test]
+    fn ten_thousand_points_draw_as_a_line_of_a_few_thousand() {
+        let values: Vec<f64> = (0..10_000).map(|at| (f64::from(at) / 50.0).sin()).collect();
+        assert!(plot(Trend::Either, &values).inline(Size::WIDE).len() < 60_000);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a person sees while a run goes.
+//!
+//! A terminal gets one line for each data center, redrawn in place; anything else gets a plain line now and then.
+//! The board holds what there is to show and does the arithmetic; it knows neither terminals nor the time of day.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "how often people are shown something is the machine's time"
+)]
+#![allow(clippy::disallowed_methods, reason = "a terminal describes itself in the environment")]
+
+mod board;
+mod plain;
+mod screen;
+
+use std::io::{self, IsTerminal, Stderr};
+use std::time::{Duration, Instant};
+
+pub use board::{DcPlan, LivePlan};
+
+use board::Board;
+use gaia_telemetry::{Observer, Progress};
+use plain::PlainLines;
+use screen::Screen;
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveMode {
+    /// Redrawn in place.
+    Screen,
+    /// Lines that a log can keep.
+    Lines,
+    Quiet,
+}
+
+/// Shows a run's progress on standard error.
+pub struct Live {
+    board: Board,
+    face: Face,
+    shown: Option<Instant>,
+    unshown: bool,
+}
+
+enum Face {
+    Screen(Screen),
+    Lines(PlainLines<Stderr>),
+    Quiet,
+}
+
+impl LiveMode {
+    /// What suits standard error.
+    pub fn detect(quiet: bool) -> Self {
+        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        match (quiet, io::stderr().is_terminal() && !dumb) {
+            (true, _) => Self::Quiet,
+            (false, true) => Self::Screen,
+            (false, false) => Self::Lines,
+        }
+    }
+}
+
+impl Live {
+    pub fn new(mode: LiveMode, plan: LivePlan) -> Self {
+        let face = match mode {
+            LiveMode::Screen => Face::Screen(Screen::new()),
+            LiveMode::Lines => Face::Lines(PlainLines::new(io::stderr())),
+            LiveMode::Quiet => Face::Quiet,
+        };
+        Self { board: Board::new(plan), face, shown: None, unshown: false }
+    }
+
+    /// Shows the last evaluation if it has not been, and leaves the screen clean for what follows.
+    pub fn finish(&mut self) {
+        match &mut self.face {
+            Face::Screen(screen) => screen.clear(),
+            Face::Lines(lines) if self.unshown => lines.show(&self.board),
+            Face::Lines(_) | Face::Quiet => {}
+        }
+        self.unshown = false;
+    }
+}
+
+impl Observer for Live {
+    fn on_progress(&mut self, progress: &Progress) {
+        self.board.on_progress(progress);
+        self.unshown = true;
+        let due = is_due(self.shown, LINE_EVERY);
+        match &mut self.face {
+            Face::Screen(screen) => screen.show(&self.board),
+            Face::Lines(lines) if due => lines.show(&self.board),
+            Face::Lines(_) | Face::Quiet => return,
+        }
+        self.shown = Some(Instant::now());
+        self.unshown = false;
+    }
+
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
+        if let Face::Screen(screen) = &mut self.face
+            && is_due(self.shown, REDRAW_EVERY)
+        {
+            self.board.on_tick(time_s, clocks, wan_sent_bytes);
+            screen.show(&self.board);
+            self.shown = Some(Instant::now());
+        }
+    }
+
+    fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.board.on_taken_over(lost, by);
+        if let Face::Lines(lines) = &mut self.face {
+            lines.say(&format!("{lost} is taken over by {by}"));
+        }
+    }
+
+    fn on_given_back(&mut self, lost: &str, by: &str) {
+        self.board.on_given_back(lost);
+        if let Face::Lines(lines) = &mut self.face {
+            lines.say(&format!("{by} gives back the work of {lost}"));
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Face::Screen(screen) = &mut self.face {
+            screen.clear();
+        }
+    }
+}
+
+fn is_due(shown: Option<Instant>, every: Duration) -> bool {
+    shown.is_none_or(|shown| shown.elapsed() >= every)
+}
+
+const LINE_EVERY: Duration = Duration::from_secs(1);
+const REDRAW_EVERY: Duration = Duration::from_millis(100);

@@ -1,0 +1,181 @@
+//! `compare.html`: remote models side by side on each WAN.
+
+use serde::Serialize;
+
+use super::against_bsp::{AgainstBsp, against_bsp};
+use super::blocked::BlockedBar;
+use super::heat::{Heats, shared_heats};
+use super::pictures::{Pictures, colour, comparison_pictures};
+use super::render;
+use super::run::scale;
+use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
+use crate::numbers;
+use crate::terminal::time_to_target;
+use gaia_telemetry::Summary;
+
+#[derive(Serialize)]
+struct CompareView<'a> {
+    title: String,
+    sentence: String,
+    target: String,
+    definition: String,
+    metric: String,
+    verdicts: Vec<String>,
+    wans: Vec<WanView>,
+    against_bsp: Option<AgainstBsp>,
+    /// Whether the table has a column for them.
+    has_machine_costs: bool,
+    about: Option<&'a Summary>,
+    run_toml: &'a str,
+}
+
+/// All runs on one WAN.
+#[derive(Serialize)]
+struct WanView {
+    name: String,
+    /// The LAN leads the table as the baseline, and closes the page as the least telling.
+    is_lan: bool,
+    scale: String,
+    rows: Vec<RowView>,
+    pictures: Pictures,
+    blocked: Vec<BlockedBar>,
+    heats: Option<Heats>,
+}
+
+#[derive(Serialize)]
+struct RowView {
+    remote: String,
+    colour: usize,
+    time: String,
+    clocks: String,
+    speedup: String,
+    times_lan: String,
+    metric: String,
+    bytes: String,
+    bytes_to_target: String,
+    machine_cost: String,
+    cost: String,
+    barrier: String,
+    mirror_clock: String,
+    bandwidth: String,
+    local: String,
+}
+
+/// The page of a comparison, as text.
+pub(crate) fn compare_page(run_toml: &str, comparison: &Comparison) -> String {
+    let about = comparison.runs.first().map(|run| &run.row.summary);
+    let wans = comparison.wans();
+    render(
+        "compare.html",
+        &CompareView {
+            title: format!("{}: remote models compared", about.map_or("gaia", |about| &about.name)),
+            sentence: about.map_or(String::new(), |about| sentence(about, comparison)),
+            target: comparison.target_objective.map_or_else(String::new, numbers::target),
+            definition: comparison.definition(),
+            metric: about.map_or_else(|| "metric".into(), |about| about.metric.name.clone()),
+            verdicts: wans.iter().filter_map(|wan| verdict(comparison, wan)).collect(),
+            wans: wans.iter().enumerate().map(|(at, wan)| wan_view(comparison, at, wan)).collect(),
+            against_bsp: against_bsp(comparison),
+            has_machine_costs: comparison.has_machine_costs(),
+            about,
+            run_toml,
+        },
+    )
+}
+
+fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
+    let id = format!("wan-{at}");
+    let runs: Vec<&ComparedRun> = comparison.on(wan).collect();
+    let summaries = || runs.iter().map(|run| &run.row.summary);
+    let widest = summaries().map(|summary| summary.blocked_s.total()).fold(0.0, f64::max);
+    WanView {
+        name: wan.into(),
+        is_lan: wan == LAN,
+        scale: summaries().next().map(scale).unwrap_or_default(),
+        rows: runs.iter().enumerate().map(|(at, run)| row_view(at, &run.row)).collect(),
+        pictures: comparison_pictures(comparison, wan, &id),
+        blocked: summaries()
+            .map(|summary| BlockedBar::new(&summary.remote_sync, summary.blocked_s, widest))
+            .collect(),
+        heats: shared_heats(&id, &summaries().collect::<Vec<_>>()),
+    }
+}
+
+fn row_view(at: usize, row: &CompareRow) -> RowView {
+    let summary = &row.summary;
+    RowView {
+        remote: summary.remote_sync.clone(),
+        colour: colour(&summary.remote_sync, at),
+        time: time_to_target(summary),
+        clocks: numbers::shown(summary.clocks_to_target, numbers::count),
+        speedup: numbers::shown(row.speedup_vs_bsp, numbers::times),
+        times_lan: numbers::shown(row.times_lan, numbers::times),
+        metric: numbers::objective(summary.metric.value),
+        bytes: numbers::bytes(summary.wan_bytes),
+        bytes_to_target: numbers::shown(summary.wan_bytes_to_target, numbers::bytes),
+        machine_cost: numbers::dollars(summary.machine_cost_usd),
+        cost: numbers::dollars(row.cost_usd),
+        barrier: numbers::seconds(summary.blocked_s.barrier),
+        mirror_clock: numbers::seconds(summary.blocked_s.mirror_clock),
+        bandwidth: numbers::seconds(summary.blocked_s.bandwidth),
+        local: numbers::seconds(summary.blocked_s.local),
+    }
+}
+
+/// What was compared, in a sentence.
+fn sentence(about: &Summary, comparison: &Comparison) -> String {
+    let mut remotes: Vec<&str> = Vec::new();
+    for run in &comparison.runs {
+        if !remotes.contains(&run.row.summary.remote_sync.as_str()) {
+            remotes.push(&run.row.summary.remote_sync);
+        }
+    }
+    format!(
+        "{} with {}, trained with {} between data centers on {}.",
+        about.app,
+        numbers::counted(about.parameters, "parameter"),
+        listed(&remotes),
+        listed(&comparison.wans()),
+    )
+}
+
+/// How the fastest of the other models did against BSP, in a sentence. `None` where there is nothing to tell.
+fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
+    if wan == LAN {
+        return None;
+    }
+    let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")?;
+    let others = comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
+    let best = others.filter(|run| run.row.speedup_vs_bsp.is_some()).max_by(|a, b| {
+        a.row.speedup_vs_bsp.partial_cmp(&b.row.speedup_vs_bsp).unwrap_or(std::cmp::Ordering::Equal)
+    })?;
+    let speedup = best.row.speedup_vs_bsp?;
+    let pace = if speedup >= 1.0 {
+        format!("{} sooner", numbers::times(speedup))
+    } else {
+        format!("{} later", numbers::times(1.0 / speedup))
+    };
+    let bytes = |run: &ComparedRun| {
+        run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
+    };
+    let (own, theirs) = (bytes(best) as f64, bytes(bsp) as f64);
+    let traffic = match (own > 0.0 && theirs > 0.0, own <= theirs) {
+        (false, _) => String::new(),
+        (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
+        (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
+    };
+    let lan = best.row.times_lan.map_or(String::new(), |times| {
+        format!("; that is {} the time that BSP takes on the LAN", numbers::times(times))
+    });
+    let remote = &best.row.summary.remote_sync;
+    Some(format!("On {wan}, {remote} reaches the target {pace} than bsp{traffic}{lan}."))
+}
+
+/// `bsp, ssp and asp`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).into(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}

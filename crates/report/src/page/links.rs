@@ -1,0 +1,62 @@
+//! The table of links.
+
+use serde::Serialize;
+
+use crate::numbers;
+use gaia_telemetry::LinkRecord;
+
+/// Links by bytes, most first: some to read, the rest to unfold.
+#[derive(Serialize)]
+pub(super) struct LinkTable {
+    top: Vec<LinkRow>,
+    rest: Vec<LinkRow>,
+}
+
+#[derive(Serialize)]
+struct LinkRow {
+    from: String,
+    to: String,
+    bandwidth: String,
+    rtt: String,
+    bytes: String,
+    control: String,
+    updates: String,
+    held_back: String,
+    busy: String,
+    barrier: String,
+    mirror_clock: String,
+    waited: String,
+    cost: String,
+}
+
+impl LinkTable {
+    pub(super) fn new(links: &[LinkRecord]) -> Self {
+        let mut links: Vec<&LinkRecord> = links.iter().collect();
+        links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
+        let mut top: Vec<LinkRow> = links.into_iter().map(LinkRow::new).collect();
+        let rest = if top.len() > TOP + 2 { top.split_off(TOP) } else { Vec::new() };
+        Self { top, rest }
+    }
+}
+
+impl LinkRow {
+    fn new(link: &LinkRecord) -> Self {
+        Self {
+            from: link.from.clone(),
+            to: link.to.clone(),
+            bandwidth: numbers::bandwidth(link.bandwidth_bits_per_second),
+            rtt: numbers::seconds(link.rtt_ms / 1e3),
+            bytes: numbers::bytes(link.bytes),
+            control: numbers::bytes(link.control_bytes),
+            updates: numbers::count(link.updates),
+            held_back: numbers::percent(link.held_back_fraction),
+            busy: numbers::percent(link.utilisation),
+            barrier: numbers::seconds(link.blocked_s.barrier),
+            mirror_clock: numbers::seconds(link.blocked_s.mirror_clock),
+            waited: numbers::seconds(link.blocked_s.bandwidth),
+            cost: numbers::dollars(link.cost_usd),
+        }
+    }
+}
+
+const TOP: usize = 10;

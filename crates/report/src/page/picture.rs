@@ -1,0 +1,84 @@
+//! A chart as a page carries it.
+
+use serde::Serialize;
+
+use crate::chart::{Bars, Plot, Size, Spacing};
+
+/// A chart for wide screens and for phones, once or in several views to choose from.
+#[derive(Serialize)]
+pub(crate) struct Picture {
+    heading: String,
+    /// Distinct on a page where there is a choice.
+    id: String,
+    choices: Vec<Choice>,
+    views: Vec<View>,
+}
+
+/// One of two ways to divide an axis, as a pair of buttons. No script: a checked button shows its view.
+#[derive(Serialize)]
+struct Choice {
+    axis: &'static str,
+    /// What the axis is called beside its buttons.
+    label: &'static str,
+    logarithmic: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    /// The classes of the buttons that show it; empty where it is the only one.
+    class: String,
+    large: String,
+    small: String,
+}
+
+impl Picture {
+    pub(crate) fn of_plot(heading: impl Into<String>, plot: &Plot, size: Size) -> Self {
+        let view = View {
+            class: String::new(),
+            large: plot.inline(size),
+            small: plot.inline(Size::NARROW),
+        };
+        Self { heading: heading.into(), id: String::new(), choices: Vec::new(), views: vec![view] }
+    }
+
+    pub(crate) fn of_bars(heading: impl Into<String>, bars: &Bars, size: Size) -> Self {
+        let view = View { class: String::new(), large: bars.wide(size), small: bars.narrow() };
+        Self { heading: heading.into(), id: String::new(), choices: Vec::new(), views: vec![view] }
+    }
+
+    /// An objective over time, over the page's full width, with linear and logarithmic axes to choose from.
+    ///
+    /// What the values ask for is shown first, and where nobody can press a button.
+    pub(crate) fn of_views(heading: impl Into<String>, id: &str, mut plot: Plot) -> Self {
+        let Some((x, y)) = plot.spacings() else {
+            return Self::of_plot(heading, &plot, Size::WIDE);
+        };
+        plot.y_spacing = Spacing::Logarithmic;
+        let can_be_logarithmic = plot.spacings().is_some_and(|(_, y)| y == Spacing::Logarithmic);
+        let mut choices =
+            vec![Choice { axis: "x", label: "time", logarithmic: x == Spacing::Logarithmic }];
+        if can_be_logarithmic {
+            let logarithmic = y == Spacing::Logarithmic;
+            choices.push(Choice { axis: "y", label: "objective", logarithmic });
+        }
+        let both = [Spacing::Linear, Spacing::Logarithmic];
+        let mut views = Vec::new();
+        for x_spacing in both {
+            for y_spacing in both.into_iter().take(choices.len()) {
+                (plot.x_spacing, plot.y_spacing) = (x_spacing, y_spacing);
+                let (x, y) = (name(x_spacing), name(y_spacing));
+                let class = match choices.len() {
+                    1 => format!("x-{x}-view"),
+                    _ => format!("x-{x}-y-{y}-view"),
+                };
+                let (large, small) = (plot.inline(Size::WIDE), plot.inline(Size::NARROW));
+                views.push(View { class, large, small });
+            }
+        }
+        Self { heading: heading.into(), id: id.into(), choices, views }
+    }
+}
+
+fn name(spacing: Spacing) -> &'static str {
+    if spacing == Spacing::Logarithmic { "log" } else { "linear" }
+}

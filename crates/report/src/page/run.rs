@@ -1,0 +1,186 @@
+//! `report.html`: one run.
+
+use serde::Serialize;
+
+use super::blocked::BlockedBar;
+use super::heat::{Heats, heat};
+use super::links::LinkTable;
+use super::pictures::{Pictures, run_pictures};
+use super::{Figure, render};
+use crate::numbers;
+use crate::terminal::{
+    bytes_to_target, changed, clocks_to_target, conserved, guarded, outcome, time_to_target,
+};
+use gaia_telemetry::{Progress, Summary};
+
+#[derive(Serialize)]
+struct RunView<'a> {
+    title: String,
+    summary: &'a Summary,
+    sentence: String,
+    scale: String,
+    headlines: Vec<Figure>,
+    pictures: Pictures,
+    learnt: Learnt<'a>,
+    blocked: BlockedBar,
+    data_centers: Vec<DcRow>,
+    heats: Option<Heats>,
+    links: LinkTable,
+    facts: Vec<Figure>,
+    run_toml: &'a str,
+}
+
+/// What was learnt: some lines to read, the rest to unfold.
+#[derive(Serialize)]
+struct Learnt<'a> {
+    top: &'a [String],
+    rest: &'a [String],
+}
+
+#[derive(Serialize)]
+struct DcRow {
+    name: String,
+    clock: String,
+    objective: String,
+    metric: String,
+    sent: String,
+    blocked: String,
+}
+
+/// The page of one run, as text.
+pub(crate) fn run_page(
+    run_toml: &str,
+    progress: &[Progress],
+    summary: &Summary,
+    highlights: &[String],
+) -> String {
+    let blocked = summary.blocked_s;
+    render(
+        "run.html",
+        &RunView {
+            title: format!("{}: {} over {}", summary.name, summary.remote_sync, summary.wan),
+            summary,
+            sentence: sentence(summary),
+            scale: scale(summary),
+            headlines: headlines(summary),
+            pictures: run_pictures(summary, progress),
+            learnt: Learnt::new(highlights),
+            blocked: BlockedBar::new("", blocked, blocked.total()),
+            data_centers: data_centers(progress),
+            heats: heat("run", summary),
+            links: LinkTable::new(&summary.links),
+            facts: facts(summary),
+            run_toml,
+        },
+    )
+}
+
+impl<'a> Learnt<'a> {
+    fn new(lines: &'a [String]) -> Self {
+        let shown = if lines.len() > LINES_SHOWN + 2 { LINES_SHOWN } else { lines.len() };
+        let (top, rest) = lines.split_at(shown);
+        Self { top, rest }
+    }
+}
+
+/// What ran, in a sentence.
+fn sentence(summary: &Summary) -> String {
+    let size = numbers::counted(summary.parameters, "parameter");
+    let place = match summary.data_centers.len() {
+        1 => "in one data center".into(),
+        all => format!("over {all} data centers"),
+    };
+    format!(
+        "{} with {size}, trained {place} by {} and {}: {} between data centers, {} inside them.",
+        summary.app,
+        numbers::counted(summary.workers, "worker"),
+        numbers::counted(summary.servers, "parameter server"),
+        summary.remote_sync,
+        summary.local_sync,
+    )
+}
+
+/// How the WAN's bandwidths were changed, in a few words; empty where they were not.
+pub(super) fn scale(summary: &Summary) -> String {
+    if summary.bandwidth_scale == 1.0 {
+        return String::new();
+    }
+    let scale = numbers::significant(summary.bandwidth_scale, 3);
+    format!("WAN bandwidths × {}", numbers::trim(&scale))
+}
+
+fn headlines(summary: &Summary) -> Vec<Figure> {
+    let target = summary
+        .target_objective
+        .map_or_else(String::new, |target| format!("target {}", numbers::target(target)));
+    let reached = match summary.clocks_to_target {
+        Some(_) => clocks_to_target(summary),
+        None => outcome(summary),
+    };
+    let metric = &summary.metric;
+    vec![
+        Figure::new("Time to target", time_to_target(summary), reached),
+        Figure::new("Objective", numbers::objective(summary.objective), target),
+        Figure::new("Held-out metric", numbers::objective(metric.value), &*metric.name),
+        Figure::new("WAN traffic", numbers::bytes(summary.wan_bytes), bytes_to_target(summary)),
+        Figure::new("WAN cost", numbers::dollars(summary.wan_cost_usd), ""),
+        Figure::new(
+            "Reads held back",
+            numbers::seconds(summary.blocked_s.total()),
+            "worker-seconds",
+        ),
+    ]
+}
+
+fn facts(summary: &Summary) -> Vec<Figure> {
+    let copies = if summary.copies_equal { "equal" } else { "not equal" };
+    let converged = if summary.converged { "yes" } else { "no" };
+    let mut facts = vec![
+        Figure::new("Converged", converged, ""),
+        Figure::new("Driver", &*summary.driver, ""),
+        Figure::new("Seed", summary.seed.to_string(), ""),
+        Figure::new("Gaia", &*summary.version, ""),
+        Figure::new(
+            "Bandwidth scale",
+            numbers::trim(&numbers::significant(summary.bandwidth_scale, 4)),
+            "",
+        ),
+        Figure::new("Trained for", numbers::seconds(summary.time_s), ""),
+        Figure::new("Clocks", numbers::count(summary.clocks), ""),
+        Figure::new("Largest clock lag", numbers::count(summary.clock_lag_max), ""),
+        Figure::new("Changes shared", numbers::percent(summary.significant_fraction), ""),
+        Figure::new("Copies after drain", copies, ""),
+        Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
+        Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
+    ];
+    if !summary.membership.is_empty() {
+        facts.push(Figure::new("Who took part", changed(&summary.membership), ""));
+    }
+    if let Some(record) = &summary.conservation {
+        facts.push(Figure::new("Between mirrors", conserved(record), ""));
+    }
+    if let Some(guard) = &summary.guard {
+        facts.push(Figure::new("Guard against skew", guarded(guard), ""));
+    }
+    if summary.machine_cost_usd > 0.0 {
+        facts.push(Figure::new("Machine cost", numbers::dollars(summary.machine_cost_usd), ""));
+    }
+    facts
+}
+
+/// How the data centers stood at the last evaluation.
+fn data_centers(progress: &[Progress]) -> Vec<DcRow> {
+    let last = progress.last().map(|last| last.data_centers.as_slice()).unwrap_or_default();
+    let row = |dc: &gaia_telemetry::DcProgress| DcRow {
+        name: dc.name.clone(),
+        clock: numbers::count(dc.clock),
+        objective: numbers::objective(dc.objective),
+        metric: numbers::objective(dc.metric),
+        sent: numbers::bytes(dc.wan_sent_bytes),
+        blocked: numbers::seconds(dc.blocked_s),
+    };
+    last.iter().map(row).collect()
+}
+
+/// Of what was learnt, before the rest is to be unfolded.
+const LINES_SHOWN: usize = 10;

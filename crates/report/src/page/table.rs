@@ -1,0 +1,138 @@
+//! A table as templates lay it out: headings over columns, rows in groups, every cell text already.
+
+use serde::Serialize;
+
+/// Rows in groups under one line of headings, or two.
+#[derive(Default, Serialize)]
+pub(crate) struct Table {
+    /// For those who cannot see it.
+    label: String,
+    /// Headings that span columns, over the others; empty for none.
+    over: Vec<Over>,
+    heads: Vec<Head>,
+    groups: Vec<Group>,
+}
+
+#[derive(Serialize)]
+struct Over {
+    text: String,
+    span: usize,
+}
+
+#[derive(Serialize)]
+struct Head {
+    text: String,
+    numeric: bool,
+    /// Whether a heading over it begins here.
+    leads: bool,
+}
+
+#[derive(Serialize)]
+struct Group {
+    title: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    class: &'static str,
+    cells: Vec<Cell>,
+}
+
+/// One cell.
+#[derive(Default, Serialize)]
+pub(crate) struct Cell {
+    text: String,
+    /// The class of a colour before the text; empty for none.
+    dot: String,
+    /// Whether this figure misses what it was meant to be.
+    miss: bool,
+    /// A bar beside the text: percent of its longest.
+    bar: Option<String>,
+}
+
+impl Table {
+    /// A table of these columns: a heading that begins with `#` stands over figures.
+    pub(crate) fn new(label: impl Into<String>, heads: &[&str]) -> Self {
+        let head = |text: &&str| match text.strip_prefix('#') {
+            Some(text) => Head { text: text.into(), numeric: true, leads: false },
+            None => Head { text: (*text).into(), numeric: false, leads: false },
+        };
+        Self {
+            label: label.into(),
+            over: Vec::new(),
+            heads: heads.iter().map(head).collect(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// Headings over the headings, each with the columns that it spans.
+    pub(crate) fn over(mut self, over: &[(&str, usize)]) -> Self {
+        let columns: usize = over.iter().map(|(_, span)| span).sum();
+        assert_eq!(columns, self.heads.len(), "every column has something over it");
+        let mut column = 0;
+        for (_, span) in over {
+            self.heads[column].leads = column > 0;
+            column += span;
+        }
+        self.over =
+            over.iter().map(|(text, span)| Over { text: (*text).into(), span: *span }).collect();
+        self
+    }
+
+    /// Begins a group of rows; without a title none is shown.
+    pub(crate) fn group(&mut self, title: impl Into<String>) {
+        self.groups.push(Group { title: title.into(), rows: Vec::new() });
+    }
+
+    /// Adds a row to the last group.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.classed_row("", cells);
+    }
+
+    /// Adds a row that a reader is to find at once.
+    pub(crate) fn own_row(&mut self, cells: Vec<Cell>) {
+        self.classed_row("own", cells);
+    }
+
+    /// Adds what the rows above it add up to.
+    pub(crate) fn sum_row(&mut self, cells: Vec<Cell>) {
+        self.classed_row("sums", cells);
+    }
+
+    fn classed_row(&mut self, class: &'static str, cells: Vec<Cell>) {
+        assert_eq!(cells.len(), self.heads.len(), "a row has a cell for each heading");
+        if self.groups.is_empty() {
+            self.group("");
+        }
+        if let Some(group) = self.groups.last_mut() {
+            group.rows.push(Row { class, cells });
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    pub(crate) fn dot(self, colour: usize) -> Self {
+        Self { dot: format!("gc-{colour}"), ..self }
+    }
+
+    pub(crate) fn miss_if(self, miss: bool) -> Self {
+        Self { miss, ..self }
+    }
+
+    /// A bar beside the figure, `share` of the longest.
+    pub(crate) fn bar(self, share: f64) -> Self {
+        let percent = if share.is_finite() { 100.0 * share.clamp(0.0, 1.0) } else { 0.0 };
+        Self { bar: Some(format!("{percent:.1}")), ..self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text)
+    }
+}

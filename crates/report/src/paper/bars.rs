@@ -1,0 +1,89 @@
+//! The paper's Figures 8 to 11 as bars: speed-up over BSP, and dollars against BSP's, on the same WAN.
+
+use super::CellRow;
+use super::grid::{BSP, Grid, Place, colour, wan_name};
+use crate::chart::{Bar, BarGroup, Bars, Base};
+use crate::numbers;
+
+/// Speed-ups over BSP. BSP itself is the line at 1.
+pub(super) fn speedups(grid: &Grid<'_>, app: &str) -> Bars {
+    Bars {
+        description: format!("{app}: speed-up over BSP on the same WAN"),
+        y_label: "speed-up over BSP on the same WAN, logarithmic".into(),
+        groups: groups(grid, app, |_, model, row| {
+            if model == BSP {
+                return row.and_then(missing).map(|why| blank(model, why));
+            }
+            let Some(row) = row else { return Some(blank(model, "not run")) };
+            let bar = match row.speedup_vs_bsp {
+                _ if missing(row).is_some() => blank(model, "never"),
+                None => blank(model, "BSP never"),
+                Some(speedup) => filled(model, vec![speedup], numbers::times(speedup)),
+            };
+            Some(Bar { printed: row.paper_speedup, ..bar })
+        }),
+        base: Base::One,
+        parts: None,
+        printed: PRINTED,
+    }
+}
+
+/// Dollars until the target, as multiples of BSP's: machines below, WAN traffic above.
+pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
+    Bars {
+        description: format!(
+            "{app}: dollars until the target against those of BSP on the same WAN"
+        ),
+        y_label: "dollars to target, BSP's on the same WAN = 1".into(),
+        groups: groups(grid, app, |place, model, row| {
+            let Some(row) = row else { return Some(blank(model, "not run")) };
+            let bsp = grid.find(place, BSP).filter(|bsp| bsp.usd > 0.0 && missing(bsp).is_none());
+            let bar = match bsp {
+                _ if missing(row).is_some() => blank(model, "never"),
+                None => blank(model, "BSP never"),
+                Some(bsp) => {
+                    let parts = vec![row.usd_machines / bsp.usd, row.usd_wan / bsp.usd];
+                    filled(model, parts, numbers::multiple(row.usd / bsp.usd))
+                }
+            };
+            let printed = row.paper_cost_ratio.filter(|ratio| *ratio > 0.0 && model != BSP);
+            Some(Bar { printed: printed.map(|ratio| 1.0 / ratio), ..bar })
+        }),
+        base: Base::Zero,
+        parts: Some(["machines, waiting included", "WAN traffic"]),
+        printed: PRINTED,
+    }
+}
+
+/// A group for each WAN with the bars that `bar` makes of its models.
+fn groups<'a>(
+    grid: &Grid<'a>,
+    app: &str,
+    bar: impl Fn(Place<'_>, &str, Option<&'a CellRow>) -> Option<Bar>,
+) -> Vec<BarGroup> {
+    let Some(app) = grid.apps().into_iter().find(|known| *known == app) else { return Vec::new() };
+    let group = |place: Place<'a>| BarGroup {
+        label: wan_name(place.wan),
+        bars: grid
+            .models_of(app)
+            .into_iter()
+            .filter_map(|model| bar(place, model, grid.find(place, model)))
+            .collect(),
+    };
+    grid.places_of(app).into_iter().map(group).collect()
+}
+
+/// Why a row has no time to target. `None` where it has one.
+fn missing(row: &CellRow) -> Option<&'static str> {
+    (row.time_s.is_none() || !row.converged).then_some("never")
+}
+
+fn filled(model: &str, parts: Vec<f64>, text: String) -> Bar {
+    Bar { label: model.into(), colour: colour(model), parts, text, printed: None }
+}
+
+fn blank(model: &str, why: &str) -> Bar {
+    filled(model, Vec::new(), why.into())
+}
+
+const PRINTED: &str = "printed in the paper";

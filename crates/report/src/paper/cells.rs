@@ -1,0 +1,163 @@
+//! Every figure of an application's cells, beside the paper's.
+
+use super::CellRow;
+use super::grid::{ASP, ASP_PAPER, BSP, Grid, LAN, Place, colour, wan_name};
+use super::section::BlockedGroup;
+use super::verdicts::NEAR_LAN;
+use crate::numbers;
+use crate::page::{BlockedBar, Cell, Table};
+
+/// Times of an application: a group for each WAN, a row for each model, those that were not run too.
+pub(super) fn times(grid: &Grid<'_>, app: &str) -> Table {
+    let table = Table::new(format!("Times of {app}"), &TIMES).over(&OVER_TIMES);
+    filled(table, grid, app, TIMES.len(), time_cells)
+}
+
+/// Bytes and dollars, in the same rows.
+pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Table {
+    let table = Table::new(format!("Bytes and dollars of {app}"), &COSTS).over(&OVER_COSTS);
+    filled(table, grid, app, COSTS.len(), cost_cells)
+}
+
+fn filled(
+    mut table: Table,
+    grid: &Grid<'_>,
+    app: &str,
+    columns: usize,
+    cells: fn(&Grid<'_>, Place<'_>, &CellRow) -> Vec<Cell>,
+) -> Table {
+    for place in places(grid, app) {
+        table.group(wan_name(place.wan));
+        for model in grid.models_of(app) {
+            match grid.find(place, model) {
+                Some(row) if model == ASP => table.own_row(cells(grid, place, row)),
+                Some(row) => table.row(cells(grid, place, row)),
+                None => table.row(not_run(model, columns)),
+            }
+        }
+    }
+    table
+}
+
+/// Time that reads were held back, by cause, a group for each WAN.
+pub(super) fn blocked(grid: &Grid<'_>, app: &str) -> Vec<BlockedGroup> {
+    let group = |place: Place<'_>| {
+        let rows = grid.runs_at(place);
+        let widest = rows.iter().map(|row| row.blocked_s.total()).fold(0.0, f64::max);
+        BlockedGroup {
+            title: wan_name(place.wan),
+            bars: rows
+                .iter()
+                .map(|row| BlockedBar::new(&row.model, row.blocked_s, widest))
+                .collect(),
+        }
+    };
+    places(grid, app).into_iter().map(group).collect()
+}
+
+fn places<'a>(grid: &Grid<'a>, app: &str) -> Vec<Place<'a>> {
+    grid.places().into_iter().filter(|place| place.app == app).collect()
+}
+
+fn time_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
+    let lan = grid.find(place, LAN).and_then(|lan| lan.paper_speedup);
+    let printed_lan = lan.zip(row.paper_speedup).map(|(lan, own)| lan / own);
+    let slow = row.model == ASP && row.times_lan.is_some_and(|times| times > NEAR_LAN);
+    let off = row.objective_off.filter(|off| off.is_finite());
+    vec![
+        Cell::new(&*row.model).dot(colour(&row.model)),
+        reached(row),
+        numbers::shown(row.clocks, numbers::count).into(),
+        ratio(row.speedup_vs_bsp).miss_if(behind(row, row.speedup_vs_bsp, row.paper_speedup)),
+        ratio(row.paper_speedup),
+        ratio(row.times_lan).miss_if(slow),
+        ratio(printed_lan),
+        numbers::objective(row.objective).into(),
+        numbers::shown(off, |off| format!("{:+.2} %", 100.0 * off)).into(),
+        Cell::new(if row.copies_equal { "equal" } else { "not equal" }).miss_if(!row.copies_equal),
+    ]
+}
+
+fn cost_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
+    let bytes_over = |model: &str| {
+        let other = grid.find(place, model).map(|other| other.wan_bytes as f64);
+        ratio(other.filter(|_| row.wan_bytes > 0).map(|bytes| bytes / row.wan_bytes as f64))
+    };
+    let wan_share = (row.usd > 0.0).then(|| row.usd_wan / row.usd);
+    let cheaper = grid
+        .find(place, BSP)
+        .filter(|bsp| row.usd > 0.0 && row.converged && bsp.converged)
+        .map(|bsp| bsp.usd / row.usd);
+    vec![
+        Cell::new(&*row.model).dot(colour(&row.model)),
+        Cell::new(if row.converged { "yes" } else { "never" }).miss_if(!row.converged),
+        numbers::bytes(row.wan_bytes).into(),
+        bytes_over(BSP),
+        bytes_over(ASP_PAPER),
+        numbers::dollars(row.usd_machines).into(),
+        numbers::dollars(row.usd_wan).into(),
+        numbers::dollars(row.usd).into(),
+        numbers::shown(wan_share, numbers::percent).into(),
+        numbers::shown(row.paper_wan_share, numbers::percent).into(),
+        ratio(cheaper).miss_if(behind(row, cheaper, row.paper_cost_ratio)),
+        ratio(row.paper_cost_ratio),
+    ]
+}
+
+/// Whether ASP does less well than the paper's.
+fn behind(row: &CellRow, ours: Option<f64>, printed: Option<f64>) -> bool {
+    row.model == ASP && ours.zip(printed).is_some_and(|(ours, printed)| ours < printed)
+}
+
+fn ratio(value: Option<f64>) -> Cell {
+    numbers::shown(value, numbers::times).into()
+}
+
+fn reached(row: &CellRow) -> Cell {
+    match row.time_s {
+        Some(time) if row.converged => numbers::seconds(time).into(),
+        _ => Cell::new("never").miss_if(true),
+    }
+}
+
+fn not_run(model: &str, columns: usize) -> Vec<Cell> {
+    let mut cells = vec![Cell::new(model).dot(colour(model)), Cell::new("not run").miss_if(true)];
+    cells.resize_with(columns, || numbers::NONE.into());
+    cells
+}
+
+const TIMES: [&str; 10] = [
+    "",
+    "#time to target",
+    "#clocks",
+    "#ours",
+    "#paper",
+    "#ours",
+    "#paper",
+    "#value",
+    "#off LAN's then",
+    "#copies",
+];
+const OVER_TIMES: [(&str, usize); 5] = [
+    ("", 1),
+    ("virtual", 2),
+    ("speed-up over BSP", 2),
+    ("times LAN", 2),
+    ("objective after the drain", 3),
+];
+const COSTS: [&str; 12] = [
+    "",
+    "#arrived",
+    "#sent",
+    "#BSP's ÷ it",
+    "#asp-paper's ÷ it",
+    "#machines",
+    "#WAN",
+    "#all",
+    "#ours",
+    "#paper",
+    "#ours",
+    "#paper",
+];
+const OVER_COSTS: [(&str, usize); 5] =
+    [("", 2), ("WAN bytes", 3), ("dollars", 3), ("WAN's share", 2), ("BSP's dollars ÷ it", 2)];

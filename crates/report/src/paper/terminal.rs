@@ -1,0 +1,63 @@
+//! How an evaluation ends on the terminal.
+
+use std::path::Path;
+
+use console::Alignment;
+
+use super::{CellRow, PaperFile};
+use crate::numbers::{self, shown};
+use crate::terminal::Paint;
+use crate::text_table::{TextTable, WIDTH, plain};
+
+/// One line for each cell, and how fast the simulator was.
+pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {
+    let mut lines = Vec::new();
+    for (title, rows) in [("The paper's WANs", &file.cells), ("Elsewhere", &file.elsewhere)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let (head, cells) = table(rows).lines(WIDTH);
+        lines.push(paint.bold(title));
+        lines.push(paint.dim(&head));
+        lines.extend(cells);
+        lines.push(String::new());
+    }
+    if let Some(speed) = file.heaviest() {
+        lines.push(format!("heaviest run     {}", plain(&speed.run)));
+        lines.push(format!(
+            "                 {} virtual seconds in {}; a second: {} of them, {} frames",
+            numbers::count(speed.virtual_seconds.round() as u64),
+            numbers::seconds(speed.wall_seconds),
+            numbers::significant(speed.virtual_seconds / speed.wall_seconds, 3),
+            numbers::count((speed.frames as f64 / speed.wall_seconds).round() as u64),
+        ));
+    }
+    if let Some(page) = page {
+        lines.push(format!("report           {}", plain(&page.display().to_string())));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn table(rows: &[CellRow]) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("cell", Alignment::Left),
+        ("time", Alignment::Right),
+        ("vs BSP", Alignment::Right),
+        ("paper", Alignment::Right),
+        ("× LAN", Alignment::Right),
+        ("WAN", Alignment::Right),
+        ("cost", Alignment::Right),
+    ]);
+    for row in rows {
+        table.row(vec![
+            format!("{} {} {}", row.app, row.wan, row.model),
+            shown(row.time_s, numbers::seconds),
+            shown(row.speedup_vs_bsp, numbers::times),
+            shown(row.paper_speedup, numbers::times),
+            shown(row.times_lan, numbers::times),
+            numbers::bytes(row.wan_bytes),
+            numbers::dollars(row.usd),
+        ]);
+    }
+    table
+}

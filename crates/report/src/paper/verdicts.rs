@@ -1,0 +1,158 @@
+//! The page in a few sentences, each counted from the cells, with every cell that misses it.
+
+use serde::Serialize;
+
+use super::CellRow;
+use super::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
+use super::shipping::{self, dollars, dollars_waiting};
+use crate::numbers;
+
+/// One sentence and whether it holds everywhere.
+#[derive(Serialize)]
+pub(super) struct Verdict {
+    pass: bool,
+    text: String,
+    /// What the paper's own figures say to it; empty for nothing.
+    published: String,
+    misses: Vec<String>,
+}
+
+/// What one cell says to a claim: `None` where it has no say.
+type Answer = Option<Result<(), String>>;
+
+pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
+    if grid.rows().is_empty() {
+        return vec![Verdict {
+            pass: false,
+            text: "No cell was run.".into(),
+            published: String::new(),
+            misses: Vec::new(),
+        }];
+    }
+    let mut verdicts = vec![
+        judge(grid, "asp reaches the target", |place| reaches(grid, place)),
+        judge(grid, "asp is within 1.10× of the LAN", |place| near_lan(grid, place)),
+    ];
+    if the_papers_own {
+        verdicts[1].published = printed_near_lan(grid);
+        let claim = "asp's speed-up over BSP is at least what the paper printed";
+        verdicts.push(judge(grid, claim, |place| beats_printed(grid, place)));
+    }
+    let faster = judge(grid, "asp is faster than shipping the data first", |place| {
+        against(grid, place, CENTRALIZE, |row| row.time_s, "the time")
+    });
+    let cheaper = judge(grid, "asp costs no more than shipping the data first", |place| {
+        against(grid, place, CENTRALIZE, dollars, "the dollars")
+    });
+    let claim = "asp costs no more than shipping the data first with machines waiting for it";
+    let cheaper_waiting = judge(grid, claim, |place| {
+        against(grid, place, CENTRALIZE, dollars_waiting, "the dollars")
+    });
+    let (printed_faster, printed_cheaper) = shipping::printed_wins();
+    let printed = |text: String| if the_papers_own { text } else { String::new() };
+    verdicts.push(Verdict { published: printed(printed_faster), ..faster });
+    verdicts.push(Verdict { published: printed(printed_cheaper), ..cheaper });
+    verdicts.push(cheaper_waiting);
+    verdicts.push(judge(grid, "asp costs no more than BSP", |place| {
+        against(grid, place, BSP, dollars, "the dollars")
+    }));
+    verdicts.push(judge(grid, "asp takes no longer than ASP as published", |place| {
+        against(grid, place, ASP_PAPER, |row| row.time_s, "the time")
+    }));
+    verdicts.push(judge(grid, "asp sends no more WAN bytes than ASP as published", |place| {
+        against(grid, place, ASP_PAPER, |row| Some(row.wan_bytes as f64), "the bytes")
+    }));
+    verdicts.push(judge(grid, "all copies of asp are equal after the drain", |place| {
+        let row = grid.find(place, ASP)?;
+        Some(if row.copies_equal { Ok(()) } else { Err("not equal".into()) })
+    }));
+    verdicts
+}
+
+fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(Place<'a>) -> Answer) -> Verdict {
+    let answers = grid.places().into_iter().filter_map(|place| Some((place, answer(place)?)));
+    let answers: Vec<_> = answers.collect();
+    let misses: Vec<String> = answers
+        .iter()
+        .filter_map(|(place, answer)| {
+            let why = answer.as_ref().err()?;
+            Some(format!("{}: {why}", place_name(*place)))
+        })
+        .collect();
+    let all = answers.len();
+    Verdict {
+        pass: all > 0 && misses.is_empty(),
+        text: if all == 0 {
+            format!("{claim}: no cell can tell.")
+        } else {
+            format!("{claim} in {} of {}.", all - misses.len(), numbers::counted(all, "cell"))
+        },
+        published: String::new(),
+        misses,
+    }
+}
+
+fn reaches(grid: &Grid<'_>, place: Place<'_>) -> Answer {
+    Some(asp(grid, place).map(|_| ()))
+}
+
+/// ASP's row where it reached the target, else why there is none.
+fn asp<'a>(grid: &Grid<'a>, place: Place<'_>) -> Result<(&'a CellRow, f64), String> {
+    let row = grid.find(place, ASP).ok_or("not run")?;
+    let time = row.time_s.filter(|_| row.converged).ok_or("never reached the target")?;
+    Ok((row, time))
+}
+
+fn near_lan(grid: &Grid<'_>, place: Place<'_>) -> Answer {
+    Some(asp(grid, place).and_then(|(row, _)| match row.times_lan {
+        Some(times) if times <= NEAR_LAN => Ok(()),
+        Some(times) => Err(numbers::times(times)),
+        None => Err("no LAN to compare with".into()),
+    }))
+}
+
+fn beats_printed(grid: &Grid<'_>, place: Place<'_>) -> Answer {
+    let printed = grid.find(place, ASP)?.paper_speedup?;
+    Some(asp(grid, place).and_then(|(row, _)| match row.speedup_vs_bsp {
+        Some(speedup) if speedup >= printed => Ok(()),
+        Some(speedup) => {
+            Err(format!("{}, the paper {}", numbers::times(speedup), numbers::times(printed)))
+        }
+        None => Err("no BSP to compare with".into()),
+    }))
+}
+
+/// Whether ASP needs at most as much of something as another model that was run, or that never got there.
+fn against(
+    grid: &Grid<'_>,
+    place: Place<'_>,
+    other: &str,
+    amount: fn(&CellRow) -> Option<f64>,
+    what: &str,
+) -> Answer {
+    Some(asp(grid, place).and_then(|(row, _)| {
+        let other = grid.find(place, other).ok_or_else(|| format!("{other} was not run"))?;
+        if other.time_s.is_none() || !other.converged {
+            return Ok(());
+        }
+        match amount(row).zip(amount(other)) {
+            Some((own, theirs)) if own <= theirs => Ok(()),
+            Some((own, theirs)) => Err(format!("{} {what}", numbers::times(own / theirs))),
+            None => Err(format!("{what} are not known")),
+        }
+    }))
+}
+
+/// In how many of its cells the paper's Gaia was within the same bound of its LAN.
+fn printed_near_lan(grid: &Grid<'_>) -> String {
+    let printed = |place: &Place<'_>| {
+        let lan = grid.find(*place, LAN)?.paper_speedup?;
+        Some(lan / grid.find(*place, ASP)?.paper_speedup?)
+    };
+    let ratios: Vec<f64> = grid.places().iter().filter_map(printed).collect();
+    let near = ratios.iter().filter(|ratio| **ratio <= NEAR_LAN).count();
+    if ratios.is_empty() { String::new() } else { format!("the paper: {near} of {}", ratios.len()) }
+}
+
+/// What "as fast as on the LAN" means: at most this many times its time.
+pub(super) const NEAR_LAN: f64 = 1.10;

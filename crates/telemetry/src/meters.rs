@@ -1,0 +1,372 @@
+//! What a node counts, in its own words.
+//!
+//! Machines keep plain counts; a driver reads them at each heartbeat and says them here. What is told of every frame
+//! costs two additions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::{Counter, IntCounter};
+use tokio::time::Instant;
+
+use super::definitions::Definitions;
+use super::records::Progress;
+use super::standing::Standing;
+use gaia_core::server::{BrakeStats, LinkStats};
+use gaia_core::sync::WaitReason;
+use gaia_core::types::{Clock, Lane};
+
+/// One node.
+#[derive(Clone)]
+pub struct NodeMeter {
+    node: Arc<str>,
+    definitions: Arc<Definitions>,
+    standing: Arc<Standing>,
+    /// When the process began.
+    origin: Instant,
+}
+
+/// A server's link to one mirror.
+#[derive(Clone)]
+pub struct MirrorMeter {
+    node: NodeMeter,
+    peer: String,
+    /// By lane: bytes and frames.
+    received: [(IntCounter, IntCounter); Lane::ALL.len()],
+}
+
+impl NodeMeter {
+    pub(super) fn new(
+        node: &str,
+        definitions: Arc<Definitions>,
+        standing: Arc<Standing>,
+        origin: Instant,
+    ) -> Self {
+        definitions.callers_refused.with_label_values(&[node]);
+        Self { node: node.into(), definitions, standing, origin }
+    }
+
+    /// The link to a mirror of that name.
+    pub fn mirror(&self, peer: &str) -> MirrorMeter {
+        let received = Lane::ALL.map(|lane| {
+            let labels = [&self.node, peer, lane.name()];
+            let Definitions { received_bytes, received_frames, .. } = &*self.definitions;
+            (received_bytes.with_label_values(&labels), received_frames.with_label_values(&labels))
+        });
+        self.definitions.frames_refused.with_label_values(&[&self.node, peer]);
+        MirrorMeter { node: self.clone(), peer: peer.into(), received }
+    }
+
+    /// The node's loop has turned.
+    pub fn on_turn(&self) {
+        self.standing.on_turn(self.origin.elapsed());
+    }
+
+    /// A peer is connected, for the first time or again.
+    pub fn on_connected(&self, peer: &str) {
+        self.standing.on_connected(peer);
+        self.definitions.connections.with_label_values(&[&self.node, peer]).inc();
+        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(1);
+    }
+
+    /// A peer is connected no more.
+    pub fn on_lost(&self, peer: &str) {
+        self.standing.on_lost(peer);
+        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
+    }
+
+    /// A peer takes no part: nobody waits for it.
+    pub fn on_absent(&self, peer: &str) {
+        self.standing.on_absent(peer);
+        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
+    }
+
+    /// The run has begun for this node.
+    pub fn on_begun(&self) {
+        self.standing.on_begun();
+    }
+
+    /// Somebody who called was turned away.
+    pub fn on_caller_refused(&self) {
+        self.definitions.callers_refused.with_label_values(&[&*self.node]).inc();
+    }
+
+    /// How far a server's data center is, and what its brakes gave up so far.
+    pub fn on_server(&self, clock: Clock, brakes: BrakeStats, waiting: Option<WaitReason>) {
+        let Definitions { clocks_finished, announcements_expired, mirrors_lost, read_held, .. } =
+            &*self.definitions;
+        raise(&clocks_finished.with_label_values(&[&*self.node]), clock.0);
+        let expired = announcements_expired.with_label_values(&[&*self.node]);
+        raise(&expired, brakes.announcements_expired);
+        raise(&mirrors_lost.with_label_values(&[&*self.node]), brakes.mirrors_lost);
+        for reason in WaitReason::NAMES {
+            let held = waiting.is_some_and(|waiting| waiting.name() == reason);
+            read_held.with_label_values(&[&*self.node, reason]).set(held.into());
+        }
+    }
+
+    /// Bytes that a worker and its servers have sent each other so far.
+    pub fn on_lan(&self, bytes: u64) {
+        raise(&self.definitions.lan_bytes.with_label_values(&[&*self.node]), bytes);
+    }
+
+    /// Why and for how long a worker's read was held back, on account of which data center, if of another.
+    pub fn on_held(&self, reason: WaitReason, from: &str, time: Duration) {
+        let blocked = &self.definitions.blocked;
+        let blocked = blocked.with_label_values(&[&*self.node, reason.name(), from]);
+        blocked.inc_by(time.as_secs_f64());
+    }
+
+    /// An iteration of a worker has run.
+    pub fn on_iteration(&self, took: Duration) {
+        let iterations = &self.definitions.iteration;
+        iterations.with_label_values(&[&*self.node]).observe(took.as_secs_f64());
+    }
+
+    /// All copies have been evaluated.
+    pub fn on_evaluation(&self, progress: &Progress) {
+        let Definitions { evaluations, objective, metric, .. } = &*self.definitions;
+        evaluations.with_label_values(&[&*self.node]).inc();
+        for dc in &progress.data_centers {
+            objective.with_label_values(&[&*self.node, &dc.name]).set(dc.objective);
+            metric.with_label_values(&[&*self.node, &dc.name]).set(dc.metric);
+        }
+    }
+
+    /// How far a data center is, as the coordinator sees it.
+    pub fn on_data_center_clock(&self, dc: &str, clock: u64) {
+        let clocks = &self.definitions.data_center_clock;
+        clocks.with_label_values(&[&*self.node, dc]).set(i64::try_from(clock).unwrap_or(i64::MAX));
+    }
+
+    /// A worker does the work of one that is lost, as the coordinator has said.
+    pub fn on_taken_over(&self, lost: &str, by: &str) {
+        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(1);
+    }
+
+    /// It no longer does.
+    pub fn on_given_back(&self, lost: &str, by: &str) {
+        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(0);
+    }
+
+    /// So many bytes were written to the log and synced, which took so long.
+    pub fn on_log_synced(&self, bytes: u64, took: Duration) {
+        self.definitions.log_bytes.with_label_values(&[&*self.node]).inc_by(bytes);
+        let syncs = &self.definitions.log_sync;
+        syncs.with_label_values(&[&*self.node]).observe(took.as_secs_f64());
+    }
+}
+
+impl MirrorMeter {
+    /// A frame has come.
+    pub fn on_frame(&self, lane: Lane, bytes: usize) {
+        let (all_bytes, frames) = &self.received[lane.index()];
+        all_bytes.inc_by(bytes as u64);
+        frames.inc();
+    }
+
+    /// A frame was not what it has to be.
+    pub fn on_frame_refused(&self) {
+        self.node.definitions.frames_refused.with_label_values(&self.labels()).inc();
+    }
+
+    /// What the server has counted so far.
+    pub fn on_stats(&self, stats: &LinkStats) {
+        let Definitions {
+            sent_bytes,
+            sent_frames,
+            sent_updates,
+            changes,
+            carried,
+            held_back,
+            announced,
+            ..
+        } = &*self.node.definitions;
+        let labels = self.labels();
+        for (lane, bytes) in [(Lane::Control, stats.control_bytes), (Lane::Data, stats.data_bytes)]
+        {
+            raise(&sent_bytes.with_label_values(&[labels[0], labels[1], lane.name()]), bytes);
+        }
+        raise(&sent_frames.with_label_values(&labels), stats.frames);
+        raise(&sent_updates.with_label_values(&labels), stats.updates);
+        raise(&changes.with_label_values(&labels), stats.changes);
+        raise(&carried.with_label_values(&labels), stats.carried);
+        raise(&announced.with_label_values(&labels), stats.announced);
+        if stats.changes > 0 {
+            let kept = 1.0 - stats.carried as f64 / stats.changes as f64;
+            held_back.with_label_values(&labels).set(kept.clamp(0.0, 1.0));
+        }
+    }
+
+    /// Bytes that have entered the link so far, and how long frames kept it busy.
+    pub fn on_carried(&self, wire_bytes: u64, busy: Duration) {
+        let Definitions { sent_wire_bytes, busy: all_busy, .. } = &*self.node.definitions;
+        raise(&sent_wire_bytes.with_label_values(&self.labels()), wire_bytes);
+        raise_seconds(&all_busy.with_label_values(&self.labels()), busy);
+    }
+
+    /// The clock of this data center, and the latest that has been heard of the mirror.
+    pub fn on_clocks(&self, own: Clock, heard: Clock) {
+        let lag = i128::from(own.0) - i128::from(heard.0);
+        let lag = i64::try_from(lag).unwrap_or(i64::MAX);
+        self.node.definitions.lag.with_label_values(&self.labels()).set(lag);
+    }
+
+    fn labels(&self) -> [&str; 2] {
+        [&self.node.node, &self.peer]
+    }
+}
+
+/// Sets a counter to what has been counted in all. It never falls: a count that begins again, as that of a node that was
+/// rebuilt may, is waited for.
+fn raise(counter: &IntCounter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
+}
+
+fn raise_seconds(counter: &Counter, total: Duration) {
+    counter.inc_by((total.as_secs_f64() - counter.get()).max(0.0));
+}
+
+impl fmt::Debug for NodeMeter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeMeter").field(&self.standing).finish()
+    }
+}
+
+impl fmt::Debug for MirrorMeter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MirrorMeter").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::Telemetry;
+    use gaia_core::types::{DcId, WorkerId};
+
+    fn check(telemetry: &Telemetry, expected: &[&str]) {
+        let page = telemetry.metrics();
+        for line in expected {
+            assert!(page.lines().any(|found| found == *line), "{line} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_and_its_links_count_is_told_as_it_stands() {
+        let telemetry = Telemetry::new();
+        let peers = BTreeMap::from([("b/server-0".to_owned(), "mirror")]);
+        let node = telemetry.node("a/server-0", "r", peers);
+        let mirror = node.mirror("b/server-0");
+        check(
+            &telemetry,
+            &[
+                r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 0"#,
+                r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 0"#,
+                r#"gaia_callers_refused_total{node="a/server-0"} 0"#,
+            ],
+        );
+        for _ in 0..2 {
+            node.on_connected("b/server-0");
+            node.on_lost("b/server-0");
+            node.on_caller_refused();
+        }
+        node.on_connected("b/server-0");
+        mirror.on_frame(Lane::Data, 100);
+        mirror.on_frame(Lane::Data, 11);
+        mirror.on_frame_refused();
+        mirror.on_clocks(Clock(3), Clock(5));
+        let mut stats =
+            LinkStats { data_bytes: 7, control_bytes: 5, frames: 3, ..LinkStats::default() };
+        mirror.on_stats(&stats);
+        (stats.data_bytes, stats.changes, stats.carried, stats.updates) = (9, 8, 2, 2);
+        mirror.on_stats(&stats);
+        for busy in [1, 4] {
+            mirror.on_carried(1000 * busy, Duration::from_millis(500 * busy));
+        }
+        let waiting = WaitReason::MirrorClock { from: DcId(1) };
+        let brakes = BrakeStats { announcements_expired: 6, mirrors_lost: 1 };
+        node.on_server(Clock(12), brakes, Some(waiting));
+        node.on_log_synced(64, Duration::from_millis(2));
+        node.on_log_synced(6, Duration::from_millis(20));
+        check(
+            &telemetry,
+            &[
+                r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 1"#,
+                r#"gaia_peer_connections_total{node="a/server-0",peer="b/server-0"} 3"#,
+                r#"gaia_callers_refused_total{node="a/server-0"} 2"#,
+                r#"gaia_mirror_received_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 111"#,
+                r#"gaia_mirror_received_frames_total{lane="data",node="a/server-0",peer="b/server-0"} 2"#,
+                r#"gaia_mirror_received_frames_total{lane="control",node="a/server-0",peer="b/server-0"} 0"#,
+                r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 1"#,
+                r#"gaia_mirror_lag_clocks{node="a/server-0",peer="b/server-0"} -2"#,
+                r#"gaia_mirror_sent_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 9"#,
+                r#"gaia_mirror_sent_bytes_total{lane="control",node="a/server-0",peer="b/server-0"} 5"#,
+                r#"gaia_mirror_sent_updates_total{node="a/server-0",peer="b/server-0"} 2"#,
+                r#"gaia_mirror_held_back_ratio{node="a/server-0",peer="b/server-0"} 0.75"#,
+                r#"gaia_mirror_sent_wire_bytes_total{node="a/server-0",peer="b/server-0"} 4000"#,
+                r#"gaia_mirror_busy_seconds_total{node="a/server-0",peer="b/server-0"} 2"#,
+                r#"gaia_clocks_finished_total{node="a/server-0"} 12"#,
+                r#"gaia_announcements_expired_total{node="a/server-0"} 6"#,
+                r#"gaia_mirrors_lost_total{node="a/server-0"} 1"#,
+                r#"gaia_read_held{node="a/server-0",reason="mirror_clock"} 1"#,
+                r#"gaia_read_held{node="a/server-0",reason="barrier"} 0"#,
+                r#"gaia_log_written_bytes_total{node="a/server-0"} 70"#,
+                r#"gaia_log_sync_seconds_count{node="a/server-0"} 2"#,
+                r#"gaia_log_sync_seconds_bucket{node="a/server-0",le="0.003"} 1"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn who_does_whose_work_is_told_and_a_node_that_leaves_is_not() {
+        let telemetry = Telemetry::new();
+        let node = telemetry.node("a/coordinator", "r", BTreeMap::new());
+        node.on_taken_over("a/worker-1", "a/worker-0");
+        node.on_given_back("a/worker-1", "a/worker-0");
+        node.on_taken_over("a/worker-1", "a/worker-2");
+        node.on_begun();
+        let peers = BTreeMap::from([("a/server-0".to_owned(), "server")]);
+        telemetry.node("a/worker-1", "r", peers).on_iteration(Duration::from_millis(3));
+        assert!(telemetry.ready().is_err());
+        telemetry.leave("a/worker-1", "r");
+        assert_eq!(telemetry.ready(), Ok(()));
+        check(
+            &telemetry,
+            &[
+                r#"gaia_worker_taken_over{by="a/worker-0",node="a/coordinator",worker="a/worker-1"} 0"#,
+                r#"gaia_worker_taken_over{by="a/worker-2",node="a/coordinator",worker="a/worker-1"} 1"#,
+                r#"gaia_iteration_seconds_count{node="a/worker-1"} 1"#,
+            ],
+        );
+        let page = telemetry.metrics();
+        assert!(!page.contains(r#"gaia_node_info{node="a/worker-1""#), "{page}");
+        assert!(!page.contains(r#"gaia_peer_connected{node="a/worker-1""#), "{page}");
+    }
+
+    #[test]
+    fn what_a_worker_counts_is_told_by_reason() {
+        let telemetry = Telemetry::new();
+        let node = telemetry.node("a/worker-1", "r", BTreeMap::new());
+        node.on_lan(70);
+        node.on_lan(90);
+        node.on_iteration(Duration::from_millis(3));
+        let worker = WorkerId { dc: DcId(0), index: 0 };
+        for _ in 0..2 {
+            node.on_held(WaitReason::LocalWorker { worker }, "", Duration::from_millis(250));
+        }
+        node.on_held(WaitReason::Updates { from: DcId(1) }, "b", Duration::from_secs(2));
+        check(
+            &telemetry,
+            &[
+                r#"gaia_lan_bytes_total{node="a/worker-1"} 90"#,
+                r#"gaia_iteration_seconds_count{node="a/worker-1"} 1"#,
+                r#"gaia_blocked_seconds_total{from="",node="a/worker-1",reason="local"} 0.5"#,
+                r#"gaia_blocked_seconds_total{from="b",node="a/worker-1",reason="bandwidth"} 2"#,
+            ],
+        );
+    }
+}

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gaia_core::link::{Link, LinkConfig, Transport};
-use gaia_core::types::{Bandwidth, Bytes, Instant, Seed};
+use gaia_core::types::{Bandwidth, ByteSize, Instant, Seed};
 
 fn config(loss: f64) -> LinkConfig {
     LinkConfig {
         bandwidth: Bandwidth::from_mbit(100.0),
         delay: Duration::from_millis(50),
-        queue: Bytes(1 << 20),
+        queue: ByteSize(1 << 20),
         loss,
     }
 }

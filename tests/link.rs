@@ -5,14 +5,14 @@ use std::time::Duration;
 use gaia_core::link::{
     DropReason, Fate, FrameFate, Link, LinkConfig, PAYLOAD_SHARE_MAX, Train, Transport, quantum,
 };
-use gaia_core::types::{Bandwidth, Bytes, Instant, Seed};
+use gaia_core::types::{Bandwidth, ByteSize, Instant, Seed};
 use proptest::prelude::*;
 
 fn config(mbit: f64, delay_ms: u64, queue: u64, loss: f64) -> LinkConfig {
     LinkConfig {
         bandwidth: Bandwidth::from_mbit(mbit),
         delay: Duration::from_millis(delay_ms),
-        queue: Bytes(queue),
+        queue: ByteSize(queue),
         loss,
     }
 }
@@ -249,9 +249,9 @@ fn a_link_that_slows_down_keeps_what_is_queued() {
         link.send(Instant::ZERO, 1_000);
     }
     let now = after_micros(5_000);
-    assert_eq!(link.queued(now), Bytes(5_000));
+    assert_eq!(link.queued(now), ByteSize(5_000));
     link.set_bandwidth(now, Bandwidth::from_mbit(0.8));
-    assert_eq!(link.queued(now), Bytes(5_000));
+    assert_eq!(link.queued(now), ByteSize(5_000));
     assert_eq!(link.idle_at(), after_micros(55_000));
     let Fate::Delivered { departs, .. } = link.send(now, 1_000) else { panic!("no loss") };
     assert_eq!(departs, after_micros(65_000));

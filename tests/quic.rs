@@ -11,7 +11,7 @@ use gaia_certificates::{Authority, Identity, Validity};
 use gaia_core::link::{LinkConfig, Transport, quantum};
 use gaia_core::node::Lane;
 use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
 use gaia_driver::emulated::{
     Certificates, DcTransport, Event, Incoming, LinkTraffic, TransportError, Wan,
 };
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 const SHARD: ShardId = ShardId(0);
 
 /// What topology files give a link that does not say: 100 ms, and never less than 16 KiB.
-fn queue(bandwidth: Bandwidth) -> Size {
-    Size((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10))
+fn queue(bandwidth: Bandwidth) -> ByteSize {
+    ByteSize((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10))
 }
 
 fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
@@ -33,7 +33,7 @@ fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
         from,
         to,
         bandwidth,
-        rtt: Time(rtt),
+        rtt: DurationSetting(rtt),
         price: UsdPerGb(0.02),
         loss,
         queue: queue(bandwidth),
@@ -48,7 +48,7 @@ fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
                 servers: 1,
                 workers: 1,
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-                lan_rtt: Time(Duration::from_micros(100)),
+                lan_rtt: DurationSetting(Duration::from_micros(100)),
                 colocated: false,
             })
             .collect(),

@@ -23,7 +23,9 @@ use gaia_core::node::{Lane, ServerInput};
 use gaia_core::server::PeerError;
 use gaia_core::sync::{RemoteSync, TapConfig};
 use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Instant, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::types::{
+    Bandwidth, ByteSize, DcId, DurationSetting, Instant, Seed, ShardId, UsdPerGb,
+};
 use gaia_driver::emulated::{DcTransport, Event, Wan};
 
 const SHARD: ShardId = ShardId(0);
@@ -175,10 +177,10 @@ fn topology() -> Topology {
         from,
         to,
         bandwidth,
-        rtt: Time(Duration::from_millis(20)),
+        rtt: DurationSetting(Duration::from_millis(20)),
         price: UsdPerGb(0.0),
         loss: 0.0,
-        queue: Size(1 << 20),
+        queue: ByteSize(1 << 20),
     };
     let dcs = [ATTACKED, HONEST, HOSTILE];
     let pairs = dcs.into_iter().flat_map(|from| dcs.into_iter().map(move |to| (from, to)));
@@ -190,7 +192,7 @@ fn topology() -> Topology {
                 servers: 1,
                 workers: 1,
                 lan_bandwidth: bandwidth,
-                lan_rtt: Time(Duration::from_micros(100)),
+                lan_rtt: DurationSetting(Duration::from_micros(100)),
                 colocated: false,
             })
             .into(),

@@ -264,7 +264,7 @@ fn a_peer_that_has_lost_its_state_is_told_from_one_that_resumed() {
     assert_eq!(kept.meet(b.met().unwrap()), Meeting::Resumed, "it is the one that was known");
     let mut a = session(2);
     a.push(Lane::Data, frame(3, 8));
-    let anew = Meeting::Anew { lost: 2, began: incarnation(2) };
+    let anew = Meeting::Reset { lost: 2, began: incarnation(2) };
     assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(anew))));
     // A log that tells of the same makes the same state, and says that both begin anew.
     assert_eq!(kept.meet(b.met().unwrap()), anew);
@@ -284,7 +284,7 @@ fn a_peer_that_lost_its_state_and_restarted_before_it_was_met_again_is_told_too(
     let (_, mut b) = pair();
     let lost = session(3);
     let mut a = Session::resume(config(4), &lost.state());
-    let anew = Meeting::Anew { lost: 0, began: incarnation(3) };
+    let anew = Meeting::Reset { lost: 0, began: incarnation(3) };
     assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(anew))));
 }
 

@@ -69,7 +69,7 @@ fn seeds() -> Vec<Seed> {
     let from_worker =
         |message| [&[FROM_WORKER][..], &encode_worker_message(message, &layout)].concat();
     vec![
-        ("anew", from_worker(&WorkerMessage::Anew)),
+        ("anew", from_worker(&WorkerMessage::Reset)),
         ("read", from_worker(&read)),
         ("rows", [&[FROM_SERVER][..], &encode_rows_read(&rows)].concat()),
         ("update", from_worker(&update)),

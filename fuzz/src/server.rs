@@ -101,7 +101,7 @@ impl Node {
                 momentum: 0.5,
             }),
             drain: DrainMethod::Mean,
-            absent: BTreeSet::new(),
+            inactive: BTreeSet::new(),
             plan_hash: 7,
         };
         let server = Server::new(config, &initial);
@@ -189,7 +189,7 @@ impl Node {
 
     /// The connection to a mirror is lost, or to somebody who is none.
     fn part(&mut self, from: DcId) {
-        let _stranger = self.server.handle_input(self.now, ServerInput::Parted { from });
+        let _stranger = self.server.handle_input(self.now, ServerInput::Disconnected { from });
         self.collect();
     }
 

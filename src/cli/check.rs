@@ -8,7 +8,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{AspConfig, LocalSync, RemoteSync};
 use gaia_core::topology::Topology;
-use gaia_core::types::{Bandwidth, Bytes, Time};
+use gaia_core::types::{Bandwidth, ByteSize, DurationSetting};
 use gaia_driver::real::{LinkCheck, check_links};
 
 /// What a run file would run.
@@ -54,11 +54,11 @@ struct LinkFindings {
     bandwidth_min: Bandwidth,
     bandwidth_mean: Bandwidth,
     bandwidth_max: Bandwidth,
-    rtt_max: Time,
+    rtt_max: DurationSetting,
     /// The whole model once, in single precision: what a clock of BSP sends over each link at most.
-    dense_update: Bytes,
+    dense_update: ByteSize,
     /// How long the slowest link takes for that.
-    dense_update_slowest: Time,
+    dense_update_slowest: DurationSetting,
 }
 
 /// Checks a run file, its topology and its data, and says what would run.
@@ -181,8 +181,8 @@ impl LinkFindings {
             bandwidth_mean,
             bandwidth_max,
             rtt_max: topology.rtt_max(),
-            dense_update: Bytes(dense),
-            dense_update_slowest: Time(bandwidth_min.time_for(dense)),
+            dense_update: ByteSize(dense),
+            dense_update_slowest: DurationSetting(bandwidth_min.time_for(dense)),
         })
     }
 }

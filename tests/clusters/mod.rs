@@ -11,7 +11,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, RemoteSync};
 use gaia_core::topology::{DataCenter, Deployment, Group, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes, DcId, Seed, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, UsdPerGb};
 use gaia_ml::apps::{AppConfig, SoftmaxRegressionConfig};
 
 /// An emulated run of softmax regression over made-up data: 10 ms a clock, 50 clocks.
@@ -30,7 +30,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         compute: ComputeConfig {
             model: ComputeModel::Cost,
             rate: ComputeRate::ExamplesPerSecond(1e6),
-            clock_overhead: Time(Duration::from_millis(10)),
+            clock_overhead: DurationSetting(Duration::from_millis(10)),
             jitter: 0.0,
             slowdown: vec![1.0; data_centers],
         },
@@ -64,10 +64,10 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
         from,
         to,
         bandwidth,
-        rtt: Time(Duration::from_millis(rtt_ms)),
+        rtt: DurationSetting(Duration::from_millis(rtt_ms)),
         price: UsdPerGb(0.02),
         loss: 0.0,
-        queue: Bytes((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10)),
+        queue: ByteSize((bandwidth.bytes_in(Duration::from_millis(100)) as u64).max(16 << 10)),
     };
     let ids = || (0..names.len() as u16).map(DcId);
     let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
@@ -80,7 +80,7 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
                 servers: 1,
                 workers: 2,
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-                lan_rtt: Time(Duration::from_micros(500)),
+                lan_rtt: DurationSetting(Duration::from_micros(500)),
                 colocated: false,
             })
             .collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gaia_core::codec::{ValueFormat, decode_indexes};
 use gaia_core::node::Lane;
 use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, WaitReason};
-use gaia_core::types::{Bandwidth, DcId, Time};
+use gaia_core::types::{Bandwidth, DcId, DurationSetting};
 use gaia_core::wire::{ControlMessage, decode_control};
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn cluster(policy: Policy, parameters: usize) -> Cluster {
 fn cluster_of(asp: AspConfig, parameters: usize) -> Cluster {
     let remote = RemoteSync::Asp(AspConfig {
         selective_barrier: Brake::On,
-        barrier_deadline: Time(DEADLINE),
+        barrier_deadline: DurationSetting(DEADLINE),
         ..asp
     });
     let mut cluster = Cluster::new(&Setup {

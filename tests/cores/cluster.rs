@@ -43,7 +43,7 @@ pub struct Setup {
     /// Who sends to whom; everyone to everyone where empty.
     pub cliques: Vec<Vec<u16>>,
     /// Who has yet to join.
-    pub absent: BTreeSet<DcId>,
+    pub inactive: BTreeSet<DcId>,
 }
 
 pub struct Cluster {
@@ -92,7 +92,7 @@ impl Setup {
             rtt: Duration::from_millis(100),
             momentum: 0.0,
             cliques: Vec::new(),
-            absent: BTreeSet::new(),
+            inactive: BTreeSet::new(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Setup {
                 momentum: self.momentum,
             }),
             drain: self.drain,
-            absent: self.absent.clone(),
+            inactive: self.inactive.clone(),
             plan_hash: 7,
         };
         Server::new(config, &initial)
@@ -314,28 +314,28 @@ impl Cluster {
         true
     }
 
-    /// A server comes back with nothing, in its next life, and asks a mirror for its copy; all mirrors meet it.
+    /// A server comes back with nothing, in its next incarnation, and asks a mirror for its copy; all mirrors meet it.
     pub fn lose(&mut self, dc: u16, source: u16) {
-        let (lost, life) = (DcId(dc), 1);
-        self.begin_life(dc, life, source);
+        let (lost, incarnation) = (DcId(dc), 1);
+        self.begin_life(dc, incarnation, source);
         for mirror in self.dcs().filter(|mirror| *mirror != lost) {
-            self.tell(mirror.0, ServerInput::Anew { from: lost, life });
+            self.tell(mirror.0, ServerInput::Reset { from: lost, incarnation });
         }
     }
 
-    /// A server begins a life with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
+    /// A server begins a incarnation with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
     /// mirror has met it.
-    pub fn begin_life(&mut self, dc: u16, life: u64, source: u16) {
+    pub fn begin_life(&mut self, dc: u16, incarnation: u64, source: u16) {
         let lost = DcId(dc);
         self.lanes.retain(|(from, to, _), _| *from != lost && *to != lost);
         let mut server = self.setup.server(lost);
-        server.handle_rebuild(DcId(source), life, &BTreeSet::new()).unwrap();
+        server.handle_rebuild(DcId(source), incarnation, &BTreeSet::new()).unwrap();
         self.servers[lost.index()] = server;
     }
 
     /// A server loses its connection to a mirror.
     pub fn part(&mut self, at: u16, from: u16) {
-        self.tell(at, ServerInput::Parted { from: DcId(from) });
+        self.tell(at, ServerInput::Disconnected { from: DcId(from) });
     }
 
     /// Tells a server what has become of a mirror or of the link to it.

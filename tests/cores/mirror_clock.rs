@@ -5,7 +5,7 @@ use std::time::Duration;
 use gaia_core::codec::ValueFormat;
 use gaia_core::node::Lane;
 use gaia_core::sync::{AspConfig, Brake, OnPartition, RemoteSync, WaitReason};
-use gaia_core::types::{Clock, DcId, Staleness, Time, WorkerId};
+use gaia_core::types::{Clock, DcId, DurationSetting, Staleness, WorkerId};
 use gaia_core::wire::{ControlMessage, encode_control};
 
 use crate::cluster::{Cluster, ROOM, Setup};
@@ -16,7 +16,7 @@ fn cluster(policy: gaia_core::sync::Policy, staleness: u64) -> Cluster {
     let remote = RemoteSync::Asp(AspConfig {
         mirror_clock: Brake::On,
         data_center_staleness: Some(Staleness(staleness)),
-        mirror_clock_deadline: Time(DEADLINE),
+        mirror_clock_deadline: DurationSetting(DEADLINE),
         ..asp(policy, ValueFormat::F32)
     });
     Cluster::new(&Setup { data_centers: 2, ..Setup::new(remote) })
@@ -148,7 +148,7 @@ fn a_mirror_that_cannot_be_reached_is_left_out_at_once_or_waited_for_as_the_run_
             let remote = RemoteSync::Asp(AspConfig {
                 mirror_clock: Brake::On,
                 data_center_staleness: Some(Staleness(2)),
-                mirror_clock_deadline: Time(DEADLINE),
+                mirror_clock_deadline: DurationSetting(DEADLINE),
                 on_partition,
                 ..asp(policy, ValueFormat::F32)
             });

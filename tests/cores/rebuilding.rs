@@ -48,16 +48,16 @@ fn a_copy_is_whole_once_its_source_has_passed_on_what_was_on_its_way() {
     assert!(cluster.servers[usize::from(LOST)].is_whole());
 
     // Whoever has a whole copy needs its source no more.
-    let absent = BTreeSet::from([DcId(SOURCE)]);
+    let inactive = BTreeSet::from([DcId(SOURCE)]);
     for dc in [LOST, OTHER] {
         let now = cluster.now;
         let server = &mut cluster.servers[usize::from(dc)];
-        server.handle_input(now, ServerInput::Left { from: DcId(SOURCE), life: 0 }).unwrap();
+        server.handle_input(now, ServerInput::Left { from: DcId(SOURCE), incarnation: 0 }).unwrap();
         if dc == LOST {
             server.place_worker(now, WorkerId { dc: DcId(dc), index: 0 }, Clock::ZERO);
         }
         let clocks = vec![if dc == LOST { Clock::ZERO } else { Clock(1) }];
-        server.handle_drain(now, clocks, absent.clone());
+        server.handle_drain(now, clocks, inactive.clone());
     }
     cluster.settle();
     for dc in [LOST, OTHER] {
@@ -79,24 +79,24 @@ fn what_is_owed_when_all_end_is_for_the_drain() {
 #[test]
 fn a_copy_that_is_not_whole_is_lost_with_its_source() {
     let mut cluster = copied();
-    let anew = ServerInput::Anew { from: DcId(SOURCE), life: 1 };
+    let anew = ServerInput::Reset { from: DcId(SOURCE), incarnation: 1 };
     let error = cluster.servers[usize::from(LOST)].handle_input(cluster.now, anew).unwrap_err();
     assert_eq!(error, PeerError::PeerLostCopy { from: DcId(SOURCE), sync: "tap" });
 }
 
 #[test]
 fn nothing_is_taken_for_a_debt_of_one_that_owes_nothing() {
-    let header = BulkHeader { origin: DcId(OTHER), ..header(BulkKind::Debt, 1) };
+    let header = BulkHeader { origin: DcId(OTHER), ..header(BulkKind::Backlog, 1) };
     let frame = bulk(&header, Changes::Sparse { indexes: &[3], values: &[1.0] });
     for mut cluster in [Cluster::new(&setup()), copied()] {
         let error = cluster.give(OTHER, LOST, Lane::Data, frame.clone()).unwrap_err();
         let expected =
-            PeerError::PeerSentUnexpectedKind { from: DcId(OTHER), found: "debt", sync: "tap" };
+            PeerError::PeerSentUnexpectedKind { from: DcId(OTHER), found: "backlog", sync: "tap" };
         assert_eq!(error, expected);
     }
 }
 
-/// Models that share updates: a new life of a mirror begins with a copy.
+/// Models that share updates: a new incarnation of a mirror begins with a copy.
 fn models() -> Vec<RemoteSync> {
     let asps = POLICIES.map(|policy| RemoteSync::Asp(asp(policy, ValueFormat::F32)));
     [tap(ValueFormat::F32)].into_iter().chain(asps).collect()
@@ -120,26 +120,26 @@ fn assert_all_is_there_once(mut cluster: Cluster) {
 }
 
 /// A late joiner loses its disk before its source has met it. The word of another mirror has made the source take a copy
-/// for the first life of the joiner, so that its link counts all that it shares as carried, of which nothing was sent. The
-/// first hello that the source hears is of the second life: it must count from nothing again. It once took what the
-/// copy for the first life held for sent to the second, and had the joiner take that off its copy.
+/// for the first incarnation of the joiner, so that its link counts all that it shares as carried, of which nothing was sent. The
+/// first hello that the source hears is of the second incarnation: it must count from nothing again. It once took what the
+/// copy for the first incarnation held for sent to the second, and had the joiner take that off its copy.
 #[test]
 fn a_late_joiner_that_was_lost_before_its_source_has_met_it_gets_a_copy_of_its_second_life() {
     for remote in models() {
         for is_told_before in [true, false] {
-            let absent = BTreeSet::from([DcId(LOST)]);
-            let mut cluster = Cluster::new(&Setup { remote: remote.clone(), absent, ..setup() });
+            let inactive = BTreeSet::from([DcId(LOST)]);
+            let mut cluster = Cluster::new(&Setup { remote: remote.clone(), inactive, ..setup() });
             cluster.step(SOURCE, &[(0, 4.0)]);
             cluster.begin_life(LOST, 2, SOURCE);
-            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), life: 2 });
+            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
             fork(&mut cluster);
 
             cluster.begin_life(LOST, 4, SOURCE);
-            cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 4 });
+            cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
             if is_told_before {
                 fork(&mut cluster);
             }
-            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), life: 4 });
+            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
             cluster.step(SOURCE, &[(1, 2.0)]);
             cluster.carry(SOURCE, LOST, Lane::Data);
             if !is_told_before {
@@ -150,28 +150,28 @@ fn a_late_joiner_that_was_lost_before_its_source_has_met_it_gets_a_copy_of_its_s
     }
 }
 
-/// The late joiner has another source in its second life than in its first, as a nearer data center has joined meanwhile.
+/// The late joiner has another source in its second incarnation than in its first, as a nearer data center has joined meanwhile.
 #[test]
 fn a_source_of_a_life_that_it_has_not_met_forks_its_link_in_the_next() {
     for remote in models() {
-        let absent = BTreeSet::from([DcId(LOST)]);
-        let mut cluster = Cluster::new(&Setup { remote, absent, ..setup() });
+        let inactive = BTreeSet::from([DcId(LOST)]);
+        let mut cluster = Cluster::new(&Setup { remote, inactive, ..setup() });
         cluster.step(OTHER, &[(0, 4.0)]);
         cluster.begin_life(LOST, 2, OTHER);
-        cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), life: 2 });
+        cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 2 });
         cluster.carry(LOST, SOURCE, Lane::Control);
         cluster.carry(SOURCE, OTHER, Lane::Data);
 
         cluster.begin_life(LOST, 4, SOURCE);
-        cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 4 });
-        cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), life: 4 });
+        cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
+        cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 4 });
         fork(&mut cluster);
         assert_all_is_there_once(cluster);
     }
 }
 
-/// A server has died with its machine, so that its source still holds the connection to that life open while another
-/// mirror tells of the next. What is sent there is lost: no update may leave until the next life has asked.
+/// A server has died with its machine, so that its source still holds the connection to that incarnation open while another
+/// mirror tells of the next. What is sent there is lost: no update may leave until the next incarnation has asked.
 #[test]
 fn nothing_leaves_for_a_life_that_has_not_asked() {
     for remote in models() {
@@ -179,32 +179,32 @@ fn nothing_leaves_for_a_life_that_has_not_asked() {
         cluster.step(SOURCE, &[(0, 4.0)]);
         cluster.carry(SOURCE, LOST, Lane::Data);
         cluster.begin_life(LOST, 1, SOURCE);
-        cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 1 });
+        cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
         fork(&mut cluster);
 
         cluster.step(SOURCE, &[(1, 2.0)]);
         assert!(!cluster.servers[usize::from(SOURCE)].has_updates_for(DcId(LOST)));
-        assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "to the life before");
-        cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 1 });
+        assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "to the incarnation before");
+        cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
         assert_all_is_there_once(cluster);
     }
 }
 
-/// The request of the first life was on its way to the source when the server died again; the word of the second life has
+/// The request of the first incarnation was on its way to the source when the server died again; the word of the second incarnation has
 /// overtaken it.
 #[test]
 fn a_request_of_a_life_that_is_over_gets_no_copy() {
     let mut cluster = Cluster::new(&setup());
     cluster.step(SOURCE, &[(0, 4.0)]);
-    cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 1 });
+    cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
     cluster.begin_life(LOST, 3, SOURCE);
-    cluster.tell(OTHER, ServerInput::Anew { from: DcId(LOST), life: 3 });
+    cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
     fork(&mut cluster);
 
     let mut request = Vec::new();
-    encode_control(&ControlMessage::Rebuild { from: DcId(SOURCE), life: 1 }, &mut request);
+    encode_control(&ControlMessage::Rebuild { from: DcId(SOURCE), incarnation: 1 }, &mut request);
     cluster.give(LOST, SOURCE, Lane::Control, request.into()).unwrap();
-    assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "the copy is for the life after");
-    cluster.tell(SOURCE, ServerInput::Anew { from: DcId(LOST), life: 3 });
+    assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "the copy is for the incarnation after");
+    cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
     assert_all_is_there_once(cluster);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gaia_core::application::{Task, Work};
 use gaia_core::node::{RowsRead, WorkerMessage};
-use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, Turn};
+use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{
     Clock, DcId, Deltas, Model, ModelLayout, RowSet, ShardId, ShardLayout, State, StateError,
     TableLayout, Walk, WorkerId,
@@ -64,7 +64,7 @@ fn halfway() -> RecoverableWorker {
     let mut worker = worker(None);
     worker.handle_start(None);
     for server in SERVERS {
-        assert!(matches!(*worker.handle_joined(server, turn(0, false)), [WorkerMessage::Anew]));
+        assert!(matches!(*worker.handle_joined(server, turn(0, false)), [WorkerMessage::Reset]));
         worker.handle_due(server, turn(0, false), false);
     }
     pass(&mut worker, 0);
@@ -94,16 +94,16 @@ fn compute(worker: &mut RecoverableWorker) {
 }
 
 /// What the worker has said since it was last asked.
-fn said(worker: &mut RecoverableWorker) -> Vec<(ShardId, Option<Turn>)> {
+fn said(worker: &mut RecoverableWorker) -> Vec<(ShardId, Option<RequestSeq>)> {
     let said = std::iter::from_fn(|| worker.poll_message());
-    said.map(|(to, message)| (to, Turn::of(&message))).collect()
+    said.map(|(to, message)| (to, RequestSeq::of(&message))).collect()
 }
 
-fn turn(clock: u64, updates: bool) -> Turn {
-    Turn { clock: Clock(clock), updates }
+fn turn(clock: u64, updates: bool) -> RequestSeq {
+    RequestSeq { clock: Clock(clock), updates }
 }
 
-fn read_at(clock: u64) -> Turn {
+fn read_at(clock: u64) -> RequestSeq {
     turn(clock, false)
 }
 
@@ -197,7 +197,7 @@ fn a_server_that_another_process_took_back_is_asked_again_together_with_the_othe
     for due in [turn(1, false), turn(0, true), turn(0, false)] {
         let mut worker = halfway();
         let anew = worker.handle_joined(SERVERS[0], due);
-        assert!(matches!(*anew, [WorkerMessage::Anew]), "{due}: {anew:?}");
+        assert!(matches!(*anew, [WorkerMessage::Reset]), "{due}: {anew:?}");
         assert_eq!(said(&mut worker), [(SERVERS[1], None)], "{due}");
         worker.handle_due(SERVERS[0], turn(1, false), false);
         worker.handle_due(SERVERS[1], turn(0, false), false);
@@ -215,7 +215,7 @@ fn one_whose_work_another_has_done_stops_where_its_servers_know_it_to_be() {
     worker.handle_stop(Clock::ZERO);
     assert_eq!(worker.stopped(), None, "what it knew of its servers counts no more");
     for server in SERVERS {
-        assert!(matches!(*worker.handle_joined(server, turn(5, true)), [WorkerMessage::Anew]));
+        assert!(matches!(*worker.handle_joined(server, turn(5, true)), [WorkerMessage::Reset]));
     }
     SERVERS.into_iter().for_each(|server| worker.handle_due(server, turn(5, false), false));
     assert_eq!(worker.stopped(), Some(Clock(5)));

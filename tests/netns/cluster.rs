@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
 
 /// What was seen of a direction between two data centers after one of them had been cut off.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reunion {
+pub(crate) struct Resumption {
     /// From the moment that packets pass again to the first data frame over there.
     pub(crate) first: Option<Duration>,
     /// The same to the last of what had waited, and how many bytes that was.
@@ -146,13 +146,13 @@ impl Cluster {
         &mut self,
         dc: usize,
         patience: Duration,
-    ) -> BTreeMap<(usize, usize), Reunion> {
+    ) -> BTreeMap<(usize, usize), Resumption> {
         let healed = Instant::now();
         let others = (0..DATA_CENTERS.len()).filter(|other| *other != dc);
         let ways: Vec<(usize, usize)> =
             others.flat_map(|other| [(dc, other), (other, dc)]).collect();
-        let mut seen: BTreeMap<_, Reunion> =
-            ways.iter().map(|way| (*way, Reunion::default())).collect();
+        let mut seen: BTreeMap<_, Resumption> =
+            ways.iter().map(|way| (*way, Resumption::default())).collect();
         let read: Vec<usize> =
             (0..DATA_CENTERS.len()).map(|at| self.log_of(&format!("server-{at}")).len()).collect();
         let server = |at: usize| format!("server 0 of {}", DATA_CENTERS[at]);

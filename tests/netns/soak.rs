@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Outcome, Reunion, Setting};
+use crate::cluster::{Cluster, Outcome, Resumption, Setting};
 use crate::network::{DATA_CENTERS, Network};
 use crate::{FAULTS, Fault, check_conservation};
 
@@ -15,7 +15,7 @@ fn soak() {
     // Both runs go at the same time, so that both have the same machine: a clock is a quarter of a second, in which
     // nodes compute for some milliseconds, so that neither takes the processor from the other.
     let calm = thread::spawn(move || run(seconds, false));
-    let (with, faults, reunions) = run(seconds, true);
+    let (with, faults, resumptions) = run(seconds, true);
     let (without, ..) = calm.join().unwrap();
     let total = |outcome: &Outcome| outcome.clocks.iter().sum::<u64>();
     let clocks = total(&with) as f64 / total(&without) as f64;
@@ -34,12 +34,12 @@ fn soak() {
     }
     assert!(clocks >= CLOCKS_MIN, "{clocks}");
     assert!((0.99..1.01).contains(&objective), "{objective}");
-    for reunion in reunions {
-        let first = reunion.first.unwrap();
-        assert!(first <= FIRST_MAX, "{reunion:?}");
-        let (last, bytes) = reunion.last.unwrap();
+    for resumption in resumptions {
+        let first = resumption.first.unwrap();
+        assert!(first <= FIRST_MAX, "{resumption:?}");
+        let (last, bytes) = resumption.last.unwrap();
         let crossing = bytes as f64 * 8.0 / BITS_PER_SECOND;
-        assert!(last.as_secs_f64() <= 1.2 * crossing + 5.0, "{reunion:?}");
+        assert!(last.as_secs_f64() <= 1.2 * crossing + 5.0, "{resumption:?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn soak() {
 /// centers that had been cut off and the others found each other again.
 ///
 /// Every 30 s something befalls it, in turn: a cut lasts for two turns, in which a worker of another data center is killed.
-fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Reunion>) {
+fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Resumption>) {
     let setting =
         Setting { stop: format!("seconds = {seconds}"), clock: "250 ms", users: 3000, items: 2000 };
     let network = Network::new("50mbit").expect("network namespaces are allowed");
@@ -56,13 +56,13 @@ fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Reunion>) {
     if !faults {
         return (cluster.end(), 0, Vec::new());
     }
-    let (mut turn, mut cut, mut reunions) = (0, None, Vec::new());
+    let (mut turn, mut cut, mut resumptions) = (0, None, Vec::new());
     loop {
         turn += 1;
         cluster.watch_for((turn * EVERY).saturating_sub(cluster.trained()));
         if let Some((dc, _)) = cut.take_if(|(_, since)| turn - *since == CUT_TURNS) {
             cluster.network().heal(dc);
-            reunions.extend(reunite(&mut cluster, dc));
+            resumptions.extend(reunite(&mut cluster, dc));
         }
         let number = turn as usize - 1;
         let fault = FAULTS[number % FAULTS.len()];
@@ -84,13 +84,13 @@ fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Reunion>) {
             }
         }
     }
-    (cluster.end(), turn - 1, reunions)
+    (cluster.end(), turn - 1, resumptions)
 }
 
 /// Looks at how a data center that is not cut off any more and the others find each other.
-fn reunite(cluster: &mut Cluster, dc: usize) -> Vec<Reunion> {
+fn reunite(cluster: &mut Cluster, dc: usize) -> Vec<Resumption> {
     let seen = cluster.reunite(dc, EVERY);
-    for ((from, to), Reunion { first, last }) in &seen {
+    for ((from, to), Resumption { first, last }) in &seen {
         let (from, to) = (DATA_CENTERS[*from], DATA_CENTERS[*to]);
         let first = first.map_or(f64::NAN, |first| first.as_secs_f64());
         let (last, bytes) = last.map_or((f64::NAN, 0), |(last, bytes)| (last.as_secs_f64(), bytes));

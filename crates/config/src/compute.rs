@@ -10,7 +10,7 @@ use super::error::Fault;
 use super::plan::DriverKind;
 use super::range::{self, Checks};
 use gaia_core::topology::Topology;
-use gaia_core::types::Time;
+use gaia_core::types::DurationSetting;
 
 /// How a worker's iterations are charged.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct ComputeConfig {
     /// How fast one worker computes under [`ComputeModel::Cost`].
     pub rate: ComputeRate,
     /// Added to every clock of every worker.
-    pub clock_overhead: Time,
+    pub clock_overhead: DurationSetting,
     /// Sigma of the lognormal factor, of median 1, that each clock's time is multiplied by; 0 for none.
     pub jitter: f64,
     /// What each data center's clocks are multiplied by, in the topology's order; each above 0.
@@ -51,7 +51,7 @@ pub(super) struct ComputeKeys {
     model: Option<ComputeModel>,
     examples_per_second: Option<f64>,
     flops_per_second: Option<f64>,
-    clock_overhead: Option<Time>,
+    clock_overhead: Option<DurationSetting>,
     jitter: Option<f64>,
     slowdown: BTreeMap<String, f64>,
 }
@@ -65,7 +65,7 @@ impl ComputeConfig {
         Self {
             model,
             rate: ComputeRate::FlopsPerSecond(FLOPS_PER_SECOND),
-            clock_overhead: Time(Duration::ZERO),
+            clock_overhead: DurationSetting(Duration::ZERO),
             jitter: JITTER,
             slowdown: Vec::new(),
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::document::Problem;
 use super::range::{self, Checks};
 use super::{DriverKind, Plan};
-use gaia_core::types::Time;
+use gaia_core::types::DurationSetting;
 use gaia_ml::apps::AppConfig;
 
 /// The keys of `[failures]`.
@@ -15,7 +15,7 @@ use gaia_ml::apps::AppConfig;
 #[serde(deny_unknown_fields, default)]
 pub struct FailuresConfig {
     /// How long a node that was lost is waited for.
-    pub give_up_after: Time,
+    pub give_up_after: DurationSetting,
     /// What becomes of the run after that, or at once where it is 0.
     pub on_give_up: OnGiveUp,
     /// Data centers that the run begins without, by name. Each joins once all its nodes are there.
@@ -23,7 +23,7 @@ pub struct FailuresConfig {
     pub lost_workers: LostWorkers,
     /// How long a lost worker is waited for before another takes over its work; less than `give_up_after`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub take_over_after: Option<Time>,
+    pub take_over_after: Option<DurationSetting>,
 }
 
 /// What becomes of a run that waits for a node no more.
@@ -124,7 +124,7 @@ impl Plan {
 impl Default for FailuresConfig {
     fn default() -> Self {
         Self {
-            give_up_after: Time(Duration::from_secs(30 * 60)),
+            give_up_after: DurationSetting(Duration::from_secs(30 * 60)),
             on_give_up: OnGiveUp::End,
             late: Vec::new(),
             lost_workers: LostWorkers::Wait,
@@ -134,4 +134,4 @@ impl Default for FailuresConfig {
 }
 
 /// Where nothing else is said: longer than whoever starts nodes takes to start one again.
-const TAKE_OVER_AFTER: Time = Time(Duration::from_secs(30));
+const TAKE_OVER_AFTER: DurationSetting = DurationSetting(Duration::from_secs(30));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::document::{Node, Problem};
 use super::error::Fault;
-use gaia_core::types::{Bandwidth, Time};
+use gaia_core::types::{Bandwidth, DurationSetting};
 
 /// Checks of figures that stand in one tree; each names its dotted key.
 pub(super) struct Checks<'n> {
@@ -63,7 +63,12 @@ impl Checks<'_> {
         Err(self.wrong(path, value, format!("a whole number of clocks from {min} to {CLOCKS_MAX}")))
     }
 
-    pub(super) fn time(&self, path: &str, value: Time, max: Time) -> Result<(), Problem> {
+    pub(super) fn time(
+        &self,
+        path: &str,
+        value: DurationSetting,
+        max: DurationSetting,
+    ) -> Result<(), Problem> {
         if value <= max { Ok(()) } else { Err(self.wrong(path, value, format!("at most {max}"))) }
     }
 
@@ -120,8 +125,8 @@ impl From<Bandwidth> for BitsPerSecond {
 }
 
 pub(super) const BANDWIDTH: RangeInclusive<f64> = 1e3..=1e14;
-pub(super) const RTT_MAX: Time = Time(Duration::from_secs(60));
-pub(super) const QUEUE_TIME_MAX: Time = Time(Duration::from_secs(60));
+pub(super) const RTT_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
+pub(super) const QUEUE_TIME_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
 /// From one packet.
 pub(super) const QUEUE_BYTES: RangeInclusive<u64> = 1_500..=1 << 40;
 pub(super) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
@@ -139,10 +144,10 @@ pub(super) const SECONDS: Range = Range::above(0.0, 1e9, "seconds above 0, at mo
 pub(super) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number");
 pub(super) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
 pub(super) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
-pub(super) const OVERHEAD_MAX: Time = Time(Duration::from_secs(3600));
+pub(super) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_secs(3600));
 /// A month.
-pub(super) const DEADLINE_MAX: Time = Time(Duration::from_secs(86_400));
-pub(super) const GIVE_UP_MAX: Time = Time(Duration::from_secs(30 * 86_400));
+pub(super) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
+pub(super) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
 pub(super) const CLOCKS_MAX: u64 = 1 << 40;
 /// The largest allowed difference of clocks that is not as good as none.
 pub(super) const STALENESS_MAX: u64 = 1 << 20;

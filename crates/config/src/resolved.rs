@@ -16,7 +16,7 @@ use gaia_core::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
 };
 use gaia_core::topology::{Deployment, Topology};
-use gaia_core::types::{Bandwidth, DcId, Seed, Time};
+use gaia_core::types::{Bandwidth, DcId, DurationSetting, Seed};
 use gaia_ml::apps::AppConfig;
 
 #[derive(Serialize)]
@@ -245,7 +245,7 @@ fn bandwidth(bandwidth: Bandwidth) -> String {
     exact(bandwidth, format!("{} bit/s", bandwidth.bits_per_second()))
 }
 
-fn time(time: Time) -> String {
+fn time(time: DurationSetting) -> String {
     exact(time, format!("{} ns", time.0.as_nanos()))
 }
 
@@ -275,8 +275,8 @@ mod tests {
 
         #[test]
         fn a_written_time_reads_back_the_same(nanos in 0..4_000_000_000_000_u64) {
-            let written = Time(std::time::Duration::from_nanos(nanos));
-            prop_assert_eq!(time(written).parse::<Time>().unwrap(), written);
+            let written = DurationSetting(std::time::Duration::from_nanos(nanos));
+            prop_assert_eq!(time(written).parse::<DurationSetting>().unwrap(), written);
         }
     }
 }

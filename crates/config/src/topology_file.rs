@@ -11,7 +11,7 @@ use super::range::{self, Checks};
 use super::wan::{LinkOverride, Queue, Wan, WanKeys, scaled};
 use gaia_core::topology::{ADDRESS, Address, DataCenter, Deployment, Group, Topology};
 use gaia_core::types::limits::{DATA_CENTERS_MAX, NODES_PER_DC_MAX};
-use gaia_core::types::{Bandwidth, DcId, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, DcId, DurationSetting, UsdPerGb};
 
 /// The keys of a topology, as written.
 #[derive(Debug, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct DefaultKeys {
     servers: usize,
     workers: usize,
     lan_bandwidth: Bandwidth,
-    lan_rtt: Time,
+    lan_rtt: DurationSetting,
     colocated: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct DataCenterKeys {
     servers: Option<usize>,
     workers: Option<usize>,
     lan_bandwidth: Option<Bandwidth>,
-    lan_rtt: Option<Time>,
+    lan_rtt: Option<DurationSetting>,
     colocated: Option<bool>,
     server_addresses: Option<Vec<String>>,
 }
@@ -74,7 +74,7 @@ pub(super) struct LinkKeys {
     #[serde(default = "yes")]
     symmetric: bool,
     bandwidth: Option<Bandwidth>,
-    rtt: Option<Time>,
+    rtt: Option<DurationSetting>,
     price: Option<UsdPerGb>,
     loss: Option<f64>,
     queue: Option<Queue>,
@@ -305,7 +305,7 @@ impl Default for DefaultKeys {
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1000.0),
-            lan_rtt: Time(std::time::Duration::from_micros(500)),
+            lan_rtt: DurationSetting(std::time::Duration::from_micros(500)),
             colocated: false,
         }
     }

@@ -13,14 +13,14 @@ use super::error::Fault;
 use super::matrix::Matrix;
 use super::range::{self, Checks};
 use gaia_core::topology::WanLink;
-use gaia_core::types::{Bandwidth, Bytes, DcId, Time, UnitError, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UnitError, UsdPerGb};
 
 /// What links that say nothing else have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WanKeys {
     bandwidth: Option<Figure<Bandwidth>>,
-    rtt: Option<Figure<Time>>,
+    rtt: Option<Figure<DurationSetting>>,
     price: Option<Figure<UsdPerGb>>,
     loss: f64,
     queue: Queue,
@@ -43,15 +43,15 @@ pub(super) struct MatrixKeys {
 /// What a bottleneck holds: an amount, or what the link carries in a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
-    Bytes(Bytes),
-    Time(Time),
+    ByteSize(ByteSize),
+    DurationSetting(DurationSetting),
 }
 
 /// What `[[link]]` entries say about one directed pair; later entries win.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkOverride {
     pub(super) bandwidth: Option<Bandwidth>,
-    pub(super) rtt: Option<Time>,
+    pub(super) rtt: Option<DurationSetting>,
     pub(super) price: Option<UsdPerGb>,
     pub(super) loss: Option<f64>,
     pub(super) queue: Option<Queue>,
@@ -60,7 +60,7 @@ pub(super) struct LinkOverride {
 /// `[wan]` with its matrices read.
 pub(super) struct Wan {
     bandwidth: Loaded<Bandwidth>,
-    rtt: Loaded<Time>,
+    rtt: Loaded<DurationSetting>,
     price: Loaded<UsdPerGb>,
     loss: f64,
     queue: Queue,
@@ -206,26 +206,26 @@ impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
 impl Queue {
     pub(super) fn check(self, checks: &Checks<'_>, path: &str) -> Result<(), Problem> {
         match self {
-            Self::Time(time) => checks.time(path, time, range::QUEUE_TIME_MAX),
-            Self::Bytes(bytes) if !range::QUEUE_BYTES.contains(&bytes.0) => {
+            Self::DurationSetting(time) => checks.time(path, time, range::QUEUE_TIME_MAX),
+            Self::ByteSize(bytes) if !range::QUEUE_BYTES.contains(&bytes.0) => {
                 let expected = format!(
                     "an amount from {} to {}",
-                    Bytes(*range::QUEUE_BYTES.start()),
-                    Bytes(*range::QUEUE_BYTES.end())
+                    ByteSize(*range::QUEUE_BYTES.start()),
+                    ByteSize(*range::QUEUE_BYTES.end())
                 );
                 Err(checks.wrong(path, bytes, expected))
             }
-            Self::Bytes(_) => Ok(()),
+            Self::ByteSize(_) => Ok(()),
         }
     }
 
     /// A queue given as a time holds what the link carries in it, and never less than a few packets.
-    fn bytes_at(self, bits_per_second: f64) -> Bytes {
+    fn bytes_at(self, bits_per_second: f64) -> ByteSize {
         match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Time(time) => {
+            Self::ByteSize(bytes) => bytes,
+            Self::DurationSetting(time) => {
                 let bytes = (bits_per_second / 8.0 * time.0.as_secs_f64()).round() as u64;
-                Bytes(bytes.max(TIMED_QUEUE_BYTES_MIN))
+                ByteSize(bytes.max(TIMED_QUEUE_BYTES_MIN))
             }
         }
     }
@@ -254,15 +254,15 @@ impl Default for WanKeys {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self::Time(Time(std::time::Duration::from_millis(100)))
+        Self::DurationSetting(DurationSetting(std::time::Duration::from_millis(100)))
     }
 }
 
 impl<'de> Deserialize<'de> for Queue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bytes = || text.parse().map(Self::Bytes);
-        text.parse().map(Self::Time).or_else(|_: UnitError| bytes()).map_err(|_| {
+        let bytes = || text.parse().map(Self::ByteSize);
+        text.parse().map(Self::DurationSetting).or_else(|_: UnitError| bytes()).map_err(|_| {
             D::Error::custom(format!(
                 "`{text}` is not a time of the link's rate such as \"100 ms\", or an amount such as \"256 KiB\""
             ))

@@ -96,7 +96,7 @@ impl<'p> Blueprint<'p> {
             },
             schedule: self.schedule.clone(),
             drain: plan.drain.method,
-            absent: plan.late(),
+            inactive: plan.late(),
             plan_hash: self.plan_hash,
         };
         Server::new(config, model)
@@ -123,7 +123,7 @@ impl<'p> Blueprint<'p> {
                 }
                 RemoteSync::Tap(_) | RemoteSync::Asp(_) => None,
             },
-            absent: plan.late(),
+            inactive: plan.late(),
         })
     }
 

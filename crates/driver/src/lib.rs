@@ -7,12 +7,12 @@
 pub mod cluster;
 pub mod cost;
 pub mod emulated;
-mod journal;
 mod judge;
 mod quic;
 pub mod real;
+mod recorder;
+mod server_stats;
 pub mod simulated;
-mod tally;
 
 use std::any::Any;
 use std::path::PathBuf;

@@ -64,7 +64,7 @@ pub enum Bug {
     CutsTailTooFar,
     /// A node that was started again says that it is the one before.
     KeepsIncarnation,
-    /// Messages of an earlier life pass for those of this one.
+    /// Messages of an earlier incarnation pass for those of this one.
     AcceptsStaleIncarnation,
     /// The last answer is not said again to a worker that comes back.
     ForgetsLastAnswer,
@@ -73,7 +73,7 @@ pub enum Bug {
     /// Nobody is told how far a link had come when another went on from it.
     ForgetsFork,
     /// One change of what belongs to a copy, and came to its source later, is not passed on.
-    ForgetsDebt,
+    ForgetsBacklog,
     /// Copies are to become equal with those that take no part, too.
     DrainsWithTheAbsent,
     /// A server that has nothing is not told to take a copy.
@@ -126,7 +126,7 @@ impl Bug {
         Self::ForgetsLastAnswer,
         Self::AddsUpdateTwice,
         Self::ForgetsFork,
-        Self::ForgetsDebt,
+        Self::ForgetsBacklog,
         Self::DrainsWithTheAbsent,
         Self::BeginsWithoutCopy,
         Self::ReportsStopEarly,

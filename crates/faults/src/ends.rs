@@ -81,9 +81,9 @@ impl Ends {
         connection.up && stalled
     }
 
-    /// Whether all mirrors are joined but those that are `absent`.
-    pub(super) fn are_up(&self, absent: &BTreeSet<DcId>) -> bool {
-        let there = |pair: &Pair| !absent.contains(&pair.0) && !absent.contains(&pair.1);
+    /// Whether all mirrors are joined but those that are `inactive`.
+    pub(super) fn are_up(&self, inactive: &BTreeSet<DcId>) -> bool {
+        let there = |pair: &Pair| !inactive.contains(&pair.0) && !inactive.contains(&pair.1);
         let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
         connections.all(|(_, connection)| connection.up && connection.greeted == [true; 2])
     }

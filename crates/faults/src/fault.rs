@@ -9,18 +9,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::draws::{unit, within};
-use gaia_core::types::{Random, Seed, Time};
+use gaia_core::types::{DurationSetting, Random, Seed};
 
 /// One structural fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     pub kind: FaultKind,
-    pub at: Time,
+    pub at: DurationSetting,
     /// How long it lasts; of a crash, until the node is started again. Left out, and always for resets and clock steps:
     /// a moment.
     #[serde(default)]
-    pub lasts: Time,
+    pub lasts: DurationSetting,
     /// The data center that it befalls, or from which a link starts; the first, where the coordinator crashes.
     pub dc: u16,
     /// The data center at the other end of the link, for faults of links.
@@ -115,16 +115,18 @@ impl Fault {
             let soon = millis(within(&mut chance, 0, 300));
             match within(&mut chance, 0, 5) {
                 // Again, as soon as it is back or before.
-                0 => also.at = Time(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0),
+                0 => {
+                    also.at = DurationSetting(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0)
+                }
                 // The other end of a link as well.
                 1 if also.server.is_some() => {
                     also.dc = (also.dc + 1) % nodes.data_centers as u16;
-                    also.at = Time(also.at.0 + soon.0);
+                    also.at = DurationSetting(also.at.0 + soon.0);
                 }
                 // All of the data center.
                 2 => {
                     (also.server, also.worker, also.write) = (None, None, None);
-                    also.at = Time(also.at.0 + soon.0);
+                    also.at = DurationSetting(also.at.0 + soon.0);
                 }
                 _ => continue,
             }
@@ -165,7 +167,7 @@ impl Fault {
     }
 
     /// One of which nothing more is to be said.
-    fn of(kind: FaultKind, at: Time, lasts: Time, dc: u16) -> Self {
+    fn of(kind: FaultKind, at: DurationSetting, lasts: DurationSetting, dc: u16) -> Self {
         Self {
             kind,
             at,
@@ -209,7 +211,7 @@ impl Fault {
         Self {
             kind,
             at,
-            lasts: if kind.is_a_moment() { Time::default() } else { lasts },
+            lasts: if kind.is_a_moment() { DurationSetting::default() } else { lasts },
             dc: dc as u16,
             peer: kind.has_peer().then_some(peer as u16),
             server: (kind.has_node() && strikes_server).then_some(server),
@@ -261,11 +263,11 @@ impl Fault {
         }
         for (key, time) in [("at", self.at), ("lasts", self.lasts)] {
             if time.0 > FAULT_TIME_MAX {
-                let most = Time(FAULT_TIME_MAX);
+                let most = DurationSetting(FAULT_TIME_MAX);
                 return Some((key, time.to_string(), format!("at most {most}")));
             }
         }
-        if self.kind.is_a_moment() && self.lasts != Time::default() {
+        if self.kind.is_a_moment() && self.lasts != DurationSetting::default() {
             let nothing = format!("nothing: a {} is a moment", self.kind.name());
             return Some(("lasts", self.lasts.to_string(), nothing));
         }
@@ -352,8 +354,8 @@ impl FaultKind {
     }
 }
 
-fn millis(millis: u64) -> Time {
-    Time(Duration::from_millis(millis))
+fn millis(millis: u64) -> DurationSetting {
+    DurationSetting(Duration::from_millis(millis))
 }
 
 fn no_slower() -> f64 {

@@ -32,11 +32,11 @@ mod draws;
 mod ends;
 mod envelopes;
 mod fault;
+mod fault_injector;
 mod network;
 mod nodes;
 #[cfg(test)]
 mod paused;
-mod saboteur;
 mod scenario;
 mod schedule;
 mod shrink;

@@ -10,11 +10,12 @@ use super::checkers::Undone;
 use super::disk::Disk;
 use super::ends::WINDOW_BYTES;
 use super::fault::Moment;
-use super::saboteur::Saboteur;
+use super::fault_injector::FaultInjector;
 use gaia_config::Plan;
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{
-    RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError, Turn,
+    RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError,
+    RequestSeq,
 };
 use gaia_core::server::Server;
 use gaia_core::session::Incarnation;
@@ -37,7 +38,7 @@ pub(super) struct Nodes<'p> {
 pub(super) struct Host {
     pub(super) up: bool,
     /// How often it has died.
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     /// Whether a write is under way: what comes meanwhile waits.
     pub(super) writing: bool,
     pub(super) inbox: VecDeque<Task>,
@@ -88,7 +89,7 @@ pub(super) struct WorkerNode {
     shadow: RecoveringWorker,
     /// What the coordinator was last told of where it stopped.
     pub(super) told: Option<Clock>,
-    /// The life in which it last began with nothing: what it said before that is not heard any more.
+    /// The incarnation in which it last began with nothing: what it said before that is not heard any more.
     pub(super) anew: u64,
 }
 
@@ -101,35 +102,35 @@ impl ServerNode {
 
 /// Something that a node is to take.
 pub(super) enum Task {
-    FromWorker { from: WorkerId, life: u64, message: WorkerMessage },
+    FromWorker { from: WorkerId, incarnation: u64, message: WorkerMessage },
     Arrives { from: DcId, epoch: u64, message: Bytes },
     Drained { to: DcId, bytes: u64, busy: Duration },
     Timeout,
     Acknowledge { peer: DcId },
     Connect { peer: DcId, epoch: u64 },
-    Parted { peer: DcId },
+    Disconnected { peer: DcId },
     Join { worker: WorkerId },
-    Drain { clocks: Vec<Clock>, absent: BTreeSet<DcId> },
-    Left { dc: DcId, life: u64 },
+    Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
+    Left { dc: DcId, incarnation: u64 },
     Checkpoint,
     Rows { from: ShardId, rows: RowsRead },
     Computed,
-    Joined { server: ShardId, due: Turn },
-    Due { server: ShardId, due: Turn, guessed: bool },
+    Joined { server: ShardId, due: RequestSeq },
+    Due { server: ShardId, due: RequestSeq, guessed: bool },
     Start { stopped: Option<Clock> },
     Stop { last: Clock },
 }
 
 /// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
 #[derive(Debug)]
-pub(super) struct Twins {
+pub(super) struct ReplayPair {
     pub(super) state: State,
     pub(super) shadow: Result<State, RecoveryError>,
 }
 
 /// What became of a restart.
 pub(super) struct Back {
-    pub(super) twins: Twins,
+    pub(super) replay_pair: ReplayPair,
     pub(super) torn: bool,
 }
 
@@ -152,10 +153,10 @@ impl<'p> Nodes<'p> {
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
         logs: bool,
-        saboteur: &Saboteur,
+        fault_injector: &FaultInjector,
     ) -> Self {
         let topology = &plan.topology;
-        let window = saboteur.window(WINDOW_BYTES);
+        let window = fault_injector.window(WINDOW_BYTES);
         let windows = |server: ServerId| {
             let peers = topology.dc_ids().filter(|peer| *peer != server.dc);
             (server, peers.map(|peer| (peer, window)).collect())
@@ -192,7 +193,7 @@ impl<'p> Nodes<'p> {
             let (mut machine, shadow) =
                 (nodes.fresh_worker(id).begin(logs), nodes.fresh_worker(id));
             for layout in blueprint.layouts() {
-                machine.handle_due(layout.shard(), Turn::default(), false);
+                machine.handle_due(layout.shard(), RequestSeq::default(), false);
             }
             nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
         }
@@ -267,7 +268,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// Writes a checkpoint of a node that rests; nothing where an iteration runs.
-    pub(super) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<Twins> {
+    pub(super) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<ReplayPair> {
         let state = match node {
             NodeId::Server(id) => {
                 let state = self.server_mut(id).machine.state();
@@ -280,7 +281,7 @@ impl<'p> Nodes<'p> {
         self.host(node).disk.write_checkpoint(state.clone(), rotates);
         let state =
             if matches!(node, NodeId::Worker(_)) { without_leftovers(state) } else { state };
-        Some(Twins { state, shadow })
+        Some(ReplayPair { state, shadow })
     }
 
     /// Empties the disk of a node that has died, or has never been.
@@ -288,10 +289,10 @@ impl<'p> Nodes<'p> {
         let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
         let host = self.host(node);
         let name = node.to_string();
-        let chance = disks.child(&format!("{name} {}", host.life)).random();
+        let chance = disks.child(&format!("{name} {}", host.incarnation)).random();
         host.disk = Disk::new(name, plan, chance);
         (host.heard, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
-        let life = host.life;
+        let incarnation = host.incarnation;
         match node {
             NodeId::Server(id) => {
                 let shadow = self.fresh_server(id);
@@ -302,40 +303,44 @@ impl<'p> Nodes<'p> {
             NodeId::Worker(id) => {
                 let shadow = self.fresh_worker(id);
                 let worker = self.worker_mut(id);
-                (worker.shadow, worker.anew) = (shadow, life);
+                (worker.shadow, worker.anew) = (shadow, incarnation);
             }
             NodeId::Coordinator => {}
         }
     }
 
     /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
-    /// server of the shard is lost or not whole, or the model has no such way, or all others are `absent`.
-    pub(super) fn source_for(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
+    /// server of the shard is lost or not whole, or the model has no such way, or all others are `inactive`.
+    pub(super) fn source_for(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
         let mut mirrors = self.servers.iter().filter(|(other, _)| {
-            other.shard == id.shard && **other != id && !absent.contains(&other.dc)
+            other.shard == id.shard && **other != id && !inactive.contains(&other.dc)
         });
         let are_whole = mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new());
-        if are_whole { self.nearest_to(id, absent) } else { None }
+        if are_whole { self.nearest_to(id, inactive) } else { None }
     }
 
-    /// The mirror whose copy a server gets soonest, of those that are not `absent`, if the model has such a way.
-    pub(super) fn nearest_to(&self, id: ServerId, absent: &BTreeSet<DcId>) -> Option<DcId> {
+    /// The mirror whose copy a server gets soonest, of those that are not `inactive`, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
-        self.plan.copy_source(id.dc, bytes, |dc| !absent.contains(&dc))
+        self.plan.copy_source(id.dc, bytes, |dc| !inactive.contains(&dc))
     }
 
     /// Starts a node again that has died.
     ///
     /// # Errors
     /// Where it cannot go on from what is on its disk.
-    pub(super) fn restart(&mut self, node: NodeId, saboteur: &Saboteur) -> Result<Back, String> {
+    pub(super) fn restart(
+        &mut self,
+        node: NodeId,
+        fault_injector: &FaultInjector,
+    ) -> Result<Back, String> {
         if std::mem::take(&mut self.host(node).blank) {
             self.lose_disk(node).map_err(|error| error.to_string())?;
         }
         let mut found = self.host(node).disk.recover().map_err(|error| error.to_string())?;
         let torn = found.torn;
         let shadow = self.shadow(node);
-        saboteur.on_recovery(node, &mut found);
+        fault_injector.on_recovery(node, &mut found);
         let covered = found.checkpoint.as_ref().map_or(0, |(next, _)| *next);
         let records = found.records.iter().filter(|(number, _)| *number >= covered);
         let state = found.checkpoint.as_ref().map(|(_, state)| state.clone());
@@ -350,7 +355,7 @@ impl<'p> Nodes<'p> {
                 let state = recovering.state();
                 let logs = self.logs;
                 let node = self.server_mut(id);
-                let first = NonZeroU64::MIN.saturating_add(node.host.life);
+                let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
                 let incarnation = recovering.goes_on_as().unwrap_or(Incarnation(first));
                 node.machine = recovering.begin(logs, incarnation);
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
@@ -374,7 +379,7 @@ impl<'p> Nodes<'p> {
             NodeId::Coordinator => State::default(),
         };
         self.host(node).up = true;
-        Ok(Back { twins: Twins { state, shadow }, torn })
+        Ok(Back { replay_pair: ReplayPair { state, shadow }, torn })
     }
 
     /// A worker's disk is gone and another in its place: an empty one, or one with its last checkpoint.
@@ -386,7 +391,7 @@ impl<'p> Nodes<'p> {
             shadow.restore(state)?;
         }
         worker.host.heard = worker.host.disk.next_number();
-        (worker.shadow, worker.anew) = (shadow, worker.host.life);
+        (worker.shadow, worker.anew) = (shadow, worker.host.incarnation);
         Ok(())
     }
 
@@ -442,7 +447,7 @@ impl Host {
         let name = node.to_string();
         Self {
             up: true,
-            life: 0,
+            incarnation: 0,
             writing: false,
             inbox: VecDeque::new(),
             disk: Disk::new(name.clone(), plan, disks.child(&name).random()),

@@ -20,7 +20,9 @@ use gaia_core::sync::{
     OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes, DcId, Random, Seed, Staleness, Time, UsdPerGb};
+use gaia_core::types::{
+    Bandwidth, ByteSize, DcId, DurationSetting, Random, Seed, Staleness, UsdPerGb,
+};
 
 /// Everything that determines a schedule. What is not listed here is drawn from the seed by itself, so that a file may
 /// fix one thing and leave the rest as it was.
@@ -211,7 +213,7 @@ impl Scenario {
             compute: ComputeConfig {
                 model: ComputeModel::Cost,
                 rate: ComputeRate::ExamplesPerSecond(1.0 / seconds),
-                clock_overhead: Time(Duration::ZERO),
+                clock_overhead: DurationSetting(Duration::ZERO),
                 jitter: 0.3,
                 slowdown: Vec::new(),
             },
@@ -249,10 +251,10 @@ impl Scenario {
             from,
             to,
             bandwidth: Bandwidth::from_mbit(least * 50_f64.powf(unit(&mut chance))),
-            rtt: Time(Duration::from_millis(within(&mut chance, 2, 150))),
+            rtt: DurationSetting(Duration::from_millis(within(&mut chance, 2, 150))),
             price: UsdPerGb(0.02),
             loss: 0.0,
-            queue: Bytes(1 << 16),
+            queue: ByteSize(1 << 16),
         });
         Topology {
             name: "drawn".into(),
@@ -263,7 +265,7 @@ impl Scenario {
                     servers: self.servers,
                     workers: self.workers,
                     lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-                    lan_rtt: Time(Duration::from_micros(200)),
+                    lan_rtt: DurationSetting(Duration::from_micros(200)),
                     colocated: false,
                 })
                 .collect(),
@@ -346,10 +348,10 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
                 [one_of(3) as usize],
             values: ValueFormat::ALL[one_of(4) as usize],
             selective_barrier: if one_of(2) == 0 { Brake::On } else { Brake::Off },
-            barrier_deadline: Time(Duration::from_millis(500 + 2_000 * one_of(3))),
+            barrier_deadline: DurationSetting(Duration::from_millis(500 + 2_000 * one_of(3))),
             mirror_clock: if one_of(3) == 0 { Brake::Off } else { Brake::On },
             data_center_staleness: Some(Staleness(1 + one_of(4))),
-            mirror_clock_deadline: Time(Duration::from_secs(1 + 5 * one_of(3))),
+            mirror_clock_deadline: DurationSetting(Duration::from_secs(1 + 5 * one_of(3))),
             ..AspConfig::default()
         }),
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Bug, Scenario, Violation, run};
-use gaia_core::types::Time;
+use gaia_core::types::DurationSetting;
 
 /// The shortest schedule found that breaks the same promise, and how it breaks it. At most `runs` schedules are tried.
 pub fn shrink(
@@ -63,7 +63,7 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
         with(&|shorter| {
             let lasts = &mut shorter.faults[place].lasts;
             let millis = (lasts.0 / 2).as_millis() as u64;
-            *lasts = Time(Duration::from_millis(millis));
+            *lasts = DurationSetting(Duration::from_millis(millis));
         });
     }
     all

@@ -28,7 +28,7 @@ pub struct CoordinatorConfig {
     /// slowest of its own data center.
     pub lockstep: Option<Staleness>,
     /// Data centers that may join once the run has begun: none in lockstep.
-    pub absent: BTreeSet<DcId>,
+    pub inactive: BTreeSet<DcId>,
 }
 
 /// What a coordinator wants done.
@@ -43,8 +43,8 @@ pub enum CoordinatorOutput {
     /// heard, it is said again with the clock of the furthest, and those who have stopped go on until there.
     Stop { last: Clock, reason: StopReason },
     /// Tell the servers of a data center to drain, once their workers are at these clocks, with all data centers but those
-    /// that are absent.
-    Drain { dc: DcId, clocks: Vec<Clock>, absent: BTreeSet<DcId> },
+    /// that are inactive.
+    Drain { dc: DcId, clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
     /// All copies are equal; the run is over.
     Finished,
 }
@@ -55,7 +55,7 @@ pub struct Coordinator {
     config: CoordinatorConfig,
     phase: Phase,
     /// Data centers that take no part, as they have left or have yet to join.
-    absent: BTreeSet<DcId>,
+    inactive: BTreeSet<DcId>,
     /// Those that have joined late and not all of whose copies have come.
     arriving: BTreeSet<DcId>,
     finished: BTreeMap<ServerId, Clock>,
@@ -85,7 +85,7 @@ impl Coordinator {
             config.servers.iter().map(|server| (*server, Clock::ZERO)).collect();
         Self {
             phase: Phase::Idle,
-            absent: config.absent.clone(),
+            inactive: config.inactive.clone(),
             arriving: BTreeSet::new(),
             finished: clocks.clone(),
             copies: clocks,
@@ -123,7 +123,7 @@ impl Coordinator {
     /// A data center joins: from here on the run is over only with it. Its copies count once they have come.
     pub fn handle_joined(&mut self, dc: DcId) {
         assert!(self.admits(), "while training goes on, data centers may join");
-        if self.absent.remove(&dc) {
+        if self.inactive.remove(&dc) {
             self.arriving.insert(dc);
             for clocks in [&mut self.finished, &mut self.copies] {
                 let own = clocks.iter_mut().filter(|(server, _)| server.dc == dc);
@@ -136,7 +136,7 @@ impl Coordinator {
     /// written down before.
     pub fn handle_left(&mut self, dcs: &BTreeSet<DcId>) {
         assert!(self.lets_go(), "once copies become equal, nobody leaves");
-        self.absent.extend(dcs);
+        self.inactive.extend(dcs);
         self.arriving.retain(|dc| !dcs.contains(dc));
         self.stopped.retain(|worker, _| !dcs.contains(&worker.dc));
     }
@@ -175,7 +175,7 @@ impl Coordinator {
 
     /// A worker has stopped at a clock.
     pub fn handle_worker_stopped(&mut self, worker: WorkerId, clock: Clock) {
-        if !self.absent.contains(&worker.dc) {
+        if !self.inactive.contains(&worker.dc) {
             let known = self.stopped.entry(worker).or_default();
             *known = clock.max(*known);
             self.drain_once_stopped();
@@ -185,7 +185,7 @@ impl Coordinator {
     /// A server's copy equals its mirrors'.
     pub fn handle_drained(&mut self, server: ServerId) {
         self.drained.insert(server);
-        let mut servers = self.config.servers.iter().filter(|one| !self.absent.contains(&one.dc));
+        let mut servers = self.config.servers.iter().filter(|one| !self.inactive.contains(&one.dc));
         let all = servers.all(|server| self.drained.contains(server));
         if self.phase == Phase::Draining && all {
             self.phase = Phase::Finished;
@@ -223,13 +223,13 @@ impl Coordinator {
     }
 
     /// Data centers that take no part, as they have left or have yet to join.
-    pub fn absent(&self) -> &BTreeSet<DcId> {
-        &self.absent
+    pub fn inactive(&self) -> &BTreeSet<DcId> {
+        &self.inactive
     }
 
     /// Whether the copies of a data center are to be judged: it takes part, and has them.
     pub fn is_judged(&self, dc: DcId) -> bool {
-        !self.absent.contains(&dc) && !self.arriving.contains(&dc)
+        !self.inactive.contains(&dc) && !self.arriving.contains(&dc)
     }
 
     /// The clock that a data center has finished.
@@ -251,7 +251,7 @@ impl Coordinator {
             |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
         walk.record("phase", &mut self.phase)?;
         let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
-        for (name, of) in [("absent", &mut self.absent), ("arriving", &mut self.arriving)] {
+        for (name, of) in [("inactive", &mut self.inactive), ("arriving", &mut self.arriving)] {
             walk.record_that(name, of, |found, _| found.is_subset(&dcs))?;
         }
         walk.record_that("finished", &mut self.finished, |found, made| {
@@ -280,7 +280,7 @@ impl Coordinator {
 
     /// Has copies made equal, once all workers have stopped.
     fn drain_once_stopped(&mut self) {
-        let mut workers = self.config.workers.iter().filter(|one| !self.absent.contains(&one.dc));
+        let mut workers = self.config.workers.iter().filter(|one| !self.inactive.contains(&one.dc));
         let all = workers.all(|worker| self.stopped.contains_key(worker));
         if self.phase != Phase::Stopping || !all || self.level() {
             return;
@@ -291,8 +291,8 @@ impl Coordinator {
             clocks.entry(worker.dc).or_default().push(*clock);
         }
         let drain = |(dc, clocks)| {
-            let absent = self.absent.clone();
-            CoordinatorOutput::Drain { dc, clocks, absent }
+            let inactive = self.inactive.clone();
+            CoordinatorOutput::Drain { dc, clocks, inactive }
         };
         self.outputs.extend(clocks.into_iter().map(drain));
     }
@@ -350,7 +350,7 @@ mod tests {
             stop,
             evaluate_every: 2,
             lockstep,
-            absent: BTreeSet::new(),
+            inactive: BTreeSet::new(),
         })
     }
 
@@ -416,7 +416,8 @@ mod tests {
         }
         for dc in 0..2 {
             let clocks = vec![Clock(3)];
-            let drain = CoordinatorOutput::Drain { dc: DcId(dc), clocks, absent: BTreeSet::new() };
+            let drain =
+                CoordinatorOutput::Drain { dc: DcId(dc), clocks, inactive: BTreeSet::new() };
             assert_eq!(run.poll_output(), Some(drain));
             run.handle_drained(ServerId { dc: DcId(dc), shard: ShardId(0) });
         }
@@ -428,7 +429,7 @@ mod tests {
     fn who_joins_late_is_judged_once_its_copy_has_come_and_who_leaves_is_not_waited_for() {
         let rules = StopRules { clocks: Some(6), ..StopRules::default() };
         let mut config = coordinator(rules, None).config;
-        config.absent = BTreeSet::from([DcId(1)]);
+        config.inactive = BTreeSet::from([DcId(1)]);
         let mut run = Coordinator::new(config);
         run.handle_start();
         let server = |dc| ServerId { dc: DcId(dc), shard: ShardId(0) };
@@ -457,8 +458,8 @@ mod tests {
         run.handle_worker_stopped(worker(1), Clock(5));
         assert_eq!(run.poll_output(), None, "who has left is not heard");
         run.handle_worker_stopped(worker(0), Clock(6));
-        let absent = BTreeSet::from([DcId(1)]);
-        let drain = CoordinatorOutput::Drain { dc: DcId(0), clocks: vec![Clock(6)], absent };
+        let inactive = BTreeSet::from([DcId(1)]);
+        let drain = CoordinatorOutput::Drain { dc: DcId(0), clocks: vec![Clock(6)], inactive };
         assert_eq!(run.poll_output(), Some(drain));
         run.handle_drained(server(0));
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));

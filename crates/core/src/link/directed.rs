@@ -1,6 +1,6 @@
 //! One directed link: a bottleneck with a queue, then a path with a delay.
 //!
-//! Bytes leave one after another at the link's bandwidth, behind whatever was accepted before them. What
+//! ByteSize leave one after another at the link's bandwidth, behind whatever was accepted before them. What
 //! would overfill the queue is dropped at its tail. Loss strikes beyond the bottleneck, so a lost packet
 //! has taken its time and, where the link is paid for, its price. The path then adds half a round trip.
 //!
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Bandwidth, Bytes, Instant, Random, Seed, StateError, Walk};
+use crate::types::{Bandwidth, ByteSize, Instant, Random, Seed, StateError, Walk};
 
 /// What a directed link is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct LinkConfig {
     /// One way, from the bottleneck to the far end: half the round trip.
     pub delay: Duration,
     /// What may wait at the bottleneck. A packet that finds it idle is accepted whatever its size.
-    pub queue: Bytes,
+    pub queue: ByteSize,
     /// The chance that a packet is lost, 0 to below 1.
     pub loss: f64,
 }
@@ -162,9 +162,9 @@ impl Link {
         &self.config
     }
 
-    /// Bytes accepted that have not yet left the bottleneck.
-    pub fn queued(&self, now: Instant) -> Bytes {
-        Bytes(self.config.bandwidth.bytes_in(self.idle_at.since(now)) as u64)
+    /// ByteSize accepted that have not yet left the bottleneck.
+    pub fn queued(&self, now: Instant) -> ByteSize {
+        ByteSize(self.config.bandwidth.bytes_in(self.idle_at.since(now)) as u64)
     }
 
     /// When the bottleneck falls idle if nothing more is sent.

@@ -1,6 +1,6 @@
 //! What QUIC makes of a frame, as arithmetic: the simulated driver's view of a link.
 //!
-//! **Bytes.** A datagram of at most 1452 bytes costs 28 more in IP and UDP headers: 1480 on the wire. Inside, the
+//! **ByteSize.** A datagram of at most 1452 bytes costs 28 more in IP and UDP headers: 1480 on the wire. Inside, the
 //! short header takes 1, the connection id 8, the packet number 2 and the AEAD tag 16; a stream frame's
 //! type, stream id and offset take 7 on average. That leaves 1418 of 1480, a payload share of 0.958, which
 //! is what QUIC is measured to reach. A frame of a few bytes pays the 62 bytes of overhead alone.
@@ -25,13 +25,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Link, LinkConfig, LinkStats};
-use crate::types::{Bandwidth, Bytes, Instant, Seed, StateError, Walk};
+use crate::types::{Bandwidth, ByteSize, Instant, Seed, StateError, Walk};
 
 /// The two lanes of one directed link between data centers, with QUIC between them and the wire.
 #[derive(Clone, Debug)]
 pub struct Transport {
     link: Link,
-    quantum: Bytes,
+    quantum: ByteSize,
     control: LaneState,
     data: LaneState,
 }
@@ -168,7 +168,7 @@ impl Transport {
     }
 
     /// The size of data frame that keeps control prompt.
-    pub fn quantum(&self) -> Bytes {
+    pub fn quantum(&self) -> ByteSize {
         self.quantum
     }
 
@@ -213,9 +213,9 @@ struct Retransmissions {
 }
 
 /// The most data that may stand between a control frame and the wire: 50 ms of the link, 4 to 256 KiB.
-pub fn quantum(bandwidth: Bandwidth) -> Bytes {
+pub fn quantum(bandwidth: Bandwidth) -> ByteSize {
     let bytes = bandwidth.bytes_in(QUANTUM_TIME) as u64;
-    Bytes(bytes.clamp(QUANTUM_BYTES_MIN, QUANTUM_BYTES_MAX))
+    ByteSize(bytes.clamp(QUANTUM_BYTES_MIN, QUANTUM_BYTES_MAX))
 }
 
 const QUANTUM_TIME: Duration = Duration::from_millis(50);

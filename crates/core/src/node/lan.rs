@@ -62,7 +62,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 }
             }
         }
-        WorkerMessage::Anew => out.push(ANEW),
+        WorkerMessage::Reset => out.push(ANEW),
     }
     out
 }
@@ -79,7 +79,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
     }
     if kind == ANEW {
         reader.end()?;
-        return Ok(WorkerMessage::Anew);
+        return Ok(WorkerMessage::Reset);
     }
     let clock = reader.clock()?;
     let tables = layout.model().table_ids();
@@ -305,7 +305,7 @@ mod tests {
             deltas: deltas([&[0, 2, 4, 6, 8], &[2]], &layout),
             probed: vec![probed],
         };
-        for message in [read, update, WorkerMessage::Anew] {
+        for message in [read, update, WorkerMessage::Reset] {
             let body = encode_worker_message(&message, &layout);
             let again = decode_worker_message(&body, &layout).unwrap();
             assert_eq!(format!("{again:?}"), format!("{message:?}"));

@@ -18,7 +18,7 @@ pub enum WorkerMessage {
     Update { clock: Clock, deltas: ShardDeltas, probed: Vec<Probed> },
     /// The worker has nothing of what it did before, and is about to begin anew: a read that waits is not to be
     /// answered.
-    Anew,
+    Reset,
 }
 
 /// From a parameter server to a worker of its data center.
@@ -68,7 +68,7 @@ impl WorkerMessage {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
             Self::Update { deltas, .. } => deltas.fits(layout),
-            Self::Anew => true,
+            Self::Reset => true,
         }
     }
 
@@ -79,7 +79,7 @@ impl WorkerMessage {
             Self::Update { deltas, probed, .. } => {
                 deltas.lan_bytes(layout) + size_of_val(probed.as_slice()) as u64
             }
-            Self::Anew => crate::store::LAN_HEADER_BYTES,
+            Self::Reset => crate::store::LAN_HEADER_BYTES,
         }
     }
 }

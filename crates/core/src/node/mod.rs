@@ -29,11 +29,11 @@ pub enum ServerInput {
     /// `busy`. The server estimates the link's rate from these.
     Drained { to: DcId, bytes: u64, busy: Duration },
     /// The connection to a mirror is lost: nothing will come until there is another.
-    Parted { from: DcId },
-    /// A mirror has said hello for the first time, in the life of this number.
-    First { from: DcId, life: u64 },
-    /// A mirror has lost all that it had, and begins a life of this number: each is above those before.
-    Anew { from: DcId, life: u64 },
-    /// A mirror has left the run for good, in the life of this number.
-    Left { from: DcId, life: u64 },
+    Disconnected { from: DcId },
+    /// A mirror has said hello for the first time, in the incarnation of this number.
+    First { from: DcId, incarnation: u64 },
+    /// A mirror has lost all that it had, and begins a incarnation of this number: each is above those before.
+    Reset { from: DcId, incarnation: u64 },
+    /// A mirror has left the run for good, in the incarnation of this number.
+    Left { from: DcId, incarnation: u64 },
 }

@@ -173,10 +173,10 @@ impl Outbox {
 
     /// Adds changes that are no part of the source to what the link has yet to carry; `leaves` says whether they are to
     /// leave, or stay at home.
-    pub fn owe(&mut self, changes: Changes<'_>, leaves: bool) {
+    pub fn enqueue(&mut self, changes: Changes<'_>, leaves: bool) {
         match self {
-            Self::Sweep(sweep) => sweep.owe(changes, leaves),
-            Self::Ranked(ranked) => ranked.owe(changes),
+            Self::Sweep(sweep) => sweep.enqueue(changes, leaves),
+            Self::Ranked(ranked) => ranked.enqueue(changes),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
         let source = [1.0, 5.0, 7.0, 0.0];
         first.mark(&all(4), Clock(2));
         let mut fork = first.fork();
-        fork.owe(Changes::Sparse { indexes: &[0, 3], values: &[10.0, -4.0] }, true);
+        fork.enqueue(Changes::Sparse { indexes: &[0, 3], values: &[10.0, -4.0] }, true);
         assert_eq!(carried(&mut fork, &source), [10.0, 3.0, 7.0, -4.0]);
         assert_eq!(carried(&mut first, &source), [0.0, 3.0, 7.0, 0.0]);
     }
@@ -249,7 +249,7 @@ mod tests {
         let source = [1.0, 2.0];
         let mut outbox = Outbox::Sweep(Sweep::new(2)).sharing(source.to_vec());
         outbox.close();
-        outbox.owe(Changes::Dense { start: 1, values: &[3.0] }, false);
+        outbox.enqueue(Changes::Dense { start: 1, values: &[3.0] }, false);
         assert_eq!((outbox.waiting(), outbox.shared()), (0, &[1.0, -1.0][..]));
     }
 }

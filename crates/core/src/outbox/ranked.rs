@@ -137,7 +137,7 @@ impl Ranked {
     }
 
     /// Adds changes that are no part of the source to what the link has yet to carry: the next ranking sees them.
-    pub fn owe(&mut self, changes: Changes<'_>) {
+    pub fn enqueue(&mut self, changes: Changes<'_>) {
         changes.for_each(|index, value| self.shared[index] -= value);
     }
 

@@ -115,7 +115,7 @@ impl Sweep {
 
     /// Adds changes that are no part of the source to what the link has yet to carry, and marks them where they are to
     /// leave.
-    pub fn owe(&mut self, changes: Changes<'_>, leaves: bool) {
+    pub fn enqueue(&mut self, changes: Changes<'_>, leaves: bool) {
         changes.for_each(|index, value| {
             self.shared[index] -= value;
             if leaves {

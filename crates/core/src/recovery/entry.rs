@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::RecoveryError;
-use super::desk::Turn;
+use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::session::{Incarnation, Met};
 use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
@@ -62,29 +62,29 @@ pub enum Input {
         busy: Duration,
     },
     /// The connection to a mirror was lost.
-    Parted {
+    Disconnected {
         from: DcId,
     },
     Timeout,
     /// Its copy is lost, or it joins late: it takes that of a mirror. Some data centers take no part.
     Rebuild {
         from: DcId,
-        absent: BTreeSet<DcId>,
+        inactive: BTreeSet<DcId>,
     },
-    /// A data center has left for good, in this life of its server.
+    /// A data center has left for good, in this incarnation of its server.
     Left {
         from: DcId,
-        life: u64,
+        incarnation: u64,
     },
     /// After that: a worker is on the line, and says this next, if it knows.
     Placed {
         worker: WorkerId,
-        at: Option<Turn>,
+        at: Option<RequestSeq>,
     },
     /// The coordinator said that copies are to become equal.
     Drain {
         clocks: Vec<Clock>,
-        absent: BTreeSet<DcId>,
+        inactive: BTreeSet<DcId>,
     },
 }
 

@@ -14,23 +14,23 @@
 //! and syncs them, says so ([`RecoverableServer::handle_synced`]), and then lets out whatever wants to leave.
 //!
 //! **Between mirrors** a [`crate::session::Session`] makes frames arrive once and in order. **Between worker and
-//! server** the clock does: a worker reads at a clock, then sends what that iteration changed, so that a [`Turn`] says
+//! server** the clock does: a worker reads at a clock, then sends what that iteration changed, so that a [`RequestSeq`] says
 //! what has been heard. An answer is kept until the update that it led to has come.
 //!
 //! **To be proven in the end**, servers keep a [`Ledger`] of each mirror, which outlives restarts.
 
-mod desk;
 mod entry;
 mod error;
 mod ledger;
 mod recovering;
 mod server;
 mod worker;
+mod worker_session;
 
-pub use desk::{Due, Turn};
 pub use entry::{Entry, Input, WorkerEntry};
 pub use error::{MessageError, RecoveryError};
 pub use ledger::{Account, Ledger};
 pub use recovering::RecoveringServer;
 pub use server::{Output, RecoverableServer};
 pub use worker::{RecoverableWorker, RecoveringWorker};
+pub use worker_session::{Due, RequestSeq};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::RecoveryError;
-use super::desk::{Desk, Due, Turn};
 use super::entry::{Entry, Input, decode};
 use super::ledger::Ledger;
 use super::server::{Log, Output, RecoverableServer};
+use super::worker_session::{Due, RequestSeq, WorkerSession};
 use crate::node::ServerInput;
 use crate::server::{PeerError, Server, ServerOutput};
 use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
@@ -28,7 +28,7 @@ pub struct RecoveringServer {
 pub(super) struct Kept {
     pub(super) sessions: BTreeMap<DcId, SessionState>,
     pub(super) ledgers: BTreeMap<DcId, Ledger>,
-    pub(super) desks: BTreeMap<WorkerId, Desk>,
+    pub(super) worker_sessions: BTreeMap<WorkerId, WorkerSession>,
     /// Of the latest process.
     pub(super) incarnation: Option<Incarnation>,
     pub(super) now: Instant,
@@ -42,11 +42,13 @@ impl RecoveringServer {
         workers: impl IntoIterator<Item = WorkerId>,
         windows: BTreeMap<DcId, usize>,
     ) -> Self {
-        let desks = workers.into_iter().map(|worker| (worker, Desk::default())).collect();
+        let worker_sessions =
+            workers.into_iter().map(|worker| (worker, WorkerSession::default())).collect();
         let state = |peer: &DcId| (*peer, SessionState::new(Incarnation::FIRST));
         let sessions = windows.keys().map(state).collect();
         let ledgers = windows.keys().map(|peer| (*peer, Ledger::default())).collect();
-        let kept = Kept { sessions, ledgers, desks, incarnation: None, now: Instant::ZERO };
+        let kept =
+            Kept { sessions, ledgers, worker_sessions, incarnation: None, now: Instant::ZERO };
         Self { server, kept, windows, entries: 0 }
     }
 
@@ -77,7 +79,7 @@ impl RecoveringServer {
             Fault::Refused(error) => RecoveryError::Refused { number, error },
         })?;
         // What was said then is said again to whoever comes back and asks.
-        settle(&mut self.server, &mut self.kept.desks, &mut VecDeque::new());
+        settle(&mut self.server, &mut self.kept.worker_sessions, &mut VecDeque::new());
         Ok(())
     }
 
@@ -104,7 +106,7 @@ impl RecoveringServer {
             server,
             sessions: kept.sessions.into_iter().map(session).collect(),
             ledgers: kept.ledgers,
-            desks: kept.desks,
+            worker_sessions: kept.worker_sessions,
             incarnation,
             now: kept.now,
             log: Log::new(logs),
@@ -139,26 +141,31 @@ impl RecoveringServer {
             }
             Input::Worker { from, message } => {
                 let fits = message.fits(self.server.layout());
-                let Some(desk) = self.kept.desks.get_mut(&from).filter(|_| fits) else {
+                let Some(worker_session) =
+                    self.kept.worker_sessions.get_mut(&from).filter(|_| fits)
+                else {
                     return unfit(format!("{from} said what does not fit this server"));
                 };
-                match desk.judge(&message, self.server.finished(from)) {
+                match worker_session.judge(&message, self.server.finished(from)) {
                     Due::Now => {
-                        if let Some(clock) = desk.hear(&message) {
+                        if let Some(clock) = worker_session.hear(&message) {
                             self.server.place_worker(at, from, clock);
                         }
                         self.server.handle_worker(at, from, message);
                     }
-                    Due::Known => drop(desk.hear(&message)),
+                    Due::Known => drop(worker_session.hear(&message)),
                     Due::Repeated | Due::Ahead => {
-                        let said = Turn::of(&message).unwrap_or_default();
-                        return unfit(format!("{from} said {said} where {} was due", desk.next));
+                        let said = RequestSeq::of(&message).unwrap_or_default();
+                        return unfit(format!(
+                            "{from} said {said} where {} was due",
+                            worker_session.next
+                        ));
                     }
                 }
             }
             Input::Met { from, met } => {
                 let meeting = self.session(from)?.meet(met);
-                if matches!(meeting, Meeting::Anew { .. }) {
+                if matches!(meeting, Meeting::Reset { .. }) {
                     self.kept.ledgers.insert(from, Ledger::default());
                 }
                 let greeted = greet(&mut self.server, at, from, (meeting, met));
@@ -196,38 +203,41 @@ impl RecoveringServer {
                 let input = ServerInput::Drained { to, bytes, busy };
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
-            Input::Parted { from } => {
+            Input::Disconnected { from } => {
                 self.session(from)?;
-                let input = ServerInput::Parted { from };
+                let input = ServerInput::Disconnected { from };
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
             Input::Timeout => self.server.handle_timeout(at),
-            Input::Left { from, life } => {
+            Input::Left { from, incarnation } => {
                 self.session(from)?;
-                let input = ServerInput::Left { from, life };
+                let input = ServerInput::Left { from, incarnation };
                 self.server.handle_input(at, input).map_err(Fault::Refused)?;
             }
-            Input::Rebuild { from, absent } => {
+            Input::Rebuild { from, inactive } => {
                 self.session(from)?;
-                let Some(life) = self.kept.incarnation else {
+                let Some(incarnation) = self.kept.incarnation else {
                     return unfit("it has not been started".into());
                 };
-                self.kept.desks.values_mut().for_each(|desk| *desk = Desk::lost());
-                let rebuilt = self.server.handle_rebuild(from, life.number(), &absent);
+                self.kept
+                    .worker_sessions
+                    .values_mut()
+                    .for_each(|worker_session| *worker_session = WorkerSession::lost());
+                let rebuilt = self.server.handle_rebuild(from, incarnation.number(), &inactive);
                 rebuilt.map_err(Fault::Refused)?;
             }
             Input::Placed { worker, at: turn } => {
-                let desk = self.kept.desks.get(&worker);
-                if !desk.is_some_and(|desk| desk.learns_from(turn)) {
+                let worker_session = self.kept.worker_sessions.get(&worker);
+                if !worker_session.is_some_and(|worker_session| worker_session.learns_from(turn)) {
                     return unfit(format!("{worker} had its place"));
                 }
-                place(&mut self.server, &mut self.kept.desks, (at, worker, turn));
+                place(&mut self.server, &mut self.kept.worker_sessions, (at, worker, turn));
             }
-            Input::Drain { clocks, absent } => {
+            Input::Drain { clocks, inactive } => {
                 if self.server.is_draining() {
                     return unfit("it was told to drain before".into());
                 }
-                self.server.handle_drain(at, clocks, absent);
+                self.server.handle_drain(at, clocks, inactive);
             }
         }
         Ok(())
@@ -265,23 +275,25 @@ impl Kept {
             found.keys().eq(made.keys()) && found.values().all(SessionState::is_sound)
         })?;
         walk.record_that("ledgers", &mut self.ledgers, |found, made| found.keys().eq(made.keys()))?;
-        walk.record_that("desks", &mut self.desks, |found, made| found.keys().eq(made.keys()))?;
+        walk.record_that("worker_sessions", &mut self.worker_sessions, |found, made| {
+            found.keys().eq(made.keys())
+        })?;
         walk.record("incarnation", &mut self.incarnation)?;
         walk.record("now", &mut self.now)
     }
 }
 
-/// Tells a server of a mirror that it has not met in this life of it.
+/// Tells a server of a mirror that it has not met in this incarnation of it.
 pub(super) fn greet(
     server: &mut Server,
     now: Instant,
     from: DcId,
     (meeting, met): (Meeting, Met),
 ) -> Result<(), PeerError> {
-    let life = met.began().number();
+    let incarnation = met.began().number();
     match meeting {
-        Meeting::First => server.handle_input(now, ServerInput::First { from, life }),
-        Meeting::Anew { .. } => server.handle_input(now, ServerInput::Anew { from, life }),
+        Meeting::First => server.handle_input(now, ServerInput::First { from, incarnation }),
+        Meeting::Reset { .. } => server.handle_input(now, ServerInput::Reset { from, incarnation }),
         Meeting::Again | Meeting::Resumed => Ok(()),
     }
 }
@@ -289,15 +301,15 @@ pub(super) fn greet(
 /// Takes what a server wants done, and keeps answers until they have served.
 pub(super) fn settle(
     server: &mut Server,
-    desks: &mut BTreeMap<WorkerId, Desk>,
+    worker_sessions: &mut BTreeMap<WorkerId, WorkerSession>,
     outputs: &mut VecDeque<Output>,
 ) {
     while let Some(output) = server.poll_output() {
         outputs.push_back(match output {
             ServerOutput::ToWorker { worker, message } => {
                 let message = Arc::new(message);
-                if let Some(desk) = desks.get_mut(&worker) {
-                    desk.answer = Some(message.clone());
+                if let Some(worker_session) = worker_sessions.get_mut(&worker) {
+                    worker_session.answer = Some(message.clone());
                 }
                 Output::ToWorker { worker, message }
             }
@@ -313,11 +325,12 @@ pub(super) fn settle(
 /// is told the clock of the copy, and says by its read at which clock it is.
 pub(super) fn place(
     server: &mut Server,
-    desks: &mut BTreeMap<WorkerId, Desk>,
-    (now, worker, says_next): (Instant, WorkerId, Option<Turn>),
+    worker_sessions: &mut BTreeMap<WorkerId, WorkerSession>,
+    (now, worker, says_next): (Instant, WorkerId, Option<RequestSeq>),
 ) {
-    let guess = Turn { clock: server.rebuilt_at(), updates: false };
-    desks.insert(worker, Desk::at(says_next.unwrap_or(guess), says_next.is_none()));
+    let guess = RequestSeq { clock: server.rebuilt_at(), updates: false };
+    worker_sessions
+        .insert(worker, WorkerSession::at(says_next.unwrap_or(guess), says_next.is_none()));
     if let Some(next) = says_next {
         server.place_worker(now, worker, next.clock);
     }

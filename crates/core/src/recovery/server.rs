@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::MessageError;
-use super::desk::{Desk, Due, Turn};
 use super::entry::{Input, encode};
 use super::ledger::Ledger;
 use super::recovering::{Kept, greet, place, settle};
+use super::worker_session::{Due, RequestSeq, WorkerSession};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server};
 use crate::session::{Incarnation, Meeting, Message, Session};
@@ -25,7 +25,7 @@ pub struct RecoverableServer {
     pub(super) server: Server,
     pub(super) sessions: BTreeMap<DcId, Session>,
     pub(super) ledgers: BTreeMap<DcId, Ledger>,
-    pub(super) desks: BTreeMap<WorkerId, Desk>,
+    pub(super) worker_sessions: BTreeMap<WorkerId, WorkerSession>,
     pub(super) incarnation: Incarnation,
     /// The latest time told.
     pub(super) now: Instant,
@@ -44,7 +44,7 @@ pub enum Output {
     /// it said before comes later.
     Due {
         worker: WorkerId,
-        due: Turn,
+        due: RequestSeq,
         guessed: bool,
     },
     ClockFinished {
@@ -101,12 +101,14 @@ impl RecoverableServer {
     /// Takes a message from a worker of this data center, if it is its turn.
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) -> Due {
         let finished = self.server.finished(from);
-        let desk = self.desks.get_mut(&from).expect("a worker of this data center");
-        let due = desk.judge(&message, finished);
+        let worker_session =
+            self.worker_sessions.get_mut(&from).expect("a worker of this data center");
+        let due = worker_session.judge(&message, finished);
         match due {
             Due::Now | Due::Known => {
-                let learned = desk.hear(&message);
-                let (anew, next, guessed) = (desk.anew, desk.next, desk.guessed);
+                let learned = worker_session.hear(&message);
+                let (anew, next, guessed) =
+                    (worker_session.anew, worker_session.next, worker_session.guessed);
                 let input = Input::Worker { from, message };
                 let now = self.note(now, &input);
                 if let Some(clock) = learned {
@@ -138,18 +140,18 @@ impl RecoverableServer {
         &mut self,
         now: Instant,
         worker: WorkerId,
-        at: Option<Turn>,
-    ) -> Option<Turn> {
+        at: Option<RequestSeq>,
+    ) -> Option<RequestSeq> {
         if self.is_rebuilding() {
             return None;
         }
-        if self.desks[&worker].learns_from(at) {
+        if self.worker_sessions[&worker].learns_from(at) {
             let now = self.note(now, &Input::Placed { worker, at });
-            place(&mut self.server, &mut self.desks, (now, worker, at));
+            place(&mut self.server, &mut self.worker_sessions, (now, worker, at));
             self.settle();
         }
         self.answer_again(worker);
-        Some(self.desks[&worker].next)
+        Some(self.worker_sessions[&worker].next)
     }
 
     /// This server has lost all that it had, or joins late, and takes the copy of a mirror; these data centers take no
@@ -164,32 +166,41 @@ impl RecoverableServer {
         &mut self,
         now: Instant,
         from: DcId,
-        absent: &BTreeSet<DcId>,
+        inactive: &BTreeSet<DcId>,
     ) -> Result<(), PeerError> {
         assert!(self.is_new(), "who has a copy keeps it");
-        self.note(now, &Input::Rebuild { from, absent: absent.clone() });
-        self.desks.values_mut().for_each(|desk| *desk = Desk::lost());
-        self.server.handle_rebuild(from, self.incarnation.number(), absent)
+        self.note(now, &Input::Rebuild { from, inactive: inactive.clone() });
+        self.worker_sessions
+            .values_mut()
+            .for_each(|worker_session| *worker_session = WorkerSession::lost());
+        self.server.handle_rebuild(from, self.incarnation.number(), inactive)
     }
 
-    /// A data center has left for good, in this life of its server. No message of that life is to be handed over after
+    /// A data center has left for good, in this incarnation of its server. No message of that incarnation is to be handed over after
     /// this. To be told so twice is to be told once.
     ///
     /// # Errors
     /// Where the synchronisation model does not allow it, and the run cannot go on.
-    pub fn handle_left(&mut self, now: Instant, from: DcId, life: u64) -> Result<(), PeerError> {
-        let now = self.note(now, &Input::Left { from, life });
-        self.server.handle_input(now, ServerInput::Left { from, life })?;
+    pub fn handle_left(
+        &mut self,
+        now: Instant,
+        from: DcId,
+        incarnation: u64,
+    ) -> Result<(), PeerError> {
+        let now = self.note(now, &Input::Left { from, incarnation });
+        self.server.handle_input(now, ServerInput::Left { from, incarnation })?;
         self.settle();
         Ok(())
     }
 
     /// Whether nothing has befallen this server: it has met nobody, and knows of no loss.
     pub fn is_new(&self) -> bool {
-        let untouched = |desk: &Desk| !desk.lost && desk.next == Turn::default();
+        let untouched = |worker_session: &WorkerSession| {
+            !worker_session.lost && worker_session.next == RequestSeq::default()
+        };
         !self.is_rebuilding()
             && self.sessions.values().all(|session| session.met().is_none())
-            && self.desks.values().all(untouched)
+            && self.worker_sessions.values().all(untouched)
     }
 
     /// Whether its copy is on its way from a mirror.
@@ -219,7 +230,7 @@ impl RecoverableServer {
         let before = acknowledged(session);
         let meeting = session.handle_message(message)?;
         let (met, counts) = (session.met(), acknowledged(session));
-        if matches!(meeting, Some(Meeting::Anew { .. })) {
+        if matches!(meeting, Some(Meeting::Reset { .. })) {
             *self.ledger_mut(from) = Ledger::default();
         }
         if let (Some(meeting), Some(met)) = (meeting, met)
@@ -275,9 +286,9 @@ impl RecoverableServer {
     ///
     /// # Errors
     /// None that an honest driver can see: the mirror is one of this server's.
-    pub fn handle_parted(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        let now = self.note(now, &Input::Parted { from });
-        self.server.handle_input(now, ServerInput::Parted { from })?;
+    pub fn handle_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        let now = self.note(now, &Input::Disconnected { from });
+        self.server.handle_input(now, ServerInput::Disconnected { from })?;
         self.settle();
         Ok(())
     }
@@ -291,12 +302,13 @@ impl RecoverableServer {
 
     /// Makes all copies equal, once every worker has finished the clock it stopped at. To be told so twice is to be
     /// told once.
-    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, absent: BTreeSet<DcId>) {
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, inactive: BTreeSet<DcId>) {
         if self.server.is_draining() {
             return;
         }
-        let now = self.note(now, &Input::Drain { clocks: clocks.clone(), absent: absent.clone() });
-        self.server.handle_drain(now, clocks, absent);
+        let now =
+            self.note(now, &Input::Drain { clocks: clocks.clone(), inactive: inactive.clone() });
+        self.server.handle_drain(now, clocks, inactive);
         self.settle();
     }
 
@@ -389,7 +401,7 @@ impl RecoverableServer {
         let mut kept = Kept {
             sessions: self.sessions.iter().map(|(peer, one)| (*peer, one.state())).collect(),
             ledgers: self.ledgers.clone(),
-            desks: self.desks.clone(),
+            worker_sessions: self.worker_sessions.clone(),
             incarnation: Some(self.incarnation),
             now: self.now,
         };
@@ -420,8 +432,8 @@ impl RecoverableServer {
     }
 
     /// What is due from a worker.
-    pub fn due(&self, worker: WorkerId) -> Turn {
-        self.desks[&worker].next
+    pub fn due(&self, worker: WorkerId) -> RequestSeq {
+        self.worker_sessions[&worker].next
     }
 
     fn session_mut(&mut self, peer: DcId) -> &mut Session {
@@ -433,7 +445,7 @@ impl RecoverableServer {
     }
 
     fn answer_again(&mut self, worker: WorkerId) {
-        if let Some(message) = self.desks[&worker].answer.clone() {
+        if let Some(message) = self.worker_sessions[&worker].answer.clone() {
             self.outputs.push_back(Output::ToWorker { worker, message });
         }
     }
@@ -446,6 +458,6 @@ impl RecoverableServer {
     }
 
     fn settle(&mut self) {
-        settle(&mut self.server, &mut self.desks, &mut self.outputs);
+        settle(&mut self.server, &mut self.worker_sessions, &mut self.outputs);
     }
 }

@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::RecoveryError;
-use super::desk::Turn;
 use super::entry::{WorkerEntry, decode};
 use super::server::Log;
+use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::{Clock, ShardId, State};
 use crate::worker::Worker;
@@ -49,7 +49,7 @@ pub struct RecoverableWorker {
     /// The clock at which the coordinator knows a process before this one to have stopped.
     stopped_before: Option<Clock>,
     /// What is due at each server, and whether that is a guess, until it has begun.
-    dues: Vec<Option<(Turn, bool)>>,
+    dues: Vec<Option<(RequestSeq, bool)>>,
     /// Servers that have told this process what is due.
     met: Vec<bool>,
     /// Whether it was this process that took up the work.
@@ -196,24 +196,24 @@ impl RecoverableWorker {
     /// What this worker will say next to a server that has lost what it had heard, if it knows: its read, where it has
     /// not been answered, or the update after that. An update whose fate is unknown is not said again, since the copy
     /// that the server has from elsewhere may hold it.
-    pub fn says_next(&self, server: ShardId) -> Option<Turn> {
+    pub fn next_request(&self, server: ShardId) -> Option<RequestSeq> {
         let Kept { unheard, started, clock, stopped, .. } = &self.kept;
         let reads = unheard[server.index()].iter().find(|message| is_read(message));
-        let reads = reads.and_then(Turn::of);
-        let updates = Turn { clock: *clock, updates: true };
-        let stopped = stopped.map(|clock| Turn { clock, updates: false });
+        let reads = reads.and_then(RequestSeq::of);
+        let updates = RequestSeq { clock: *clock, updates: true };
+        let stopped = stopped.map(|clock| RequestSeq { clock, updates: false });
         started.then(|| stopped.or(reads).unwrap_or(updates))
     }
 
     /// [`Self::says_next`] to each server.
-    pub fn says_next_to_all(&self) -> Vec<Option<Turn>> {
+    pub fn says_next_to_all(&self) -> Vec<Option<RequestSeq>> {
         let servers = 0..self.kept.unheard.len() as u16;
-        servers.map(|server| self.says_next(ShardId(server))).collect()
+        servers.map(|server| self.next_request(ShardId(server))).collect()
     }
 
     /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
     /// be said, in order. To be asked for when everything is synced.
-    pub fn handle_joined(&mut self, server: ShardId, due: Turn) -> Vec<WorkerMessage> {
+    pub fn handle_joined(&mut self, server: ShardId, due: RequestSeq) -> Vec<WorkerMessage> {
         self.met[server.index()] = true;
         if self.is_at_odds(server, due) {
             if self.worker.is_none() {
@@ -226,15 +226,15 @@ impl RecoverableWorker {
         if !self.kept.started {
             // What is due counts once no answer to what another process said can come any more.
             self.dues[server.index()] = None;
-            return vec![WorkerMessage::Anew];
+            return vec![WorkerMessage::Reset];
         }
         let unheard = &mut self.kept.unheard[server.index()];
         if self.kept.ahead[server.index()] {
             return unheard.iter().cloned().collect();
         }
         // A read is kept until it is answered: the server may yet lose that it has heard it.
-        unheard.retain(|message| Turn::of(message) >= Some(due) || is_read(message));
-        unheard.iter().filter(|message| Turn::of(message) >= Some(due)).cloned().collect()
+        unheard.retain(|message| RequestSeq::of(message) >= Some(due) || is_read(message));
+        unheard.iter().filter(|message| RequestSeq::of(message) >= Some(due)).cloned().collect()
     }
 
     /// Another may have done this worker's work in the meantime: it goes on where its servers say, and has not stopped.
@@ -247,7 +247,7 @@ impl RecoverableWorker {
     }
 
     /// A server says what is due from this worker now that it begins anew, or guesses that by the clock of its copy.
-    pub fn handle_due(&mut self, server: ShardId, due: Turn, guessed: bool) {
+    pub fn handle_due(&mut self, server: ShardId, due: RequestSeq, guessed: bool) {
         self.met[server.index()] = true;
         self.dues[server.index()] = Some((due, guessed));
         self.begin_once_known();
@@ -299,10 +299,10 @@ impl RecoverableWorker {
 
     /// Whether another process has said what is beyond this one, or has gone back before what this one can still say.
     /// A server that was ahead when a process before this one took up its work may have heard more of that since.
-    fn is_at_odds(&self, server: ShardId, due: Turn) -> bool {
+    fn is_at_odds(&self, server: ShardId, due: RequestSeq) -> bool {
         let clock = self.worker.as_ref().map_or(self.computing, |worker| worker.clock());
         let knows = self.kept.started && !(self.took_up && self.kept.ahead[server.index()]);
-        knows && (due > Turn { clock, updates: true } || due < self.kept.first_for(server))
+        knows && (due > RequestSeq { clock, updates: true } || due < self.kept.first_for(server))
     }
 
     /// Lets go of everything, and asks all servers where it is to go on.
@@ -315,13 +315,13 @@ impl RecoverableWorker {
             self.apply(WorkerEntry::Outrun { ran });
         }
         for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
-            self.outputs.push_back((shard, WorkerMessage::Anew));
+            self.outputs.push_back((shard, WorkerMessage::Reset));
         }
     }
 
     /// Begins where it has nothing behind it: at the first clock, or where the process before it was.
     fn begin_once_known(&mut self) {
-        let dues: Option<Vec<(Turn, bool)>> = self.dues.iter().copied().collect();
+        let dues: Option<Vec<(RequestSeq, bool)>> = self.dues.iter().copied().collect();
         let Some(dues) = dues.filter(|_| self.starts && !self.kept.started) else { return };
         // Where no server knows, the coordinator may; otherwise the furthest copy does: what is behind it, others have
         // long had.
@@ -330,7 +330,7 @@ impl RecoverableWorker {
         let guess = self.stopped_before.unwrap_or(furthest);
         let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
         self.took_up = true;
-        self.apply(if dues.iter().all(|due| *due == (Turn::default(), false)) {
+        self.apply(if dues.iter().all(|due| *due == (RequestSeq::default(), false)) {
             WorkerEntry::Start
         } else {
             WorkerEntry::TakeUp { clock, owed }

@@ -27,7 +27,7 @@ impl Budget {
     }
 
     /// Adds tokens at `bytes_per_second` for the time since the last call. What was not used in one `clock_time`
-    /// is lost: an idle past does not entitle to a burst. So is debt beyond it.
+    /// is lost: an idle past does not entitle to a burst. So is backlog beyond it.
     pub(super) fn fill(&mut self, now: Instant, bytes_per_second: f64, clock_time: Duration) {
         let elapsed = now.since(self.filled).as_secs_f64();
         self.filled = now;

@@ -34,7 +34,7 @@ pub struct ServerConfig {
     pub schedule: Arc<Schedule>,
     pub drain: DrainMethod,
     /// Data centers that take no part yet: none but under TAP and ASP.
-    pub absent: BTreeSet<DcId>,
+    pub inactive: BTreeSet<DcId>,
     /// A hash of everything that all data centers must have resolved alike.
     pub plan_hash: u64,
 }

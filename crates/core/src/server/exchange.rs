@@ -123,7 +123,7 @@ impl Exchange {
         let due = Clock(clock.0.saturating_sub(self.staleness.0));
         let late = self.done.iter().enumerate().find(|(_, done)| **done < due);
         match late {
-            Some((home, _)) => Gate::Closed(WaitReason::Updates { from: self.blame(home, due) }),
+            Some((home, _)) => Gate::Closed(WaitReason::Updates { from: self.awaited(home, due) }),
             None => Gate::Open,
         }
     }
@@ -395,7 +395,7 @@ impl Exchange {
     }
 
     /// Who a missing total waits for: the home, or where we are the home, the first whose part is missing.
-    fn blame(&self, home: usize, due: Clock) -> DcId {
+    fn awaited(&self, home: usize, due: Clock) -> DcId {
         let home = DcId(home as u16);
         if home != self.id.dc {
             return home;

@@ -26,7 +26,7 @@ impl Server {
                 let message = decode_control(frame)
                     .map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
                 match message {
-                    ControlMessage::Hello(hello) => self.greeting.check(from, hello),
+                    ControlMessage::Hello(hello) => self.handshake.check(from, hello),
                     message => self.remote.on_control(now, from, message, &mut self.store),
                 }
             }
@@ -40,7 +40,9 @@ impl Server {
         let message =
             decode_control(frame).map_err(|error| PeerError::PeerSentBadFrame { from, error })?;
         match message {
-            ControlMessage::Fork { to, life } => self.remote.on_fork(from, to, life, &self.store),
+            ControlMessage::Fork { to, incarnation } => {
+                self.remote.on_fork(from, to, incarnation, &self.store)
+            }
             other => {
                 let (found, sync) = (other.name(), "the data lane");
                 Err(PeerError::PeerSentUnexpectedKind { from, found, sync })

@@ -15,7 +15,7 @@
 //! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` says how the copy
 //! sees it meanwhile: with `combine = "sum"` it is 1. With `"mean"` it is the number of all workers who change the
 //! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
-//! round's result is the mean of where they would have gone ([`super::turnout`]).
+//! round's result is the mean of where they would have gone ([`super::contributor_counts`]).
 
 mod state;
 
@@ -26,6 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ServerConfig;
+use super::contributor_counts::{ContributorCounts, Factors};
 use super::drain::{Drain, DrainMethod, check_span};
 use super::error::PeerError;
 use super::job_link::JobLink;
@@ -34,7 +35,6 @@ use super::parts::{Job, Part};
 use super::rounds::Rounds;
 use super::stats::LinkStats;
 use super::sums::{Sum, add_change};
-use super::turnout::{Factors, Turnout};
 use crate::codec::Changes;
 use crate::node::Lane;
 use crate::store::{ShardStore, Touched};
@@ -52,7 +52,7 @@ pub(super) struct LocalSteps {
     /// What own changes count in the copy.
     factors: Factors,
     /// Who changes the home blocks, by fragment; empty where factors are 1.
-    turnouts: Vec<Turnout>,
+    turnouts: Vec<ContributorCounts>,
     agreed: Vec<f32>,
     /// What this data center's workers changed and no round has taken.
     own: Vec<f32>,
@@ -102,7 +102,10 @@ impl LocalSteps {
                 Combine::Sum => Vec::new(),
                 Combine::Mean => (0..fragments)
                     .map(|fragment| {
-                        Turnout::new(&config.all_workers, rounds.block(fragment, dc).len())
+                        ContributorCounts::new(
+                            &config.all_workers,
+                            rounds.block(fragment, dc).len(),
+                        )
                     })
                     .collect(),
             },
@@ -157,7 +160,7 @@ impl LocalSteps {
         };
         for due in &self.due {
             if let Some(home) = due.iter().position(late) {
-                return Gate::Closed(WaitReason::Updates { from: self.blame(home, due[home]) });
+                return Gate::Closed(WaitReason::Updates { from: self.awaited(home, due[home]) });
             }
         }
         Gate::Open
@@ -381,8 +384,8 @@ impl LocalSteps {
                 part.touched.insert(index - start);
             }
         });
-        if let Some(turnout) = self.turnouts.get_mut(fragment) {
-            turnout.on_part(of, start, changes);
+        if let Some(contributor_counts) = self.turnouts.get_mut(fragment) {
+            contributor_counts.on_part(of, start, changes);
         }
     }
 
@@ -398,8 +401,8 @@ impl LocalSteps {
         let start = self.rounds.block(fragment, self.id.dc).start;
         self.completed[fragment] += 1;
         let number = self.completed[fragment];
-        if let Some(turnout) = self.turnouts.get_mut(fragment)
-            && let Some(workers) = turnout.news(number, start)
+        if let Some(contributor_counts) = self.turnouts.get_mut(fragment)
+            && let Some(workers) = contributor_counts.news(number, start)
         {
             self.factors.on_workers(workers.changes());
             self.send_to_all(BulkKind::Workers, clock, workers);
@@ -480,7 +483,7 @@ impl LocalSteps {
     }
 
     /// Who a missing step waits for: the home, or where we are the home, the first whose part is missing.
-    fn blame(&self, home: usize, clock: Clock) -> DcId {
+    fn awaited(&self, home: usize, clock: Clock) -> DcId {
         let home = DcId(home as u16);
         if home != self.id.dc {
             return home;

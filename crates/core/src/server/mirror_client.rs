@@ -5,7 +5,7 @@
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
 mod catch_up;
-mod debt;
+mod catch_up_backlog;
 mod rebuild;
 mod state;
 
@@ -264,7 +264,7 @@ impl MirrorClient {
     /// Stops sharing: what has not left stays at home for the drain.
     pub(super) fn close(&mut self) {
         self.closed = true;
-        self.keep_debts();
+        self.keep_backlogs();
         for route in self.peers.values_mut().filter_map(|peer| peer.route.as_mut()) {
             route.outbox.close();
         }

@@ -51,7 +51,7 @@ struct Mirror {
     /// Whether it has lost what it had, or taken no part, and has yet to report a clock.
     returning: bool,
     /// Whether it takes no part in the run: it has left, or has yet to join.
-    absent: bool,
+    inactive: bool,
     /// Whether its data center must not train, since updates do not pass to all that do.
     paused: bool,
     /// Clocks that this data center finished while that one was paused: nobody waits for it to make them up.
@@ -92,7 +92,7 @@ impl MirrorServer {
             missed: None,
             caught_up: None,
             returning: false,
-            absent: false,
+            inactive: false,
             paused: false,
             excused: 0,
             announced: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl MirrorServer {
     }
 
     /// Notes that nothing can come from a mirror until further notice.
-    pub(super) fn on_parted(&mut self, from: DcId) -> Result<(), PeerError> {
+    pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.parted = true;
         if self.on_partition == OnPartition::Continue {
@@ -173,7 +173,7 @@ impl MirrorServer {
     }
 
     /// A mirror has lost all that it had, or begins to take part: it counts once it reports a clock, and sends from 1.
-    pub(super) fn on_anew(&mut self, from: DcId, layout: &ShardLayout) {
+    pub(super) fn on_reset(&mut self, from: DcId, layout: &ShardLayout) {
         let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
         for place in places.into_iter().flatten().collect::<Vec<u32>>() {
             self.lift(from, place, layout);
@@ -183,27 +183,27 @@ impl MirrorServer {
         mirror.reported.clear();
         mirror.deadlines.clear();
         self.stats.mirrors_lost += u64::from(mirror.counts());
-        (mirror.lost, mirror.returning, mirror.absent) = (true, true, false);
+        (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
         (mirror.missed, mirror.caught_up, mirror.excused) = (None, None, 0);
     }
 
     /// Begins with a mirror that takes part, or does not yet.
-    pub(super) fn begin(&mut self, dc: DcId, absent: bool) {
+    pub(super) fn begin(&mut self, dc: DcId, inactive: bool) {
         if let Some(mirror) = self.mirrors.get_mut(&dc) {
-            (mirror.lost, mirror.returning, mirror.absent) = (absent, absent, absent);
+            (mirror.lost, mirror.returning, mirror.inactive) = (inactive, inactive, inactive);
         }
     }
 
     /// Says whether a mirror takes part: nobody waits for one that does not.
-    pub(super) fn set_absent(&mut self, dc: DcId, absent: bool) {
+    pub(super) fn set_absent(&mut self, dc: DcId, inactive: bool) {
         if let Some(mirror) = self.mirrors.get_mut(&dc) {
-            mirror.absent = absent;
+            mirror.inactive = inactive;
         }
     }
 
     /// The mirrors that take part.
     pub(super) fn present(&self) -> impl Iterator<Item = DcId> + '_ {
-        self.mirrors.iter().filter(|(_, mirror)| !mirror.absent).map(|(dc, _)| *dc)
+        self.mirrors.iter().filter(|(_, mirror)| !mirror.inactive).map(|(dc, _)| *dc)
     }
 
     /// All that a mirror shared before this clock is here, with its copy.
@@ -328,7 +328,7 @@ impl MirrorServer {
 
     /// Whether every mirror that takes part has said that it is done, and all it sent was applied.
     pub(super) fn all_ended(&self) -> bool {
-        let mut present = self.mirrors.values().filter(|mirror| !mirror.absent);
+        let mut present = self.mirrors.values().filter(|mirror| !mirror.inactive);
         present.all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
     }
 
@@ -344,7 +344,7 @@ impl MirrorServer {
         let mut parted = self
             .mirrors
             .iter()
-            .filter(|(_, mirror)| mirror.parted && mirror.neighbour && !mirror.absent);
+            .filter(|(_, mirror)| mirror.parted && mirror.neighbour && !mirror.inactive);
         if let Some((&from, _)) = parted.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::ServerConfig;
-use super::coast::Coast;
 use super::drain::{Drain, DrainMethod};
 use super::error::PeerError;
 use super::mirror_client::MirrorClient;
 use super::mirror_server::MirrorServer;
+use super::momentum_correction::MomentumCorrection;
 use super::reachability::Reachability;
 use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
@@ -38,7 +38,7 @@ pub(super) struct Mirrors {
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
     /// Where mirrors share gradients.
-    coast: Option<Coast>,
+    momentum_correction: Option<MomentumCorrection>,
     bound: Bound,
     drain: Option<Drain>,
     model: Model,
@@ -118,7 +118,8 @@ impl Mirrors {
         if momentum > 0.0 {
             let delays = config.links.iter().map(|(from, link)| (*from, link.rtt / 2));
             let masked = (asp.momentum == Correction::Masked).then(|| delays.collect());
-            mirrors.coast = Some(Coast::new(config.layout.parameters(), momentum, masked));
+            mirrors.momentum_correction =
+                Some(MomentumCorrection::new(config.layout.parameters(), momentum, masked));
         }
         mirrors
     }
@@ -140,7 +141,7 @@ impl Mirrors {
             ),
             neighbours,
             first_hops: config.first_hops.clone(),
-            coast: None,
+            momentum_correction: None,
             bound,
             drain: None,
             model,
@@ -149,7 +150,7 @@ impl Mirrors {
             settling: None,
             wishes: config.remote.guard().map(|_| BTreeMap::new()),
         };
-        mirrors.begin_beside(&config.absent);
+        mirrors.set_inactive(&config.inactive);
         mirrors
     }
 
@@ -165,8 +166,8 @@ impl Mirrors {
         read_fraction: f64,
     ) {
         self.clock = clock;
-        if let Some(coast) = &mut self.coast {
-            coast.on_clock(store.values_mut());
+        if let Some(momentum_correction) = &mut self.momentum_correction {
+            momentum_correction.on_clock(store.values_mut());
         }
         if self.drain.is_none() {
             let reached = self.reached(clock);
@@ -218,7 +219,7 @@ impl Mirrors {
             Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
         };
         match (header.kind, &mut self.drain) {
-            (BulkKind::Update | BulkKind::Debt, _)
+            (BulkKind::Update | BulkKind::Backlog, _)
                 if self.server.has_ended(from, header.sequence) =>
             {
                 return unexpected("a drain");
@@ -228,19 +229,19 @@ impl Mirrors {
             }
             (BulkKind::Update, _) => {
                 self.server.on_update(from, header.sequence, changes, store);
-                if let Some(coast) = &mut self.coast {
+                if let Some(momentum_correction) = &mut self.momentum_correction {
                     let clock_time = self.client.clock_time();
-                    coast.on_received(from, clock_time, changes, store.values_mut());
+                    momentum_correction.on_received(from, clock_time, changes, store.values_mut());
                 }
                 if self.neighbours.len() > 1 {
                     self.client.on_received(from, changes);
                 }
-                self.client.owe(from, changes);
+                self.client.enqueue(from, changes);
             }
             (BulkKind::Copy | BulkKind::CopyStep, _) => {
                 self.on_copy(now, from, header, changes, store)?;
             }
-            (BulkKind::Debt, _) => self.on_debt(from, header, changes, store)?,
+            (BulkKind::Backlog, _) => self.on_backlog(from, header, changes, store)?,
             (BulkKind::DrainCopy, Some(drain)) => drain.on_copy(from, changes, header.last)?,
             (BulkKind::DrainResult, Some(drain)) if drain.is_started() => {
                 drain.on_result(from, changes, header.last, store.values_mut())?;
@@ -289,10 +290,10 @@ impl Mirrors {
                 self.server.on_announce(now, from, sequence, &places, store.layout());
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
-            ControlMessage::Rebuild { from: source, life } => {
+            ControlMessage::Rebuild { from: source, incarnation } => {
                 self.server.set_absent(from, false);
                 self.judge_partition();
-                self.on_rebuild(from, source, life, store);
+                self.on_rebuild(from, source, incarnation, store);
             }
             ControlMessage::Unheard { by, version, silent, behind } => {
                 if !self.reachability.knows(by) {
@@ -316,8 +317,8 @@ impl Mirrors {
         Ok(())
     }
 
-    pub(super) fn on_parted(&mut self, from: DcId) -> Result<(), PeerError> {
-        self.server.on_parted(from)?;
+    pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
+        self.server.on_disconnected(from)?;
         self.miss(from);
         Ok(())
     }
@@ -337,15 +338,15 @@ impl Mirrors {
     pub(super) fn begin_drain(
         &mut self,
         method: DrainMethod,
-        absent: &BTreeSet<DcId>,
+        inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) {
-        self.agree_on(absent, store);
+        self.agree_on(inactive, store);
         self.client.close();
         let parameters = store.values().len();
         self.drain = Some(Drain::new(method, self.id.dc, self.server.present(), parameters));
         let ends: Vec<(DcId, u64)> =
-            self.client.sequences().filter(|(to, _)| !absent.contains(to)).collect();
+            self.client.sequences().filter(|(to, _)| !inactive.contains(to)).collect();
         for (to, sequence) in ends {
             self.client.push_control(to, ControlMessage::EndOfUpdates { sequence });
         }

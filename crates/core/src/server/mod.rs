@@ -6,8 +6,8 @@
 //! that opens goes out.
 
 mod budget;
-mod coast;
 mod config;
+mod contributor_counts;
 mod copying;
 mod divergence;
 mod drain;
@@ -15,14 +15,15 @@ mod error;
 mod exchange;
 mod filter;
 mod frames;
-mod greeting;
 mod guard;
+mod handshake;
 mod job_link;
 mod local_server;
 mod local_steps;
 mod mirror_client;
 mod mirror_server;
 mod mirrors;
+mod momentum_correction;
 mod outer;
 mod parts;
 mod peer;
@@ -34,7 +35,6 @@ mod sources;
 mod state;
 mod stats;
 mod sums;
-mod turnout;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -56,8 +56,8 @@ pub use guard::GuardStats;
 pub use state::Watermark;
 pub use stats::{BrakeStats, LinkStats};
 
-use greeting::Greeting;
 use guard::Guard;
+use handshake::Handshake;
 use local_server::LocalServer;
 use remote::Remote;
 
@@ -99,7 +99,7 @@ pub struct Server {
     id: ServerId,
     store: ShardStore,
     local: LocalServer,
-    greeting: Greeting,
+    handshake: Handshake,
     remote: Remote,
     guard: Option<Guard>,
     drain: DrainMethod,
@@ -128,7 +128,7 @@ impl Server {
             id: config.id,
             store,
             local: LocalServer::new(config.id.dc, config.workers, config.local),
-            greeting: Greeting::new(
+            handshake: Handshake::new(
                 config.id,
                 config.shards,
                 config.layout.parameters(),
@@ -158,7 +158,7 @@ impl Server {
                 self.read_fraction = rows.parameters(layout) as f64 / parameters as f64;
                 self.local.on_read(from, clock, rows);
             }
-            WorkerMessage::Anew => self.local.forget_read(from),
+            WorkerMessage::Reset => self.local.forget_read(from),
             WorkerMessage::Update { clock, deltas, probed } => {
                 match Divergence::find(from, clock, &deltas) {
                     None => {
@@ -198,26 +198,26 @@ impl Server {
                 self.remote.on_drained(to, bytes, busy);
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
-            ServerInput::Parted { from } => {
-                self.remote.on_parted(now, from)?;
+            ServerInput::Disconnected { from } => {
+                self.remote.on_disconnected(now, from)?;
                 self.remote.forward(now, self.local.clock(), &self.store);
             }
-            ServerInput::First { from, life } => {
-                self.remote.on_first(from, life, &self.store)?;
+            ServerInput::First { from, incarnation } => {
+                self.remote.on_first(from, incarnation, &self.store)?;
             }
-            ServerInput::Anew { from, life } => {
-                self.remote.on_anew(from, life, &self.store)?;
-                self.greeting.repeat(from);
+            ServerInput::Reset { from, incarnation } => {
+                self.remote.on_reset(from, incarnation, &self.store)?;
+                self.handshake.repeat(from);
             }
-            ServerInput::Left { from, life } => {
-                self.remote.on_left(from, life, &self.store)?;
+            ServerInput::Left { from, incarnation } => {
+                self.remote.on_left(from, incarnation, &self.store)?;
             }
         }
         self.advance(now);
         Ok(())
     }
 
-    /// Begins a life of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
+    /// Begins a incarnation of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
     /// part. Until the copy has come, nothing is read.
     ///
     /// # Errors
@@ -225,10 +225,10 @@ impl Server {
     pub fn handle_rebuild(
         &mut self,
         from: DcId,
-        life: u64,
-        absent: &BTreeSet<DcId>,
+        incarnation: u64,
+        inactive: &BTreeSet<DcId>,
     ) -> Result<(), PeerError> {
-        self.remote.begin_rebuild(from, life, absent, &mut self.store)
+        self.remote.begin_rebuild(from, incarnation, inactive, &mut self.store)
     }
 
     /// Whether the copy has been asked for, and not all of it has come.
@@ -265,10 +265,10 @@ impl Server {
     }
 
     /// Makes all copies equal, once every worker has finished the clock it stopped at. Every data center must be
-    /// told, but for those that are `absent`: they take no part.
-    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, absent: BTreeSet<DcId>) {
+    /// told, but for those that are `inactive`: they take no part.
+    pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, inactive: BTreeSet<DcId>) {
         assert!(self.draining == Draining::No, "a run is drained once");
-        self.draining = Draining::AtClocks(clocks, absent);
+        self.draining = Draining::AtClocks(clocks, inactive);
         self.advance(now);
     }
 
@@ -288,7 +288,7 @@ impl Server {
         room: usize,
     ) -> Option<Bytes> {
         if lane == Lane::Control
-            && let Some(hello) = self.greeting.next(to)
+            && let Some(hello) = self.handshake.next(to)
         {
             return Some(hello);
         }
@@ -437,13 +437,13 @@ impl Server {
             self.copy_ready = ready;
             self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
         }
-        if let Draining::AtClocks(clocks, absent) = &self.draining
+        if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
         {
             if let Some(guard) = &mut self.guard {
                 guard.close();
             }
-            self.remote.begin_drain(self.drain, absent, &mut self.store);
+            self.remote.begin_drain(self.drain, inactive, &mut self.store);
             self.draining = Draining::Yes;
         }
         if self.draining == Draining::Yes && self.remote.is_drained(self.local.clock()) {

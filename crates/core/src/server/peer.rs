@@ -23,11 +23,11 @@ pub(super) struct Peer {
     /// The last sequence number sent in the data lane.
     pub(super) sequence: u64,
     pub(super) announcements: u64,
-    /// The number of its life: above 0 once it has lost what it had.
-    pub(super) life: u64,
+    /// The number of its incarnation: above 0 once it has lost what it had.
+    pub(super) incarnation: u64,
     /// What is done for it, where it takes its copy from here.
     pub(super) rebuild: Option<Rebuild>,
-    /// Mirrors whose links are to go on, in this life of theirs, from what this one has carried so far.
+    /// Mirrors whose links are to go on, in this incarnation of theirs, from what this one has carried so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
     /// What it is to be told once it has what it missed.
     pub(super) catch_up: Option<CatchUp>,
@@ -70,7 +70,7 @@ impl Peer {
             control: VecDeque::new(),
             sequence: 0,
             announcements: 0,
-            life: 0,
+            incarnation: 0,
             rebuild: None,
             forks: VecDeque::new(),
             catch_up: None,
@@ -88,7 +88,7 @@ impl Peer {
         walk.record("control", &mut self.control)?;
         walk.record("sequence", &mut self.sequence)?;
         walk.record("announcements", &mut self.announcements)?;
-        walk.record("life", &mut self.life)?;
+        walk.record("incarnation", &mut self.incarnation)?;
         let fresh = || Some(Rebuild::none());
         walk.option("rebuild", &mut self.rebuild, fresh, |one, walk| one.state(walk, parameters))?;
         walk.record("forks", &mut self.forks)?;
@@ -109,19 +109,19 @@ impl Peer {
         (self.sequence, self.announcements) = (0, 0);
     }
 
-    /// Begins a life of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
-    pub(super) fn forget(&mut self, life: u64, parameters: usize) {
+    /// Begins a incarnation of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
+    pub(super) fn forget(&mut self, incarnation: u64, parameters: usize) {
         self.begin_anew();
-        (self.life, self.rebuild) = (life, None);
+        (self.incarnation, self.rebuild) = (incarnation, None);
         if let Some(route) = &mut self.route {
             route.outbox = route.outbox.sharing(vec![0.0; parameters]);
             (route.waits, route.reported) = (true, Clock::ZERO);
         }
     }
 
-    /// Whether updates may leave for the mirror. Those that leave must reach the life that its outbox counts for. Where its
-    /// copy was taken since another mirror told of a new life, that is not known until it asks: its connection may still
-    /// lead to the life before, which takes with it what it is sent.
+    /// Whether updates may leave for the mirror. Those that leave must reach the incarnation that its outbox counts for. Where its
+    /// copy was taken since another mirror told of a new incarnation, that is not known until it asks: its connection may still
+    /// lead to the incarnation before, which takes with it what it is sent.
     pub(super) fn takes_updates(&self) -> bool {
         self.route.as_ref().is_some_and(|route| !route.waits)
             && self.rebuild.as_ref().is_none_or(Rebuild::is_asked_for)
@@ -162,7 +162,7 @@ impl Route {
         let carried = carried.iter().zip(0_u32..).filter(|(sent, _)| **sent != 0.0);
         let (values, indexes): (Vec<f32>, Vec<u32>) =
             carried.map(|(sent, index)| (-sent, index)).unzip();
-        self.outbox.owe(Changes::Sparse { indexes: &indexes, values: &values }, leaves);
+        self.outbox.enqueue(Changes::Sparse { indexes: &indexes, values: &values }, leaves);
     }
 
     fn state(&mut self, walk: &mut Walk<'_>, parameters: usize) -> Result<(), StateError> {

@@ -58,7 +58,7 @@ impl Reachability {
 
     /// This server does not hear a mirror, and misses what that sends: all are to be told. Gives the version of what it
     /// says.
-    pub(super) fn on_parted(&mut self, mirror: DcId) -> u64 {
+    pub(super) fn on_disconnected(&mut self, mirror: DcId) -> u64 {
         let own = self.own_row();
         own.behind.remove(&mirror);
         own.silent.insert(mirror);
@@ -114,7 +114,7 @@ impl Reachability {
     }
 
     /// A mirror has lost what it was told, and what it has said; of what it sent before nothing is missed any more.
-    pub(super) fn on_anew(&mut self, mirror: DcId) {
+    pub(super) fn on_reset(&mut self, mirror: DcId) {
         self.on_level(mirror);
         let said = self.rows.iter().filter(|(_, row)| row.version > 0);
         let said: BTreeSet<DcId> = said.map(|(dc, _)| *dc).collect();
@@ -214,7 +214,7 @@ mod tests {
                 let is_dead = self.is_dead(at, from);
                 let server = &mut self.servers[usize::from(at)];
                 match server.own_row().silent.contains(&DcId(from)) {
-                    false if is_dead => drop(server.on_parted(DcId(from))),
+                    false if is_dead => drop(server.on_disconnected(DcId(from))),
                     true if !is_dead => server.on_level(DcId(from)),
                     _ => {}
                 }
@@ -289,8 +289,8 @@ mod tests {
             shard.heal((1, 2));
         }
         shard.servers[2] = Shard::new(3).servers.remove(2);
-        shard.servers[0].on_anew(DcId(2));
-        shard.servers[1].on_anew(DcId(2));
+        shard.servers[0].on_reset(DcId(2));
+        shard.servers[1].on_reset(DcId(2));
         shard.hear();
         shard.cut((0, 2));
         shard.check(0..3, &[(2, 0)]);

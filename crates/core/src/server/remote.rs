@@ -159,9 +159,9 @@ impl Remote {
     }
 
     /// Nothing can come from a mirror until it is heard again. Where its updates are needed, they are waited for.
-    pub(super) fn on_parted(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+    pub(super) fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         match self {
-            Self::Mirrors(mirrors) => mirrors.on_parted(from),
+            Self::Mirrors(mirrors) => mirrors.on_disconnected(from),
             Self::Exchange(_) | Self::LocalSteps(_) => self.on_heard(now, from),
         }
     }
@@ -192,12 +192,12 @@ impl Remote {
     pub(super) fn begin_rebuild(
         &mut self,
         from: DcId,
-        life: u64,
-        absent: &BTreeSet<DcId>,
+        incarnation: u64,
+        inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         match self {
-            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, life, absent, store),
+            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, incarnation, inactive, store),
             Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
         }
     }
@@ -223,42 +223,42 @@ impl Remote {
         }
     }
 
-    /// A mirror has said hello for the first time, in this life of it.
+    /// A mirror has said hello for the first time, in this incarnation of it.
     pub(super) fn on_first(
         &mut self,
         from: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         match self {
-            Self::Mirrors(mirrors) => mirrors.on_first(from, life, store),
+            Self::Mirrors(mirrors) => mirrors.on_first(from, incarnation, store),
             Self::Exchange(_) | Self::LocalSteps(_) => Ok(()),
         }
     }
 
     /// A mirror has lost all that it had.
-    pub(super) fn on_anew(
+    pub(super) fn on_reset(
         &mut self,
         from: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         match self {
-            Self::Mirrors(mirrors) => mirrors.on_anew(from, life, store),
+            Self::Mirrors(mirrors) => mirrors.on_reset(from, incarnation, store),
             Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
         }
     }
 
-    /// A mirror has left for good, in this life of it.
+    /// A mirror has left for good, in this incarnation of it.
     pub(super) fn on_left(
         &mut self,
         dc: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         match self {
             Self::Mirrors(mirrors) => {
-                mirrors.on_left(dc, life, store);
+                mirrors.on_left(dc, incarnation, store);
                 Ok(())
             }
             Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(dc)),
@@ -270,12 +270,12 @@ impl Remote {
         &mut self,
         from: DcId,
         to: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         match self {
             Self::Mirrors(mirrors) => {
-                mirrors.on_fork(from, to, life, store);
+                mirrors.on_fork(from, to, incarnation, store);
                 Ok(())
             }
             Self::Exchange(_) | Self::LocalSteps(_) => {
@@ -345,16 +345,16 @@ impl Remote {
         }
     }
 
-    /// `absent` are the data centers that take no part: none but under TAP and ASP.
+    /// `inactive` are the data centers that take no part: none but under TAP and ASP.
     pub(super) fn begin_drain(
         &mut self,
         method: DrainMethod,
-        absent: &BTreeSet<DcId>,
+        inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) {
         match self {
             Self::Exchange(_) => {}
-            Self::Mirrors(mirrors) => mirrors.begin_drain(method, absent, store),
+            Self::Mirrors(mirrors) => mirrors.begin_drain(method, inactive, store),
             Self::LocalSteps(local_steps) => local_steps.begin_drain(method, store),
         }
     }

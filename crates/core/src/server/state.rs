@@ -21,7 +21,7 @@ impl Server {
         self.store.state(walk)?;
         let layout = self.store.layout();
         self.local.state(&mut walk.at("local"), layout)?;
-        self.greeting.state(walk)?;
+        self.handshake.state(walk)?;
         self.remote.state(&mut walk.at("remote"), layout)?;
         if let Some(guard) = &mut self.guard {
             guard.state(&mut walk.at("guard"), layout.parameters())?;

@@ -15,7 +15,7 @@
 //! **Incarnations.** A node has a new, higher incarnation each time it starts. Numbers belong to a *state*, named by the
 //! incarnation that began it. A node that comes back with its state ([`Session::resume`]) goes on with its numbers; one
 //! that has lost it begins a new one, which the other end tells from the hello and answers by beginning anew too
-//! ([`Meeting::Anew`]). A message of another incarnation than those that met is refused.
+//! ([`Meeting::Reset`]). A message of another incarnation than those that met is refused.
 //!
 //! **Losses within a connection** are the transport's to repair. Where it does not, the driver breaks a connection that
 //! makes no [`Progress`], and the next one brings what is missing.
@@ -141,7 +141,7 @@ pub enum Meeting {
     /// It has restarted since it was met and knows nothing of that: all that it was sent is gone with it, `lost` frames
     /// of this end were waiting to be acknowledged and are not sent again, and both ends count from 1. The incarnation
     /// `began` began what it knows. What it must be told to go on is not this room's business.
-    Anew { lost: usize, began: Incarnation },
+    Reset { lost: usize, began: Incarnation },
 }
 
 impl Session {
@@ -319,12 +319,12 @@ impl Session {
             }
             Some(known) if began > known.incarnation && began <= incarnation => {
                 let lost = self.outgoing.iter().map(|lane| lane.kept().count()).sum();
-                Meeting::Anew { lost, began }
+                Meeting::Reset { lost, began }
             }
             None if began <= incarnation => Meeting::First,
             _ => return Err(SessionError::PeerClaimsForeignState { incarnation, began }),
         };
-        if matches!(meeting, Meeting::Anew { .. }) {
+        if matches!(meeting, Meeting::Reset { .. }) {
             self.begin_anew();
         } else {
             let received = self.received_of_ours(header);
@@ -433,7 +433,7 @@ impl SessionState {
             Some(_) => {
                 let lost = self.lanes.iter().map(|lane| lane.kept.len()).sum();
                 self.lanes = [LaneState::default(), LaneState::default()];
-                Meeting::Anew { lost, began: peer.began }
+                Meeting::Reset { lost, began: peer.began }
             }
         };
         self.peer = Some(peer);

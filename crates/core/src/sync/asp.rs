@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{GuardConfig, ValueFormat};
-use crate::types::{Clock, Staleness, Time};
+use crate::types::{Clock, DurationSetting, Staleness};
 
 /// Remote ASP.
 ///
@@ -32,13 +32,13 @@ pub struct AspConfig {
     pub values: ValueFormat,
     pub selective_barrier: Brake,
     /// How long a read waits for announced parameters before it goes on without them.
-    pub barrier_deadline: Time,
+    pub barrier_deadline: DurationSetting,
     pub mirror_clock: Brake,
     /// How many clocks a data center may be ahead of its slowest mirror, at least 1.
     /// Left out: ceil(largest RTT ÷ clock time) + 1, from the measured clock time.
     pub data_center_staleness: Option<Staleness>,
     /// How long reads wait for a silent mirror before it is left out until it is heard again.
-    pub mirror_clock_deadline: Time,
+    pub mirror_clock_deadline: DurationSetting,
     pub on_partition: OnPartition,
     /// Against skew: quarters both thresholds, and the clocks that data centers may be apart, as often as it takes.
     pub guard: Option<GuardConfig>,
@@ -167,10 +167,10 @@ impl Default for AspConfig {
             momentum: Correction::On,
             values: ValueFormat::Bf16,
             selective_barrier: Brake::Auto,
-            barrier_deadline: Time(std::time::Duration::from_secs(10)),
+            barrier_deadline: DurationSetting(std::time::Duration::from_secs(10)),
             mirror_clock: Brake::Auto,
             data_center_staleness: None,
-            mirror_clock_deadline: Time(std::time::Duration::from_secs(60)),
+            mirror_clock_deadline: DurationSetting(std::time::Duration::from_secs(60)),
             on_partition: OnPartition::Continue,
             guard: None,
         }

@@ -12,7 +12,7 @@ pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
 pub use overlay::{Group, Overlay, first_hops};
 pub use partition::{LinkState, paused};
 
-use crate::types::{Bandwidth, Bytes, DcId, Time, UsdPerGb};
+use crate::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 
 /// Where the nodes of a run are and how they are joined.
 ///
@@ -37,7 +37,7 @@ pub struct DataCenter {
     pub workers: usize,
     /// What each node's network card carries inside the data center, each way.
     pub lan_bandwidth: Bandwidth,
-    pub lan_rtt: Time,
+    pub lan_rtt: DurationSetting,
     /// Whether worker `i` and server `i` share a machine and its network card: what they say to each other does
     /// not cross the LAN.
     pub colocated: bool,
@@ -49,12 +49,12 @@ pub struct WanLink {
     pub from: DcId,
     pub to: DcId,
     pub bandwidth: Bandwidth,
-    pub rtt: Time,
+    pub rtt: DurationSetting,
     pub price: UsdPerGb,
     /// Packet loss, 0 to below 1.
     pub loss: f64,
     /// What the bottleneck queues before it drops.
-    pub queue: Bytes,
+    pub queue: ByteSize,
 }
 
 impl Topology {
@@ -113,7 +113,7 @@ impl Topology {
     }
 
     /// The longest round trip between two data centers; zero where there is one.
-    pub fn rtt_max(&self) -> Time {
+    pub fn rtt_max(&self) -> DurationSetting {
         self.links.iter().map(|link| link.rtt).max().unwrap_or_default()
     }
 

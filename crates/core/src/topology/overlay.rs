@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::Topology;
-use crate::types::{DcId, Time};
+use crate::types::{DcId, DurationSetting};
 
 /// A group of data centers as a topology names it: members send to each other, the hub also to other hubs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,9 +124,9 @@ impl Overlay {
     }
 
     /// The longest RTT on the way between two data centers.
-    pub fn rtt_max(&self, topology: &Topology) -> Time {
+    pub fn rtt_max(&self, topology: &Topology) -> DurationSetting {
         let seconds = self.longest(topology, |path| path.rtt);
-        Time(std::time::Duration::from_secs_f64(seconds))
+        DurationSetting(std::time::Duration::from_secs_f64(seconds))
     }
 
     /// The longest way between two data centers, by a length of links.
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
     use crate::topology::{DataCenter, WanLink};
-    use crate::types::{Bandwidth, Bytes, UsdPerGb};
+    use crate::types::{Bandwidth, ByteSize, UsdPerGb};
 
     fn topology(count: u16, mbit: impl Fn(u16, u16) -> f64) -> Topology {
         let dc = |index: u16| DataCenter {
@@ -282,7 +282,7 @@ mod tests {
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1000.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         let mut links = Vec::new();
@@ -292,10 +292,10 @@ mod tests {
                     from: DcId(from),
                     to: DcId(to),
                     bandwidth: Bandwidth::from_mbit(mbit(from.min(to), from.max(to))),
-                    rtt: Time(Duration::from_millis(100)),
+                    rtt: DurationSetting(Duration::from_millis(100)),
                     price: UsdPerGb(0.1),
                     loss: 0.0,
-                    queue: Bytes(1 << 16),
+                    queue: ByteSize(1 << 16),
                 });
             }
         }

@@ -24,4 +24,4 @@ pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
 pub use seed::{Random, Seed};
 pub use state::{Content, State, StateError, Tensor, Walk};
 pub use tightness::Tightness;
-pub use units::{Bandwidth, Bytes, Time, UnitError, UsdPerGb};
+pub use units::{Bandwidth, ByteSize, DurationSetting, UnitError, UsdPerGb};

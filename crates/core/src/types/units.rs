@@ -12,11 +12,11 @@ pub struct Bandwidth(f64);
 
 /// An amount of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bytes(pub u64);
+pub struct ByteSize(pub u64);
 
 /// A length of time, as configuration files write it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub Duration);
+pub struct DurationSetting(pub Duration);
 
 /// What a link charges: US dollars for each gigabyte (10⁹ bytes) that leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -76,7 +76,7 @@ impl FromStr for Bandwidth {
     }
 }
 
-impl FromStr for Bytes {
+impl FromStr for ByteSize {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -84,7 +84,7 @@ impl FromStr for Bytes {
     }
 }
 
-impl FromStr for Time {
+impl FromStr for DurationSetting {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -109,7 +109,7 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0 as f64;
         match self.0 {
@@ -122,7 +122,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl fmt::Display for Time {
+impl fmt::Display for DurationSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(f, self.0.as_secs_f64(), &TIME_UNITS[..4])
     }
@@ -201,7 +201,7 @@ macro_rules! serde_as_text {
     )*};
 }
 
-serde_as_text!(Bandwidth, Bytes, Time, UsdPerGb);
+serde_as_text!(Bandwidth, ByteSize, DurationSetting, UsdPerGb);
 
 #[cfg(test)]
 mod tests {
@@ -213,9 +213,9 @@ mod tests {
             assert_eq!(text.parse::<Bandwidth>().unwrap().to_string(), text);
         }
         for text in ["59.5 ms", "2 s", "17 us"] {
-            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DurationSetting>().unwrap().to_string(), text);
         }
-        assert_eq!("64 KiB".parse::<Bytes>().unwrap(), Bytes(65_536));
+        assert_eq!("64 KiB".parse::<ByteSize>().unwrap(), ByteSize(65_536));
         assert_eq!("1e3 Mbit/s".parse::<Bandwidth>().unwrap(), Bandwidth::from_mbit(1000.0));
     }
 
@@ -224,6 +224,6 @@ mod tests {
         for text in ["115", "115 mbps", "-1 Mbit/s", "0 Mbit/s", "nan s", "", "Mbit/s", "1e999 s"] {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
-        assert!("1e300 h".parse::<Time>().is_err());
+        assert!("1e300 h".parse::<DurationSetting>().is_err());
     }
 }

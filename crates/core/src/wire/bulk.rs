@@ -63,7 +63,7 @@ pub enum BulkKind {
     /// The steps that momentum has yet to add to such a copy.
     CopyStep,
     /// What came to the sender after such a copy was taken, and belongs to it; the last says that this is all.
-    Debt,
+    Backlog,
 }
 
 impl BulkKind {
@@ -78,7 +78,7 @@ impl BulkKind {
         Self::Probe,
         Self::Copy,
         Self::CopyStep,
-        Self::Debt,
+        Self::Backlog,
     ];
 
     /// The kind's name in errors.
@@ -93,7 +93,7 @@ impl BulkKind {
             Self::Probe => "probe",
             Self::Copy => "copy",
             Self::CopyStep => "copy step",
-            Self::Debt => "debt",
+            Self::Backlog => "backlog",
         }
     }
 }

@@ -37,11 +37,11 @@ pub enum ControlMessage {
     Tightness { steps: u8 },
     /// Updates up to `sequence` are all there will be.
     EndOfUpdates { sequence: u64 },
-    /// The sender has lost its copy and takes that of the mirror `from`. The life that begins so has a number of its own.
-    Rebuild { from: DcId, life: u64 },
-    /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this life is what this link
+    /// The sender has lost its copy and takes that of the mirror `from`. The incarnation that begins so has a number of its own.
+    Rebuild { from: DcId, incarnation: u64 },
+    /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this incarnation is what this link
     /// has carried so far.
-    Fork { to: DcId, life: u64 },
+    Fork { to: DcId, incarnation: u64 },
     /// Of the mirrors that it shares updates with, the server of data center `by` does not hear those that are `silent`,
     /// and has yet to get what it missed of those that are `behind`. Said when it changes, and passed on by whoever it is
     /// new to; a higher `version` replaces a lower one.

@@ -95,7 +95,7 @@ impl Gathering {
     }
 }
 
-/// Short enough that a slow link finishes one every few seconds, which its receiver takes for life.
+/// Short enough that a slow link finishes one every few seconds, which its receiver takes for incarnation.
 const PART_BYTES_MAX: usize = (256 << 10) - ENVELOPE_BYTES;
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ const LASTING: Duration = Duration::from_secs(365 * 86_400);
 mod tests {
     use super::*;
     use gaia_core::topology::DataCenter;
-    use gaia_core::types::{Bandwidth, Time};
+    use gaia_core::types::{Bandwidth, DurationSetting};
 
     #[test]
     fn any_name_in_a_topology_has_a_certificate_of_its_own() {
@@ -90,7 +90,7 @@ mod tests {
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         let long = "a".repeat(80);

@@ -1,7 +1,7 @@
 //! Conducts an emulated run: starts the data centers, listens to them, judges their copies, ends the run.
 //!
 //! Copies are judged beside the run, which goes on meanwhile: rules that need an objective stop it one judgement
-//! late. Where judging takes longer than the clocks between evaluations, fewer copies are judged.
+//! late. Where pending_evaluation takes longer than the clocks between evaluations, fewer copies are judged.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -13,15 +13,15 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{self, MissedTickBehavior, interval, sleep_until};
 
 use super::data_center::{Command, DataCenter, Remains, Report, ServerReport};
 use super::transport::Wan;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
-use crate::journal::{Carriage, Carriages, Journal};
 use crate::judge::{Verdict, highlights, judge, judge_values};
-use crate::tally::Tally;
+use crate::recorder::{AllLinkCounters, LinkCounters, RunRecorder};
+use crate::server_stats::ServerStats;
 use crate::{Outcome, RunError, message_of};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
@@ -61,7 +61,7 @@ async fn conduct(
     let pool = compute_pool()?;
     let mut commands = Vec::new();
     let mut data_centers = DataCenters::default();
-    let origin = Moment::now();
+    let origin = time::Instant::now();
     let mut servers = std::mem::take(&mut cluster.servers).into_iter();
     let mut workers = std::mem::take(&mut cluster.workers).into_iter();
     for transport in transports {
@@ -78,24 +78,24 @@ async fn conduct(
         data_centers.spawn(&topology.dc(dc).name, data_center.run(command_in, origin));
     }
     drop(reports);
-    let base = carriages(&wan);
+    let base = link_counters(&wan);
     let mut conductor = Conductor {
         plan,
         application,
         observer,
         cluster,
-        journal: Journal::new(plan),
+        recorder: RunRecorder::new(plan),
         commands,
         data_centers,
         wan: &wan,
         base,
         origin,
-        judging: None,
+        pending_evaluation: None,
         due: None,
         finished: false,
     };
     let listened = conductor.listen(incoming).await;
-    let Conductor { mut cluster, mut journal, commands, mut data_centers, base, .. } = conductor;
+    let Conductor { mut cluster, mut recorder, commands, mut data_centers, base, .. } = conductor;
     // Without commands to come, data centers end.
     drop(commands);
     let mut remains = Vec::new();
@@ -108,20 +108,21 @@ async fn conduct(
         }
     }
     result?;
-    let carried = since(&carriages(&wan), &base);
+    let carried = since(&link_counters(&wan), &base);
     wan.close().await.map_err(RunError::Transport)?;
     remains.sort_by_key(|remains| remains.dc);
     for remains in remains {
         cluster.servers.extend(remains.servers);
         cluster.workers.extend(remains.workers);
-        journal.lan_bytes += remains.lan_bytes;
+        recorder.lan_bytes += remains.lan_bytes;
     }
     let verdict = judge(&cluster.servers, cluster.shards, application);
     let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
-    let tallies = Tally::all(&cluster.servers, topology.data_centers.len());
-    let summary = journal.summary(&tallies, application.as_ref(), &verdict, &carried, wall);
-    Ok(Outcome { summary, progress: journal.into_progress(), highlights })
+    let all_server_stats = ServerStats::all(&cluster.servers, topology.data_centers.len());
+    let summary =
+        recorder.summary(&all_server_stats, application.as_ref(), &verdict, &carried, wall);
+    Ok(Outcome { summary, progress: recorder.into_progress(), highlights })
 }
 
 struct Conductor<'a> {
@@ -129,27 +130,27 @@ struct Conductor<'a> {
     application: &'a Arc<dyn Application>,
     observer: &'a mut dyn Observer,
     cluster: Cluster,
-    journal: Journal,
+    recorder: RunRecorder,
     commands: Vec<Sender<Command>>,
     data_centers: DataCenters,
     wan: &'a Wan,
     /// What links had carried before training began: handshakes.
-    base: Carriages,
-    origin: Moment,
+    base: AllLinkCounters,
+    origin: time::Instant,
     /// The evaluation at work.
-    judging: Option<Judging>,
+    pending_evaluation: Option<PendingEvaluation>,
     /// The latest evaluation that was asked for while another was at work. It replaces those before it, so that
     /// a slow judge sees fewer copies and never old ones.
     due: Option<Clock>,
     finished: bool,
 }
 
-/// Copies on the judge's desk, as they were at some time.
-struct Judging {
+/// Copies on the judge's worker_session, as they were at some time.
+struct PendingEvaluation {
     at: Instant,
     clock: Clock,
     clocks: Vec<Clock>,
-    carriages: Carriages,
+    link_counters: AllLinkCounters,
     verdict: JoinHandle<Option<Verdict>>,
 }
 
@@ -197,7 +198,7 @@ impl Conductor<'_> {
                     // Data centers end when they are told to, or because something broke.
                     ended?;
                 }
-                verdict = verdict_of(&mut self.judging) => {
+                verdict = verdict_of(&mut self.pending_evaluation) => {
                     self.on_verdict(verdict)?;
                     self.evaluate().await;
                 }
@@ -208,8 +209,8 @@ impl Conductor<'_> {
             }
             self.settle().await;
         }
-        while self.judging.is_some() {
-            let verdict = verdict_of(&mut self.judging).await;
+        while self.pending_evaluation.is_some() {
+            let verdict = verdict_of(&mut self.pending_evaluation).await;
             self.on_verdict(verdict)?;
         }
         Ok(())
@@ -222,16 +223,16 @@ impl Conductor<'_> {
                 ServerReport::ClockFinished(clock) => {
                     coordinator.handle_clock_finished(server, clock);
                     let clocks = self.clocks();
-                    self.journal.on_clocks(self.plan.topology.dc_ids().zip(clocks));
+                    self.recorder.on_clocks(self.plan.topology.dc_ids().zip(clocks));
                 }
                 ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
                 ServerReport::Drained => coordinator.handle_drained(server),
                 ServerReport::Diverged(divergence) => {
-                    self.journal.on_diverged(divergence);
+                    self.recorder.on_diverged(divergence);
                     coordinator.handle_diverged();
                 }
             },
-            Report::Held { dc, held } => self.journal.on_held(dc, &held),
+            Report::Held { dc, held } => self.recorder.on_held(dc, &held),
             Report::Stopped { worker, clock } => coordinator.handle_worker_stopped(worker, clock),
         }
     }
@@ -245,11 +246,11 @@ impl Conductor<'_> {
                     self.evaluate().await;
                 }
                 CoordinatorOutput::Stop { last, reason } => {
-                    self.journal.on_stop(self.now(), reason);
+                    self.recorder.on_stop(self.now(), reason);
                     self.tell_all(|| Command::Stop { last }).await;
                 }
-                CoordinatorOutput::Drain { dc, clocks, absent } => {
-                    self.tell(dc, Command::Drain { clocks, absent }).await;
+                CoordinatorOutput::Drain { dc, clocks, inactive } => {
+                    self.tell(dc, Command::Drain { clocks, inactive }).await;
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
@@ -258,12 +259,12 @@ impl Conductor<'_> {
 
     /// Takes every copy as it is and has it judged beside the run, where an evaluation is due and none at work.
     async fn evaluate(&mut self) {
-        if self.judging.is_some() {
+        if self.pending_evaluation.is_some() {
             return;
         }
         let Some(clock) = self.due.take() else { return };
         let (at, clocks) = (self.now(), self.clocks());
-        let carriages = since(&carriages(self.wan), &self.base);
+        let link_counters = since(&link_counters(self.wan), &self.base);
         let mut answers = Vec::new();
         for command in &self.commands {
             let (answer, answer_in) = oneshot::channel();
@@ -272,20 +273,22 @@ impl Conductor<'_> {
             answers.push(answer_in);
         }
         let verdict = tokio::spawn(judged(answers, self.application.clone(), self.cluster.shards));
-        self.judging = Some(Judging { at, clock, clocks, carriages, verdict });
+        self.pending_evaluation =
+            Some(PendingEvaluation { at, clock, clocks, link_counters, verdict });
     }
 
     fn on_verdict(&mut self, verdict: Result<Option<Verdict>, JoinError>) -> Result<(), RunError> {
-        let judging = self.judging.take().expect("a verdict follows an evaluation");
+        let pending_evaluation =
+            self.pending_evaluation.take().expect("a verdict follows an evaluation");
         let verdict = verdict.map_err(|error| RunError::Panicked {
             part: "the evaluation".into(),
             message: message_of_join(error),
         })?;
         // Without one, a data center has failed and says so when it ends.
         let Some(verdict) = verdict else { return Ok(()) };
-        let Judging { at, clock, clocks, carriages, .. } = judging;
+        let PendingEvaluation { at, clock, clocks, link_counters, .. } = pending_evaluation;
         let clocks = self.plan.topology.dc_ids().zip(clocks);
-        let progress = self.journal.on_evaluation(at, clock, &verdict, clocks, &carriages);
+        let progress = self.recorder.on_evaluation(at, clock, &verdict, clocks, &link_counters);
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.cluster.coordinator.handle_evaluation(self.now(), clock, objective);
@@ -293,11 +296,11 @@ impl Conductor<'_> {
     }
 
     fn on_tick(&mut self) {
-        let carried = since(&carriages(self.wan), &self.base);
+        let carried = since(&link_counters(self.wan), &self.base);
         let links = &self.plan.topology.links;
         let sent = |dc: DcId| {
             let own = links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
-            own.map(|(_, carriage)| carriage.bytes).sum()
+            own.map(|(_, counters)| counters.bytes).sum()
         };
         let sent: Vec<u64> = self.plan.topology.dc_ids().map(sent).collect();
         let clocks: Vec<Option<u64>> = self.clocks().iter().map(|clock| Some(clock.0)).collect();
@@ -326,9 +329,11 @@ impl Conductor<'_> {
 }
 
 /// Waits for the evaluation at work; for ever where there is none.
-async fn verdict_of(judging: &mut Option<Judging>) -> Result<Option<Verdict>, JoinError> {
-    match judging {
-        Some(judging) => (&mut judging.verdict).await,
+async fn verdict_of(
+    pending_evaluation: &mut Option<PendingEvaluation>,
+) -> Result<Option<Verdict>, JoinError> {
+    match pending_evaluation {
+        Some(pending_evaluation) => (&mut pending_evaluation.verdict).await,
         None => std::future::pending().await,
     }
 }
@@ -355,11 +360,11 @@ fn message_of_join(error: JoinError) -> String {
     error.try_into_panic().map_or_else(|error| error.to_string(), |panic| message_of(&*panic))
 }
 
-fn carriages(wan: &Wan) -> Carriages {
+fn link_counters(wan: &Wan) -> AllLinkCounters {
     let traffic = wan.meter().traffic();
     traffic
         .iter()
-        .map(|link| Carriage {
+        .map(|link| LinkCounters {
             bytes: link.stats.carried.bytes,
             control_bytes: link.control.wire_bytes,
             frames: link.control.frames + link.data.frames,
@@ -368,11 +373,11 @@ fn carriages(wan: &Wan) -> Carriages {
         .collect()
 }
 
-fn since(carriages: &Carriages, base: &Carriages) -> Carriages {
-    carriages
+fn since(link_counters: &AllLinkCounters, base: &AllLinkCounters) -> AllLinkCounters {
+    link_counters
         .iter()
         .zip(base)
-        .map(|(link, base)| Carriage {
+        .map(|(link, base)| LinkCounters {
             bytes: link.bytes - base.bytes,
             control_bytes: link.control_bytes - base.control_bytes,
             frames: link.frames - base.frames,

@@ -254,24 +254,24 @@ mod tests {
     use crate::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use gaia_core::node::Lane;
     use gaia_core::topology::{DataCenter, WanLink};
-    use gaia_core::types::{Bandwidth, Bytes, ShardId, Time, UsdPerGb};
+    use gaia_core::types::{Bandwidth, ByteSize, DurationSetting, ShardId, UsdPerGb};
 
     fn pair() -> Topology {
         let link = |from, to| WanLink {
             from: DcId(from),
             to: DcId(to),
             bandwidth: Bandwidth::from_mbit(10.0),
-            rtt: Time::default(),
+            rtt: DurationSetting::default(),
             price: UsdPerGb::default(),
             loss: 0.0,
-            queue: Bytes(100_000),
+            queue: ByteSize(100_000),
         };
         let dc = |name: &str| DataCenter {
             name: name.into(),
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         Topology {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rayon::ThreadPool;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::time::{Instant as Moment, sleep_until};
+use tokio::time::{self, sleep_until};
 
 use crate::cost::CostModel;
 use crate::quic::{DcTransport, Event};
@@ -33,7 +33,7 @@ pub(super) enum Command {
     },
     Drain {
         clocks: Vec<Clock>,
-        absent: BTreeSet<DcId>,
+        inactive: BTreeSet<DcId>,
     },
     /// Answer with the copy of every server, by shard.
     Copies {
@@ -68,7 +68,7 @@ pub(super) struct Remains {
 struct Computed {
     worker: Box<Worker>,
     work: Result<Work, String>,
-    asked: Moment,
+    asked: time::Instant,
 }
 
 /// The task of one data center.
@@ -81,14 +81,14 @@ pub(super) struct DataCenter {
     transport: DcTransport,
     /// The frame size that keeps control prompt, per peer.
     rooms: Vec<usize>,
-    origin: Moment,
+    origin: time::Instant,
     /// What iterations cost, where the run file says so; otherwise they cost what they take.
     cost: Option<CostModel>,
     pool: Arc<ThreadPool>,
     computed: UnboundedSender<Computed>,
     computed_in: UnboundedReceiver<Computed>,
     /// Iterations that ran faster than they are charged, by when their time is over.
-    padded: Vec<(Moment, Box<Worker>)>,
+    padded: Vec<(time::Instant, Box<Worker>)>,
     stop: Option<Clock>,
     reports: Sender<Report>,
     lan_bytes: u64,
@@ -115,7 +115,7 @@ impl DataCenter {
             first_worker: topology.first_worker(dc),
             transport,
             rooms: topology.dc_ids().map(|to| room(to) as usize).collect(),
-            origin: Moment::now(),
+            origin: time::Instant::now(),
             cost,
             pool,
             computed,
@@ -134,7 +134,7 @@ impl DataCenter {
     pub(super) async fn run(
         mut self,
         mut commands: Receiver<Command>,
-        origin: Moment,
+        origin: time::Instant,
     ) -> Result<Remains, RunError> {
         self.origin = origin;
         loop {
@@ -163,10 +163,10 @@ impl DataCenter {
                 self.idle_workers().for_each(|worker| worker.handle_stop(last));
                 self.padded.iter_mut().for_each(|(_, worker)| worker.handle_stop(last));
             }
-            Command::Drain { clocks, absent } => {
+            Command::Drain { clocks, inactive } => {
                 let now = self.now();
                 for server in &mut self.servers {
-                    server.handle_drain(now, clocks.clone(), absent.clone());
+                    server.handle_drain(now, clocks.clone(), inactive.clone());
                 }
             }
             Command::Copies { answer } => {
@@ -207,14 +207,14 @@ impl DataCenter {
         }
         let over = self.cost.as_mut().map(|cost| asked + cost.time(id, number, work));
         match over {
-            Some(over) if over > Moment::now() => self.padded.push((over, worker)),
+            Some(over) if over > time::Instant::now() => self.padded.push((over, worker)),
             _ => self.finish_iteration(worker),
         }
         Ok(())
     }
 
     fn on_wake(&mut self) {
-        let moment = Moment::now();
+        let moment = time::Instant::now();
         while let Some(index) = self.padded.iter().position(|(over, _)| *over <= moment) {
             let (_, worker) = self.padded.swap_remove(index);
             self.finish_iteration(worker);
@@ -332,7 +332,7 @@ impl DataCenter {
     /// Runs an iteration beside the data center. Where its time is charged, waiting for a thread is part of it.
     fn compute(&self, mut worker: Box<Worker>) {
         let done = self.computed.clone();
-        let asked = Moment::now();
+        let asked = time::Instant::now();
         self.pool.spawn(move || {
             // A worker whose iteration has panicked is never asked again.
             let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
@@ -351,11 +351,11 @@ impl DataCenter {
         self.workers.iter_mut().flatten().map(AsMut::as_mut)
     }
 
-    fn next_wake(&self) -> Moment {
+    fn next_wake(&self) -> time::Instant {
         let timeouts = self.servers.iter().filter_map(Server::poll_timeout);
         let timeouts = timeouts.map(|(at, _)| self.origin + Duration::from_nanos(at.as_nanos()));
         let padded = self.padded.iter().map(|(over, _)| *over);
-        timeouts.chain(padded).min().unwrap_or_else(|| Moment::now() + IDLE)
+        timeouts.chain(padded).min().unwrap_or_else(|| time::Instant::now() + IDLE)
     }
 
     fn now(&self) -> Instant {

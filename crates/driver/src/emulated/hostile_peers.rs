@@ -15,7 +15,7 @@ use crate::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
-use gaia_core::types::{Bandwidth, Bytes, DcId, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
 
 const ATTACKED: DcId = DcId(0);
 const HONEST: DcId = DcId(1);
@@ -74,17 +74,17 @@ fn topology(attacks: usize) -> Topology {
         from: DcId(from),
         to: DcId(to),
         bandwidth: Bandwidth::from_mbit(100.0),
-        rtt: Time(Duration::from_millis(10)),
+        rtt: DurationSetting(Duration::from_millis(10)),
         price: UsdPerGb::default(),
         loss: 0.0,
-        queue: Bytes(1_000_000),
+        queue: ByteSize(1_000_000),
     };
     let dc = |dc: u16| DataCenter {
         name: format!("dc-{dc}"),
         servers: 1,
         workers: 1,
         lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-        lan_rtt: Time::default(),
+        lan_rtt: DurationSetting::default(),
         colocated: false,
     };
     let pairs = (0..dcs).flat_map(|from| (0..dcs).map(move |to| (from, to)));

@@ -10,7 +10,7 @@ use super::{Certificates, Network};
 use crate::quic::{Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
 use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
 
 const OREGON: DcId = DcId(0);
 const TOKYO: DcId = DcId(1);
@@ -33,17 +33,17 @@ impl Pair {
             from,
             to,
             bandwidth: Bandwidth::from_mbit(20.0),
-            rtt: Time(Duration::from_millis(80)),
+            rtt: DurationSetting(Duration::from_millis(80)),
             price: UsdPerGb::default(),
             loss: 0.0,
-            queue: Size(500_000),
+            queue: ByteSize(500_000),
         };
         let dc = |name: &str| DataCenter {
             name: name.into(),
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         let topology = Topology {

@@ -125,7 +125,7 @@ impl Network {
         self.wire(from, to).link.set_bandwidth(self.now(), bandwidth);
     }
 
-    /// Time since the network began.
+    /// DurationSetting since the network began.
     pub fn now(&self) -> Instant {
         let nanos = self.started.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -403,7 +403,7 @@ mod tests {
 
     use super::*;
     use gaia_core::topology::{DataCenter, WanLink};
-    use gaia_core::types::{Bytes, Time, UsdPerGb};
+    use gaia_core::types::{ByteSize, DurationSetting, UsdPerGb};
 
     fn network() -> Arc<Network> {
         let dc = |name: &str| DataCenter {
@@ -411,17 +411,17 @@ mod tests {
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         let link = |from, to| WanLink {
             from,
             to,
             bandwidth: Bandwidth::from_mbit(100.0),
-            rtt: Time(Duration::from_millis(20)),
+            rtt: DurationSetting(Duration::from_millis(20)),
             price: UsdPerGb::default(),
             loss: 0.0,
-            queue: Bytes(1 << 20),
+            queue: ByteSize(1 << 20),
         };
         let topology = Topology {
             name: "pair".into(),

@@ -20,7 +20,7 @@ use gaia_certificates::SERVER_NAME;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::node::Lane;
 use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, Bytes as Size, DcId, Seed, ShardId, Time, UsdPerGb};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
 
 pub(super) const OREGON: DcId = DcId(0);
 pub(super) const TOKYO: DcId = DcId(1);
@@ -66,12 +66,12 @@ impl Wire {
     pub(super) fn new(like: Like) -> Self {
         let bandwidth = Bandwidth::from_mbit(like.mbit);
         let rtt = Duration::from_millis(like.rtt_ms);
-        let queue = Size((bandwidth.bytes_in(rtt) * like.queue) as u64);
+        let queue = ByteSize((bandwidth.bytes_in(rtt) * like.queue) as u64);
         let link = |from, to| WanLink {
             from,
             to,
             bandwidth,
-            rtt: Time(rtt),
+            rtt: DurationSetting(rtt),
             price: UsdPerGb::default(),
             loss: like.loss,
             queue,
@@ -81,7 +81,7 @@ impl Wire {
             servers: 1,
             workers: 1,
             lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: Time::default(),
+            lan_rtt: DurationSetting::default(),
             colocated: false,
         };
         let topology = Topology {

@@ -5,7 +5,7 @@
 //! refuses to know how connections come about and who may have one, which is the business of the driver that makes
 //! them: `emulated/` over sockets in memory, `real/` over UDP.
 //!
-//! **The life of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
+//! **The incarnation of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
 //! `open` opens the lanes, and hands the result to [`DcTransport::join`]: from then on the peer is that connection. What comes
 //! back are its [`Carriers`], a pump and a listener for the driver to run as tasks. Both end with the connection, free
 //! all that they held, and leave one last event, [`Event::Lost`] or, after a goodbye, [`Event::Left`]. Whenever it likes the
@@ -54,13 +54,13 @@ use quinn::{Connection, VarInt};
 
 use gaia_core::link::LinkConfig;
 use gaia_core::topology::Topology;
-use gaia_core::types::{Bytes, DcId};
+use gaia_core::types::{ByteSize, DcId};
 
 /// The model of a directed link of a topology. A data center's link to itself, which nothing uses, is instant.
 pub(crate) fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
     if from == to {
         let bandwidth = topology.dc(from).lan_bandwidth;
-        let queue = Bytes(u64::MAX);
+        let queue = ByteSize(u64::MAX);
         return LinkConfig { bandwidth, delay: Duration::ZERO, queue, loss: 0.0 };
     }
     let link = topology.link(from, to);

@@ -33,10 +33,10 @@ use super::congestion::Flight;
 use super::counters::LaneCounters;
 use super::event::{Event, Generation, Of};
 use super::frames::{Hello, with_length};
-use super::stripes::{Place, Stripe};
+use super::stripes::{Stripe, StripePosition};
 use gaia_core::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
 use gaia_core::node::Lane;
-use gaia_core::types::{Bandwidth, Bytes as Size, DcId, ShardId};
+use gaia_core::types::{Bandwidth, ByteSize, DcId, ShardId};
 
 /// What the pump is told.
 pub(super) enum Command {
@@ -58,7 +58,7 @@ pub(super) struct Route {
     pub(super) first_shard: u16,
     /// The most of the link that frames can have.
     pub(super) payload_rate: Bandwidth,
-    pub(super) quantum: Size,
+    pub(super) quantum: ByteSize,
     /// How long the last acknowledgements may take.
     pub(super) patience: Duration,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Pump {
 pub(super) struct Outgoing {
     /// By stripe.
     streams: Vec<SendStream>,
-    place: Place,
+    place: StripePosition,
     /// What is yet to be written of the hellos, by stripe.
     hellos: Vec<Bytes>,
     frames: VecDeque<InHand>,
@@ -124,7 +124,7 @@ impl Outgoing {
         let hello = |stripe| Hello { from, shard, lane, stripe }.encode();
         let hellos = Stripe::all(count).map(|stripe| Bytes::copy_from_slice(&hello(stripe)));
         Self {
-            place: Place::first(streams.len()),
+            place: StripePosition::first(streams.len()),
             hellos: hellos.collect(),
             streams,
             frames: VecDeque::new(),

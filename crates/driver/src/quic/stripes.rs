@@ -30,7 +30,7 @@ pub struct Stripe {
 
 /// Where the next byte of a lane lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct StripePosition {
     stripes: usize,
     stripe: usize,
     /// Bytes of the block that are to come.
@@ -47,7 +47,7 @@ pub(super) struct Gathering {
 pub(super) struct LaneReader {
     lane: Lane,
     streams: Vec<RecvStream>,
-    place: Place,
+    place: StripePosition,
 }
 
 /// Why a lane gave no more.
@@ -78,7 +78,7 @@ impl Stripe {
     }
 }
 
-impl Place {
+impl StripePosition {
     pub(super) fn first(stripes: usize) -> Self {
         Self { stripes, stripe: 0, left: BLOCK_BYTES }
     }
@@ -124,7 +124,7 @@ impl Gathering {
             return Ok(None);
         }
         let streams: Vec<RecvStream> = streams.drain(..).flatten().collect();
-        Ok(Some(LaneReader { lane, place: Place::first(streams.len()), streams }))
+        Ok(Some(LaneReader { lane, place: StripePosition::first(streams.len()), streams }))
     }
 }
 

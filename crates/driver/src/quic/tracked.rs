@@ -150,13 +150,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use gaia_core::types::{Bandwidth, Bytes};
+    use gaia_core::types::{Bandwidth, ByteSize};
 
     fn chosen(dedicated: bool) -> Chosen {
         let link = LinkConfig {
             bandwidth: Bandwidth::from_mbit(50.0),
             delay: Duration::from_millis(100),
-            queue: Bytes(1 << 20),
+            queue: ByteSize(1 << 20),
             loss: 0.0,
         };
         Chosen::new(&link, &link, dedicated)

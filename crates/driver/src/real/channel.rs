@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
+use super::environment::{Environment, Stream};
 use super::error::{ChannelError, LinkFault};
-use super::ground::{Ground, Stream};
 use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
 use gaia_certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use gaia_core::session::Incarnation;
@@ -76,19 +76,19 @@ impl Channel {
 
     /// Connects, proves who this is, and says hello.
     pub(super) async fn dial(
-        ground: &dyn Ground,
+        environment: &dyn Environment,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
     ) -> Result<Self, LinkFault> {
-        let dialled = Self::dial_in_time(ground, address, tls, hello);
+        let dialled = Self::dial_in_time(environment, address, tls, hello);
         timeout(HANDSHAKE_MAX, dialled).await.unwrap_or_else(|_| {
             Err(LinkFault::Route(format!("no answer within {} s", HANDSHAKE_MAX.as_secs())))
         })
     }
 
     async fn dial_in_time(
-        ground: &dyn Ground,
+        environment: &dyn Environment,
         address: &Address,
         tls: Option<ClientConfig>,
         hello: &Hello,
@@ -96,7 +96,7 @@ impl Channel {
         let candidates = resolve(address).await?;
         let mut fault = LinkFault::Name(format!("`{}` has no address", address.host));
         for candidate in candidates {
-            match ground.connect(candidate).await {
+            match environment.connect(candidate).await {
                 Ok(stream) => return Self::greet(stream, tls, hello).await,
                 Err(error) => fault = LinkFault::of_io(&error),
             }
@@ -324,7 +324,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::real::ground::Machine;
+    use crate::real::environment::Machine;
     use crate::real::message::Purpose;
     use gaia_core::types::NodeId;
     use gaia_core::wire::PROTOCOL_VERSION;
@@ -336,9 +336,9 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: None,
-            life: None,
+            process: None,
             begins: None,
-            says_next: None,
+            next_requests: None,
             stand_in: None,
         }
     }

@@ -8,7 +8,7 @@
 //! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
 //! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
 //!
-//! Copies are judged beside the run, which goes on meanwhile. Where judging takes longer than the clocks between
+//! Copies are judged beside the run, which goes on meanwhile. Where pending_evaluation takes longer than the clocks between
 //! evaluations, fewer copies are judged.
 
 mod arrival;
@@ -21,26 +21,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant as Moment, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
 use self::farewell::Ended;
 use super::HEARTBEAT;
-use super::door::Door;
+use super::acceptor::Acceptor;
+use super::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
 use super::error::RealError;
 use super::hearing::{Heard, Message};
-use super::judging::{Judging, judged};
-use super::lives::Lives;
+use super::membership::{Membership, MembershipEvent};
 use super::message::{Order, Report};
 use super::meters::Meters;
-use super::roll::{News, Roll};
-use super::site::{COMPLAIN_AFTER, COMPLAIN_EVERY, Seat, nodes};
+use super::pending_evaluation::{PendingEvaluation, judged};
+use super::server_processes::ServerProcesses;
 use super::standing::Standing;
 use crate::Outcome;
 use crate::cluster::Blueprint;
-use crate::journal::Journal;
 use crate::judge::highlights_of;
-use crate::tally::Tally;
+use crate::recorder::RunRecorder;
+use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
@@ -51,29 +51,29 @@ use gaia_telemetry::Observer;
 
 /// The coordinator and the lines to all nodes.
 pub(super) struct Conductor<'a> {
-    seat: &'a Seat,
+    context: &'a NodeContext,
     application: &'a Arc<dyn Application>,
     observer: &'a mut dyn Observer,
     coordinator: Coordinator,
-    journal: Journal,
+    recorder: RunRecorder,
     layouts: Vec<ShardLayout>,
-    roll: Roll,
+    membership: Membership,
     /// Whether all nodes have been on the line, and know of each other.
     begun: bool,
     /// Nodes that have met all they talk to.
     ready: BTreeSet<NodeId>,
     /// What nodes are to know that come back.
     standing: Standing,
-    lives: Lives,
+    server_processes: ServerProcesses,
     /// Lost workers of which people know that nobody can stand in for them.
     left_alone: BTreeSet<WorkerId>,
     /// Whether there is something to keep that is kept with the next outputs.
     unwritten: bool,
     meters: Meters,
-    tallies: BTreeMap<ServerId, Tally>,
-    origin: Moment,
+    all_server_stats: BTreeMap<ServerId, ServerStats>,
+    origin: time::Instant,
     /// The copies under way, or at the judge's.
-    judging: Option<Judging>,
+    pending_evaluation: Option<PendingEvaluation>,
     /// The latest evaluation that was asked for while another was at work.
     due: Option<Clock>,
     tickets: u64,
@@ -87,33 +87,33 @@ pub(super) struct Conductor<'a> {
 impl<'a> Conductor<'a> {
     /// Waits until every node of the run is on the line, and tells them of each other.
     pub(super) async fn gather(
-        seat: &'a Seat,
+        context: &'a NodeContext,
         blueprint: &Blueprint<'_>,
         application: &'a Arc<dyn Application>,
         observer: &'a mut dyn Observer,
-        door: Door,
+        acceptor: Acceptor,
         file: Option<StateFile>,
     ) -> Result<Self, RealError> {
-        let plan = &seat.site.plan;
+        let plan = &context.run_context.plan;
         let layouts = blueprint.layouts().to_vec();
         let mut conductor = Self {
-            seat,
+            context,
             application,
             observer,
             coordinator: blueprint.coordinator(),
-            journal: Journal::new(plan),
-            roll: Roll::new(seat.site.clone(), layouts.clone(), door),
+            recorder: RunRecorder::new(plan),
+            membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
             layouts,
             begun: false,
             ready: BTreeSet::new(),
             standing: Standing::default(),
-            lives: Lives::default(),
+            server_processes: ServerProcesses::default(),
             left_alone: BTreeSet::new(),
             unwritten: false,
             meters: Meters::default(),
-            tallies: BTreeMap::new(),
-            origin: Moment::now(),
-            judging: None,
+            all_server_stats: BTreeMap::new(),
+            origin: time::Instant::now(),
+            pending_evaluation: None,
             due: None,
             tickets: 0,
             finished: false,
@@ -121,19 +121,19 @@ impl<'a> Conductor<'a> {
             file,
         };
         conductor.take_up()?;
-        for node in nodes(&seat.site).filter(|node| !conductor.takes_part(*node)) {
-            seat.meter.on_absent(&seat.site.label(node));
+        for node in nodes(&context.run_context).filter(|node| !conductor.takes_part(*node)) {
+            context.meter.on_absent(&context.run_context.label(node));
         }
         if conductor.ended.is_some() {
             // Who has heard of the end does not come any more.
             conductor.begun = true;
             return Ok(conductor);
         }
-        let mut complain = Moment::now() + COMPLAIN_AFTER;
+        let mut complain = time::Instant::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
             let missing = conductor.present().filter(|node| !conductor.is_here(*node));
-            let missing: Vec<String> = missing.map(|node| seat.site.name(node)).collect();
+            let missing: Vec<String> = missing.map(|node| context.run_context.name(node)).collect();
             if missing.is_empty() {
                 break;
             }
@@ -141,10 +141,10 @@ impl<'a> Conductor<'a> {
                 biased;
                 () = sleep_until(complain) => {
                     warn!("waiting for {}", missing.join(", "));
-                    complain = Moment::now() + COMPLAIN_EVERY;
+                    complain = time::Instant::now() + COMPLAIN_EVERY;
                 }
                 _ = beat.tick() => conductor.on_beat().await?,
-                news = conductor.roll.news() => conductor.on_news(news).await?,
+                news = conductor.membership.news() => conductor.on_news(news).await?,
             }
         }
         conductor.begun = true;
@@ -153,29 +153,30 @@ impl<'a> Conductor<'a> {
     }
 
     /// Conducts the run from its first clock to its last.
-    pub(super) async fn conduct(mut self, wall: Moment) -> Result<Outcome, RealError> {
+    pub(super) async fn conduct(mut self, wall: time::Instant) -> Result<Outcome, RealError> {
         let conducted = self.run().await;
-        let Ended { verdict, tallies, highlights } = match conducted {
+        let Ended { verdict, all_server_stats, highlights } = match conducted {
             Ok(ended) => ended,
             Err(error) => {
                 let reason = error.to_string();
-                self.roll.tell_all(|_| true, &Order::Abort { reason }).await;
-                self.roll.hang_up().await;
+                self.membership.tell_all(|_| true, &Order::Abort { reason }).await;
+                self.membership.hang_up().await;
                 return Err(error);
             }
         };
-        self.journal.lan_bytes = self.meters.lan_bytes();
-        let carriages = self.meters.carriages(&self.seat.site.plan.topology);
+        self.recorder.lan_bytes = self.meters.lan_bytes();
+        let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
         let wall = wall.elapsed();
         let application = self.application.as_ref();
-        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
-        Ok(Outcome { summary, progress: self.journal.into_progress(), highlights })
+        let summary =
+            self.recorder.summary(&all_server_stats, application, &verdict, &link_counters, wall);
+        Ok(Outcome { summary, progress: self.recorder.into_progress(), highlights })
     }
 
     async fn run(&mut self) -> Result<Ended, RealError> {
         if let Some(ended) = self.ended.clone() {
             self.see_off(self.present().collect()).await?;
-            self.roll.hang_up().await;
+            self.membership.hang_up().await;
             return Ok(ended);
         }
         let mut tick = interval(HEARTBEAT);
@@ -184,12 +185,12 @@ impl<'a> Conductor<'a> {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                news = self.roll.news() => self.on_news(news).await?,
+                news = self.membership.news() => self.on_news(news).await?,
             }
         }
-        self.seat.meter.on_begun();
+        self.context.meter.on_begun();
         if !self.standing.started {
-            self.origin = Moment::now();
+            self.origin = time::Instant::now();
             self.coordinator.handle_start();
         }
         self.settle().await?;
@@ -203,23 +204,23 @@ impl<'a> Conductor<'a> {
                     self.on_tick();
                     self.on_beat().await?;
                 }
-                judged = judged(&mut self.judging) => {
+                judged = judged(&mut self.pending_evaluation) => {
                     self.on_verdict(judged?.0)?;
                     self.evaluate().await;
                 }
-                news = self.roll.news() => self.on_news(news).await?,
+                news = self.membership.news() => self.on_news(news).await?,
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.coordinator.handle_timeout(self.now());
                 }
             }
             self.settle().await?;
         }
-        while self.judging.is_some() {
+        while self.pending_evaluation.is_some() {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                judged = judged(&mut self.judging) => self.on_verdict(judged?.0)?,
-                news = self.roll.news() => self.on_news(news).await?,
+                judged = judged(&mut self.pending_evaluation) => self.on_verdict(judged?.0)?,
+                news = self.membership.news() => self.on_news(news).await?,
             }
         }
         self.end().await
@@ -231,49 +232,52 @@ impl<'a> Conductor<'a> {
         self.dismiss_absent("the run has ended").await;
         self.due = Some(Clock::ZERO);
         self.evaluate().await;
-        self.standing.tally = true;
-        self.roll.tell_all(servers, &Order::Tally).await;
+        self.standing.server_stats = true;
+        self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
         let (verdict, copies) = loop {
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
-                judged = judged(&mut self.judging), if self.tallies.len() == count => break judged?,
-                news = self.roll.news() => self.on_news(news).await?,
+                judged = judged(&mut self.pending_evaluation), if self.all_server_stats.len() == count => break judged?,
+                news = self.membership.news() => self.on_news(news).await?,
             }
         };
         let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
         let highlights = highlights_of(copy, self.application);
-        let tallies = self.tallies.values().cloned().collect();
-        let ended = Ended { verdict, tallies, highlights };
+        let all_server_stats = self.all_server_stats.values().cloned().collect();
+        let ended = Ended { verdict, all_server_stats, highlights };
         // A process after this one would ask in vain those who have ended.
         self.ended = Some(ended.clone());
         self.write_down()?;
         // Who is away for a moment is to hear that the run is over.
         let back = async {
-            while self.present().any(|node| !self.roll.has(node)) {
-                if let News::Joined(node) = self.roll.news().await {
+            while self.present().any(|node| !self.membership.has(node)) {
+                if let MembershipEvent::Joined(node) = self.membership.news().await {
                     self.on_joined(node).await?;
                 }
             }
             Ok::<_, RealError>(())
         };
         timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
-        self.roll.tell_all(|node| !servers(node), &Order::End).await;
-        self.roll.tell_all(servers, &Order::End).await;
-        self.see_off(nodes(&self.seat.site).filter(|node| self.roll.has(*node)).collect()).await?;
-        self.roll.hang_up().await;
+        self.membership.tell_all(|node| !servers(node), &Order::End).await;
+        self.membership.tell_all(servers, &Order::End).await;
+        self.see_off(
+            nodes(&self.context.run_context).filter(|node| self.membership.has(*node)).collect(),
+        )
+        .await?;
+        self.membership.hang_up().await;
         Ok(ended)
     }
 
     /// Says that the coordinator is there, and looks whether somebody has been away for too long.
     async fn on_beat(&mut self) -> Result<(), RealError> {
-        self.seat.meter.on_turn();
-        self.roll.tell_all(|_| true, &Order::Alive).await;
+        self.context.meter.on_turn();
+        self.membership.tell_all(|_| true, &Order::Alive).await;
         self.take_over().await;
-        let after = self.seat.site.plan.failures.give_up_after.0;
-        match self.roll.given_up(after) {
+        let after = self.context.run_context.plan.failures.give_up_after.0;
+        match self.membership.given_up(after) {
             None => Ok(()),
             Some(node) => {
                 let reason = format!("it was away for {} s", after.as_secs());
@@ -282,24 +286,24 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    async fn on_news(&mut self, news: News) -> Result<(), RealError> {
-        self.seat.meter.on_turn();
+    async fn on_news(&mut self, news: MembershipEvent) -> Result<(), RealError> {
+        self.context.meter.on_turn();
         match news {
-            News::Joined(node) => self.on_joined(node).await,
-            News::Heard(heard) if !self.takes_part(heard.node) => {
+            MembershipEvent::Joined(node) => self.on_joined(node).await,
+            MembershipEvent::Heard(heard) if !self.takes_part(heard.node) => {
                 self.on_heard_of_absent(heard);
                 Ok(())
             }
-            News::Heard(Heard {
+            MembershipEvent::Heard(Heard {
                 node: NodeId::Server(at),
                 message: Ok(Message::Report(Report::Refuses { peer, reason })),
                 ..
             }) => self.on_refuses(at, peer, &reason).await,
-            News::Heard(heard) => {
-                let copies = self.lives.has_copies_on_the_way();
+            MembershipEvent::Heard(heard) => {
+                let copies = self.server_processes.has_copies_on_the_way();
                 self.on_heard(heard)?;
                 // One who waits to join may do so once nobody else takes a copy.
-                if copies && !self.lives.has_copies_on_the_way() {
+                if copies && !self.server_processes.has_copies_on_the_way() {
                     self.admit_all().await?;
                 }
                 Ok(())
@@ -309,7 +313,7 @@ impl<'a> Conductor<'a> {
 
     fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
         let Heard { node, message, .. } = heard;
-        let name = || self.seat.site.name(node);
+        let name = || self.context.run_context.name(node);
         let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
         let report = match message {
             Ok(Message::Report(report)) => report,
@@ -322,8 +326,8 @@ impl<'a> Conductor<'a> {
                 return Ok(());
             }
             Err(reason) => {
-                self.seat.on_lost(node);
-                self.roll.lose(node, &reason.to_string());
+                self.context.on_lost(node);
+                self.membership.lose(node, &reason.to_string());
                 return Ok(());
             }
         };
@@ -331,7 +335,7 @@ impl<'a> Conductor<'a> {
             (_, Report::Ready) => {
                 self.ready.insert(node);
                 if let NodeId::Server(server) = node {
-                    self.lives.on_ready(server);
+                    self.server_processes.on_ready(server);
                 }
             }
             (_, Report::Failed { reason }) => {
@@ -340,29 +344,32 @@ impl<'a> Conductor<'a> {
             (_, Report::Alive { links, lan_bytes }) => {
                 self.meters.on_lan(node, lan_bytes);
                 if let NodeId::Server(server) = node {
-                    for (to, carriage) in links {
-                        self.meters.on_link(server, to, carriage);
+                    for (to, counters) in links {
+                        self.meters.on_link(server, to, counters);
                     }
                 }
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
                 self.coordinator.handle_clock_finished(server, clock);
-                let (coordinator, topology) = (&self.coordinator, &self.seat.site.plan.topology);
+                let (coordinator, topology) =
+                    (&self.coordinator, &self.context.run_context.plan.topology);
                 let judged = topology.dc_ids().filter(|dc| coordinator.is_judged(*dc));
-                self.journal.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
+                self.recorder.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
                 self.coordinator.handle_copy_ready(server, clock);
             }
             (NodeId::Server(server), Report::Drained) => self.coordinator.handle_drained(server),
             (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
-                self.journal.on_diverged(found);
+                self.recorder.on_diverged(found);
                 self.coordinator.handle_diverged();
             }
-            (NodeId::Server(server), Report::Tally(tally)) if tally.server == server => {
-                self.tallies.insert(server, *tally);
+            (NodeId::Server(server), Report::ServerStats(server_stats))
+                if server_stats.server == server =>
+            {
+                self.all_server_stats.insert(server, *server_stats);
             }
-            (NodeId::Worker(worker), Report::Held(held)) => self.journal.on_held(worker.dc, &held),
+            (NodeId::Worker(worker), Report::Held(held)) => self.recorder.on_held(worker.dc, &held),
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
                 self.coordinator.handle_worker_stopped(worker, clock);
             }
@@ -388,13 +395,13 @@ impl<'a> Conductor<'a> {
                     self.evaluate().await;
                 }
                 CoordinatorOutput::Stop { last, reason } => {
-                    self.journal.on_stop(self.now(), reason);
+                    self.recorder.on_stop(self.now(), reason);
                     self.standing.stop = Some(last);
                     orders.push((None, Order::Stop { last }));
                 }
-                CoordinatorOutput::Drain { dc, clocks, absent } => {
-                    self.standing.drain.insert(dc, (clocks.clone(), absent.clone()));
-                    orders.push((Some(dc), Order::Drain { clocks, absent }));
+                CoordinatorOutput::Drain { dc, clocks, inactive } => {
+                    self.standing.drain.insert(dc, (clocks.clone(), inactive.clone()));
+                    orders.push((Some(dc), Order::Drain { clocks, inactive }));
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
@@ -407,22 +414,22 @@ impl<'a> Conductor<'a> {
                 (None, node) => is_worker(node) && self.takes_part(*node),
                 (Some(dc), node) => matches!(node, NodeId::Server(id) if id.dc == dc),
             };
-            self.roll.tell_all(whom, &order).await;
+            self.membership.tell_all(whom, &order).await;
         }
         Ok(())
     }
 
     fn on_tick(&mut self) {
-        let topology = &self.seat.site.plan.topology;
-        let carried = self.meters.carriages(&self.seat.site.plan.topology);
+        let topology = &self.context.run_context.plan.topology;
+        let carried = self.meters.link_counters(&self.context.run_context.plan.topology);
         let sent = |dc: DcId| {
             let own = topology.links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
-            own.map(|(_, carriage)| carriage.bytes).sum()
+            own.map(|(_, counters)| counters.bytes).sum()
         };
         let sent: Vec<u64> = topology.dc_ids().map(sent).collect();
         let clock = |dc| {
-            let absent = self.coordinator.absent().contains(&dc);
-            (!absent).then(|| self.coordinator.clock_of(dc).0)
+            let inactive = self.coordinator.inactive().contains(&dc);
+            (!inactive).then(|| self.coordinator.clock_of(dc).0)
         };
         let clocks: Vec<Option<u64>> = topology.dc_ids().map(clock).collect();
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
@@ -436,9 +443,9 @@ impl<'a> Conductor<'a> {
             self.restore(state)?;
         }
 
-        let since_epoch = self.seat.site.ground.since_epoch();
-        let incarnations = self.lives.give_incarnations(is_first, since_epoch);
-        self.roll.set_incarnations(incarnations);
+        let since_epoch = self.context.run_context.environment.since_epoch();
+        let incarnations = self.server_processes.give_incarnations(is_first, since_epoch);
+        self.membership.set_incarnations(incarnations);
         self.write_down()
     }
 
@@ -446,17 +453,17 @@ impl<'a> Conductor<'a> {
         let mut now = Instant::ZERO;
         state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
         let elapsed = now.since(Instant::ZERO);
-        self.origin = Moment::now().checked_sub(elapsed).unwrap_or(self.origin);
+        self.origin = time::Instant::now().checked_sub(elapsed).unwrap_or(self.origin);
         self.finished = self.coordinator.is_finished();
-        for progress in self.journal.progress() {
+        for progress in self.recorder.progress() {
             self.observer.on_progress(progress);
         }
-        for (lost, own) in self.roll.stand_ins().clone().iter() {
+        for (lost, own) in self.membership.stand_ins().clone().iter() {
             self.show_taken_over(lost, own);
         }
         if self.standing.started {
             let present: Vec<NodeId> = self.present().collect();
-            self.roll.miss(present.into_iter());
+            self.membership.miss(present.into_iter());
         }
         Ok(())
     }
@@ -474,10 +481,10 @@ impl<'a> Conductor<'a> {
     fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record("now", now)?;
         self.coordinator.state(&mut walk.at("coordinator"))?;
-        self.journal.state(&mut walk.at("journal"))?;
+        self.recorder.state(&mut walk.at("recorder"))?;
         walk.record("standing", &mut self.standing)?;
-        walk.record("lives", &mut self.lives)?;
-        walk.record("stand_ins", self.roll.stand_ins_mut())?;
+        walk.record("server_processes", &mut self.server_processes)?;
+        walk.record("stand_ins", self.membership.stand_ins_mut())?;
         walk.record("meters", &mut self.meters)?;
         walk.record("tickets", &mut self.tickets)?;
         walk.record("ended", &mut self.ended)

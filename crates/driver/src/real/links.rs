@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::context::{NodeContext, RunContext};
 use super::error::{LinkFault, RealError};
 use super::message::Purpose;
 use super::mirrors;
-use super::site::{Seat, Site};
 use super::{NodeOptions, runtime};
 use crate::RunError;
 use crate::cluster::Blueprint;
@@ -37,18 +37,18 @@ pub fn check_links(
     options: &NodeOptions,
 ) -> Result<Vec<LinkCheck>, RunError> {
     let blueprint = Blueprint::new(plan, application);
-    let site = Site::new(plan, blueprint.plan_hash, &options.certificates);
+    let run_context = RunContext::new(plan, blueprint.plan_hash, &options.certificates);
     let runtime = runtime()?;
     let checked: Result<Vec<LinkCheck>, RealError> = runtime.block_on(async {
         let mut checks = Vec::new();
         for node in &options.nodes {
-            let seat = site.seat(*node)?;
-            for (to, protocol, address) in links_of(&site, *node, options) {
+            let context = run_context.node_context(*node)?;
+            for (to, protocol, address) in links_of(&run_context, *node, options) {
                 let fault = match &address {
-                    Some(address) => attempt(&seat, to, protocol, address).await.err(),
+                    Some(address) => attempt(&context, to, protocol, address).await.err(),
                     None => Some(LinkFault::Name("no address is known".into())),
                 };
-                let (from, to) = (site.name(*node), site.name(to));
+                let (from, to) = (run_context.name(*node), run_context.name(to));
                 checks.push(LinkCheck { from, to, protocol, address, fault });
             }
         }
@@ -59,23 +59,23 @@ pub fn check_links(
 }
 
 async fn attempt(
-    seat: &Seat,
+    context: &NodeContext,
     to: NodeId,
     protocol: &str,
     address: &Address,
 ) -> Result<(), LinkFault> {
     match to {
-        NodeId::Server(mirror) if protocol == UDP => mirrors::check(seat, mirror, address).await,
-        _ => seat.dial(to, address, &seat.hello(Purpose::Check)).await.map(drop),
+        NodeId::Server(mirror) if protocol == UDP => mirrors::check(context, mirror, address).await,
+        _ => context.dial(to, address, &context.hello(Purpose::Check)).await.map(drop),
     }
 }
 
 fn links_of(
-    site: &Site,
+    run_context: &RunContext,
     node: NodeId,
     options: &NodeOptions,
 ) -> Vec<(NodeId, &'static str, Option<Address>)> {
-    let (topology, deployment) = (&site.plan.topology, &site.plan.deployment);
+    let (topology, deployment) = (&run_context.plan.topology, &run_context.plan.deployment);
     let coordinator = options.coordinator.clone().or_else(|| deployment.coordinator.clone());
     let server = |id: ServerId| deployment.server(id.dc, id.shard.index()).cloned();
     let to_coordinator = (NodeId::Coordinator, TCP, coordinator);

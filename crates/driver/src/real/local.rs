@@ -25,13 +25,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
-use tokio::time::{Instant as Moment, timeout};
+use tokio::time::{self, timeout};
 use tracing::{info, warn};
 
+use super::acceptor::{Acceptor, listen};
 use super::conductor::Conductor;
-use super::door::{Door, listen};
+use super::context::{RunContext, nodes};
 use super::error::RealError;
-use super::site::{Site, nodes};
 use super::{Interrupted, runtime};
 use crate::cluster::{Blueprint, server_ids, worker_ids};
 use crate::{Outcome, RunError};
@@ -50,8 +50,8 @@ struct Process {
 }
 
 /// What children are started with.
-struct Nursery {
-    site: Site,
+struct Supervisor {
+    run_context: RunContext,
     /// Of the run file and the certificates.
     folder: PathBuf,
     states: PathBuf,
@@ -105,7 +105,7 @@ async fn conduct(
     observer: &mut dyn Observer,
     files: Option<&NodeFiles>,
 ) -> Result<Outcome, RealError> {
-    let wall = Moment::now();
+    let wall = time::Instant::now();
     let folder = private_folder()?;
     // Whatever addresses the topology has, here every port is one that is free.
     let deployment =
@@ -114,31 +114,31 @@ async fn conduct(
     std::fs::write(folder.path().join(RUN_FILE), plan.to_toml())?;
     let certificates = folder.path().join(CERTIFICATES);
     let blueprint = Blueprint::new(plan, application);
-    let site = Site::new(plan, blueprint.plan_hash, &certificates);
-    issue(&site, &certificates)?;
-    let seat = site.seat(NodeId::Coordinator)?;
-    let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await?;
+    let run_context = RunContext::new(plan, blueprint.plan_hash, &certificates);
+    issue(&run_context, &certificates)?;
+    let context = run_context.node_context(NodeId::Coordinator)?;
+    let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
-    let door = Door::open(&seat, listener, nodes(&seat.site).collect());
+    let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
     let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let (ended, mut exits) = unbounded_channel();
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
     let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
-    let nursery = Arc::new(Nursery {
-        site: site.clone(),
+    let supervisor = Arc::new(Supervisor {
+        run_context: run_context.clone(),
         folder: folder.path().to_owned(),
         states: states.clone(),
         files: files.cloned(),
         coordinator: address,
     });
     for (server, worker) in processes(plan) {
-        let process = Process::new(&site, server, worker);
-        let first = nursery.start(&process)?;
-        let log = files.map(|files| files.open(&site, server, worker)).transpose()?;
-        let (nursery, ended) = (nursery.clone(), ended.clone());
+        let process = Process::new(&run_context, server, worker);
+        let first = supervisor.start(&process)?;
+        let log = files.map(|files| files.open(&run_context, server, worker)).transpose()?;
+        let (supervisor, ended) = (supervisor.clone(), ended.clone());
         children.spawn(async move {
-            let exit = nursery.keep(process, first, log).await;
+            let exit = supervisor.keep(process, first, log).await;
             // Nobody asks any more once the run has failed.
             let _over = ended.send(exit);
         });
@@ -148,7 +148,8 @@ async fn conduct(
         let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
         let conducting = async {
             let gathered =
-                Conductor::gather(&seat, &blueprint, application, observer, door, None).await?;
+                Conductor::gather(&context, &blueprint, application, observer, acceptor, None)
+                    .await?;
             gathered.conduct(wall).await
         };
         tokio::select! {
@@ -168,12 +169,12 @@ async fn conduct(
             }
             Ok(outcome)
         }
-        // Of a run that was ended from outside nobody is to blame. The folder goes with this function.
+        // Of a run that was ended from outside nobody is to root_cause. The folder goes with this function.
         Err(error @ RealError::Interrupted) => {
             children.shutdown().await;
             Err(error)
         }
-        Err(error) => Err(blame(error, &mut exits).await),
+        Err(error) => Err(root_cause(error, &mut exits).await),
     }
 }
 
@@ -195,13 +196,13 @@ fn processes(plan: &Plan) -> Vec<(Option<ServerId>, Option<WorkerId>)> {
 }
 
 /// Writes the certificates of all nodes. Nobody needs the authority's key after that, so no disk ever has it.
-fn issue(site: &Site, folder: &Path) -> Result<(), RealError> {
-    let topology = &site.plan.topology;
+fn issue(run_context: &RunContext, folder: &Path) -> Result<(), RealError> {
+    let topology = &run_context.plan.topology;
     let servers = server_ids(topology).map(NodeId::Server);
     let workers = worker_ids(topology).map(NodeId::Worker);
     let all = std::iter::once(NodeId::Coordinator).chain(servers).chain(workers);
-    let identities: Vec<_> = all.map(|node| site.identity(node)).collect();
-    Directory::issue_once(folder, &site.plan.name, &identities, UnixTime::now(), LASTING)?;
+    let identities: Vec<_> = all.map(|node| run_context.identity(node)).collect();
+    Directory::issue_once(folder, &run_context.plan.name, &identities, UnixTime::now(), LASTING)?;
     Ok(())
 }
 
@@ -215,16 +216,17 @@ fn private_folder() -> io::Result<TempDir> {
 }
 
 impl Process {
-    fn new(site: &Site, server: Option<ServerId>, worker: Option<WorkerId>) -> Self {
+    fn new(run_context: &RunContext, server: Option<ServerId>, worker: Option<WorkerId>) -> Self {
         let names = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
-        let names: Vec<String> = names.into_iter().flatten().map(|node| site.name(node)).collect();
+        let names: Vec<String> =
+            names.into_iter().flatten().map(|node| run_context.name(node)).collect();
         Self { name: names.join(" with "), server, worker }
     }
 }
 
-impl Nursery {
+impl Supervisor {
     fn start(&self, process: &Process) -> Result<Child, RealError> {
-        let topology = &self.site.plan.topology;
+        let topology = &self.run_context.plan.topology;
         let Process { name, server, worker } = process;
         let dc = server.map(|server| server.dc).or_else(|| worker.map(|worker| worker.dc));
         let dc = dc.expect("a process has a node");
@@ -266,15 +268,15 @@ impl Nursery {
             // One that is started again goes on with the log.
             let log = log.as_ref().and_then(|log| log.try_clone().ok());
             let exit = watch(process.name.clone(), child, log).await;
-            starts.retain(|at: &Moment| at.elapsed() < RESTARTS_WITHIN);
-            let waits = !self.site.plan.failures.give_up_after.0.is_zero();
+            starts.retain(|at: &time::Instant| at.elapsed() < RESTARTS_WITHIN);
+            let waits = !self.run_context.plan.failures.give_up_after.0.is_zero();
             if !exit.was_killed() || !waits || starts.len() >= RESTARTS_MAX {
                 return exit;
             }
             if let Ok(status) = &exit.status {
                 warn!("{} ended ({status}) and is started again", process.name);
             }
-            starts.push_back(Moment::now());
+            starts.push_back(time::Instant::now());
             child = match self.start(&process) {
                 Ok(child) => child,
                 Err(error) => {
@@ -331,13 +333,13 @@ impl NodeFiles {
     /// Opens the log of a process that is these nodes; one that is started again goes on with it.
     fn open(
         &self,
-        site: &Site,
+        run_context: &RunContext,
         server: Option<ServerId>,
         worker: Option<WorkerId>,
     ) -> Result<File, RealError> {
         let nodes = [server.map(NodeId::Server), worker.map(NodeId::Worker)];
         let labels: Vec<String> =
-            nodes.into_iter().flatten().map(|node| site.label(node)).collect();
+            nodes.into_iter().flatten().map(|node| run_context.label(node)).collect();
         let path = self.logs.join(format!("{}.log", labels[0]));
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         made.and_then(|()| File::options().create(true).append(true).open(&path)).map_err(|error| {
@@ -360,8 +362,8 @@ async fn failed(exits: &mut UnboundedReceiver<Exit>, goes_on: bool) -> RealError
     std::future::pending().await
 }
 
-/// Who is to blame: where one failed others fail of that, so a child that something killed comes first.
-async fn blame(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> RealError {
+/// Who is to root_cause: where one failed others fail of that, so a child that something killed comes first.
+async fn root_cause(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> RealError {
     let killed = async {
         while let Some(exit) = exits.recv().await {
             if exit.status.as_ref().is_ok_and(|status| status.code().is_none()) {

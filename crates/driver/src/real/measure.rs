@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::site::Seat;
-use crate::journal::Carriage;
+use super::context::NodeContext;
+use crate::recorder::LinkCounters;
 use gaia_config::Plan;
 use gaia_core::server::Server;
 use gaia_core::sync::WaitReason;
@@ -18,12 +18,14 @@ pub(super) struct Meters {
 }
 
 impl Meters {
-    pub(super) fn new(seat: &Seat, id: ServerId) -> Self {
-        let others = seat.site.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
+    pub(super) fn new(context: &NodeContext, id: ServerId) -> Self {
+        let others = context.run_context.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
         let meter = |dc| {
-            seat.meter.mirror(&seat.site.label(NodeId::Server(ServerId { dc, shard: id.shard })))
+            context.meter.mirror(
+                &context.run_context.label(NodeId::Server(ServerId { dc, shard: id.shard })),
+            )
         };
-        Self { node: seat.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
+        Self { node: context.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
     }
 
     pub(super) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
@@ -40,7 +42,7 @@ impl Meters {
     }
 
     /// Reads what the server has counted, and what its links have carried.
-    pub(super) fn read(&self, server: &Server, links: &[(DcId, Carriage)]) {
+    pub(super) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
         let clock = server.clock();
         self.node.on_server(clock, server.brake_stats(), server.waiting());
         for (dc, mirror) in &self.mirrors {
@@ -49,18 +51,18 @@ impl Meters {
                 mirror.on_clocks(clock, heard);
             }
         }
-        for (dc, carriage) in links {
-            self.mirrors[dc].on_carried(carriage.bytes, carriage.busy);
+        for (dc, counters) in links {
+            self.mirrors[dc].on_carried(counters.bytes, counters.busy);
         }
     }
 }
 
 /// Tells why a worker's reads were held back, as its servers say: one may name a data center that there is not.
-pub(super) fn tell_held(seat: &Seat, held: &[(WaitReason, Duration)]) {
+pub(super) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
     for (reason, time) in held {
-        let named = |dc: DcId| seat.site.plan.topology.data_centers.get(dc.index());
+        let named = |dc: DcId| context.run_context.plan.topology.data_centers.get(dc.index());
         let from = reason.from().and_then(named).map_or("", |dc| &dc.name);
-        seat.meter.on_held(*reason, from, *time);
+        context.meter.on_held(*reason, from, *time);
     }
 }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ChannelError;
 use super::stand_ins::StandIns;
-use crate::journal::Carriage;
-use crate::tally::Tally;
-use gaia_core::recovery::Turn;
+use crate::recorder::LinkCounters;
+use crate::server_stats::ServerStats;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
@@ -28,19 +28,19 @@ pub(super) struct Hello {
     /// Where the node itself listens, if it does.
     pub(super) listens: Option<SocketAddr>,
     /// Of a node that calls the coordinator.
-    pub(super) life: Option<Life>,
+    pub(super) process: Option<ServerProcess>,
     /// Instead, of a server that has nothing to go on from and is to hear as which incarnation to begin: a number that tells
     /// its process from others.
     pub(super) begins: Option<u64>,
     /// Of a worker that calls a server: what it will say next, if it knows.
-    pub(super) says_next: Option<Turn>,
+    pub(super) next_requests: Option<RequestSeq>,
     /// The worker that calls, where it stands in for the node.
     pub(super) stand_in: Option<WorkerId>,
 }
 
 /// What a node is at the start of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Life {
+pub(super) struct ServerProcess {
     /// Of a server, the incarnation that began what it knows.
     pub(super) began: u64,
     /// Of a server, the incarnation that it is.
@@ -86,33 +86,33 @@ pub(super) enum Order {
     /// mirror. Some data centers take no part.
     Rebuild {
         from: DcId,
-        absent: BTreeSet<DcId>,
+        inactive: BTreeSet<DcId>,
     },
-    /// To servers: the mirror in this data center has left for good, in this life of it.
+    /// To servers: the mirror in this data center has left for good, in this process of it.
     Left {
         from: DcId,
-        life: u64,
+        process: u64,
     },
     /// To workers: begin the first iteration, or where the process before was, which has stopped at this clock if it has.
     Start {
         stopped: Option<Clock>,
     },
     /// To a worker, before [`Self::Begin`]: others have done its work at times, and it is to go on where its servers say.
-    Anew,
+    Reset,
     Stop {
         last: Clock,
     },
-    /// To servers: make copies equal once workers are at these clocks, with all data centers but those that are absent.
+    /// To servers: make copies equal once workers are at these clocks, with all data centers but those that are inactive.
     Drain {
         clocks: Vec<Clock>,
-        absent: BTreeSet<DcId>,
+        inactive: BTreeSet<DcId>,
     },
     /// To servers: send the copy of the shard, under this ticket.
     Copy {
         ticket: u64,
     },
     /// To servers: say what was counted.
-    Tally,
+    ServerStats,
     /// The run is over.
     End,
     /// The run has failed.
@@ -140,10 +140,10 @@ pub(super) enum Report {
     Stopped(Clock),
     /// The node is there, and what it has sent so far.
     Alive {
-        links: Vec<(DcId, Carriage)>,
+        links: Vec<(DcId, LinkCounters)>,
         lan_bytes: u64,
     },
-    Tally(Box<Tally>),
+    ServerStats(Box<ServerStats>),
     /// Of a server: it has refused what its mirror in this data center says for as long as a node may be away.
     Refuses {
         peer: DcId,
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn messages_read_back_as_said() {
-        let absent = BTreeSet::from([DcId(2)]);
-        let order = Order::Drain { clocks: vec![Clock(3), Clock(4)], absent };
+        let inactive = BTreeSet::from([DcId(2)]);
+        let order = Order::Drain { clocks: vec![Clock(3), Clock(4)], inactive };
         assert_eq!(unpack::<Order>(&pack(&order)).unwrap(), order);
-        let link = (DcId(1), Carriage { bytes: 7, ..Carriage::default() });
+        let link = (DcId(1), LinkCounters { bytes: 7, ..LinkCounters::default() });
         let report = Report::Alive { links: vec![link], lan_bytes: 9 };
         assert_eq!(unpack::<Report>(&pack(&report)).unwrap(), report);
         let hello = Hello {
@@ -236,9 +236,9 @@ mod tests {
             plan: 1,
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
-            life: Some(Life { began: 3, incarnation: 4, is_new: true }),
+            process: Some(ServerProcess { began: 3, incarnation: 4, is_new: true }),
             begins: Some(5),
-            says_next: Some(Turn { clock: Clock(4), updates: true }),
+            next_requests: Some(RequestSeq { clock: Clock(4), updates: true }),
             stand_in: Some(WorkerId { dc: DcId(1), index: 2 }),
         };
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);

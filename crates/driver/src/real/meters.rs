@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{Carriage, Carriages};
+use crate::recorder::{AllLinkCounters, LinkCounters};
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, NodeId, ServerId};
 
 /// Counts of every node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Meters {
-    links: BTreeMap<(ServerId, DcId), Count<Carriage>>,
+    links: BTreeMap<(ServerId, DcId), Count<LinkCounters>>,
     lan: BTreeMap<NodeId, Count<u64>>,
 }
 
@@ -25,12 +25,12 @@ struct Count<T> {
 
 impl Meters {
     /// A server says what it has carried to a data center, since its process began.
-    pub(super) fn on_link(&mut self, server: ServerId, to: DcId, carriage: Carriage) {
+    pub(super) fn on_link(&mut self, server: ServerId, to: DcId, counters: LinkCounters) {
         let count = self.links.entry((server, to)).or_default();
-        if carriage.bytes < count.latest.bytes {
+        if counters.bytes < count.latest.bytes {
             count.before = sum(count.before, count.latest, 1);
         }
-        count.latest = carriage;
+        count.latest = counters;
     }
 
     /// A node says how many bytes it has sent over the LAN, since its process began.
@@ -43,11 +43,11 @@ impl Meters {
     }
 
     /// What each link has carried, as of the servers' latest reports.
-    pub(super) fn carriages(&self, topology: &Topology) -> Carriages {
+    pub(super) fn link_counters(&self, topology: &Topology) -> AllLinkCounters {
         let of = |from: DcId, to: DcId| {
             let own =
                 self.links.iter().filter(|((server, peer), _)| server.dc == from && *peer == to);
-            own.fold(Carriage::default(), |total, (_, count)| {
+            own.fold(LinkCounters::default(), |total, (_, count)| {
                 let one = sum(count.before, count.latest, 1);
                 sum(total, one, topology.dc(from).servers as u32)
             })
@@ -61,8 +61,8 @@ impl Meters {
 }
 
 /// Both together; one of `sharers` keeps a link busy for its share of the time.
-fn sum(total: Carriage, one: Carriage, sharers: u32) -> Carriage {
-    Carriage {
+fn sum(total: LinkCounters, one: LinkCounters, sharers: u32) -> LinkCounters {
+    LinkCounters {
         bytes: total.bytes.saturating_add(one.bytes),
         control_bytes: total.control_bytes.saturating_add(one.control_bytes),
         frames: total.frames.saturating_add(one.frames),
@@ -80,8 +80,8 @@ mod tests {
         let mut meters = Meters::default();
         let server = ServerId { dc: DcId(0), shard: ShardId(0) };
         for bytes in [5, 9, 2, 3] {
-            let carriage = Carriage { bytes, ..Carriage::default() };
-            meters.on_link(server, DcId(1), carriage);
+            let counters = LinkCounters { bytes, ..LinkCounters::default() };
+            meters.on_link(server, DcId(1), counters);
             meters.on_lan(NodeId::Server(server), bytes);
         }
         assert_eq!(meters.lan_bytes(), 12);

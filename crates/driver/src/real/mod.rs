@@ -27,29 +27,29 @@
 //! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
 //! workers train on their own share of it. No example crosses a connection.
 
+mod acceptor;
 mod channel;
 mod conductor;
-mod diary;
-mod door;
+mod context;
+mod coordinator_client;
+pub mod environment;
 mod error;
-pub mod ground;
 mod hearing;
 mod incarnations;
 mod incoming;
-mod judging;
-mod line;
 mod links;
-mod lives;
 mod local;
 mod measure;
+mod membership;
 mod message;
 mod meters;
 mod mirrors;
+mod node_log;
 mod peers;
-mod roll;
+mod pending_evaluation;
 mod server;
+mod server_processes;
 mod servers;
-mod site;
 mod stand_ins;
 mod standing;
 mod standing_in;
@@ -69,16 +69,16 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch as watched;
-use tokio::time::{Instant as Moment, sleep};
+use tokio::time::{self, sleep};
 
+use self::acceptor::{Acceptor, listen};
 use self::channel::resolve;
 use self::conductor::Conductor;
-use self::diary::Shelf;
-use self::door::{Door, listen};
-use self::ground::{Ground, Machine};
+use self::context::{RunContext, identity, nodes};
+use self::environment::{Environment, Machine};
 use self::measure::Measured;
+use self::node_log::StateDir;
 use self::server::serve;
-use self::site::{Site, identity, nodes};
 use self::standing_in::{StandingIn, cost_of};
 use self::worker::work;
 use self::workers::PARCELS_MAX;
@@ -88,7 +88,7 @@ use gaia_checkpoint::StateFile;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::node::{RowsRead, WorkerMessage};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 use gaia_telemetry::{Observer, Telemetry};
@@ -137,9 +137,9 @@ pub enum NodeEnd {
 }
 
 /// What the nodes of one process are told.
-struct Errand {
+struct NodeConfig {
     coordinator: Address,
-    shelf: Option<Shelf>,
+    state_dir: Option<StateDir>,
     interrupted: Interrupted,
     /// Where the worker says for whom it stands in.
     stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
@@ -158,7 +158,7 @@ enum Exit {
 /// The server's end of what a worker in its process says and hears.
 struct NearWorker {
     worker: WorkerId,
-    says_next: watched::Receiver<SaysNext>,
+    next_requests: watched::Receiver<NextRequests>,
     says: Receiver<WorkerMessage>,
     hears: Sender<FromNear>,
 }
@@ -166,20 +166,20 @@ struct NearWorker {
 /// The worker's end of it.
 struct NearServer {
     shard: ShardId,
-    says_next: watched::Sender<SaysNext>,
+    next_requests: watched::Sender<NextRequests>,
     says: Sender<WorkerMessage>,
     hears: Receiver<FromNear>,
 }
 
 /// What a worker will say next to each server that does not know, where the worker does.
-type SaysNext = Vec<Option<Turn>>;
+type NextRequests = Vec<Option<RequestSeq>>;
 
 /// What a server says to a worker in its process.
 enum FromNear {
     /// At first, what is due.
-    Joined(Turn),
+    Joined(RequestSeq),
     /// What is due from one that begins anew.
-    Due((Turn, bool)),
+    Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
 }
 
@@ -208,7 +208,7 @@ pub fn node(
     Ok(ended?)
 }
 
-/// As [`node`], on the runtime that it is called in and on whatever ground there is. To drop the future is to kill the
+/// As [`node`], on the runtime that it is called in and on whatever environment there is. To drop the future is to kill the
 /// process.
 ///
 /// # Errors
@@ -218,35 +218,36 @@ pub async fn take_part(
     application: &Arc<dyn Application>,
     options: &NodeOptions,
     observer: &mut dyn Observer,
-    ground: Arc<dyn Ground>,
+    environment: Arc<dyn Environment>,
 ) -> Result<NodeEnd, RealError> {
     let blueprint = Blueprint::new(plan, application);
-    let mut site = Site::new(plan, blueprint.plan_hash, &options.certificates);
-    site.telemetry = options.telemetry.clone();
-    site.ground = ground;
+    let mut run_context = RunContext::new(plan, blueprint.plan_hash, &options.certificates);
+    run_context.telemetry = options.telemetry.clone();
+    run_context.environment = environment;
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
     if options.nodes.contains(&NodeId::Coordinator) {
-        let seat = site.seat(NodeId::Coordinator)?;
+        let context = run_context.node_context(NodeId::Coordinator)?;
         let at = match (options.listen, named) {
             (Some(at), _) => at,
             (None, Some(named)) => local(named).await?,
-            (None, None) => return Err(no_address(&site, NodeId::Coordinator)),
+            (None, None) => return Err(no_address(&run_context, NodeId::Coordinator)),
         };
-        let listener = listen(&*site.ground, at).await?;
-        let door = Door::open(&seat, listener, nodes(&seat.site).collect());
-        let wall = Moment::now();
+        let listener = listen(&*run_context.environment, at).await?;
+        let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
+        let wall = time::Instant::now();
         let file = options
             .state
             .as_deref()
             .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
         let file = file.transpose()?;
-        let mut observer = Measured { observer, meter: &seat.meter, plan };
+        let mut observer = Measured { observer, meter: &context.meter, plan };
         let conductor =
-            Conductor::gather(&seat, &blueprint, application, &mut observer, door, file).await?;
+            Conductor::gather(&context, &blueprint, application, &mut observer, acceptor, file)
+                .await?;
         let outcome = conductor.conduct(wall).await?;
         return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }
-    let coordinator = named.ok_or_else(|| no_address(&site, NodeId::Coordinator))?;
+    let coordinator = named.ok_or_else(|| no_address(&run_context, NodeId::Coordinator))?;
     let servers = options.nodes.iter().find_map(|node| match node {
         NodeId::Server(id) => Some(*id),
         _ => None,
@@ -262,35 +263,37 @@ pub async fn take_part(
         }
         _ => (None, None),
     };
-    let shelf = options
+    let state_dir = options
         .state
         .clone()
-        .map(|folder| Shelf::new(folder, blueprint.plan_hash, plan, application.as_ref()));
+        .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application.as_ref()));
     let interrupted = Interrupted(options.interrupted.clone());
     let (stands_in_for, lost) = watched::channel(BTreeSet::new());
-    let errand = Errand { coordinator: coordinator.clone(), shelf, interrupted, stands_in_for };
-    let seat = workers.map(|id| site.seat(NodeId::Worker(id))).transpose()?;
+    let node_config =
+        NodeConfig { coordinator: coordinator.clone(), state_dir, interrupted, stands_in_for };
+    let context = workers.map(|id| run_context.node_context(NodeId::Worker(id))).transpose()?;
     let serving = async {
         let Some(id) = servers else { return Ok(Exit::Over) };
         let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
             (Some(at), _) => at,
             (None, Some(named)) => local(named).await?,
-            (None, None) => return Err(no_address(&site, NodeId::Server(id))),
+            (None, None) => return Err(no_address(&run_context, NodeId::Server(id))),
         };
-        let seat = site.seat(NodeId::Server(id))?;
-        let kept = errand.shelf.as_ref().is_some_and(|shelf| shelf.has_state(&seat));
+        let context = run_context.node_context(NodeId::Server(id))?;
+        let kept =
+            node_config.state_dir.as_ref().is_some_and(|state_dir| state_dir.has_state(&context));
         let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
-        serve(seat, id, server, &errand, at, near_worker).await
+        serve(context, id, server, &node_config, at, near_worker).await
     };
     let working = async {
-        let (Some(id), Some(seat)) = (workers, seat.clone()) else { return Ok(Exit::Over) };
+        let (Some(id), Some(context)) = (workers, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
-        work(seat, blueprint.worker(id), layouts, &errand, cost_of(plan), near_server).await
+        work(context, blueprint.worker(id), layouts, &node_config, cost_of(plan), near_server).await
     };
     let mut standing_in = StandingIn::default();
     let following = async {
-        match &seat {
-            Some(seat) => standing_in.follow(seat, &blueprint, coordinator, lost).await,
+        match &context {
+            Some(context) => standing_in.follow(context, &blueprint, coordinator, lost).await,
             None => std::future::pending().await,
         }
     };
@@ -322,11 +325,11 @@ impl Interrupted {
 fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     let (to_server, from_worker) = channel(PARCELS_MAX);
     let (to_worker, from_server) = channel(PARCELS_MAX);
-    let (tells, told) = watched::channel(SaysNext::new());
+    let (tells, told) = watched::channel(NextRequests::new());
     let (says, hears) = (from_worker, to_worker);
-    let near_worker = NearWorker { worker, says_next: told, says, hears };
+    let near_worker = NearWorker { worker, next_requests: told, says, hears };
     let (says, hears) = (to_server, from_server);
-    let near_server = NearServer { shard: server.shard, says_next: tells, says, hears };
+    let near_server = NearServer { shard: server.shard, next_requests: tells, says, hears };
     (near_worker, near_server)
 }
 
@@ -342,12 +345,12 @@ async fn local(named: &Address) -> Result<SocketAddr, RealError> {
     })
 }
 
-fn no_address(site: &Site, node: NodeId) -> RealError {
+fn no_address(run_context: &RunContext, node: NodeId) -> RealError {
     let (key, instead) = match node {
         NodeId::Coordinator => ("`coordinator_address`", "GAIA_COORDINATOR"),
         _ => ("`server_addresses`", "--listen"),
     };
-    RealError::NoAddress { node: site.name(node), key, instead }
+    RealError::NoAddress { node: run_context.name(node), key, instead }
 }
 
 /// Waits for the end of standard input, where that is the end of this node; otherwise for ever.
@@ -380,5 +383,5 @@ const NETWORK_THREADS: usize = 2;
 /// How often nodes and the coordinator hear of each other at least.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Who has not been heard for this long is lost. A transfer that goes on counts as life, however slow it is.
+/// Who has not been heard for this long is lost. A transfer that goes on counts as process, however slow it is.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

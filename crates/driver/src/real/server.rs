@@ -3,31 +3,31 @@
 //! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
 //! this makes the server say is written down and let out.
 
-mod guests;
 mod links;
 mod messages;
+mod proven_callers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
-use super::diary::Diary;
-use super::door::{Door, Guest, listen};
+use super::acceptor::{Acceptor, ProvenCaller, listen};
+use super::context::NodeContext;
+use super::coordinator_client::{CoordinatorClient, addresses_of};
+use super::environment::{Datagrams, Environment, Listener};
 use super::error::RealError;
-use super::ground::{Datagrams, Ground, Listener};
-use super::line::{Line, addresses_of};
 use super::measure::Meters;
-use super::message::{Life, Order, Report};
+use super::message::{Order, Report, ServerProcess};
 use super::mirrors::{
-    Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Reunion, windows_of,
+    Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
-use super::site::Seat;
+use super::node_log::NodeLog;
 use super::stand_ins::StandIns;
 use super::workers::Workers;
-use super::{Errand, Exit, HEARTBEAT, Interrupted, NearWorker};
-use crate::tally::Tally;
+use super::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
+use crate::server_stats::ServerStats;
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{Due, Output, RecoverableServer, RecoveringServer};
 use gaia_core::server::Server;
@@ -35,23 +35,23 @@ use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 /// A server at work.
 struct ServerNode {
-    seat: Seat,
+    context: NodeContext,
     server: RecoverableServer,
     /// Nothing where a crash is the end.
-    diary: Option<Diary>,
+    node_log: Option<NodeLog>,
     mirrors: Mirrors,
     links: BTreeMap<DcId, Link>,
     workers: Workers,
-    door: Door,
+    acceptor: Acceptor,
     /// Workers that called while the copy was on its way; nothing for the one in this process.
-    parked: BTreeMap<WorkerId, Option<Guest>>,
+    parked: BTreeMap<WorkerId, Option<ProvenCaller>>,
     /// Who is heard in the place of which worker.
     stand_ins: StandIns,
     /// Data centers that must not train, as was last logged, each with one that trains.
     paused: BTreeMap<DcId, DcId>,
     beat: Interval,
     /// The server's time, and when it was that.
-    origin: (Instant, Moment),
+    origin: (Instant, time::Instant),
     /// Whether everyone has been met, and the coordinator knows.
     ready: bool,
     interrupted: Interrupted,
@@ -59,44 +59,45 @@ struct ServerNode {
 }
 
 /// What can happen to a server.
-enum Happening {
+enum Event {
     Order(Order),
     Beat,
     Worker(WorkerId, WorkerMessage),
-    Guest(Box<Guest>),
+    ProvenCaller(Box<ProvenCaller>),
     Mirror(FromMirror),
     Timeout,
-    /// News or a look at a connection is due.
+    /// MembershipEvent or a look at a connection is due.
     Link,
 }
 
 /// Runs one server until the coordinator ends the run.
 pub(super) async fn serve(
-    seat: Seat,
+    context: NodeContext,
     id: ServerId,
     server: Server,
-    errand: &Errand,
+    node_config: &NodeConfig,
     listens: SocketAddr,
     near: Option<NearWorker>,
 ) -> Result<Exit, RealError> {
-    let (tcp, udp) = bind(&*seat.site.ground, listens).await?;
+    let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
     let listens = tcp.local_addr()?;
     // Both are open before anybody is waited for, so that links can be checked.
-    let own = seat.site.plan.topology.dc(id.dc).workers as u16;
+    let own = context.run_context.plan.topology.dc(id.dc).workers as u16;
     let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
-    let door = Door::open(&seat, tcp, workers.iter().copied().map(NodeId::Worker).collect());
-    let mirrors = Mirrors::open(&seat, id, udp)?;
+    let acceptor =
+        Acceptor::open(&context, tcp, workers.iter().copied().map(NodeId::Worker).collect());
+    let mirrors = Mirrors::open(&context, id, udp)?;
     let parameters = server.layout().parameters();
-    let callers = Workers::new(&seat, server.layout().clone(), workers.clone(), near);
-    let windows = windows_of(&seat.site.plan.topology, id.dc);
+    let callers = Workers::new(&context, server.layout().clone(), workers.clone(), near);
+    let windows = windows_of(&context.run_context.plan.topology, id.dc);
     let server = RecoveringServer::new(server, workers, windows);
-    let (diary, server) = match &errand.shelf {
-        Some(shelf) => {
-            let (diary, server) = shelf.recover(&seat, server)?;
-            (Some(diary), server)
+    let (node_log, server) = match &node_config.state_dir {
+        Some(state_dir) => {
+            let (node_log, server) = state_dir.recover(&context, server)?;
+            (Some(node_log), server)
         }
         None => {
-            info!("nothing is kept of {}: after a crash it has what a mirror has", seat.name());
+            info!("nothing is kept of {}: after a crash it has what a mirror has", context.name());
             (None, server)
         }
     };
@@ -104,71 +105,77 @@ pub(super) async fn serve(
         Some(incarnation) => (incarnation, None),
         None => tokio::select! {
             biased;
-            called = Line::call_to_begin(&seat, &errand.coordinator, listens) => {
+            called = CoordinatorClient::call_to_begin(&context, &node_config.coordinator, listens) => {
                 let (incarnation, channel) = called?;
                 (incarnation, Some(channel))
             }
-            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         },
     };
-    let origin = (server.now(), Moment::now());
+    let origin = (server.now(), time::Instant::now());
     let mut beat = interval(HEARTBEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let topology = &seat.site.plan.topology;
+    let topology = &context.run_context.plan.topology;
     let links = topology.dc_ids().filter(|peer| *peer != id.dc);
     let mut node = ServerNode {
-        seat: seat.clone(),
+        context: context.clone(),
         links: links.map(|peer| (peer, Link::new(topology, id.dc, peer, parameters))).collect(),
-        server: server.begin(diary.is_some(), incarnation),
-        diary,
+        server: server.begin(node_log.is_some(), incarnation),
+        node_log,
         mirrors,
         workers: callers,
-        door,
+        acceptor,
         parked: BTreeMap::new(),
         stand_ins: StandIns::default(),
         paused: BTreeMap::new(),
         beat,
         origin,
         ready: false,
-        interrupted: errand.interrupted.clone(),
-        meters: Meters::new(&seat, id),
+        interrupted: node_config.interrupted.clone(),
+        meters: Meters::new(&context, id),
     };
-    let life = Life {
+    let process = ServerProcess {
         began: node.server.began().number(),
         incarnation: incarnation.number(),
         is_new: node.server.is_new(),
     };
-    let coordinator = &errand.coordinator;
-    let mut line = match called {
-        Some(channel) => Line::over(&seat, coordinator, Some(listens), Some(life), channel),
+    let coordinator = &node_config.coordinator;
+    let mut coordinator = match called {
+        Some(channel) => {
+            CoordinatorClient::over(&context, coordinator, Some(listens), Some(process), channel)
+        }
         None => tokio::select! {
             biased;
-            line = Line::open(&seat, coordinator, Some(listens), Some(life)) => line?,
-            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+            coordinator = CoordinatorClient::open(&context, coordinator, Some(listens), Some(process)) => coordinator?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         },
     };
     let served = async {
         let begun = tokio::select! {
             biased;
-            begun = line.begin() => begun?,
-            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+            begun = coordinator.begin() => begun?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         };
-        if let Some((from, absent)) = begun.copy_from {
-            node.rebuild(from, &absent)?;
+        if let Some((from, inactive)) = begun.copy_from {
+            node.rebuild(from, &inactive)?;
         }
         node.stand_ins = begun.stand_ins;
-        let exit = node.run(&mut line, begun.servers).await?;
+        let exit = node.run(&mut coordinator, begun.servers).await?;
         node.mirrors.close().await;
         Ok(exit)
     };
     let served = served.await;
-    line.finish(served).await
+    coordinator.finish(served).await
 }
 
 impl ServerNode {
-    async fn run(&mut self, line: &mut Line, addresses: Addresses) -> Result<Exit, RealError> {
-        self.seat.meter.on_begun();
-        self.stand(line).await;
+    async fn run(
+        &mut self,
+        coordinator: &mut CoordinatorClient,
+        addresses: Addresses,
+    ) -> Result<Exit, RealError> {
+        self.context.meter.on_begun();
+        self.stand(coordinator).await;
         self.mirrors.reach(addresses);
         // What was heard again has had its consequences; that this process has begun has not.
         self.write()?;
@@ -177,26 +184,26 @@ impl ServerNode {
             self.let_in(worker, None)?;
         }
         loop {
-            self.seat.meter.on_turn();
-            let mut happening = self.next(line).await?;
+            self.context.meter.on_turn();
+            let mut event = self.next(coordinator).await?;
             for taken in 1.. {
-                if let Happening::Order(Order::End) = happening {
+                if let Event::Order(Order::End) = event {
                     return Ok(Exit::Over);
                 }
-                self.handle(happening, line).await?;
+                self.handle(event, coordinator).await?;
                 // Asked for before it is known that there is room, what comes next would be lost.
                 if taken == GROUP_MAX {
                     break;
                 }
-                happening = tokio::select! {
+                event = tokio::select! {
                     biased;
-                    next = self.next(line) => next?,
+                    next = self.next(coordinator) => next?,
                     () = std::future::ready(()) => break,
                 };
             }
             // What they are owed leaves with this group.
             self.let_in_parked()?;
-            self.settle(line).await?;
+            self.settle(coordinator).await?;
             self.keep_if_due()?;
             if self.interrupted.is_set() {
                 self.keep()?;
@@ -206,82 +213,94 @@ impl ServerNode {
     }
 
     /// Waits for what happens next. Dropping the future loses nothing.
-    async fn next(&mut self, line: &mut Line) -> Result<Happening, RealError> {
+    async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
         let links = links.flatten().min();
-        let now = Moment::now();
-        let happening = tokio::select! {
+        let now = time::Instant::now();
+        let event = tokio::select! {
             biased;
-            order = line.order() => Happening::Order(order?),
-            _ = self.beat.tick() => Happening::Beat,
-            guest = self.door.guest() => Happening::Guest(Box::new(guest)),
-            (worker, message) = self.workers.next() => Happening::Worker(worker, message),
-            from = self.mirrors.next() => Happening::Mirror(from?),
-            () = sleep_until(links.unwrap_or(now)), if links.is_some() => Happening::Link,
-            () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Happening::Timeout,
+            order = coordinator.order() => Event::Order(order?),
+            _ = self.beat.tick() => Event::Beat,
+            proven_caller = self.acceptor.proven_caller() => Event::ProvenCaller(Box::new(proven_caller)),
+            (worker, message) = self.workers.next() => Event::Worker(worker, message),
+            from = self.mirrors.next() => Event::Mirror(from?),
+            () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
+            () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
         };
-        Ok(happening)
+        Ok(event)
     }
 
-    async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
-        match happening {
-            Happening::Order(order) => self.on_order(order, line).await?,
-            Happening::Beat => {
-                let links = self.mirrors.carriages();
+    async fn handle(
+        &mut self,
+        event: Event,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        match event {
+            Event::Order(order) => self.on_order(order, coordinator).await?,
+            Event::Beat => {
+                let links = self.mirrors.link_counters();
                 self.meters.read(self.server.server(), &links);
-                line.report(&Report::Alive { links, lan_bytes: 0 }).await;
-                self.tell_refusals(line).await;
+                coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
+                self.tell_refusals(coordinator).await;
             }
-            Happening::Guest(guest) => self.on_guest(*guest).await?,
-            Happening::Worker(worker, message) => self.on_worker(worker, message)?,
-            Happening::Mirror(from) => self.on_mirror(from)?,
-            Happening::Timeout => self.server.handle_timeout(self.now()),
-            Happening::Link => self.look_at_links()?,
+            Event::ProvenCaller(proven_caller) => self.on_proven_caller(*proven_caller).await?,
+            Event::Worker(worker, message) => self.on_worker(worker, message)?,
+            Event::Mirror(from) => self.on_mirror(from)?,
+            Event::Timeout => self.server.handle_timeout(self.now()),
+            Event::Link => self.look_at_links()?,
         }
         Ok(())
     }
 
-    async fn on_order(&mut self, order: Order, line: &Line) -> Result<(), RealError> {
+    async fn on_order(
+        &mut self,
+        order: Order,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
         match order {
             Order::Begin { servers, stand_ins } => {
                 self.mirrors.reach(addresses_of(servers)?);
                 self.hear_instead(stand_ins)?;
             }
-            Order::Rebuild { from, absent } => self.rebuild(from, &absent)?,
-            Order::Left { from, life } => {
+            Order::Rebuild { from, inactive } => self.rebuild(from, &inactive)?,
+            Order::Left { from, process } => {
                 self.mirrors.dismiss(from);
-                let left = self.server.handle_left(self.now(), from, life);
+                let left = self.server.handle_left(self.now(), from, process);
                 left.map_err(|error| self.refused(error))?;
             }
-            Order::Drain { clocks, absent } => self.server.handle_drain(self.now(), clocks, absent),
-            Order::Copy { ticket } => line.send_copy(ticket, self.server.server().copy()).await,
-            Order::Tally => {
-                let links = self.mirrors.carriages();
-                line.report(&Report::Alive { links, lan_bytes: 0 }).await;
-                let count = self.seat.site.plan.topology.data_centers.len();
-                let mut tally = Tally::of(self.server.server(), count);
-                tally.ledgers.clone_from(self.server.ledgers());
-                line.report(&Report::Tally(Box::new(tally))).await;
+            Order::Drain { clocks, inactive } => {
+                self.server.handle_drain(self.now(), clocks, inactive)
+            }
+            Order::Copy { ticket } => {
+                coordinator.send_copy(ticket, self.server.server().copy()).await
+            }
+            Order::ServerStats => {
+                let links = self.mirrors.link_counters();
+                coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
+                let count = self.context.run_context.plan.topology.data_centers.len();
+                let mut server_stats = ServerStats::of(self.server.server(), count);
+                server_stats.ledgers.clone_from(self.server.ledgers());
+                coordinator.report(&Report::ServerStats(Box::new(server_stats))).await;
             }
             // These are the workers' business.
             Order::Start { .. } | Order::Stop { .. } | Order::Alive => {}
-            other => return Err(Line::unexpected(&other)),
+            other => return Err(CoordinatorClient::unexpected(&other)),
         }
         Ok(())
     }
 
     /// Tells the coordinator, which may not have heard it, where the process before this one had come to.
-    async fn stand(&self, line: &Line) {
+    async fn stand(&self, coordinator: &CoordinatorClient) {
         let server = self.server.server();
         if server.clock() > Clock::ZERO {
-            line.report(&Report::ClockFinished(server.clock())).await;
+            coordinator.report(&Report::ClockFinished(server.clock())).await;
         }
         if server.copy_ready() > Clock::ZERO {
-            line.report(&Report::CopyReady(server.copy_ready())).await;
+            coordinator.report(&Report::CopyReady(server.copy_ready())).await;
         }
         if server.is_drained() {
-            line.report(&Report::Drained).await;
+            coordinator.report(&Report::Drained).await;
         }
     }
 
@@ -300,10 +319,10 @@ impl ServerNode {
                 let hello = self.server.connect(peer);
                 self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
                 let session = self.server.session(peer);
-                let reunion = session.met().map(|_| Reunion::begin(session));
+                let resumption = session.met().map(|_| Resumption::begin(session));
                 let link = self.link(peer);
                 link.watch.begin();
-                link.reunion = reunion;
+                link.resumption = resumption;
                 Ok(())
             }
             FromMirror::Message { from, message } => self.on_message(from, &message),
@@ -312,27 +331,27 @@ impl ServerNode {
                 let drained = self.server.handle_drained(now, to, bytes, busy);
                 drained.map_err(|error| self.refused(error))
             }
-            FromMirror::Parted { peer } => {
-                let parted = self.server.handle_parted(self.now(), peer);
+            FromMirror::Disconnected { peer } => {
+                let parted = self.server.handle_disconnected(self.now(), peer);
                 parted.map_err(|error| self.refused(error))
             }
             FromMirror::Room => Ok(()),
         }
     }
 
-    fn look_at_reunions(&mut self) {
+    fn report_resumptions(&mut self) {
         for (peer, link) in &mut self.links {
-            let Some(reunion) = &mut link.reunion else { continue };
+            let Some(resumption) = &mut link.resumption else { continue };
             let waits = self.server.server().has_updates_for(*peer);
-            let (own, name) = (self.seat.name(), self.mirrors.name(*peer));
-            if reunion.look(self.server.session(*peer), waits, &own, &name) {
-                link.reunion = None;
+            let (own, name) = (self.context.name(), self.mirrors.name(*peer));
+            if resumption.look(self.server.session(*peer), waits, &own, &name) {
+                link.resumption = None;
             }
         }
     }
 
     /// Ends a group: cuts frames, writes down what has happened, and lets out what the server has to say.
-    async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
+    async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.cut();
         self.write()?;
         while let Some(output) = self.server.poll_output() {
@@ -342,20 +361,20 @@ impl ServerNode {
                     self.workers.tell_due(worker, (due, guessed));
                 }
                 Output::ClockFinished { clock } => {
-                    line.report(&Report::ClockFinished(clock)).await;
+                    coordinator.report(&Report::ClockFinished(clock)).await;
                 }
-                Output::CopyReady { clock } => line.report(&Report::CopyReady(clock)).await,
-                Output::Drained => line.report(&Report::Drained).await,
-                Output::Diverged(found) => line.report(&Report::Diverged(found)).await,
+                Output::CopyReady { clock } => coordinator.report(&Report::CopyReady(clock)).await,
+                Output::Drained => coordinator.report(&Report::Drained).await,
+                Output::Diverged(found) => coordinator.report(&Report::Diverged(found)).await,
             }
         }
         self.transmit()?;
-        self.look_at_reunions();
+        self.report_resumptions();
         self.log_pauses();
         let is_whole = self.server.server().is_whole();
         if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
             self.ready = true;
-            line.report(&Report::Ready).await;
+            coordinator.report(&Report::Ready).await;
         }
         Ok(())
     }
@@ -371,8 +390,10 @@ impl ServerNode {
                     && self.server.session(*to).unsent(lane) < most
                     && let Some(frame) = self.server.cut(now, *to, lane, room)
                 {
-                    if let Some(reunion) = link.reunion.as_mut().filter(|_| lane == Lane::Data) {
-                        reunion.on_cut(frame.len());
+                    if let Some(resumption) =
+                        link.resumption.as_mut().filter(|_| lane == Lane::Data)
+                    {
+                        resumption.on_cut(frame.len());
                     }
                 }
             }
@@ -381,8 +402,8 @@ impl ServerNode {
 
     /// Writes down what has happened, so that what follows from it may leave.
     fn write(&mut self) -> Result<(), RealError> {
-        if let Some(diary) = &mut self.diary {
-            diary.write(&self.server.take_entries())?;
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.server.take_entries())?;
             self.server.handle_synced();
         }
         Ok(())
@@ -390,20 +411,20 @@ impl ServerNode {
 
     fn keep_if_due(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
-        let due = self.diary.as_ref().is_some_and(|diary| diary.is_due(clock));
+        let due = self.node_log.as_ref().is_some_and(|node_log| node_log.is_due(clock));
         if due { self.keep() } else { Ok(()) }
     }
 
     /// Writes a checkpoint, where everything has left.
     fn keep(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
-        let Some(diary) = &mut self.diary else { return Ok(()) };
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
         let Some(state) = self.server.state() else { return Ok(()) };
-        diary.keep(clock, state)
+        node_log.keep(clock, state)
     }
 
     fn transmit(&mut self) -> Result<(), RealError> {
-        let now = Moment::now();
+        let now = time::Instant::now();
         for (to, link) in &mut self.links {
             for lane in Lane::ALL {
                 while self.mirrors.has_room(*to, lane) {
@@ -434,22 +455,22 @@ impl ServerNode {
         self.origin.0 + self.origin.1.elapsed()
     }
 
-    fn moment(&self, at: Instant) -> Moment {
+    fn moment(&self, at: Instant) -> time::Instant {
         self.origin.1 + at.since(self.origin.0)
     }
 }
 
 /// Listens for workers over TCP and for mirrors over UDP, on one port.
 async fn bind(
-    ground: &dyn Ground,
+    environment: &dyn Environment,
     address: SocketAddr,
 ) -> Result<(Box<dyn Listener>, Datagrams), RealError> {
     let mut left = if address.port() == 0 { FREE_PORTS_TRIED } else { 1 };
     loop {
-        let tcp = listen(ground, address).await?;
+        let tcp = listen(environment, address).await?;
         let own = tcp.local_addr()?;
         left -= 1;
-        match ground.datagrams(own) {
+        match environment.datagrams(own) {
             Ok(udp) => return Ok((tcp, udp)),
             // A port that is free for TCP may be taken for UDP.
             Err(_) if left > 0 => {}

@@ -10,21 +10,21 @@ use tokio::time::sleep;
 use tracing::info;
 
 use super::channel::{Parcel, Reader};
+use super::context::{NodeContext, Patience};
 use super::error::{ChannelError, RealError};
 use super::message::{Hello, Purpose, unpack};
 use super::mirrors::Addresses;
-use super::site::{Patience, Seat};
 use super::workers::PARCELS_MAX;
-use super::{FromNear, NearServer, SaysNext};
+use super::{FromNear, NearServer, NextRequests};
 use gaia_core::node::{RowsRead, WorkerMessage, decode_rows_read, encode_worker_message};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// Every server of a data center, as one of its workers sees them.
 pub(super) struct Servers {
-    seat: Seat,
+    context: NodeContext,
     dc: DcId,
     layouts: Vec<ShardLayout>,
     ways: Vec<ToServer>,
@@ -39,9 +39,9 @@ pub(super) struct Servers {
 /// What comes from a server.
 pub(super) enum FromServer {
     /// There is a connection, in place of any before; this is due over it.
-    Joined(Turn),
+    Joined(RequestSeq),
     /// This is due from a worker that begins anew.
-    Due((Turn, bool)),
+    Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
     /// It cannot be reached at all.
     Lost(RealError),
@@ -65,10 +65,10 @@ enum ToServer {
 impl Servers {
     /// Calls every server of a worker's data center, but for one in this process.
     pub(super) fn meet(
-        seat: &Seat,
+        context: &NodeContext,
         id: WorkerId,
         layouts: &[ShardLayout],
-        (addresses, says_next): (Addresses, watch::Receiver<SaysNext>),
+        (addresses, next_requests): (Addresses, watch::Receiver<NextRequests>),
         mut near: Option<NearServer>,
     ) -> Self {
         let count = addresses.len();
@@ -84,10 +84,10 @@ impl Servers {
                 continue;
             }
             let server = Far {
-                seat: seat.clone(),
+                context: context.clone(),
                 id: ServerId { dc: id.dc, shard },
                 layout: layout.clone(),
-                says_next: says_next.clone(),
+                next_requests: next_requests.clone(),
                 bytes_max: rows_read_bytes_max(layout, count),
             };
             reading.spawn(server.keep(addresses.subscribe(), sender));
@@ -95,7 +95,7 @@ impl Servers {
         }
         let met = vec![false; ways.len()];
         Self {
-            seat: seat.clone(),
+            context: context.clone(),
             dc: id.dc,
             layouts: layouts.to_vec(),
             ways,
@@ -122,7 +122,7 @@ impl Servers {
         }
         if let FromServer::Joined(_) = from {
             self.met[shard.index()] = true;
-            self.seat.on_connected(NodeId::Server(ServerId { dc: self.dc, shard }));
+            self.context.on_connected(NodeId::Server(ServerId { dc: self.dc, shard }));
         }
         (shard, from)
     }
@@ -165,10 +165,10 @@ async fn hear_near(shard: ShardId, mut hears: Receiver<FromNear>, sender: Sender
 
 /// A server in another process.
 struct Far {
-    seat: Seat,
+    context: NodeContext,
     id: ServerId,
     layout: ShardLayout,
-    says_next: watch::Receiver<SaysNext>,
+    next_requests: watch::Receiver<NextRequests>,
     /// The most that it says at once.
     bytes_max: usize,
 }
@@ -193,7 +193,7 @@ impl Far {
         again: &mut bool,
     ) -> Result<(), RealError> {
         let node = NodeId::Server(self.id);
-        let name = self.seat.site.name(node);
+        let name = self.context.run_context.name(node);
         loop {
             let mut patience = Patience::new(name.clone(), *again);
             let (address, joined) = loop {
@@ -202,10 +202,10 @@ impl Far {
                     from: "the coordinator".into(),
                     reason: format!("it knows no address of {name}"),
                 })?;
-                let says_next = self.says_next.borrow().get(self.id.shard.index()).copied();
-                let says_next = says_next.flatten();
-                let hello = Hello { says_next, ..self.seat.hello(Purpose::Join) };
-                match self.seat.dial(node, &address, &hello).await {
+                let next_requests = self.next_requests.borrow().get(self.id.shard.index()).copied();
+                let next_requests = next_requests.flatten();
+                let hello = Hello { next_requests, ..self.context.hello(Purpose::Join) };
+                match self.context.dial(node, &address, &hello).await {
                     Ok(channel) => break (address, channel),
                     Err(fault) => patience.wait(&address, fault).await?,
                 }
@@ -222,8 +222,8 @@ impl Far {
             if sender.is_closed() {
                 return Ok(());
             }
-            info!("{} does not hear {name} any more: {error}", self.seat.name());
-            self.seat.on_lost(node);
+            info!("{} does not hear {name} any more: {error}", self.context.name());
+            self.context.on_lost(node);
             sleep(BREATH).await;
         }
     }

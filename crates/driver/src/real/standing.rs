@@ -13,15 +13,15 @@ pub(super) struct Standing {
     pub(super) started: bool,
     pub(super) stop: Option<Clock>,
     pub(super) drain: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left for good, and in which life.
+    /// Servers of data centers that have left for good, and in which process.
     pub(super) left: BTreeMap<ServerId, u64>,
-    pub(super) tally: bool,
+    pub(super) server_stats: bool,
     /// Workers whose work others have done.
     pub(super) taken_over: BTreeSet<WorkerId>,
 }
 
 impl Standing {
-    /// What a node is to be told, in order, whatever it has heard before; but for [`Order::Tally`], of which the conductor
+    /// What a node is to be told, in order, whatever it has heard before; but for [`Order::ServerStats`], of which the conductor
     /// knows who has answered. `stopped` says at which clock a worker has stopped before: one that comes back without its
     /// state is to come as far again, and no further.
     pub(super) fn orders_for(
@@ -40,9 +40,10 @@ impl Standing {
             }
             NodeId::Server(server) => {
                 let left = self.left.iter().filter(|(left, _)| left.shard == server.shard);
-                let left = left.map(|(left, life)| Order::Left { from: left.dc, life: *life });
+                let left =
+                    left.map(|(left, process)| Order::Left { from: left.dc, process: *process });
                 let drain = self.drain.get(&server.dc).cloned();
-                let drain = drain.map(|(clocks, absent)| Order::Drain { clocks, absent });
+                let drain = drain.map(|(clocks, inactive)| Order::Drain { clocks, inactive });
                 left.chain(drain).collect()
             }
         }

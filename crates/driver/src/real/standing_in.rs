@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::info;
 
+use super::context::NodeContext;
+use super::environment::in_place;
 use super::error::RealError;
-use super::ground::in_place;
-use super::site::Seat;
 use super::worker::work;
-use super::{Errand, Exit, Interrupted, SILENCE_MAX};
+use super::{Exit, Interrupted, NodeConfig, SILENCE_MAX};
 use crate::cluster::Blueprint;
 use crate::cost::CostModel;
 use gaia_config::{ComputeModel, Plan};
@@ -31,11 +31,11 @@ pub(super) struct StandingIn {
 type AtWork = Pin<Box<dyn Future<Output = Result<Exit, RealError>>>>;
 
 impl StandingIn {
-    /// Stands in for the workers that `lost` names at any time, from the seat of one of their data center. Ends with
+    /// Stands in for the workers that `lost` names at any time, from the context of one of their data center. Ends with
     /// what fails.
     pub(super) async fn follow(
         &mut self,
-        seat: &Seat,
+        context: &NodeContext,
         blueprint: &Blueprint<'_>,
         coordinator: &Address,
         mut lost: watch::Receiver<BTreeSet<WorkerId>>,
@@ -46,7 +46,7 @@ impl StandingIn {
                 let stays = due.contains(worker);
                 if !stays {
                     // An iteration that is at work runs to its end, and changes nothing.
-                    leave(seat, *worker);
+                    leave(context, *worker);
                 }
                 stays
             });
@@ -55,7 +55,7 @@ impl StandingIn {
                     let machine = in_place(|| blueprint.worker(worker));
                     let layouts = blueprint.layouts().to_vec();
                     Some(Box::pin(begin(
-                        seat.in_place_of(worker),
+                        context.in_place_of(worker),
                         machine,
                         layouts,
                         coordinator.clone(),
@@ -95,17 +95,17 @@ impl StandingIn {
 }
 
 async fn begin(
-    seat: Seat,
+    context: NodeContext,
     machine: Worker,
     layouts: Vec<ShardLayout>,
     coordinator: Address,
 ) -> Result<Exit, RealError> {
     // Nothing of this is kept: servers know where the worker is.
-    let (shelf, interrupted) = (None, Interrupted(None));
+    let (state_dir, interrupted) = (None, Interrupted(None));
     let stands_in_for = watch::Sender::default();
-    let errand = Errand { coordinator, shelf, interrupted, stands_in_for };
-    let cost = cost_of(&seat.site.plan);
-    work(seat, machine, layouts, &errand, cost, None).await
+    let node_config = NodeConfig { coordinator, state_dir, interrupted, stands_in_for };
+    let cost = cost_of(&context.run_context.plan);
+    work(context, machine, layouts, &node_config, cost, None).await
 }
 
 /// What iterations cost, where the run file says so.
@@ -115,8 +115,8 @@ pub(super) fn cost_of(plan: &Plan) -> Option<CostModel> {
 }
 
 /// A worker's work is no longer done here.
-fn leave(seat: &Seat, back: WorkerId) {
-    let (site, node) = (&seat.site, NodeId::Worker(back));
-    site.telemetry.leave(&site.label(node), &site.plan.name);
-    info!("{} no longer stands in for {}", seat.name(), site.name(node));
+fn leave(context: &NodeContext, back: WorkerId) {
+    let (run_context, node) = (&context.run_context, NodeId::Worker(back));
+    run_context.telemetry.leave(&run_context.label(node), &run_context.plan.name);
+    info!("{} no longer stands in for {}", context.name(), run_context.name(node));
 }

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant as Moment, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::diary::Diary;
+use super::context::NodeContext;
+use super::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use super::environment::beside;
 use super::error::RealError;
-use super::ground::beside;
-use super::line::{Begun, Line, addresses_of};
 use super::measure::tell_held;
-use super::message::{Life, Order, Report};
+use super::message::{Order, Report, ServerProcess};
+use super::node_log::NodeLog;
 use super::servers::{FromServer, Servers};
-use super::site::Seat;
-use super::{Errand, Exit, HEARTBEAT, Interrupted, NearServer, SaysNext};
+use super::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
 use crate::cost::CostModel;
 use crate::message_of;
 use gaia_core::application::Work;
-use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, Turn};
+use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
@@ -30,25 +30,25 @@ type Ran = (Box<Worker>, Result<Work, String>);
 
 /// A worker at work.
 struct WorkerNode {
-    seat: Seat,
+    context: NodeContext,
     id: WorkerId,
     worker: RecoverableWorker,
     /// Nothing where a crash loses what the worker has not sent.
-    diary: Option<Diary>,
+    node_log: Option<NodeLog>,
     /// How long it would take to compute again what was computed since the last checkpoint.
     replay: Duration,
     servers: Servers,
     /// What is known, and on disk, of what this worker says next.
-    says_next: watch::Sender<SaysNext>,
+    next_requests: watch::Sender<NextRequests>,
     /// Whether the coordinator knows that all servers have been met.
     ready: bool,
     beat: Interval,
     running: Option<JoinHandle<Ran>>,
-    began: Moment,
+    began: time::Instant,
     /// What iterations cost, where the run file says so; otherwise they cost what they take.
     cost: Option<CostModel>,
     /// Until when the iteration that has run is charged.
-    padded: Option<Moment>,
+    padded: Option<time::Instant>,
     /// The clock at which the coordinator knows this worker to have stopped.
     told_stopped: Option<Clock>,
     lan_bytes: u64,
@@ -57,7 +57,7 @@ struct WorkerNode {
 }
 
 /// What can happen to a worker.
-enum Happening {
+enum Event {
     Order(Order),
     Beat,
     Server(ShardId, FromServer),
@@ -68,93 +68,99 @@ enum Happening {
 
 /// Runs one worker until the coordinator ends the run.
 pub(super) async fn work(
-    seat: Seat,
+    context: NodeContext,
     worker: Worker,
     layouts: Vec<ShardLayout>,
-    errand: &Errand,
+    node_config: &NodeConfig,
     cost: Option<CostModel>,
     near: Option<NearServer>,
 ) -> Result<Exit, RealError> {
     let id = worker.id();
     let worker = RecoveringWorker::new(worker, layouts.len());
-    let (diary, worker) = match &errand.shelf {
-        Some(shelf) => {
-            let (diary, worker) = shelf.recover(&seat, worker)?;
-            (Some(diary), worker)
+    let (node_log, worker) = match &node_config.state_dir {
+        Some(state_dir) => {
+            let (node_log, worker) = state_dir.recover(&context, worker)?;
+            (Some(node_log), worker)
         }
         None => (None, worker),
     };
-    let worker = worker.begin(diary.is_some());
-    let says_next = match &near {
-        Some(near) => near.says_next.clone(),
-        None => watch::Sender::new(SaysNext::new()),
+    let worker = worker.begin(node_log.is_some());
+    let next_requests = match &near {
+        Some(near) => near.next_requests.clone(),
+        None => watch::Sender::new(NextRequests::new()),
     };
-    says_next.send_replace(worker.says_next_to_all());
-    let life = Life { began: 0, incarnation: 0, is_new: worker.is_new() };
-    let opened = Line::open(&seat, &errand.coordinator, None, Some(life));
-    let mut line = tokio::select! {
+    next_requests.send_replace(worker.says_next_to_all());
+    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
+    let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
+    let mut coordinator = tokio::select! {
         biased;
-        line = opened => line?,
-        () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+        coordinator = opened => coordinator?,
+        () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let worked = async {
         let Begun { servers: addresses, stand_ins, anew, .. } = tokio::select! {
             biased;
-            begun = line.begin() => begun?,
-            () = errand.interrupted.set() => return Ok(Exit::Interrupted),
+            begun = coordinator.begin() => begun?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         };
-        errand.stands_in_for.send_replace(stand_ins.lost_to(id));
+        node_config.stands_in_for.send_replace(stand_ins.lost_to(id));
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut node = WorkerNode {
-            seat: seat.clone(),
+            context: context.clone(),
             id,
             worker,
-            diary,
+            node_log,
             replay: Duration::ZERO,
-            servers: Servers::meet(&seat, id, &layouts, (addresses, says_next.subscribe()), near),
-            says_next,
+            servers: Servers::meet(
+                &context,
+                id,
+                &layouts,
+                (addresses, next_requests.subscribe()),
+                near,
+            ),
+            next_requests,
             ready: false,
             beat,
             running: None,
-            began: Moment::now(),
+            began: time::Instant::now(),
             cost,
             padded: None,
             told_stopped: None,
             lan_bytes: 0,
-            interrupted: errand.interrupted.clone(),
-            stands_in_for: errand.stands_in_for.clone(),
+            interrupted: node_config.interrupted.clone(),
+            stands_in_for: node_config.stands_in_for.clone(),
         };
         if anew {
             node.worker.handle_back();
         }
-        node.run(&mut line).await
+        node.run(&mut coordinator).await
     };
     let worked = worked.await;
-    line.finish(worked).await
+    coordinator.finish(worked).await
 }
 
 impl WorkerNode {
-    async fn run(&mut self, line: &mut Line) -> Result<Exit, RealError> {
+    async fn run(&mut self, coordinator: &mut CoordinatorClient) -> Result<Exit, RealError> {
         loop {
-            self.seat.meter.on_turn();
-            let mut happening = self.next(line).await?;
+            self.context.meter.on_turn();
+            let mut event = self.next(coordinator).await?;
             for taken in 1.. {
-                if let Happening::Order(Order::End) = happening {
+                if let Event::Order(Order::End) = event {
                     return Ok(Exit::Over);
                 }
-                self.handle(happening, line).await?;
+                self.handle(event, coordinator).await?;
                 // Asked for before it is known that there is room, what comes next would be lost.
                 if taken == GROUP_MAX {
                     break;
                 }
-                happening = tokio::select! {
+                event = tokio::select! {
                     biased;
-                    next = self.next(line) => next?,
+                    next = self.next(coordinator) => next?,
                     () = std::future::ready(()) => break,
                 };
             }
-            self.settle(line).await?;
+            self.settle(coordinator).await?;
             if self.running.is_some() || self.padded.is_some() {
                 continue;
             }
@@ -167,29 +173,33 @@ impl WorkerNode {
     }
 
     /// Waits for what happens next. Dropping the future loses nothing.
-    async fn next(&mut self, line: &mut Line) -> Result<Happening, RealError> {
-        let happening = tokio::select! {
+    async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
+        let event = tokio::select! {
             biased;
-            order = line.order() => Happening::Order(order?),
-            _ = self.beat.tick() => Happening::Beat,
-            (shard, from) = self.servers.next() => Happening::Server(shard, from),
-            ran = ran(&mut self.running) => Happening::Ran(ran),
-            () = due(self.padded) => Happening::Over,
+            order = coordinator.order() => Event::Order(order?),
+            _ = self.beat.tick() => Event::Beat,
+            (shard, from) = self.servers.next() => Event::Server(shard, from),
+            ran = ran(&mut self.running) => Event::Ran(ran),
+            () = due(self.padded) => Event::Over,
         };
-        Ok(happening)
+        Ok(event)
     }
 
-    async fn handle(&mut self, happening: Happening, line: &Line) -> Result<(), RealError> {
-        match happening {
-            Happening::Order(order) => self.on_order(order)?,
-            Happening::Beat => {
+    async fn handle(
+        &mut self,
+        event: Event,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        match event {
+            Event::Order(order) => self.on_order(order)?,
+            Event::Beat => {
                 let lan_bytes = self.lan_bytes;
-                self.seat.meter.on_lan(lan_bytes);
-                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+                self.context.meter.on_lan(lan_bytes);
+                coordinator.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
             }
-            Happening::Server(shard, from) => self.on_server(shard, from)?,
-            Happening::Ran(ran) => self.on_ran(ran)?,
-            Happening::Over => self.finish_iteration(),
+            Event::Server(shard, from) => self.on_server(shard, from)?,
+            Event::Ran(ran) => self.on_ran(ran)?,
+            Event::Over => self.finish_iteration(),
         }
         Ok(())
     }
@@ -201,13 +211,13 @@ impl WorkerNode {
                 self.stands_in_for.send_replace(stand_ins.lost_to(self.id));
             }
             Order::Start { stopped } => {
-                self.seat.meter.on_begun();
+                self.context.meter.on_begun();
                 self.worker.handle_start(stopped);
             }
-            Order::Anew => self.worker.handle_back(),
+            Order::Reset => self.worker.handle_back(),
             Order::Stop { last } => self.worker.handle_stop(last),
             Order::Alive => {}
-            other => return Err(Line::unexpected(&other)),
+            other => return Err(CoordinatorClient::unexpected(&other)),
         }
         Ok(())
     }
@@ -236,13 +246,13 @@ impl WorkerNode {
 
     /// Whether to begin where a server says counts nothing twice: what a worker of a data center that joins is to change
     /// has never been, and the initial model has the counts of all.
-    fn may_begin(&self, due: Turn, guessed: bool) -> Result<(), RealError> {
-        let plan = &self.seat.site.plan;
+    fn may_begin(&self, due: RequestSeq, guessed: bool) -> Result<(), RealError> {
+        let plan = &self.context.run_context.plan;
         let joins = guessed && plan.late().contains(&self.id.dc);
-        if !plan.app.deltas_are_counts() || due == Turn::default() || joins {
+        if !plan.app.deltas_are_counts() || due == RequestSeq::default() || joins {
             return Ok(());
         }
-        let (node, app) = (self.seat.name(), plan.app.kind());
+        let (node, app) = (self.context.name(), plan.app.kind());
         Err(RealError::CountsLost { node, app })
     }
 
@@ -250,15 +260,15 @@ impl WorkerNode {
         let (worker, work) = ran;
         self.running = None;
         self.replay += self.began.elapsed();
-        self.seat.meter.on_iteration(self.began.elapsed());
-        let part = self.seat.name();
+        self.context.meter.on_iteration(self.began.elapsed());
+        let part = self.context.name();
         let work = work.map_err(|message| RealError::Panicked { part, message })?;
         self.worker.handle_ran(worker);
-        let topology = &self.seat.site.plan.topology;
+        let topology = &self.context.run_context.plan.topology;
         let number = topology.first_worker(self.id.dc) + usize::from(self.id.index);
         let over = self.cost.as_mut().map(|cost| self.began + cost.time(self.id, number, work));
         match over {
-            Some(over) if over > Moment::now() => self.padded = Some(over),
+            Some(over) if over > time::Instant::now() => self.padded = Some(over),
             _ => self.finish_iteration(),
         }
         Ok(())
@@ -270,7 +280,7 @@ impl WorkerNode {
     }
 
     /// Ends a group: writes down what has happened, and lets out what the worker has to say.
-    async fn settle(&mut self, line: &Line) -> Result<(), RealError> {
+    async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.write()?;
         while let Some((shard, message)) = self.worker.poll_message() {
             self.lan_bytes += self.servers.send(shard, message);
@@ -280,9 +290,9 @@ impl WorkerNode {
             && let Some(mut worker) = self.worker.poll_compute()
         {
             let held = worker.take_held();
-            tell_held(&self.seat, &held);
+            tell_held(&self.context, &held);
             if !held.is_empty() {
-                line.report(&Report::Held(held)).await;
+                coordinator.report(&Report::Held(held)).await;
             }
             self.compute(worker);
         }
@@ -291,27 +301,27 @@ impl WorkerNode {
             self.told_stopped = stopped;
             if let Some(clock) = stopped {
                 let lan_bytes = self.lan_bytes;
-                line.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
-                line.report(&Report::Stopped(clock)).await;
+                coordinator.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+                coordinator.report(&Report::Stopped(clock)).await;
             }
         }
         if !self.ready && self.servers.are_met() {
             self.ready = true;
-            line.report(&Report::Ready).await;
+            coordinator.report(&Report::Ready).await;
         }
         Ok(())
     }
 
     /// Writes down what has happened, so that what follows from it may leave.
     fn write(&mut self) -> Result<(), RealError> {
-        if let Some(diary) = &mut self.diary {
-            diary.write(&self.worker.take_entries())?;
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.worker.take_entries())?;
             self.worker.handle_synced();
         }
-        let says_next = self.worker.says_next_to_all();
-        self.says_next.send_if_modified(|known| {
-            let is_new = *known != says_next;
-            *known = says_next;
+        let next_requests = self.worker.says_next_to_all();
+        self.next_requests.send_if_modified(|known| {
+            let is_new = *known != next_requests;
+            *known = next_requests;
             is_new
         });
         Ok(())
@@ -320,21 +330,21 @@ impl WorkerNode {
     /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
     /// computes.
     fn keep(&mut self, must: bool) -> Result<(), RealError> {
-        let Some(diary) = &mut self.diary else { return Ok(()) };
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
         let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
             return Ok(());
         };
-        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * diary.took());
-        if !must && !long && !diary.is_due(clock) {
+        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * node_log.took());
+        if !must && !long && !node_log.is_due(clock) {
             return Ok(());
         }
         let Some(state) = self.worker.state() else { return Ok(()) };
         self.replay = Duration::ZERO;
-        diary.keep(clock, state)
+        node_log.keep(clock, state)
     }
 
     fn compute(&mut self, mut worker: Box<Worker>) {
-        self.began = Moment::now();
+        self.began = time::Instant::now();
         self.running = Some(beside(move || {
             // A worker whose iteration has panicked is never asked again.
             let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
@@ -352,7 +362,7 @@ async fn ran(running: &mut Option<JoinHandle<Ran>>) -> Ran {
     }
 }
 
-async fn due(at: Option<Moment>) {
+async fn due(at: Option<time::Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,

@@ -9,18 +9,18 @@ use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
 use super::channel::{Channel, Parcel, Reader};
+use super::context::NodeContext;
 use super::error::ChannelError;
 use super::message::{Answer, pack};
-use super::site::Seat;
-use super::{FromNear, NearWorker, SaysNext};
+use super::{FromNear, NearWorker, NextRequests};
 use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// Every worker of a data center, as one of its servers sees them.
 pub(super) struct Workers {
-    seat: Seat,
+    context: NodeContext,
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
     near: Option<Near>,
@@ -38,7 +38,7 @@ pub(super) struct Workers {
 struct Near {
     worker: WorkerId,
     /// What it says next, if it knows.
-    says_next: watch::Receiver<SaysNext>,
+    next_requests: watch::Receiver<NextRequests>,
     hears: Sender<FromNear>,
 }
 
@@ -63,14 +63,14 @@ struct FromWorker {
 
 impl Workers {
     pub(super) fn new(
-        seat: &Seat,
+        context: &NodeContext,
         layout: ShardLayout,
         all: BTreeSet<WorkerId>,
         near: Option<NearWorker>,
     ) -> Self {
         let (sender, incoming) = channel(all.len() * MESSAGES_PER_WORKER);
         let mut workers = Self {
-            seat: seat.clone(),
+            context: context.clone(),
             layout,
             ways: BTreeMap::new(),
             near: None,
@@ -80,8 +80,8 @@ impl Workers {
             connections: 0,
             reading: JoinSet::new(),
         };
-        if let Some(NearWorker { worker, says_next, mut says, hears }) = near {
-            workers.near = Some(Near { worker, says_next, hears });
+        if let Some(NearWorker { worker, next_requests, mut says, hears }) = near {
+            workers.near = Some(Near { worker, next_requests, hears });
             let sender = workers.sender.clone();
             workers.reading.spawn(async move {
                 while let Some(message) = says.recv().await {
@@ -101,17 +101,17 @@ impl Workers {
     }
 
     /// What that worker says next to the server of a shard, if it knows.
-    pub(super) fn near_says_next(&self, shard: ShardId) -> Option<Turn> {
-        let says_next = self.near.as_ref()?.says_next.borrow();
-        says_next.get(shard.index()).copied().flatten()
+    pub(super) fn near_says_next(&self, shard: ShardId) -> Option<RequestSeq> {
+        let next_requests = self.near.as_ref()?.next_requests.borrow();
+        next_requests.get(shard.index()).copied().flatten()
     }
 
     /// Hears the worker in this process in place of anyone before, and tells it what is due.
-    pub(super) fn join_near(&mut self, due: Turn) {
+    pub(super) fn join_near(&mut self, due: RequestSeq) {
         let Some(Near { worker, hears, .. }) = &self.near else { return };
         let (worker, hears) = (*worker, hears.clone());
         self.part(worker);
-        self.seat.on_connected(NodeId::Worker(worker));
+        self.context.on_connected(NodeId::Worker(worker));
         // One that has ended ends this process.
         let _ended = hears.try_send(FromNear::Joined(due));
         self.ways.insert(worker, Way::Near(hears));
@@ -119,7 +119,7 @@ impl Workers {
     }
 
     /// Takes a connection of a worker in place of any before, and says what is due.
-    pub(super) fn join(&mut self, worker: WorkerId, channel: Channel, due: Turn) {
+    pub(super) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
         let (reader, parcels, _) = channel.start(PARCELS_MAX);
         for body in [pack(&Answer::Welcome), pack(&due)] {
             parcels.try_send((LanKind::Hello, body)).expect("an empty queue has room for two");
@@ -131,7 +131,7 @@ impl Workers {
         let heard = hear((worker, connection), reader, self.layout.clone(), self.sender.clone());
         let reading = self.reading.spawn(heard);
         self.ways.insert(worker, Way::Far { connection, parcels, reading });
-        self.seat.on_connected(NodeId::Worker(worker));
+        self.context.on_connected(NodeId::Worker(worker));
         self.missing.remove(&worker);
     }
 
@@ -152,8 +152,8 @@ impl Workers {
             match message {
                 Ok(message) => return (worker, message),
                 Err(reason) => {
-                    let node = self.seat.site.name(NodeId::Worker(worker));
-                    info!("{} does not hear {node} any more: {reason}", self.seat.name());
+                    let node = self.context.run_context.name(NodeId::Worker(worker));
+                    info!("{} does not hear {node} any more: {reason}", self.context.name());
                     self.part(worker);
                 }
             }
@@ -167,7 +167,7 @@ impl Workers {
             Some(Way::Near(_)) => {}
             None => return,
         }
-        self.seat.on_lost(NodeId::Worker(worker));
+        self.context.on_lost(NodeId::Worker(worker));
     }
 
     /// Answers a worker, if it is on the line; one that is not asks again.
@@ -183,7 +183,7 @@ impl Workers {
     }
 
     /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
-    pub(super) fn tell_due(&mut self, worker: WorkerId, due: (Turn, bool)) {
+    pub(super) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
             // One that has ended ends this process.

@@ -19,9 +19,9 @@ use self::lan::Lan;
 use self::wan::Wan;
 use super::cluster::Cluster;
 use super::cost::CostModel;
-use super::journal::Journal;
 use super::judge::{highlights, judge};
-use super::tally::Tally;
+use super::recorder::RunRecorder;
+use super::server_stats::ServerStats;
 use super::{Ending, Outcome, RunError};
 use gaia_checkpoint::{Due, Keeper};
 use gaia_config::Plan;
@@ -109,7 +109,7 @@ struct Simulation<'a> {
     lan: Lan,
     wan: Wan,
     cost: CostModel,
-    journal: Journal,
+    recorder: RunRecorder,
     /// The next timeout scheduled for each server.
     timeouts: Vec<Option<Instant>>,
     data_centers: usize,
@@ -131,7 +131,7 @@ impl<'a> Simulation<'a> {
             lan: Lan::new(&plan.topology),
             wan: Wan::new(&plan.topology, cluster.shards, plan.seed.child("links")),
             cost: CostModel::new(&plan.compute, cluster.workers.len(), plan.seed),
-            journal: Journal::new(plan),
+            recorder: RunRecorder::new(plan),
             timeouts: vec![None; cluster.servers.len()],
             data_centers: plan.topology.data_centers.len(),
             finished: false,
@@ -217,7 +217,7 @@ impl<'a> Simulation<'a> {
                     self.cluster.coordinator.handle_clock_finished(server, clock);
                     let coordinator = &self.cluster.coordinator;
                     let dcs = (0..self.data_centers as u16).map(DcId);
-                    self.journal.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
+                    self.recorder.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
                 }
                 ServerOutput::CopyReady { clock } => {
                     self.cluster.coordinator.handle_copy_ready(server, clock);
@@ -228,7 +228,7 @@ impl<'a> Simulation<'a> {
                     self.settle_coordinator();
                 }
                 ServerOutput::Diverged(divergence) => {
-                    self.journal.on_diverged(divergence);
+                    self.recorder.on_diverged(divergence);
                     self.cluster.coordinator.handle_diverged();
                     self.settle_coordinator();
                 }
@@ -300,7 +300,7 @@ impl<'a> Simulation<'a> {
                 }
                 WorkerOutput::Compute => {
                     let held = self.cluster.workers[index].take_held();
-                    self.journal.on_held(worker.dc, &held);
+                    self.recorder.on_held(worker.dc, &held);
                     let work = self.cluster.workers[index].compute();
                     let time = self.cost.time(worker, index, work);
                     self.events.push(self.now + time, Event::Computed { worker });
@@ -324,18 +324,18 @@ impl<'a> Simulation<'a> {
                 }
                 CoordinatorOutput::Evaluate { clock } => self.evaluate(clock),
                 CoordinatorOutput::Stop { last, reason } => {
-                    self.journal.on_stop(self.now, reason);
+                    self.recorder.on_stop(self.now, reason);
                     for index in 0..self.cluster.workers.len() {
                         self.cluster.workers[index].handle_stop(last);
                         self.settle_worker(self.cluster.workers[index].id());
                     }
                 }
-                CoordinatorOutput::Drain { dc, clocks, absent } => {
+                CoordinatorOutput::Drain { dc, clocks, inactive } => {
                     for shard in self.wan.shards() {
                         let server = ServerId { dc, shard };
                         let index = self.cluster.server_index(server);
-                        let (clocks, absent) = (clocks.clone(), absent.clone());
-                        self.cluster.servers[index].handle_drain(self.now, clocks, absent);
+                        let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                        self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
                         self.settle_server(server);
                     }
                 }
@@ -349,8 +349,9 @@ impl<'a> Simulation<'a> {
         let coordinator = &self.cluster.coordinator;
         let dcs = (0..self.data_centers as u16).map(DcId);
         let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc)));
-        let carriages = self.wan.carriages();
-        let progress = self.journal.on_evaluation(self.now, clock, &verdict, clocks, &carriages);
+        let link_counters = self.wan.link_counters();
+        let progress =
+            self.recorder.on_evaluation(self.now, clock, &verdict, clocks, &link_counters);
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
         self.cluster.coordinator.handle_evaluation(self.now, clock, objective);
@@ -375,13 +376,14 @@ impl<'a> Simulation<'a> {
     }
 
     fn outcome(mut self, wall: Duration) -> Outcome {
-        self.journal.lan_bytes = self.lan.bytes();
+        self.recorder.lan_bytes = self.lan.bytes();
         let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
-        let carriages = self.wan.carriages();
+        let link_counters = self.wan.link_counters();
         let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
         let application = self.application.as_ref();
-        let tallies = Tally::all(&self.cluster.servers, self.data_centers);
-        let summary = self.journal.summary(&tallies, application, &verdict, &carriages, wall);
-        Outcome { summary, progress: self.journal.into_progress(), highlights }
+        let all_server_stats = ServerStats::all(&self.cluster.servers, self.data_centers);
+        let summary =
+            self.recorder.summary(&all_server_stats, application, &verdict, &link_counters, wall);
+        Outcome { summary, progress: self.recorder.into_progress(), highlights }
     }
 }

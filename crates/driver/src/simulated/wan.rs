@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::journal::{Carriage, Carriages};
+use crate::recorder::{AllLinkCounters, LinkCounters};
 use gaia_core::link::{FrameFate, LinkConfig, Transport};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Instant, Seed, ShardId, StateError, Walk};
@@ -123,12 +123,12 @@ impl Wan {
     }
 
     /// What each link has carried, in the order of the topology's links.
-    pub(crate) fn carriages(&self) -> Carriages {
+    pub(crate) fn link_counters(&self) -> AllLinkCounters {
         let links = self.links.iter().flatten();
         links
             .map(|link| {
                 let carried = link.transport.stats().carried;
-                Carriage {
+                LinkCounters {
                     bytes: carried.bytes,
                     control_bytes: link.transport.control_bytes(),
                     frames: link.transport.frames(),

@@ -44,7 +44,7 @@ impl Checker for ClockBound {
         }
         let least = least_of_others(view, read);
         let others = others(view, server);
-        let others = others.into_iter().filter(|dc| !view.absent.contains(dc));
+        let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
         let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
         let mut others = others.filter(|dc| is_waited_for(view, server, *dc));

@@ -87,7 +87,7 @@ impl Checker for Conservation {
                 self.book(frame, (at, from), false, 1.0);
                 Ok(())
             }
-            Seen::Anew { at, from } => {
+            Seen::Reset { at, from } => {
                 self.inheritance.settle(Some(at), from);
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl Conservation {
     /// they were.
     fn former_of(&self, view: &View<'_>, server: ServerId) -> Vec<f64> {
         let mut former = self.former[&server].clone();
-        for dc in view.absent.iter().filter(|dc| **dc != server.dc) {
+        for dc in view.inactive.iter().filter(|dc| **dc != server.dc) {
             let has = self.has_of(server, *dc);
             former.iter_mut().zip(has).for_each(|(sum, value)| *sum += value);
         }
@@ -222,7 +222,7 @@ impl Conservation {
         };
         match header.kind {
             BulkKind::Update => {}
-            BulkKind::Copy | BulkKind::Debt if !is_sent => {
+            BulkKind::Copy | BulkKind::Backlog if !is_sent => {
                 let copy = self.copies.get_mut(&link.0).expect("the books are open");
                 add_changes(copy, changes, times);
                 return false;
@@ -238,7 +238,7 @@ impl Conservation {
         } else {
             let delivered = self.delivered.get_mut(&link).expect("the books are open");
             add_changes(delivered, changes, times);
-            self.inheritance.owe(link, changes, times);
+            self.inheritance.enqueue(link, changes, times);
             let copy = self.copies.get_mut(&link.0).expect("the books are open");
             add_changes(copy, changes, times);
         }

@@ -41,13 +41,13 @@ impl Checker for Delivery {
                 });
                 Ok(())
             }
-            Seen::Anew { at, from } => {
+            Seen::Reset { at, from } => {
                 self.under_way.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
                 Ok(())
             }
             Seen::End => {
                 let there = |from: &ServerId, to: &DcId| {
-                    !view.absent.contains(&from.dc) && !view.absent.contains(to)
+                    !view.inactive.contains(&from.dc) && !view.inactive.contains(to)
                 };
                 let mut left = self.under_way.iter().filter(|(_, frames)| !frames.is_empty());
                 match left.find(|((from, to, _), _)| there(from, to)) {

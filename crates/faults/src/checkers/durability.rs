@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use super::{Broken, Checker, Seen, View};
 use crate::envelopes::{HELLO, KIND, NUMBER, RECEIVED, TO, lane_of, u64_at};
-use crate::nodes::Twins;
+use crate::nodes::ReplayPair;
 use gaia_core::node::{RowsRead, WorkerMessage};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::session::Message;
 use gaia_core::types::{Clock, DcId, Lane, NodeId, ServerId, ShardId, State, WorkerId};
 
@@ -22,7 +22,7 @@ pub(super) struct Durability {
     /// The most that each mirror was told of its frames.
     acknowledged: BTreeMap<(ServerId, DcId), [u64; 2]>,
     answers: BTreeMap<(ServerId, WorkerId), RowsRead>,
-    due: BTreeMap<(ServerId, WorkerId), Turn>,
+    due: BTreeMap<(ServerId, WorkerId), RequestSeq>,
     reported: BTreeMap<ServerId, Clock>,
     /// The incarnation of each server that has lost all it had: what others say of frames of one before says nothing
     /// of it.
@@ -68,9 +68,9 @@ impl Checker for Durability {
                 Ok(())
             }
             Seen::Spoke { worker, shard, message } => self.on_spoke(worker, shard, message),
-            Seen::Twins { node, twins } => check_twins(node, twins),
+            Seen::ReplayPair { node, replay_pair } => check_twins(node, replay_pair),
             Seen::Recovered { server } => self.check_recovered(view, server),
-            Seen::Anew { at, from } => {
+            Seen::Reset { at, from } => {
                 self.frames.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
                 self.acknowledged.remove(&(at, from));
                 Ok(())
@@ -127,7 +127,7 @@ impl Durability {
     fn on_asked(&mut self, server: ServerId, worker: WorkerId, clock: Clock) {
         self.answers.remove(&(server, worker));
         if let Some(due) = self.due.get_mut(&(server, worker)) {
-            *due = Turn { clock, updates: false }.min(*due);
+            *due = RequestSeq { clock, updates: false }.min(*due);
         }
     }
 
@@ -153,10 +153,10 @@ impl Durability {
         shard: ShardId,
         message: &WorkerMessage,
     ) -> Result<(), Broken> {
-        let Some(turn) = Turn::of(message) else { return Ok(()) };
+        let Some(turn) = RequestSeq::of(message) else { return Ok(()) };
         let before = self.said.insert((worker, shard, turn.updates), message.clone());
         let same = match (&before, message) {
-            (Some(before), _) if Turn::of(before) != Some(turn) => true,
+            (Some(before), _) if RequestSeq::of(before) != Some(turn) => true,
             (
                 Some(WorkerMessage::Update { deltas: before, .. }),
                 WorkerMessage::Update { deltas, .. },
@@ -213,10 +213,10 @@ impl Durability {
     }
 }
 
-fn check_twins(node: NodeId, twins: &Twins) -> Result<(), Broken> {
-    let shadow = twins.shadow.as_ref();
+fn check_twins(node: NodeId, replay_pair: &ReplayPair) -> Result<(), Broken> {
+    let shadow = replay_pair.shadow.as_ref();
     let shadow = shadow.map_err(|error| format!("what {node} has on disk is wrong: {error}"))?;
-    match difference(&twins.state, shadow) {
+    match difference(&replay_pair.state, shadow) {
         Some(name) => Err(format!("`{name}` of {node} is not what its disk makes of it")),
         None => Ok(()),
     }

@@ -10,21 +10,21 @@ mod conservation;
 mod delivery;
 mod divergence;
 mod durability;
-mod lives;
 mod memory;
 mod orders;
 mod partition;
 pub(super) mod quiescence;
+mod server_processes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 use super::network::Network;
-use super::nodes::{Nodes, Twins};
+use super::nodes::{Nodes, ReplayPair};
 use gaia_config::Plan;
 use gaia_core::node::{RowsRead, WorkerMessage};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Server;
 use gaia_core::session::Message;
 use gaia_core::store::{ShardDeltas, ShardRows};
@@ -50,7 +50,7 @@ pub(super) enum Seen<'a> {
     /// The server has taken it.
     Taken { at: ServerId },
     /// A server has learnt that a connection is lost.
-    Parted { at: ServerId },
+    Disconnected { at: ServerId },
     /// A message was given to a link, whose data lane has room again when it has left.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
     /// A session holds so many bytes of data.
@@ -62,13 +62,13 @@ pub(super) enum Seen<'a> {
     /// An answer left a server.
     Said { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
     /// A server told a worker what is due from it.
-    Due { server: ServerId, worker: WorkerId, due: Turn },
+    Due { server: ServerId, worker: WorkerId, due: RequestSeq },
     /// A server told the coordinator which clock its workers have finished.
     Reported { server: ServerId, clock: Clock },
     /// A message left a worker.
     Spoke { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
     /// A node at rest, or one that has just come back, and its shadow.
-    Twins { node: NodeId, twins: &'a Twins },
+    ReplayPair { node: NodeId, replay_pair: &'a ReplayPair },
     /// A server heard that a worker begins anew.
     BegunAnew { server: ServerId, worker: WorkerId },
     /// A worker comes back without its state.
@@ -79,8 +79,8 @@ pub(super) enum Seen<'a> {
     Lost { server: ServerId, source: DcId },
     /// A data center has left for good.
     Gone { dc: DcId },
-    /// A server has met a mirror that knows nothing of it: what was cut for an earlier life of it is gone.
-    Anew { at: ServerId, from: DcId },
+    /// A server has met a mirror that knows nothing of it: what was cut for an earlier incarnation of it is gone.
+    Reset { at: ServerId, from: DcId },
     /// The coordinator has workers stop at a clock, or after what they are at.
     Stops { last: Clock },
     /// The coordinator has the servers of a data center drain once workers are at these clocks.
@@ -108,7 +108,7 @@ pub(super) struct View<'a> {
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
     /// Data centers that take no part.
-    pub(super) absent: &'a BTreeSet<DcId>,
+    pub(super) inactive: &'a BTreeSet<DcId>,
     /// Whether nodes keep logs, and so may die.
     pub(super) logs: bool,
 }
@@ -120,12 +120,12 @@ impl<'a> View<'a> {
 
     /// Those of data centers that take part.
     fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.nodes.servers().filter(|server| !self.absent.contains(&server.id().dc))
+        self.nodes.servers().filter(|server| !self.inactive.contains(&server.id().dc))
     }
 
     /// The data centers that take part.
     fn present(&self) -> impl Iterator<Item = DcId> + use<'_> {
-        self.plan.topology.dc_ids().filter(|dc| !self.absent.contains(dc))
+        self.plan.topology.dc_ids().filter(|dc| !self.inactive.contains(dc))
     }
 
     /// The time as a server has it.
@@ -156,7 +156,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(clock_bound::ClockBound::default()),
         Box::new(partition::Partition::default()),
         Box::new(durability::Durability::default()),
-        Box::new(lives::Lives::default()),
+        Box::new(server_processes::ServerProcesses::default()),
         Box::new(orders::Orders::default()),
         Box::new(bandwidth::Bandwidth::default()),
         Box::new(memory::Memory),

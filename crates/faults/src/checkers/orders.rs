@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Broken, Checker, Seen, View};
-use gaia_core::recovery::Turn;
+use gaia_core::recovery::RequestSeq;
 use gaia_core::types::{Clock, DcId};
 
 #[derive(Debug, Default)]
@@ -33,9 +33,9 @@ impl Checker for Orders {
             Seen::Spoke { worker, message, .. } => {
                 let clocks = self.drains.get(&worker.dc);
                 let stopped = clocks.map(|clocks| clocks[usize::from(worker.index)]);
-                let said = Turn::of(message);
+                let said = RequestSeq::of(message);
                 match (stopped, said) {
-                    (Some(clock), Some(said)) if said > (Turn { clock, updates: false }) => {
+                    (Some(clock), Some(said)) if said > (RequestSeq { clock, updates: false }) => {
                         Err(format!("{worker} has stopped at clock {clock} and says {said}"))
                     }
                     _ => Ok(()),

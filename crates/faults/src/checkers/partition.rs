@@ -27,7 +27,7 @@ impl Checker for Partition {
             return Ok(());
         }
         match seen {
-            Seen::Parted { at } | Seen::Taken { at } => self.look(view, at.shard),
+            Seen::Disconnected { at } | Seen::Taken { at } => self.look(view, at.shard),
             Seen::Lost { server, .. } | Seen::Recovered { server } => {
                 self.joined.retain(|(shard, a, b), _| {
                     *shard != server.shard || (*a != server.dc && *b != server.dc)
@@ -54,7 +54,7 @@ impl Partition {
                     let node = &view.nodes.servers[&ServerId { dc: at, shard }];
                     node.host.up && node.machine.server().may_hear(from)
                 };
-                let there = !view.absent.contains(a) && !view.absent.contains(b);
+                let there = !view.inactive.contains(a) && !view.inactive.contains(b);
                 let passes = view.network.dead_since(*a, *b).is_none();
                 let place = (shard, *a, *b);
                 if there && passes && hears(*a, *b) && hears(*b, *a) {
@@ -72,7 +72,7 @@ impl Partition {
         let cliques = view.overlay.cliques().iter().filter(|clique| clique.contains(&own));
         for clique in cliques {
             let others = || clique.iter().copied().filter(move |dc| *dc != own);
-            for other in others().filter(|dc| !view.absent.contains(dc)) {
+            for other in others().filter(|dc| !view.inactive.contains(dc)) {
                 let Some(dead) = view.network.dead_since(own, other) else { continue };
                 for third in others().filter(|dc| *dc != other) {
                     let ways = (joined(own, third), joined(other, third));

@@ -16,10 +16,10 @@ pub(crate) const NAME: &str = "quiescence";
 pub(crate) fn held(
     nodes: &Nodes<'_>,
     topology: &Topology,
-    absent: &BTreeSet<DcId>,
+    inactive: &BTreeSet<DcId>,
 ) -> Option<Broken> {
     let mut held = Vec::new();
-    let there: Vec<DcId> = topology.dc_ids().filter(|dc| !absent.contains(dc)).collect();
+    let there: Vec<DcId> = topology.dc_ids().filter(|dc| !inactive.contains(dc)).collect();
     for (server, node) in nodes.servers.iter().filter(|(id, _)| there.contains(&id.dc)) {
         for peer in there.iter().copied().filter(|peer| *peer != server.dc) {
             let bytes = held_bytes(node.machine.session(peer));
@@ -35,10 +35,10 @@ pub(crate) fn held(
 pub(crate) fn nothing_left(
     now: Instant,
     nodes: &mut Nodes<'_>,
-    absent: &BTreeSet<DcId>,
+    inactive: &BTreeSet<DcId>,
 ) -> Result<(), Broken> {
     let dcs: BTreeSet<DcId> = nodes.servers.keys().map(|id| id.dc).collect();
-    let dcs: BTreeSet<DcId> = dcs.difference(absent).copied().collect();
+    let dcs: BTreeSet<DcId> = dcs.difference(inactive).copied().collect();
     for (id, node) in nodes.servers.iter_mut().filter(|(id, _)| dcs.contains(&id.dc)) {
         for to in dcs.iter().copied().filter(|to| *to != id.dc) {
             for lane in Lane::ALL {

@@ -286,9 +286,10 @@ impl Cluster {
             telemetry: Telemetry::new(),
         };
         let application: Arc<dyn Application> = self.application.clone();
-        let ground = Arc::new(Standing(place.clone()));
+        let environment = Arc::new(Standing(place.clone()));
         let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
-        let ended = take_part(&self.drawn.plan, &application, &options, &mut told, ground).await;
+        let ended =
+            take_part(&self.drawn.plan, &application, &options, &mut told, environment).await;
         ended.map_err(|error| error.to_string())
     }
 

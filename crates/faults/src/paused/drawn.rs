@@ -7,7 +7,7 @@ use crate::fault::Moment;
 use crate::{FaultKind, Scenario};
 use gaia_config::{LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
 use gaia_core::topology::Deployment;
-use gaia_core::types::{DcId, NodeId, Random, Seed, ServerId, Time, WorkerId};
+use gaia_core::types::{DcId, DurationSetting, NodeId, Random, Seed, ServerId, WorkerId};
 use gaia_driver::cluster::{server_ids, worker_ids};
 use gaia_driver::emulated::Disorder;
 
@@ -113,7 +113,7 @@ impl Drawn {
         let after = Duration::from_millis(within(chance, 50, 2_000));
         let failures = &mut self.plan.failures;
         (failures.lost_workers, failures.take_over_after) =
-            (LostWorkers::TakeOver, Some(Time(after)));
+            (LostWorkers::TakeOver, Some(DurationSetting(after)));
         for dc in topology.dc_ids() {
             let lost = NodeId::Worker(WorkerId { dc, index: within(chance, 0, 1) as u16 });
             let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
@@ -204,7 +204,7 @@ const BANDWIDTH_TIMES: f64 = 8.0;
 const BEHIND_S_MAX: u64 = 600;
 
 /// Longer than a crash lasts. Where some follow each other, a data center is given up that might have come back.
-const GIVE_UP_AFTER: Time = Time(Duration::from_secs(12));
+const GIVE_UP_AFTER: DurationSetting = DurationSetting(Duration::from_secs(12));
 /// A process that is killed for so long does not come back.
 pub(super) const FOR_GOOD: Duration = Duration::MAX;
 

@@ -28,7 +28,7 @@ use self::cluster::{Besides, Run, run, run_drawn};
 use self::drawn::{Drawn, Trouble, What};
 use gaia_config::FailuresConfig;
 use gaia_core::sync::RemoteSync;
-use gaia_core::types::Time;
+use gaia_core::types::DurationSetting;
 
 #[test]
 fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
@@ -122,7 +122,7 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
     drawn.joins = None;
     drawn.plan.stop.clocks = Some(100);
     drawn.plan.failures = FailuresConfig::default();
-    drawn.plan.failures.give_up_after = Time(Duration::from_secs(12));
+    drawn.plan.failures.give_up_after = DurationSetting(Duration::from_secs(12));
 
     // The coordinator is the only one that knows which incarnations have been, and begins above its calendar.
     let coordinator = drawn.processes.len() - 1;

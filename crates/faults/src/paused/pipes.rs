@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use gaia_core::types::DcId;
 use gaia_driver::emulated::Network;
-use gaia_driver::real::ground::{Listener, Stream};
+use gaia_driver::real::environment::{Listener, Stream};
 
 /// Who listens where, and every stream there is.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use gaia_checkpoint::{CheckpointError, LogDisk};
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Seed};
 use gaia_driver::emulated::Network;
-use gaia_driver::real::ground::{Datagrams, Ground, Later, Listener, Stream};
+use gaia_driver::real::environment::{Datagrams, Environment, Later, Listener, Stream};
 
 /// What all processes of a run share.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Standing(pub(super) Arc<Place>);
 
-impl Ground for Standing {
+impl Environment for Standing {
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
         Box::pin(async move {
             let place = &self.0;

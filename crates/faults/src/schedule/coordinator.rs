@@ -12,7 +12,7 @@ use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
 use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, State};
 
 /// The process of the coordinator, and its disk.
-pub(super) struct Office {
+pub(super) struct CoordinatorProcess {
     pub(super) is_open: bool,
     opens_at: Instant,
     /// When in its next write it dies, and how long it is gone then.
@@ -25,10 +25,10 @@ pub(super) struct Office {
 enum Order {
     Start,
     Stop { last: Clock },
-    Drain { dc: DcId, clocks: Vec<Clock>, absent: BTreeSet<DcId> },
+    Drain { dc: DcId, clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
 }
 
-impl Office {
+impl CoordinatorProcess {
     pub(super) fn open() -> Self {
         Self { is_open: true, opens_at: Instant::ZERO, doomed: None, kept: None }
     }
@@ -41,14 +41,14 @@ impl Office {
 impl Schedule<'_> {
     /// Tells the coordinator of something, if it is there.
     pub(super) fn inform(&mut self, tell: impl FnOnce(&mut Coordinator)) {
-        if self.office.is_open {
+        if self.coordinator_process.is_open {
             tell(&mut self.coordinator);
         }
     }
 
     /// Has the coordinator's orders carried out: what it says it has written down.
     pub(super) fn settle_coordinator(&mut self) -> Done {
-        while self.office.is_open && self.coordinator.has_output() {
+        while self.coordinator_process.is_open && self.coordinator.has_output() {
             let mut orders = Vec::new();
             while let Some(output) = self.coordinator.poll_output() {
                 match output {
@@ -63,12 +63,12 @@ impl Schedule<'_> {
                         self.told.stop = Some(last);
                         orders.push(Order::Stop { last });
                     }
-                    CoordinatorOutput::Drain { dc, clocks, mut absent } => {
-                        if self.saboteur.has(Bug::DrainsWithTheAbsent) {
-                            absent.clear();
+                    CoordinatorOutput::Drain { dc, clocks, mut inactive } => {
+                        if self.fault_injector.has(Bug::DrainsWithTheAbsent) {
+                            inactive.clear();
                         }
-                        self.told.drains.insert(dc, (clocks.clone(), absent.clone()));
-                        orders.push(Order::Drain { dc, clocks, absent });
+                        self.told.drains.insert(dc, (clocks.clone(), inactive.clone()));
+                        orders.push(Order::Drain { dc, clocks, inactive });
                     }
                     CoordinatorOutput::Finished => {
                         self.finished = true;
@@ -76,7 +76,7 @@ impl Schedule<'_> {
                     }
                 }
             }
-            if self.saboteur.has(Bug::OrdersBeforeWriting) {
+            if self.fault_injector.has(Bug::OrdersBeforeWriting) {
                 self.give(std::mem::take(&mut orders))?;
             }
             if !self.finished && !self.write_down() {
@@ -90,7 +90,7 @@ impl Schedule<'_> {
     /// Has the coordinator die, now or at its next write.
     pub(super) fn strike_coordinator(&mut self, fault: &Fault) {
         match fault.write {
-            Some(moment) => self.office.doomed = Some((moment, fault.lasts.0)),
+            Some(moment) => self.coordinator_process.doomed = Some((moment, fault.lasts.0)),
             None => self.close_office(fault.lasts.0),
         }
     }
@@ -98,13 +98,13 @@ impl Schedule<'_> {
     /// Starts the coordinator again, unless it is there or dies once more before. It hears what stands from all nodes, and
     /// says what stands to them.
     pub(super) fn open_office(&mut self) -> Done {
-        if self.office.is_open || self.now < self.office.opens_at {
+        if self.coordinator_process.is_open || self.now < self.coordinator_process.opens_at {
             return Ok(());
         }
-        self.office.is_open = true;
+        self.coordinator_process.is_open = true;
         self.coordinator = self.blueprint.coordinator();
         self.told = Told::default();
-        if let Some((state, told)) = self.office.kept.clone() {
+        if let Some((state, told)) = self.coordinator_process.kept.clone() {
             let restored = state.restore(|walk| self.coordinator.state(walk));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
             self.told = told;
@@ -120,10 +120,10 @@ impl Schedule<'_> {
             if !self.nodes.host(node).up {
                 continue;
             }
-            if !self.saboteur.has(Bug::RepeatsNoOrder) {
+            if !self.fault_injector.has(Bug::RepeatsNoOrder) {
                 self.repeat_orders(node)?;
             }
-            if !self.saboteur.has(Bug::SaysNothingAgain) {
+            if !self.fault_injector.has(Bug::SaysNothingAgain) {
                 match node {
                     NodeId::Server(id) => self.nodes.server_mut(id).has_stated = false,
                     NodeId::Worker(id) => self.nodes.worker_mut(id).told = None,
@@ -149,13 +149,13 @@ impl Schedule<'_> {
                 }
             }
             NodeId::Server(server) => {
-                for (left, life) in self.told.left.clone() {
+                for (left, incarnation) in self.told.left.clone() {
                     if left.shard == server.shard {
-                        self.hand(node, Task::Left { dc: left.dc, life })?;
+                        self.hand(node, Task::Left { dc: left.dc, incarnation })?;
                     }
                 }
-                if let Some((clocks, absent)) = self.told.drains.get(&server.dc).cloned() {
-                    self.hand(node, Task::Drain { clocks, absent })?;
+                if let Some((clocks, inactive)) = self.told.drains.get(&server.dc).cloned() {
+                    self.hand(node, Task::Drain { clocks, inactive })?;
                 }
             }
             NodeId::Coordinator => {}
@@ -177,12 +177,12 @@ impl Schedule<'_> {
                         self.hand(worker, Task::Stop { last })?;
                     }
                 }
-                Order::Drain { dc, clocks, absent } => {
+                Order::Drain { dc, clocks, inactive } => {
                     self.see(Seen::Drains { dc, clocks: &clocks })?;
                     let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
                     for server in servers.into_iter().filter(|server| server.dc == dc) {
-                        let (clocks, absent) = (clocks.clone(), absent.clone());
-                        self.hand(NodeId::Server(server), Task::Drain { clocks, absent })?;
+                        let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                        self.hand(NodeId::Server(server), Task::Drain { clocks, inactive })?;
                     }
                 }
             }
@@ -196,7 +196,7 @@ impl Schedule<'_> {
 
     /// Writes down what the coordinator needs to go on; says whether it has lived through that.
     fn write_down(&mut self) -> bool {
-        let doomed = self.office.doomed.take();
+        let doomed = self.coordinator_process.doomed.take();
         if !matches!(doomed, Some((Moment::Before | Moment::Torn, _))) {
             self.keep();
         }
@@ -212,15 +212,15 @@ impl Schedule<'_> {
     /// Puts on disk what the coordinator needs to go on. Who takes part it has so decided as soon as it has.
     pub(super) fn keep(&mut self) {
         let state = State::of(|walk| self.coordinator.state(walk));
-        self.office.kept = Some((state, self.told.clone()));
+        self.coordinator_process.kept = Some((state, self.told.clone()));
     }
 
     /// The coordinator dies, for a while; one that is gone already stays away longer.
     fn close_office(&mut self, lasts: Duration) {
         self.counts.structural.coordinator_crashes += 1;
-        self.office.is_open = false;
-        self.office.doomed = None;
-        self.office.opens_at = self.office.opens_at.max(self.now + lasts);
-        self.events.push(self.office.opens_at, Event::OpenOffice);
+        self.coordinator_process.is_open = false;
+        self.coordinator_process.doomed = None;
+        self.coordinator_process.opens_at = self.coordinator_process.opens_at.max(self.now + lasts);
+        self.events.push(self.coordinator_process.opens_at, Event::OpenOffice);
     }
 }

@@ -14,20 +14,20 @@ use gaia_core::types::{DcId, NodeId, ServerId};
 impl Schedule<'_> {
     /// Whether a data center is not there, and nobody of it comes back by itself.
     pub(super) fn is_gone(&self, dc: DcId) -> bool {
-        self.coordinator.absent().contains(&dc) || self.leaving.contains(&dc)
+        self.coordinator.inactive().contains(&dc) || self.leaving.contains(&dc)
     }
 
     /// All nodes of a data center begin, with nothing, once nobody else is about to take a copy.
     pub(super) fn join_late(&mut self, dc: DcId) -> Done {
-        if !self.office.is_open {
+        if !self.coordinator_process.is_open {
             self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
             return Ok(());
         }
         if !self.coordinator.admits() || !self.is_gone(dc) {
             return Ok(());
         }
-        let absent = self.coordinator.absent();
-        let mut servers = self.nodes.servers.iter().filter(|(id, _)| !absent.contains(&id.dc));
+        let inactive = self.coordinator.inactive();
+        let mut servers = self.nodes.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc));
         let are_whole = servers.clone().all(|(_, node)| node.is_whole());
         // What mirrors have heard from it before and may yet forget, it could not say again.
         let have_synced = servers.all(|(_, node)| node.unsynced.is_empty());
@@ -69,22 +69,22 @@ impl Schedule<'_> {
     /// A data center that is gone is waited for no more, and with it those whose copies it had on the way. Where copies
     /// are being made equal, or none would be left, it is back instead.
     pub(super) fn give_up(&mut self, dc: DcId) -> Done {
-        if !self.office.is_open {
+        if !self.coordinator_process.is_open {
             self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::GiveUp { dc });
             return Ok(());
         }
         if !self.leaving.remove(&dc) {
             return Ok(());
         }
-        let absent = self.coordinator.absent();
+        let inactive = self.coordinator.inactive();
         let servers = self.nodes.servers.iter();
-        let waiting = servers.filter(|(id, node)| !node.has_all && !absent.contains(&id.dc));
+        let waiting = servers.filter(|(id, node)| !node.has_all && !inactive.contains(&id.dc));
         let copies = waiting.filter_map(|(id, node)| node.source.map(|source| (id.dc, source)));
         let gone = leave_with(dc, &copies.collect::<Vec<_>>());
         let mut dcs = self.plan.topology.dc_ids();
         let is_left = dcs.any(|dc| !self.is_gone(dc) && !gone.contains(&dc));
         // Who has lost its disk is to have a mirror yet.
-        let without: BTreeSet<DcId> = absent.union(&gone).copied().collect();
+        let without: BTreeSet<DcId> = inactive.union(&gone).copied().collect();
         let mut lost = self
             .nodes
             .servers
@@ -98,8 +98,10 @@ impl Schedule<'_> {
             return Ok(());
         }
         self.coordinator.handle_left(&gone);
-        let lives = |(id, node): (&ServerId, &ServerNode)| (*id, node.machine.began().number());
-        let left = self.nodes.servers.iter().filter(|(id, _)| gone.contains(&id.dc)).map(lives);
+        let server_processes =
+            |(id, node): (&ServerId, &ServerNode)| (*id, node.machine.began().number());
+        let left =
+            self.nodes.servers.iter().filter(|(id, _)| gone.contains(&id.dc)).map(server_processes);
         self.told.left.extend(left);
         self.keep();
         for dc in gone {
@@ -118,9 +120,9 @@ impl Schedule<'_> {
         }
         self.see(Seen::Gone { dc })?;
         let left = self.told.left.clone().into_iter().filter(|(server, _)| server.dc == dc);
-        for (server, life) in left {
+        for (server, incarnation) in left {
             for mirror in self.mirrors_of(server).collect::<Vec<_>>() {
-                self.hand(NodeId::Server(mirror), Task::Left { dc, life })?;
+                self.hand(NodeId::Server(mirror), Task::Left { dc, incarnation })?;
             }
         }
         Ok(())
@@ -128,7 +130,7 @@ impl Schedule<'_> {
 
     /// Whether a node is of a data center that takes part.
     pub(super) fn takes_part(&self, node: NodeId) -> bool {
-        node.dc().is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+        node.dc().is_none_or(|dc| !self.coordinator.inactive().contains(&dc))
     }
 
     pub(super) fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {

@@ -15,15 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::coordinator::Office;
+use self::coordinator::CoordinatorProcess;
 use super::application::Counting;
 use super::bugs::Bug;
 use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
 use super::draws::within;
 use super::ends::{Ends, Pair, ends_of, patience};
+use super::fault_injector::FaultInjector;
 use super::network::Network;
 use super::nodes::{Nodes, Task};
-use super::saboteur::Saboteur;
 use super::{Counts, FaultKind, Scenario};
 use gaia_config::Plan;
 use gaia_core::application::Application;
@@ -58,14 +58,14 @@ pub struct Violation {
 
 /// Runs a schedule, with a planted bug or without.
 pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
-    let saboteur = Saboteur::new(bug);
+    let fault_injector = FaultInjector::new(bug);
     let plan = scenario.plan();
     let (width, reads_all) = scenario.model();
     let application: Arc<dyn Application> =
         Arc::new(Counting::new(scenario.rows, width, reads_all));
-    let run_by_servers = Plan { remote: saboteur.remote(&plan.remote), ..plan.clone() };
+    let run_by_servers = Plan { remote: fault_injector.remote(&plan.remote), ..plan.clone() };
     let blueprint = Blueprint::new(&run_by_servers, &application);
-    let mut schedule = Schedule::new(scenario, &plan, &blueprint, saboteur);
+    let mut schedule = Schedule::new(scenario, &plan, &blueprint, fault_injector);
     let ran = catch_unwind(AssertUnwindSafe(|| schedule.run()));
     let broken = match ran {
         Ok(done) => done.err().map(|broken| *broken),
@@ -86,13 +86,13 @@ enum Event {
     /// To a node, if it has not died meanwhile.
     Node {
         node: NodeId,
-        life: u64,
+        incarnation: u64,
         task: Task,
     },
     /// What a node has written is synced, if it has not died meanwhile.
     Synced {
         node: NodeId,
-        life: u64,
+        incarnation: u64,
     },
     Restart {
         node: NodeId,
@@ -154,13 +154,13 @@ struct Schedule<'p> {
     events: Events<Event>,
     nodes: Nodes<'p>,
     coordinator: Coordinator,
-    office: Office,
+    coordinator_process: CoordinatorProcess,
     told: Told,
     lan: Lan,
     cost: CostModel,
     network: Network,
     ends: Ends,
-    saboteur: Saboteur,
+    fault_injector: FaultInjector,
     checkers: Vec<Box<dyn Checker>>,
     counts: Counts,
     chance: Random,
@@ -184,7 +184,7 @@ struct Told {
     started: bool,
     stop: Option<Clock>,
     drains: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left, and in which life.
+    /// Servers of data centers that have left, and in which incarnation.
     left: BTreeMap<ServerId, u64>,
 }
 
@@ -193,7 +193,7 @@ impl<'p> Schedule<'p> {
         scenario: &'p Scenario,
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
-        saboteur: Saboteur,
+        fault_injector: FaultInjector,
     ) -> Self {
         let topology = &plan.topology;
         let shards = scenario.servers;
@@ -203,15 +203,15 @@ impl<'p> Schedule<'p> {
         Self {
             now: Instant::ZERO,
             events: Events::new(),
-            nodes: Nodes::new(plan, blueprint, logs, &saboteur),
+            nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
             coordinator: blueprint.coordinator(),
-            office: Office::open(),
+            coordinator_process: CoordinatorProcess::open(),
             told: Told::default(),
             lan: Lan::new(topology),
             cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
             network: Network::new(topology, shards, scenario.packets, plan.seed),
             ends: Ends::new(topology),
-            saboteur,
+            fault_injector,
             checkers: checkers::all(),
             counts: Counts::default(),
             chance,
@@ -257,8 +257,8 @@ impl<'p> Schedule<'p> {
             self.handle(event)?;
             self.settle_coordinator()?;
             if self.finished && self.is_quiet() {
-                let absent = self.coordinator.absent();
-                let left = quiescence::nothing_left(self.now, &mut self.nodes, absent);
+                let inactive = self.coordinator.inactive();
+                let left = quiescence::nothing_left(self.now, &mut self.nodes, inactive);
                 left.map_err(|what| self.broken(quiescence::NAME, what))?;
                 self.see(Seen::End)?;
                 return self.compare_all();
@@ -269,12 +269,12 @@ impl<'p> Schedule<'p> {
 
     fn handle(&mut self, event: Event) -> Done {
         match event {
-            Event::Node { node, life, task } => {
-                if self.nodes.host(node).life == life {
+            Event::Node { node, incarnation, task } => {
+                if self.nodes.host(node).incarnation == incarnation {
                     self.hand(node, task)?;
                 }
             }
-            Event::Synced { node, life } => self.on_synced(node, life)?,
+            Event::Synced { node, incarnation } => self.on_synced(node, incarnation)?,
             Event::Restart { node } => self.restart(node)?,
             Event::OpenOffice => self.open_office()?,
             Event::Checkpoint { node } => {
@@ -366,25 +366,25 @@ impl<'p> Schedule<'p> {
     /// Sends something to a node of the same data center.
     fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
         let at = self.lan.send(self.now, from, to, bytes);
-        let life = self.nodes.host(to).life;
-        self.events.push(at, Event::Node { node: to, life, task });
+        let incarnation = self.nodes.host(to).incarnation;
+        self.events.push(at, Event::Node { node: to, incarnation, task });
     }
 
     /// Whether nothing is under way, nobody is gone and nobody holds anything.
     fn is_quiet(&self) -> bool {
-        let absent = self.coordinator.absent();
+        let inactive = self.coordinator.inactive();
         let mut hosts = self.nodes.hosts().filter(|(node, _)| self.takes_part(*node));
         self.under_way == 0
             && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
-            && self.ends.are_up(absent)
-            && quiescence::held(&self.nodes, &self.plan.topology, absent).is_none()
+            && self.ends.are_up(inactive)
+            && quiescence::held(&self.nodes, &self.plan.topology, inactive).is_none()
     }
 
     /// Whether one of two mirrors has lost what it had: what was on a connection before that is gone with it.
     fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
         let ends = [at, ServerId { dc: from, shard: at.shard }];
-        let absent = self.coordinator.absent();
-        ends.iter().any(|end| self.nodes.servers[end].host.is_blank || absent.contains(&end.dc))
+        let inactive = self.coordinator.inactive();
+        ends.iter().any(|end| self.nodes.servers[end].host.is_blank || inactive.contains(&end.dc))
     }
 
     /// How many times slower a data center computes.
@@ -406,7 +406,7 @@ impl<'p> Schedule<'p> {
             network: &self.network,
             plan: self.plan,
             overlay: &self.overlay,
-            absent: self.coordinator.absent(),
+            inactive: self.coordinator.inactive(),
             logs: self.logs,
         };
         for checker in &mut self.checkers {
@@ -427,7 +427,7 @@ impl<'p> Schedule<'p> {
 
     /// Why the time that a run has is over and the run is not.
     fn late(&self) -> Box<Violation> {
-        let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.absent());
+        let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.inactive());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
             return self

@@ -17,9 +17,9 @@ impl Schedule<'_> {
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         match task {
-            Task::FromWorker { from, life, message } => {
+            Task::FromWorker { from, incarnation, message } => {
                 // A connection takes what was on it along.
-                if life >= self.nodes.workers[&from].anew {
+                if incarnation >= self.nodes.workers[&from].anew {
                     self.take_from_worker(id, from, message)?;
                 }
             }
@@ -54,17 +54,17 @@ impl Schedule<'_> {
                     self.send(id, peer, Lane::Control, hello)?;
                 }
             }
-            Task::Parted { peer } => {
-                if !self.saboteur.has(Bug::MissesLostConnections) {
-                    let parted = node.machine.handle_parted(now, peer);
+            Task::Disconnected { peer } => {
+                if !self.fault_injector.has(Bug::MissesLostConnections) {
+                    let parted = node.machine.handle_disconnected(now, peer);
                     parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
                 }
-                self.see(Seen::Parted { at: id })?;
+                self.see(Seen::Disconnected { at: id })?;
             }
             Task::Join { worker } => self.join(id, worker),
-            Task::Drain { clocks, absent } => node.machine.handle_drain(now, clocks, absent),
-            Task::Left { dc, life } => {
-                let left = node.machine.handle_left(now, dc, life);
+            Task::Drain { clocks, inactive } => node.machine.handle_drain(now, clocks, inactive),
+            Task::Left { dc, incarnation } => {
+                let left = node.machine.handle_left(now, dc, incarnation);
                 left.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
             }
             _ => unreachable!("a server is told what servers are told"),
@@ -85,25 +85,26 @@ impl Schedule<'_> {
         }
         if !caller.machine.is_settled() {
             // What it says of itself must hold whatever befalls it.
-            let (node, life) = (NodeId::Server(id), self.nodes.servers[&id].host.life);
+            let (node, incarnation) =
+                (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
             let task = Task::Join { worker };
-            self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, life, task });
+            self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, incarnation, task });
             return;
         }
-        let says_next = caller.machine.says_next(id.shard);
+        let next_requests = caller.machine.next_request(id.shard);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
-        if node.machine.handle_worker_joined(now, worker, says_next).is_none() {
+        if node.machine.handle_worker_joined(now, worker, next_requests).is_none() {
             node.parked.push(worker);
             return;
         }
         node.joining.push(worker);
-        self.saboteur.on_join(id, worker);
+        self.fault_injector.on_join(id, worker);
     }
 
     fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
         let layout = self.nodes.layout(id.shard);
-        let taken = self.saboteur.on_said(id, from, message.clone(), layout);
+        let taken = self.fault_injector.on_said(id, from, message.clone(), layout);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         let due = node.machine.handle_worker(now, from, taken);
@@ -112,16 +113,16 @@ impl Schedule<'_> {
             return Ok(());
         }
         match message {
-            WorkerMessage::Anew => self.see(Seen::BegunAnew { server: id, worker: from })?,
+            WorkerMessage::Reset => self.see(Seen::BegunAnew { server: id, worker: from })?,
             WorkerMessage::Read { clock, rows } => {
                 self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
-                self.journal(id, Undone::Asked { server: id, worker: from });
+                self.recorder(id, Undone::Asked { server: id, worker: from });
             }
             WorkerMessage::Update { clock, deltas, .. } => {
                 let deltas = &deltas;
                 self.see(Seen::Updated { server: id, worker: from, clock, deltas })?;
                 let undone = Undone::Updated { server: id, worker: from, deltas: deltas.clone() };
-                self.journal(id, undone);
+                self.recorder(id, undone);
             }
         }
         Ok(())
@@ -135,10 +136,10 @@ impl Schedule<'_> {
         let session = node.machine.session(from);
         let received = Lane::ALL.map(|lane| session.received(lane));
         let own = node.machine.incarnation().number();
-        let taken = self.saboteur.on_arrival((at, from), message.clone(), own, received);
+        let taken = self.fault_injector.on_arrival((at, from), message.clone(), own, received);
         let taken = node.machine.handle_message(now, from, &taken);
         match taken {
-            Ok(Some(Meeting::Anew { .. })) => self.see(Seen::Anew { at, from })?,
+            Ok(Some(Meeting::Reset { .. })) => self.see(Seen::Reset { at, from })?,
             Ok(_) => {}
             Err(MessageError::Session(_)) => {
                 self.counts.refused += 1;
@@ -154,16 +155,18 @@ impl Schedule<'_> {
         self.see(Seen::Held { at, peer: from, bytes })?;
         while let Some((lane, frame)) = self.deliver(at, from)? {
             let number = self.nodes.servers[&at].machine.session(from).received(lane);
-            let frame = self.saboteur.original((at, from), lane, number, frame);
+            let frame = self.fault_injector.original((at, from), lane, number, frame);
             self.see(Seen::Delivered { at, from, lane, frame: &frame })?;
             self.see(Seen::Taken { at })?;
-            self.journal(at, Undone::Delivered { at, from, lane, frame });
+            self.recorder(at, Undone::Delivered { at, from, lane, frame });
             self.see_answers(at)?;
         }
         if self.acknowledging.insert((at, from)) {
-            let (node, life) = (NodeId::Server(at), self.nodes.servers[&at].host.life);
+            let (node, incarnation) =
+                (NodeId::Server(at), self.nodes.servers[&at].host.incarnation);
             let task = Task::Acknowledge { peer: from };
-            self.events.push(self.now + ACKNOWLEDGEMENT_DELAY, Event::Node { node, life, task });
+            self.events
+                .push(self.now + ACKNOWLEDGEMENT_DELAY, Event::Node { node, incarnation, task });
         }
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Schedule<'_> {
                 continue;
             }
             while self.cut_one(id, to, Lane::Control, usize::MAX)? {}
-            let hurries = self.saboteur.has(Bug::IgnoresWindow);
+            let hurries = self.fault_injector.has(Bug::IgnoresWindow);
             let room = self.network.wan.room(id.dc, to);
             let session = self.nodes.servers[&id].machine.session(to);
             if self.has_room(id.dc, to) && (session.unsent(Lane::Data) == 0 || hurries) {
@@ -211,9 +214,9 @@ impl Schedule<'_> {
         let now = node.host.shows(self.now);
         let Some(frame) = node.machine.cut(now, to, lane, room) else { return Ok(false) };
         let bytes = node.machine.session(to).held_bytes(Lane::Data);
-        let frame = self.saboteur.on_made(lane, frame);
+        let frame = self.fault_injector.on_made(lane, frame);
         self.see(Seen::Cut { from: id, to, lane, frame: &frame })?;
-        self.journal(id, Undone::Cut { from: id, to, lane, frame });
+        self.recorder(id, Undone::Cut { from: id, to, lane, frame });
         self.see(Seen::Held { at: id, peer: to, bytes })?;
         self.see_answers(id)?;
         Ok(true)
@@ -243,7 +246,8 @@ impl Schedule<'_> {
         while let Some(output) = self.nodes.server_mut(id).machine.poll_output() {
             match output {
                 Output::ToWorker { worker, .. }
-                    if self.saboteur.has(Bug::ForgetsLastAnswer) && joining.contains(&worker) => {}
+                    if self.fault_injector.has(Bug::ForgetsLastAnswer)
+                        && joining.contains(&worker) => {}
                 Output::ToWorker { worker, message } => self.answer(id, worker, &message)?,
                 Output::Due { worker, due, guessed } => {
                     let task = Task::Due { server: id.shard, due, guessed };
@@ -279,11 +283,13 @@ impl Schedule<'_> {
         for output in outputs {
             match output {
                 Output::ToWorker { worker, message }
-                    if self.saboteur.has(Bug::AnswersBeforeSync) =>
+                    if self.fault_injector.has(Bug::AnswersBeforeSync) =>
                 {
                     self.answer(id, worker, &message)?;
                 }
-                Output::ClockFinished { clock } if self.saboteur.has(Bug::ReportsBeforeSync) => {
+                Output::ClockFinished { clock }
+                    if self.fault_injector.has(Bug::ReportsBeforeSync) =>
+                {
                     self.report(id, clock)?;
                 }
                 _ => {}
@@ -292,7 +298,7 @@ impl Schedule<'_> {
         for peer in self.plan.topology.dc_ids().filter(|peer| *peer != id.dc) {
             let session = self.nodes.servers[&id].machine.session(peer);
             let received = Lane::ALL.map(|lane| session.received(lane));
-            let early = self.saboteur.on_write(id, peer, received);
+            let early = self.fault_injector.on_write(id, peer, received);
             if let Some(early) = early.filter(|_| self.ends.is_open(id, peer)) {
                 self.send(id, peer, Lane::Control, early)?;
             }
@@ -327,7 +333,7 @@ impl Schedule<'_> {
     }
 
     /// Notes what a crash undoes unless it is synced.
-    fn journal(&mut self, id: ServerId, undone: Undone) {
+    fn recorder(&mut self, id: ServerId, undone: Undone) {
         if self.logs {
             let node = self.nodes.server_mut(id);
             let number = node.host.disk.next_number() + node.machine.entries_waiting() as u64;
@@ -342,8 +348,8 @@ impl Schedule<'_> {
         let at: Instant = if reached { self.now } else { node.host.when(at).max(self.now) };
         if node.timeout.is_none_or(|scheduled| at < scheduled) {
             node.timeout = Some(at);
-            let (node, life) = (NodeId::Server(id), node.host.life);
-            self.events.push(at, Event::Node { node, life, task: Task::Timeout });
+            let (node, incarnation) = (NodeId::Server(id), node.host.incarnation);
+            self.events.push(at, Event::Node { node, incarnation, task: Task::Timeout });
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::Survives;
 use crate::draws::within;
 use crate::ends::Pair;
 use crate::fault::{Fault, FaultKind, Moment};
-use crate::nodes::{Task, Twins};
+use crate::nodes::{ReplayPair, Task};
 use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
@@ -81,7 +81,7 @@ impl Schedule<'_> {
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
-            let source = self.nodes.source_for(id, self.coordinator.absent());
+            let source = self.nodes.source_for(id, self.coordinator.inactive());
             let is_lost = self.told.drains.is_empty() && source.is_some();
             self.nodes.host(node).disk_lost |= is_lost;
             self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
@@ -111,8 +111,8 @@ impl Schedule<'_> {
             self.let_out_early(id)?;
         }
         let entries = self.nodes.take_entries(node);
-        let entries = self.saboteur.on_entries(entries);
-        let believes = self.saboteur.has(Bug::TakesFailedWriteForDone);
+        let entries = self.fault_injector.on_entries(entries);
+        let believes = self.fault_injector.has(Bug::TakesFailedWriteForDone);
         let now = self.now;
         let host = self.nodes.host(node);
         let is_full = now < host.room_at;
@@ -139,11 +139,11 @@ impl Schedule<'_> {
             return Ok(());
         }
         host.writing = true;
-        let life = host.life;
+        let incarnation = host.incarnation;
         let micros = within(&mut self.chance, 10, self.sync_lasts.as_micros() as u64);
         let at = self.now + Duration::from_micros(micros);
-        self.events.push(at, Event::Synced { node, life });
-        if self.saboteur.has(Bug::SendsBeforeSync) {
+        self.events.push(at, Event::Synced { node, incarnation });
+        if self.fault_injector.has(Bug::SendsBeforeSync) {
             self.nodes.handle_synced(node);
             self.let_out(node)?;
         }
@@ -151,9 +151,9 @@ impl Schedule<'_> {
     }
 
     /// What a node has written is synced: what waited for it leaves, and the node goes on.
-    pub(super) fn on_synced(&mut self, node: NodeId, life: u64) -> Done {
+    pub(super) fn on_synced(&mut self, node: NodeId, incarnation: u64) -> Done {
         let host = self.nodes.host(node);
-        if host.life != life {
+        if host.incarnation != incarnation {
             return Ok(());
         }
         host.disk.sync();
@@ -174,7 +174,7 @@ impl Schedule<'_> {
         let restart_at = host.restart_at;
         if host.up {
             host.up = false;
-            host.life += 1;
+            host.incarnation += 1;
             host.writing = false;
             host.doomed = None;
             host.inbox.clear();
@@ -197,7 +197,7 @@ impl Schedule<'_> {
         if host.up || is_gone || now < host.restart_at {
             return Ok(());
         }
-        if !self.office.is_open {
+        if !self.coordinator_process.is_open {
             // Only the coordinator knows where the others are.
             self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
             return Ok(());
@@ -219,18 +219,18 @@ impl Schedule<'_> {
     /// Starts a node with what is on its disk.
     pub(super) fn start(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
-        host.life += 1;
+        host.incarnation += 1;
         if host.blank
             && let NodeId::Worker(worker) = node
         {
             self.counts.recovery.blank += 1;
             self.see(Seen::LostState { worker })?;
         }
-        let back = self.nodes.restart(node, &self.saboteur);
+        let back = self.nodes.restart(node, &self.fault_injector);
         let back = back.map_err(|what| self.broken("durability", format!("{node}: {what}")))?;
         self.counts.recovery.restarts += 1;
         self.counts.recovery.torn += u64::from(back.torn);
-        self.see(Seen::Twins { node, twins: &back.twins })?;
+        self.see(Seen::ReplayPair { node, replay_pair: &back.replay_pair })?;
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
             if !self.rebuild(id)? {
@@ -248,27 +248,27 @@ impl Schedule<'_> {
     /// Has a server that has nothing take the copy of a mirror; says whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
-        let is_told = !self.saboteur.has(Bug::BeginsWithoutCopy);
+        let is_told = !self.fault_injector.has(Bug::BeginsWithoutCopy);
         if !node.host.is_blank || !node.machine.is_new() || !is_told {
             return Ok(false);
         }
-        let absent = self.coordinator.absent().clone();
-        let source = self.nodes.nearest_to(id, &absent);
+        let inactive = self.coordinator.inactive().clone();
+        let source = self.nodes.nearest_to(id, &inactive);
         let source =
             source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
         self.see(Seen::Lost { server: id, source })?;
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         (node.source, node.has_all) = (Some(source), false);
-        let begun = node.machine.handle_rebuild(now, source, &absent);
+        let begun = node.machine.handle_rebuild(now, source, &inactive);
         begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
         Ok(true)
     }
 
     /// Those that take part.
     pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
-        let absent = self.coordinator.absent();
-        let servers = self.nodes.servers.keys().filter(|other| !absent.contains(&other.dc));
+        let inactive = self.coordinator.inactive();
+        let servers = self.nodes.servers.keys().filter(|other| !inactive.contains(&other.dc));
         servers.copied().filter(move |other| other.shard == id.shard && *other != id)
     }
 
@@ -317,9 +317,9 @@ impl Schedule<'_> {
         }
         let rotates = within(&mut self.chance, 0, 2) > 0;
         match self.nodes.write_checkpoint(node, rotates) {
-            Some(twins) => {
+            Some(replay_pair) => {
                 self.counts.recovery.checkpoints += 1;
-                self.see(Seen::Twins { node, twins: &twins })
+                self.see(Seen::ReplayPair { node, replay_pair: &replay_pair })
             }
             None => Ok(()),
         }
@@ -332,9 +332,9 @@ impl Schedule<'_> {
         }
         let there = self.nodes.ids().into_iter().filter(|node| self.takes_part(*node));
         for node in there.collect::<Vec<_>>() {
-            let twins: Option<Twins> = self.nodes.write_checkpoint(node, false);
-            if let Some(twins) = twins {
-                self.see(Seen::Twins { node, twins: &twins })?;
+            let replay_pair: Option<ReplayPair> = self.nodes.write_checkpoint(node, false);
+            if let Some(replay_pair) = replay_pair {
+                self.see(Seen::ReplayPair { node, replay_pair: &replay_pair })?;
             }
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Schedule<'_> {
             let host = self.nodes.host(node);
             (host.room_at, host.doomed) = (Instant::ZERO, None);
         }
-        self.office.spare();
+        self.coordinator_process.spare();
         self.network.calm();
         self.calm = true;
         for dc in self.leaving.clone() {

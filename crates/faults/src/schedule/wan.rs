@@ -36,7 +36,7 @@ impl Schedule<'_> {
     /// Whether a link's data lane has room.
     pub(super) fn has_room(&self, from: DcId, to: DcId) -> bool {
         let wan = &self.network.wan;
-        self.saboteur.has(Bug::IgnoresLinkRate)
+        self.fault_injector.has(Bug::IgnoresLinkRate)
             || (!wan.is_waiting(from, to) && wan.room_at(from, to, self.now).is_none())
     }
 
@@ -74,7 +74,7 @@ impl Schedule<'_> {
     ) -> Done {
         let is_frame = message.len() > HEADER_BYTES;
         let again = is_frame && self.reconnected.remove(&(server, to));
-        let Some(message) = self.saboteur.message(server, to, message, again) else {
+        let Some(message) = self.fault_injector.message(server, to, message, again) else {
             return Ok(());
         };
         self.see(Seen::Left { from: server, to, message: &message })?;
@@ -123,14 +123,18 @@ impl Schedule<'_> {
         connection.epoch += 1;
         self.counts.reconnects += 1;
         for (server, peer) in ends_of(pair) {
-            let (node, life) = (NodeId::Server(server), self.nodes.servers[&server].host.life);
-            self.events.push(self.now, Event::Node { node, life, task: Task::Parted { peer } });
+            let (node, incarnation) =
+                (NodeId::Server(server), self.nodes.servers[&server].host.incarnation);
+            self.events.push(
+                self.now,
+                Event::Node { node, incarnation, task: Task::Disconnected { peer } },
+            );
         }
         self.reconnect(pair);
     }
 
     pub(super) fn reconnect(&mut self, pair: Pair) {
-        if !self.saboteur.has(Bug::NeverReconnects) {
+        if !self.fault_injector.has(Bug::NeverReconnects) {
             let rtt = self.plan.topology.link(pair.0, pair.1).rtt.0;
             self.events.push(self.now + rtt, Event::Connect { pair });
         }

@@ -39,12 +39,13 @@ impl Schedule<'_> {
             worker.take_held();
             node.machine.handle_ran(worker);
             let time = self.cost.time(id, number, work).mul_f64(slowdown);
-            let (node, life) = (NodeId::Worker(id), node.host.life);
-            self.events.push(self.now + time, Event::Node { node, life, task: Task::Computed });
+            let (node, incarnation) = (NodeId::Worker(id), node.host.incarnation);
+            self.events
+                .push(self.now + time, Event::Node { node, incarnation, task: Task::Computed });
         }
         let node = self.nodes.worker_mut(id);
         let mut stopped = node.machine.stopped();
-        if self.saboteur.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
+        if self.fault_injector.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
             stopped = node.machine.worker_mut().map(|worker| worker.clock());
         }
         if stopped != node.told {
@@ -60,8 +61,8 @@ impl Schedule<'_> {
         self.see(Seen::Spoke { worker: id, shard, message: &message })?;
         let to = NodeId::Server(ServerId { dc: id.dc, shard });
         let bytes = message.lan_bytes(self.nodes.layout(shard));
-        let life = self.nodes.host(NodeId::Worker(id)).life;
-        let task = Task::FromWorker { from: id, life, message };
+        let incarnation = self.nodes.host(NodeId::Worker(id)).incarnation;
+        let task = Task::FromWorker { from: id, incarnation, message };
         self.send_nearby(NodeId::Worker(id), to, bytes, task);
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::node::WorkerMessage;
-use crate::recovery::desk::Turn;
 use crate::recovery::entry::WorkerEntry;
+use crate::recovery::worker_session::RequestSeq;
 use crate::types::{Clock, ShardId, StateError, Walk};
 use crate::worker::{Worker, WorkerOutput};
 
@@ -50,7 +50,7 @@ impl Kept {
             WorkerEntry::Rows { from, rows } => {
                 self.ahead[from.index()] = false;
                 // Who answers has heard the read, and what came before it.
-                self.forget(from, Turn { clock: rows.clock, updates: true });
+                self.forget(from, RequestSeq { clock: rows.clock, updates: true });
                 worker.handle_rows(from, rows);
             }
             WorkerEntry::Computed => {
@@ -78,18 +78,18 @@ impl Kept {
     }
 
     /// The first that can still be said to a server.
-    pub(super) fn first_for(&self, server: ShardId) -> Turn {
-        let unheard = self.unheard[server.index()].front().and_then(Turn::of);
+    pub(super) fn first_for(&self, server: ShardId) -> RequestSeq {
+        let unheard = self.unheard[server.index()].front().and_then(RequestSeq::of);
         let next = match self.stopped {
-            Some(clock) => Turn { clock, updates: false },
-            None => Turn { clock: self.clock, updates: true },
+            Some(clock) => RequestSeq { clock, updates: false },
+            None => RequestSeq { clock: self.clock, updates: true },
         };
         unheard.unwrap_or(next)
     }
 
     /// A server has heard everything before this turn.
-    pub(super) fn forget(&mut self, server: ShardId, due: Turn) {
-        self.unheard[server.index()].retain(|message| Turn::of(message) >= Some(due));
+    pub(super) fn forget(&mut self, server: ShardId, due: RequestSeq) {
+        self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
     }
 
     /// Walks over what changes as time goes on.

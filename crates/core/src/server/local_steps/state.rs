@@ -13,8 +13,9 @@ impl LocalSteps {
             found.is_some() == made.is_some()
         })?;
         self.factors.state(walk)?;
-        for (fragment, turnout) in self.turnouts.iter_mut().enumerate() {
-            turnout.state(&mut walk.at(format_args!("turnout.{fragment}")))?;
+        for (fragment, contributor_counts) in self.turnouts.iter_mut().enumerate() {
+            contributor_counts
+                .state(&mut walk.at(format_args!("contributor_counts.{fragment}")))?;
         }
         walk.tensor("agreed", Content::Values, &mut self.agreed)?;
         walk.tensor("own", Content::Changes, &mut self.own)?;

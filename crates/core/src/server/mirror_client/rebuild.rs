@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::debt::Debt;
+use super::catch_up_backlog::CatchUpBacklog;
 use super::{MirrorClient, Sharing};
 use crate::codec::Changes;
 use crate::server::copying::Copying;
@@ -23,11 +23,11 @@ use crate::wire::{ControlMessage, encode_control};
 pub(in crate::server) struct Rebuild {
     /// What is left to send of the copy.
     copying: Option<Copying>,
-    /// What the link had carried when the copy was taken for another mirror's sake: to this life of the mirror where the
+    /// What the link had carried when the copy was taken for another mirror's sake: to this incarnation of the mirror where the
     /// two have met in it before it asks, to the one before otherwise; nothing where that is settled. It carries nothing
     /// more until the mirror asks.
     carried: Vec<f32>,
-    debt: Debt,
+    backlog: CatchUpBacklog,
     rest: Rest,
 }
 
@@ -42,13 +42,13 @@ struct Rest {
 }
 
 impl MirrorClient {
-    /// A mirror has lost all that it had, and begins a new life: nothing is sent before it is known what it then has.
-    pub(in crate::server) fn on_anew(&mut self, from: DcId, life: u64) {
+    /// A mirror has lost all that it had, and begins a new incarnation: nothing is sent before it is known what it then has.
+    pub(in crate::server) fn on_reset(&mut self, from: DcId, incarnation: u64) {
         let parameters = self.sources.local().len();
-        self.owe_nothing_from(from);
+        self.enqueue_nothing_from(from);
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        if life > peer.life {
-            peer.forget(life, parameters);
+        if incarnation > peer.incarnation {
+            peer.forget(incarnation, parameters);
             return;
         }
         peer.begin_anew();
@@ -59,40 +59,40 @@ impl MirrorClient {
 
     /// A mirror takes no part any more, or not yet: nothing is kept for it, and of its lives only one that begins after
     /// this one counts.
-    pub(in crate::server) fn on_left(&mut self, dc: DcId, life: u64) {
+    pub(in crate::server) fn on_left(&mut self, dc: DcId, incarnation: u64) {
         let parameters = self.sources.local().len();
-        self.owe_nothing_from(dc);
+        self.enqueue_nothing_from(dc);
         if let Some(peer) = self.peers.get_mut(&dc) {
-            peer.forget(life + 1, parameters);
+            peer.forget(incarnation + 1, parameters);
         }
     }
 
     /// What a mirror sends from now on goes to all alike, if it sends anything.
-    fn owe_nothing_from(&mut self, mirror: DcId) {
+    fn enqueue_nothing_from(&mut self, mirror: DcId) {
         for rebuild in self.peers.values_mut().filter_map(|peer| peer.rebuild.as_mut()) {
             rebuild.rest.unforked.remove(&mirror);
         }
     }
 
     /// Mirrors begin with what this data center begins with, but for those that take no part.
-    pub(in crate::server) fn begin_beside(&mut self, absent: &BTreeSet<DcId>) {
+    pub(in crate::server) fn set_inactive(&mut self, inactive: &BTreeSet<DcId>) {
         for (dc, peer) in &mut self.peers {
             if let Some(route) = &mut peer.route {
-                route.waits = absent.contains(dc);
+                route.waits = inactive.contains(dc);
             }
         }
     }
 
-    /// The life of a mirror that counts, or the one from which on they do.
-    pub(in crate::server) fn life_of(&self, dc: DcId) -> u64 {
-        self.peers.get(&dc).map_or(0, |peer| peer.life)
+    /// The incarnation of a mirror that counts, or the one from which on they do.
+    pub(in crate::server) fn incarnation_of(&self, dc: DcId) -> u64 {
+        self.peers.get(&dc).map_or(0, |peer| peer.incarnation)
     }
 
-    /// Whether nothing has been settled yet about what a mirror has in this life of it.
-    pub(in crate::server) fn is_open(&self, to: DcId, life: u64) -> bool {
+    /// Whether nothing has been settled yet about what a mirror has in this incarnation of it.
+    pub(in crate::server) fn is_open(&self, to: DcId, incarnation: u64) -> bool {
         self.peers.get(&to).is_some_and(|peer| {
             let waits = peer.route.as_ref().is_some_and(|route| route.waits);
-            life > peer.life || (life == peer.life && waits)
+            incarnation > peer.incarnation || (incarnation == peer.incarnation && waits)
         })
     }
 
@@ -101,7 +101,7 @@ impl MirrorClient {
     pub(in crate::server) fn copy_for(
         &mut self,
         to: DcId,
-        life: u64,
+        incarnation: u64,
         [values, steps]: [Vec<f32>; 2],
         clock: Clock,
         present: impl Iterator<Item = DcId>,
@@ -121,8 +121,9 @@ impl MirrorClient {
         (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
         let copying = Some(Copying::new(clock, values, steps));
         let rest = Rest { unforked, ..Rest::default() };
-        let debt = Debt::default();
-        (peer.life, peer.rebuild) = (life, Some(Rebuild { copying, carried, debt, rest }));
+        let backlog = CatchUpBacklog::default();
+        (peer.incarnation, peer.rebuild) =
+            (incarnation, Some(Rebuild { copying, carried, backlog, rest }));
     }
 
     /// What the copy of a data center holds that its links have not: nothing but where gradients are shared, the step
@@ -136,26 +137,29 @@ impl MirrorClient {
         self.last_tick = now;
     }
 
-    /// A mirror itself has asked for its copy, in this life of it: frames that leave from now on reach that. One that
-    /// asked in a life before the one that counts gets nothing.
-    pub(in crate::server) fn on_asked(&mut self, by: DcId, life: u64) {
-        let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.life == life) else { return };
+    /// A mirror itself has asked for its copy, in this incarnation of it: frames that leave from now on reach that. One that
+    /// asked in a incarnation before the one that counts gets nothing.
+    pub(in crate::server) fn on_asked(&mut self, by: DcId, incarnation: u64) {
+        let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.incarnation == incarnation)
+        else {
+            return;
+        };
         let (Some(route), Some(rebuild)) = (&mut peer.route, &mut peer.rebuild) else { return };
         rebuild.rest.asked = true;
         route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
     }
 
     /// A mirror takes its copy from another one: what that one's link has carried counts as carried to both.
-    pub(in crate::server) fn fork(&mut self, to: DcId, source: DcId, life: u64) {
+    pub(in crate::server) fn fork(&mut self, to: DcId, source: DcId, incarnation: u64) {
         let clique = self.clique_of(to);
         let Some(like) = self.peers.get_mut(&source) else { return };
         let Some(route) = like.route.as_ref().filter(|route| Some(route.clique) == clique) else {
             return;
         };
         let (outbox, ranked, reported) = (route.outbox.fork(), route.ranked, route.reported);
-        like.forks.push_back((to, life));
+        like.forks.push_back((to, incarnation));
         let Some(peer) = self.peers.get_mut(&to) else { return };
-        peer.life = life;
+        peer.incarnation = incarnation;
         let Some(route) = &mut peer.route else { return };
         let carried = std::mem::replace(&mut route.outbox, outbox);
         route.has_carried(carried.shared(), !self.closed);
@@ -167,43 +171,43 @@ impl MirrorClient {
     }
 
     /// A mirror's link here has carried all that its link to `to` begins with.
-    pub(in crate::server) fn on_fork(&mut self, from: DcId, to: DcId, life: u64) {
-        let peer = self.peers.get_mut(&to).filter(|peer| peer.life == life);
+    pub(in crate::server) fn on_fork(&mut self, from: DcId, to: DcId, incarnation: u64) {
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.incarnation == incarnation);
         if let Some(rebuild) = peer.and_then(|peer| peer.rebuild.as_mut()) {
             rebuild.rest.unforked.remove(&from);
         }
     }
 
     /// Takes note of an update that has come, for those that lack it.
-    pub(in crate::server) fn owe(&mut self, from: DcId, changes: Changes<'_>) {
+    pub(in crate::server) fn enqueue(&mut self, from: DcId, changes: Changes<'_>) {
         let parameters = self.sources.local().len();
         for peer in self.peers.values_mut() {
             let Some(rebuild) = &mut peer.rebuild else { continue };
             let Some(route) = &mut peer.route else { continue };
             match rebuild.rest.unforked.contains(&from) {
-                true if self.closed => route.outbox.owe(changes, false),
-                true => rebuild.debt.owe(changes, parameters),
+                true if self.closed => route.outbox.enqueue(changes, false),
+                true => rebuild.backlog.enqueue(changes, parameters),
                 false => {}
             }
         }
     }
 
     /// What is owed and has not left is for the drain.
-    pub(super) fn keep_debts(&mut self) {
+    pub(super) fn keep_backlogs(&mut self) {
         for peer in self.peers.values_mut() {
             let Some(rebuild) = &mut peer.rebuild else { continue };
             let Some(route) = &mut peer.route else { continue };
-            let (indexes, values) = rebuild.debt.take_all();
-            route.outbox.owe(Changes::Sparse { indexes: &indexes, values: &values }, false);
+            let (indexes, values) = rebuild.backlog.take_all();
+            route.outbox.enqueue(Changes::Sparse { indexes: &indexes, values: &values }, false);
         }
     }
 
     /// The next frame of what must leave on a link before updates.
     pub(super) fn next_before_updates(&mut self, to: DcId, room: usize) -> Option<Bytes> {
         let peer = self.peers.get_mut(&to)?;
-        if let Some((to, life)) = peer.forks.pop_front() {
+        if let Some((to, incarnation)) = peer.forks.pop_front() {
             let mut frame = Vec::new();
-            encode_control(&ControlMessage::Fork { to, life }, &mut frame);
+            encode_control(&ControlMessage::Fork { to, incarnation }, &mut frame);
             peer.stats.control_bytes += frame.len() as u64;
             return Some(frame.into());
         }
@@ -217,11 +221,11 @@ impl MirrorClient {
             frame
         } else {
             let ends = rest.unforked.is_empty();
-            let is_due = !rebuild.debt.is_paid() || (ends && !rest.paid);
+            let is_due = !rebuild.backlog.is_empty() || (ends && !rest.paid);
             if self.closed || !is_due {
                 return None;
             }
-            let (frame, last) = rebuild.debt.next_frame(self.id, sequence, room, ends);
+            let (frame, last) = rebuild.backlog.next_frame(self.id, sequence, room, ends);
             rest.paid = last;
             frame
         };
@@ -240,7 +244,12 @@ impl Rebuild {
 
     /// One to put state into.
     pub(in crate::server) fn none() -> Self {
-        Self { copying: None, carried: Vec::new(), debt: Debt::default(), rest: Rest::default() }
+        Self {
+            copying: None,
+            carried: Vec::new(),
+            backlog: CatchUpBacklog::default(),
+            rest: Rest::default(),
+        }
     }
 
     /// Walks over all of it; the shard has so many `parameters`.
@@ -254,7 +263,7 @@ impl Rebuild {
         walk.numbers("carried", Content::Changes, &mut self.carried, |found| {
             found == 0 || found == parameters
         })?;
-        self.debt.state(&mut walk.at("debt"), parameters)?;
+        self.backlog.state(&mut walk.at("backlog"), parameters)?;
         walk.record("rest", &mut self.rest)
     }
 }

@@ -43,7 +43,7 @@ impl Mirror {
         walk.record("missed", &mut self.missed)?;
         walk.record("caught_up", &mut self.caught_up)?;
         walk.record("returning", &mut self.returning)?;
-        walk.record("absent", &mut self.absent)?;
+        walk.record("inactive", &mut self.inactive)?;
         walk.record("paused", &mut self.paused)?;
         walk.record("excused", &mut self.excused)?;
         walk.record_that("announced", &mut self.announced, |found, _| {

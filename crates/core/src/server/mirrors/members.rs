@@ -11,27 +11,27 @@ use crate::types::DcId;
 
 impl Mirrors {
     /// Begins with these data centers taking no part.
-    pub(super) fn begin_beside(&mut self, absent: &BTreeSet<DcId>) {
-        self.client.begin_beside(absent);
+    pub(super) fn set_inactive(&mut self, inactive: &BTreeSet<DcId>) {
+        self.client.set_inactive(inactive);
         for dc in self.first_hops.keys() {
-            self.server.begin(*dc, absent.contains(dc));
+            self.server.begin(*dc, inactive.contains(dc));
         }
         self.judge_partition();
     }
 
-    /// A mirror has left, in this life of it; or in one before, where it is back by now.
-    pub(in crate::server) fn on_left(&mut self, dc: DcId, life: u64, store: &ShardStore) {
-        if self.client.life_of(dc) <= life {
-            self.leave(dc, life, store);
+    /// A mirror has left, in this incarnation of it; or in one before, where it is back by now.
+    pub(in crate::server) fn on_left(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
+        if self.client.incarnation_of(dc) <= incarnation {
+            self.leave(dc, incarnation, store);
         }
     }
 
     /// Takes up what the coordinator says of who takes part, in case that this data center has heard otherwise or nothing.
-    pub(super) fn agree_on(&mut self, absent: &BTreeSet<DcId>, store: &ShardStore) {
+    pub(super) fn agree_on(&mut self, inactive: &BTreeSet<DcId>, store: &ShardStore) {
         let present: BTreeSet<DcId> = self.server.present().collect();
         for dc in self.first_hops.keys().copied().collect::<Vec<_>>() {
-            match (absent.contains(&dc), present.contains(&dc)) {
-                (true, true) => self.leave(dc, self.client.life_of(dc), store),
+            match (inactive.contains(&dc), present.contains(&dc)) {
+                (true, true) => self.leave(dc, self.client.incarnation_of(dc), store),
                 (false, false) => self.server.set_absent(dc, false),
                 _ => {}
             }
@@ -39,9 +39,9 @@ impl Mirrors {
         self.judge_partition();
     }
 
-    fn leave(&mut self, dc: DcId, life: u64, store: &ShardStore) {
-        self.client.on_left(dc, life);
-        self.server.on_anew(dc, store.layout());
+    fn leave(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
+        self.client.on_left(dc, incarnation);
+        self.server.on_reset(dc, store.layout());
         self.server.set_absent(dc, true);
         if let Some(wishes) = &mut self.wishes {
             wishes.remove(&dc);

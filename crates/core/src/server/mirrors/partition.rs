@@ -35,7 +35,7 @@ impl Mirrors {
     /// Nothing comes of a mirror: all are told, if updates should come from it.
     pub(super) fn miss(&mut self, from: DcId) {
         if self.client.clique_of(from).is_some() {
-            let version = self.reachability.on_parted(from);
+            let version = self.reachability.on_disconnected(from);
             self.server.on_missed(from, version);
             self.judge_partition();
         }

@@ -12,12 +12,12 @@ use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 impl Mirrors {
     /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it. Those that are
-    /// `absent` send nothing.
+    /// `inactive` send nothing.
     pub(in crate::server) fn begin_rebuild(
         &mut self,
         from: DcId,
-        life: u64,
-        absent: &BTreeSet<DcId>,
+        incarnation: u64,
+        inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         // What a hub had yet to pass on, nobody else has.
@@ -27,10 +27,10 @@ impl Mirrors {
         }
         store.values_mut().fill(0.0);
         (self.rebuilding, self.settling) = (Some(from), Some(from));
-        self.begin_beside(absent);
+        self.set_inactive(inactive);
         let peers: Vec<DcId> = self.server.present().collect();
         for peer in peers {
-            self.client.push_control(peer, ControlMessage::Rebuild { from, life });
+            self.client.push_control(peer, ControlMessage::Rebuild { from, incarnation });
         }
         Ok(())
     }
@@ -51,41 +51,41 @@ impl Mirrors {
     }
 
     /// A mirror has said hello for the first time. Where others have told of it before, it has lost what it had before the
-    /// two met: it begins anew here, though nothing was sent to it. A hello of a life before the one that counts says
+    /// two met: it begins anew here, though nothing was sent to it. A hello of a incarnation before the one that counts says
     /// nothing.
     pub(in crate::server) fn on_first(
         &mut self,
         from: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
-        let known = self.client.life_of(from);
+        let known = self.client.incarnation_of(from);
         let drains = self.drain.as_ref().is_some_and(Drain::is_started);
 
         // A drain starts once all that take part have been heard: this one takes no part.
-        if known == 0 || life < known || drains {
+        if known == 0 || incarnation < known || drains {
             return Ok(());
         }
-        self.on_anew(from, life, store)
+        self.on_reset(from, incarnation, store)
     }
 
     /// A mirror has lost all that it had.
-    pub(in crate::server) fn on_anew(
+    pub(in crate::server) fn on_reset(
         &mut self,
         from: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
         let drains = self.drain.as_ref().is_some_and(Drain::is_started);
         if drains || self.settling == Some(from) {
             return Err(self.cannot_rebuild(from));
         }
-        self.client.on_anew(from, life);
+        self.client.on_reset(from, incarnation);
         if self.drain.is_some() {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
         }
-        self.server.on_anew(from, store.layout());
-        self.reachability.on_anew(from);
+        self.server.on_reset(from, store.layout());
+        self.reachability.on_reset(from);
         self.judge_partition();
         if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
             self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });
@@ -94,12 +94,18 @@ impl Mirrors {
     }
 
     /// A mirror says from whom it takes its copy.
-    pub(super) fn on_rebuild(&mut self, by: DcId, from: DcId, life: u64, store: &ShardStore) {
+    pub(super) fn on_rebuild(
+        &mut self,
+        by: DcId,
+        from: DcId,
+        incarnation: u64,
+        store: &ShardStore,
+    ) {
         if from == self.id.dc {
-            self.copy_for(by, life, store);
-            self.client.on_asked(by, life);
-        } else if self.client.is_open(by, life) {
-            self.client.fork(by, from, life);
+            self.copy_for(by, incarnation, store);
+            self.client.on_asked(by, incarnation);
+        } else if self.client.is_open(by, incarnation) {
+            self.client.fork(by, from, incarnation);
         }
     }
 
@@ -108,11 +114,11 @@ impl Mirrors {
         &mut self,
         from: DcId,
         to: DcId,
-        life: u64,
+        incarnation: u64,
         store: &ShardStore,
     ) {
-        self.copy_for(to, life, store);
-        self.client.on_fork(from, to, life);
+        self.copy_for(to, incarnation, store);
+        self.client.on_fork(from, to, incarnation);
     }
 
     /// Takes a part of the copy that this data center has asked for.
@@ -127,9 +133,9 @@ impl Mirrors {
         if self.rebuilding != Some(from) {
             return Err(self.unexpected(from, header.kind));
         }
-        match (header.kind, &mut self.coast) {
+        match (header.kind, &mut self.momentum_correction) {
             (BulkKind::Copy, _) => changes.add_to(store.values_mut()),
-            (_, Some(coast)) => coast.add_steps(changes),
+            (_, Some(momentum_correction)) => momentum_correction.add_steps(changes),
             (_, None) => return Err(self.unexpected(from, header.kind)),
         }
         if header.last {
@@ -142,7 +148,7 @@ impl Mirrors {
     }
 
     /// Takes what belongs to the copy and came to its source later.
-    pub(super) fn on_debt(
+    pub(super) fn on_backlog(
         &mut self,
         from: DcId,
         header: &BulkHeader,
@@ -153,8 +159,13 @@ impl Mirrors {
             return Err(self.unexpected(from, header.kind));
         }
         changes.add_to(store.values_mut());
-        if let Some(coast) = &mut self.coast {
-            coast.on_received(from, self.client.clock_time(), changes, store.values_mut());
+        if let Some(momentum_correction) = &mut self.momentum_correction {
+            momentum_correction.on_received(
+                from,
+                self.client.clock_time(),
+                changes,
+                store.values_mut(),
+            );
         }
         if header.last {
             self.settling = None;
@@ -162,19 +173,22 @@ impl Mirrors {
         Ok(())
     }
 
-    /// Takes the copy for a mirror, unless that has been done for this life of it.
-    fn copy_for(&mut self, to: DcId, life: u64, store: &ShardStore) {
-        if !self.client.is_open(to, life) {
+    /// Takes the copy for a mirror, unless that has been done for this incarnation of it.
+    fn copy_for(&mut self, to: DcId, incarnation: u64, store: &ShardStore) {
+        if !self.client.is_open(to, incarnation) {
             return;
         }
         let mut values = store.values().to_vec();
-        let mut steps = self.coast.as_ref().map_or_else(Vec::new, |coast| coast.step().to_vec());
+        let mut steps = self
+            .momentum_correction
+            .as_ref()
+            .map_or_else(Vec::new, |momentum_correction| momentum_correction.step().to_vec());
         if let Some([under_way, last]) = self.client.steps() {
             // The step of this clock is shared when the clock is over; the one before it goes on at the mirror.
             values.iter_mut().zip(under_way).for_each(|(value, step)| *value -= step);
             steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
         }
-        self.client.copy_for(to, life, [values, steps], self.clock, self.server.present());
+        self.client.copy_for(to, incarnation, [values, steps], self.clock, self.server.present());
     }
 
     fn unexpected(&self, from: DcId, kind: BulkKind) -> PeerError {

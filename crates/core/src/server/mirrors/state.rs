@@ -15,8 +15,8 @@ impl Mirrors {
         self.client.state(&mut walk.at("client"), layout)?;
         self.server.state(&mut walk.at("server"), layout)?;
         self.reachability.state(&mut walk.at("reachability"))?;
-        if let Some(coast) = &mut self.coast {
-            coast.state(&mut walk.at("coast"))?;
+        if let Some(momentum_correction) = &mut self.momentum_correction {
+            momentum_correction.state(&mut walk.at("momentum_correction"))?;
         }
         let (dc, hops) = (self.id.dc, &self.first_hops);
         let (server, parameters) = (&self.server, layout.parameters());

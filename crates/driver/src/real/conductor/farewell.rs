@@ -9,16 +9,16 @@ use super::{Conductor, RETURN_MAX};
 use crate::judge::Verdict;
 use crate::real::error::{ChannelError, RealError};
 use crate::real::hearing::Heard;
+use crate::real::membership::MembershipEvent;
 use crate::real::message::Order;
-use crate::real::roll::News;
-use crate::tally::Tally;
+use crate::server_stats::ServerStats;
 use gaia_core::types::NodeId;
 
 /// What a run came to that can be asked of no node any more once they have ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Ended {
     pub(super) verdict: Verdict,
-    pub(super) tallies: Vec<Tally>,
+    pub(super) all_server_stats: Vec<ServerStats>,
     pub(super) highlights: Vec<String>,
 }
 
@@ -28,16 +28,20 @@ impl Conductor<'_> {
     pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
         let leaving = async {
             while !here.is_empty() {
-                match self.roll.news().await {
-                    News::Joined(node) => {
+                match self.membership.news().await {
+                    MembershipEvent::Joined(node) => {
                         self.on_joined(node).await?;
-                        self.roll.tell(node, &Order::End).await;
+                        self.membership.tell(node, &Order::End).await;
                         here.insert(node);
                     }
-                    News::Heard(Heard { node, message: Err(ChannelError::Closed), .. }) => {
+                    MembershipEvent::Heard(Heard {
+                        node,
+                        message: Err(ChannelError::Closed),
+                        ..
+                    }) => {
                         here.remove(&node);
                     }
-                    News::Heard(_) => {}
+                    MembershipEvent::Heard(_) => {}
                 }
             }
             Ok(())

@@ -18,24 +18,24 @@ use gaia_telemetry::MembershipChange;
 impl Conductor<'_> {
     /// Whether a node is of a data center that takes part.
     pub(super) fn takes_part(&self, node: NodeId) -> bool {
-        node.dc().is_none_or(|dc| !self.coordinator.absent().contains(&dc))
+        node.dc().is_none_or(|dc| !self.coordinator.inactive().contains(&dc))
     }
 
     /// The nodes that take part.
     pub(super) fn present(&self) -> impl Iterator<Item = NodeId> + '_ {
-        nodes(&self.seat.site).filter(|node| self.takes_part(*node))
+        nodes(&self.context.run_context).filter(|node| self.takes_part(*node))
     }
 
     /// A node of a data center that takes no part is on the line.
     pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
-        if !self.roll.life_of(node).is_some_and(|life| life.is_new) {
+        if !self.membership.incarnation_of(node).is_some_and(|process| process.is_new) {
             let reason = "its data center was given up, and the run has gone on without what it had; to join it must \
                           begin with nothing: start its nodes with empty directories";
             self.dismiss(node, reason).await;
             return Ok(());
         }
         let was_here = self.standing.left.keys().any(|left| node.dc() == Some(left.dc));
-        if was_here && self.seat.site.plan.app.deltas_are_counts() {
+        if was_here && self.context.run_context.plan.app.deltas_are_counts() {
             let reason = "its data center was given up, and what it had counted before would be counted again";
             self.dismiss(node, reason).await;
             return Ok(());
@@ -45,16 +45,16 @@ impl Conductor<'_> {
 
     /// Lets data centers join whose nodes are all on the line, one at a time.
     pub(super) async fn admit_all(&mut self) -> Result<(), RealError> {
-        if !self.standing.started || self.lives.has_copies_on_the_way() {
+        if !self.standing.started || self.server_processes.has_copies_on_the_way() {
             return Ok(());
         }
         if !self.coordinator.admits() {
             self.dismiss_absent("the run is about to end").await;
             return Ok(());
         }
-        let absent = self.coordinator.absent().iter().copied();
-        let is_there = |dc: &DcId| self.nodes_of(*dc).iter().all(|node| self.roll.has(*node));
-        match absent.into_iter().find(is_there) {
+        let inactive = self.coordinator.inactive().iter().copied();
+        let is_there = |dc: &DcId| self.nodes_of(*dc).iter().all(|node| self.membership.has(*node));
+        match inactive.into_iter().find(is_there) {
             Some(dc) => self.admit(dc).await,
             None => Ok(()),
         }
@@ -64,16 +64,16 @@ impl Conductor<'_> {
         let nodes = self.nodes_of(dc);
         for node in &nodes {
             let NodeId::Server(server) = node else { continue };
-            let Some(life) = self.roll.life_of(*node) else { return Ok(()) };
+            let Some(process) = self.membership.incarnation_of(*node) else { return Ok(()) };
             let from = self.source_for(*server)?;
-            self.lives.rebuild(*server, life, from);
-            self.lives.meet(*server, life);
+            self.server_processes.rebuild(*server, process, from);
+            self.server_processes.meet(*server, process);
         }
         self.coordinator.handle_joined(dc);
         self.standing.left.retain(|server, _| server.dc != dc);
-        self.journal.on_membership(self.now(), dc, MembershipChange::Joined);
+        self.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
-        info!("{} joins", self.seat.site.plan.topology.dc(dc).name);
+        info!("{} joins", self.context.run_context.plan.topology.dc(dc).name);
         self.welcome(nodes).await
     }
 
@@ -90,20 +90,20 @@ impl Conductor<'_> {
         if !is_mirror || !self.takes_part(refused) {
             return Ok(());
         }
-        let after = self.seat.site.plan.failures.give_up_after.0.as_secs();
-        let at = self.seat.site.name(NodeId::Server(at));
+        let after = self.context.run_context.plan.failures.give_up_after.0.as_secs();
+        let at = self.context.run_context.name(NodeId::Server(at));
         self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
     }
 
     /// A node is waited for no more.
     pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
-        let failures = &self.seat.site.plan.failures;
-        let name = self.seat.site.name(node);
+        let failures = &self.context.run_context.plan.failures;
+        let name = self.context.run_context.name(node);
         let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
         let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
             return Err(RealError::Lost { node: name, reason });
         };
-        let gone = leave_with(dc, &self.lives.copies());
+        let gone = leave_with(dc, &self.server_processes.copies());
         if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
             let reason = format!("{reason}, and without it no data center is left");
             return Err(RealError::Lost { node: name, reason });
@@ -127,36 +127,44 @@ impl Conductor<'_> {
 
     /// The run goes on without a data center.
     fn strike_off(&mut self, dc: DcId) {
-        self.standing.left.extend(self.lives.leave(dc));
+        self.standing.left.extend(self.server_processes.leave(dc));
         self.ready.retain(|node| node.dc() != Some(dc));
-        if self.judging.as_ref().is_some_and(|judging| judging.needs(dc)) {
-            self.due = self.judging.take().map(|judging| judging.clock).max(self.due);
+        if self
+            .pending_evaluation
+            .as_ref()
+            .is_some_and(|pending_evaluation| pending_evaluation.needs(dc))
+        {
+            self.due = self
+                .pending_evaluation
+                .take()
+                .map(|pending_evaluation| pending_evaluation.clock)
+                .max(self.due);
         }
-        self.journal.on_membership(self.now(), dc, MembershipChange::Left);
+        self.recorder.on_membership(self.now(), dc, MembershipChange::Left);
     }
 
     /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.
     async fn tell_left(&mut self, dc: DcId, reason: &str) {
-        warn!("{} has left for good: {reason}", self.seat.site.plan.topology.dc(dc).name);
+        warn!("{} has left for good: {reason}", self.context.run_context.plan.topology.dc(dc).name);
         for node in self.nodes_of(dc) {
             self.dismiss(node, reason).await;
         }
         let left = self.standing.left.iter().filter(|(server, _)| self.begun && server.dc == dc);
-        for (server, life) in left {
-            let order = Order::Left { from: dc, life: *life };
+        for (server, process) in left {
+            let order = Order::Left { from: dc, process: *process };
             let mirrors = |node: &NodeId| {
                 let is_mirror =
                     matches!(node, NodeId::Server(mirror) if mirror.shard == server.shard);
                 is_mirror && self.takes_part(*node)
             };
-            self.roll.tell_all(mirrors, &order).await;
+            self.membership.tell_all(mirrors, &order).await;
         }
     }
 
     /// Hears a node that takes no part.
     pub(super) fn on_heard_of_absent(&mut self, heard: Heard) {
         let Heard { node, message, .. } = heard;
-        let name = self.seat.site.name(node);
+        let name = self.context.run_context.name(node);
         match message {
             Ok(Message::Report(Report::Failed { reason })) => {
                 warn!("{name}, which takes no part, has failed: {reason}");
@@ -171,26 +179,26 @@ impl Conductor<'_> {
 
     /// Tells the nodes on the line that take no part that they will not.
     pub(super) async fn dismiss_absent(&mut self, reason: &str) {
-        let absent = nodes(&self.seat.site).filter(|node| !self.takes_part(*node));
-        for node in absent.filter(|node| self.roll.has(*node)).collect::<Vec<_>>() {
+        let inactive = nodes(&self.context.run_context).filter(|node| !self.takes_part(*node));
+        for node in inactive.filter(|node| self.membership.has(*node)).collect::<Vec<_>>() {
             self.dismiss(node, reason).await;
         }
     }
 
     async fn dismiss(&mut self, node: NodeId, reason: &str) {
-        self.roll.tell(node, &Order::Dismiss { reason: reason.into() }).await;
+        self.membership.tell(node, &Order::Dismiss { reason: reason.into() }).await;
         self.forget(node);
     }
 
     fn forget(&mut self, node: NodeId) {
         if let NodeId::Worker(worker) = node {
-            self.roll.stand_ins_mut().dismiss(worker);
+            self.membership.stand_ins_mut().dismiss(worker);
         }
-        self.roll.forget(node);
-        self.seat.meter.on_absent(&self.seat.site.label(node));
+        self.membership.forget(node);
+        self.context.meter.on_absent(&self.context.run_context.label(node));
     }
 
     fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {
-        nodes(&self.seat.site).filter(|node| node.dc() == Some(dc)).collect()
+        nodes(&self.context.run_context).filter(|node| node.dc() == Some(dc)).collect()
     }
 }

@@ -9,11 +9,11 @@ use gaia_core::types::{NodeId, WorkerId};
 impl Conductor<'_> {
     /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
     pub(super) async fn take_over(&mut self) {
-        let Some(after) = self.seat.site.plan.failures.take_over_after else { return };
+        let Some(after) = self.context.run_context.plan.failures.take_over_after else { return };
         let mut changed = false;
-        for lost in self.roll.to_take_over(after.0) {
-            let before = self.roll.stand_ins().of(lost);
-            match self.roll.appoint(lost) {
+        for lost in self.membership.to_take_over(after.0) {
+            let before = self.membership.stand_ins().of(lost);
+            match self.membership.appoint(lost) {
                 Some(own) => {
                     warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
                     if let Some(before) = before {
@@ -25,7 +25,7 @@ impl Conductor<'_> {
                     changed = true;
                 }
                 None if self.left_alone.insert(lost) => {
-                    let dc = &self.seat.site.plan.topology.dc(lost.dc).name;
+                    let dc = &self.context.run_context.plan.topology.dc(lost.dc).name;
                     let lost = self.name_of(lost);
                     warn!("{lost} is waited for: no worker of {dc} is there to take it over");
                 }
@@ -44,12 +44,12 @@ impl Conductor<'_> {
         // Said on each of its connections: the one before may have broken before it had heard. Whoever is heard for it after
         // that knows nothing that servers have not said.
         if self.standing.taken_over.contains(&back) {
-            self.roll.tell(node, &Order::Anew).await;
+            self.membership.tell(node, &Order::Reset).await;
         }
-        if !self.roll.has_itself(node) {
+        if !self.membership.has_itself(node) {
             return;
         }
-        if let Some(own) = self.roll.stand_ins_mut().dismiss(back) {
+        if let Some(own) = self.membership.stand_ins_mut().dismiss(back) {
             info!(
                 "{} is back, and has its work back from {}",
                 self.name_of(back),
@@ -62,17 +62,17 @@ impl Conductor<'_> {
 
     /// Whether a node is on the line, or another is to stand in for it.
     pub(super) fn is_here(&self, node: NodeId) -> bool {
-        let is_taken_over = |worker| self.roll.stand_ins().of(worker).is_some();
-        self.roll.has(node) || matches!(node, NodeId::Worker(worker) if is_taken_over(worker))
+        let is_taken_over = |worker| self.membership.stand_ins().of(worker).is_some();
+        self.membership.has(node) || matches!(node, NodeId::Worker(worker) if is_taken_over(worker))
     }
 
     pub(super) fn show_taken_over(&mut self, lost: WorkerId, own: WorkerId) {
-        let [lost, own] = [lost, own].map(|id| self.seat.site.label(NodeId::Worker(id)));
+        let [lost, own] = [lost, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
         self.observer.on_taken_over(&lost, &own);
     }
 
     fn show_given_back(&mut self, back: WorkerId, own: WorkerId) {
-        let [back, own] = [back, own].map(|id| self.seat.site.label(NodeId::Worker(id)));
+        let [back, own] = [back, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
         self.observer.on_given_back(&back, &own);
     }
 
@@ -85,6 +85,6 @@ impl Conductor<'_> {
     }
 
     fn name_of(&self, worker: WorkerId) -> String {
-        self.seat.site.name(NodeId::Worker(worker))
+        self.context.run_context.name(NodeId::Worker(worker))
     }
 }

@@ -23,9 +23,9 @@ use crate::quic::{
     Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
 };
 use crate::real::channel::resolve;
+use crate::real::context::{NodeContext, Patience};
+use crate::real::environment::Datagrams;
 use crate::real::error::{LinkFault, RealError};
-use crate::real::ground::Datagrams;
-use crate::real::site::{Patience, Seat};
 use crate::real::throttle::LogThrottle;
 use gaia_certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use gaia_core::link::{DATAGRAM_BYTES_MAX, LinkConfig};
@@ -36,7 +36,7 @@ use gaia_core::wire::PROTOCOL_VERSION;
 /// What makes connections to a server's mirrors.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) seat: Seat,
+    pub(super) context: NodeContext,
     pub(super) own: ServerId,
     pub(super) endpoint: Endpoint,
     pub(super) counters: BTreeMap<DcId, Arc<LaneCounters>>,
@@ -65,9 +65,9 @@ impl Connector {
         mut addresses: watch::Receiver<Addresses>,
         again: bool,
     ) -> Result<Arrival, RealError> {
-        let (seat, topology) = (&self.seat, &self.seat.site.plan.topology);
+        let (context, topology) = (&self.context, &self.context.run_context.plan.topology);
         let to = ServerId { dc: peer, shard: self.own.shard };
-        let node = seat.site.name(NodeId::Server(to));
+        let node = context.run_context.name(NodeId::Server(to));
         // A link that heals is to be found so at once: an attempt is one packet or two.
         let mut patience = Patience::new(node, again).at_most(PAUSE_MAX);
         if again {
@@ -83,11 +83,12 @@ impl Connector {
                 continue;
             };
             let factory = Arc::new(TrackedFactory::default());
-            choose(&factory, seat, self.own.dc, peer);
-            let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
+            choose(&factory, context, self.own.dc, peer);
+            let mut tls =
+                connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
             tls.alpn_protocols = vec![JOIN.to_vec()];
             let dialled = async {
-                let transport = transport(seat, Some(factory.clone()));
+                let transport = transport(context, Some(factory.clone()));
                 let answer_max = answer_max(topology);
                 let connection = dial(&self.endpoint, &address, tls, transport, answer_max).await?;
                 self.open(Met { peer, connection, factory }).await
@@ -101,13 +102,13 @@ impl Connector {
 
     async fn open(&self, met: Met) -> Result<Arrival, LinkFault> {
         let Met { peer, connection, factory } = met;
-        let (site, own) = (&self.seat.site, self.own);
-        let topology = &site.plan.topology;
+        let (run_context, own) = (&self.context.run_context, self.own);
+        let topology = &run_context.plan.topology;
         let end = End {
             peer,
             shards: own.shard.0..own.shard.0 + 1,
-            at_name: self.seat.name(),
-            peer_name: site.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
+            at_name: self.context.name(),
+            peer_name: run_context.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
         };
         let ends = Ends {
             at: own.dc,
@@ -115,8 +116,8 @@ impl Connector {
             connection: connection.clone(),
             flight: factory.flight.clone(),
             bandwidth: share(topology, own.dc, peer).bandwidth,
-            received: windows(&self.seat, peer, own.dc),
-            sent: windows(&self.seat, own.dc, peer),
+            received: windows(&self.context, peer, own.dc),
+            sent: windows(&self.context, own.dc, peer),
             patience: patience(topology),
             counters: self.counters[&peer].clone(),
         };
@@ -127,14 +128,15 @@ impl Connector {
 
 /// Tries once whether a server's mirror answers over QUIC.
 pub(in crate::real) async fn check(
-    seat: &Seat,
+    context: &NodeContext,
     to: ServerId,
     address: &Address,
 ) -> Result<(), LinkFault> {
     let endpoint = dialling_endpoint(address).await?;
-    let mut tls = connecting(&seat.credentials, &seat.site.identity(NodeId::Server(to)));
+    let mut tls =
+        connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
-    let connection = dial(&endpoint, address, tls, transport(seat, None), ANSWER_MAX).await?;
+    let connection = dial(&endpoint, address, tls, transport(context, None), ANSWER_MAX).await?;
     // Who accepts a check closes it with the version that it speaks.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
     match closed {
@@ -153,34 +155,34 @@ pub(in crate::real) async fn check(
 }
 
 pub(super) fn open(
-    seat: &Seat,
+    context: &NodeContext,
     own: ServerId,
     datagrams: Datagrams,
 ) -> Result<Endpoint, RealError> {
-    let broken = |reason: String| RealError::Listen { address: seat.name(), reason };
-    let server = server_config(seat, own, None).map_err(|fault| broken(fault.to_string()))?;
+    let broken = |reason: String| RealError::Listen { address: context.name(), reason };
+    let server = server_config(context, own, None).map_err(|fault| broken(fault.to_string()))?;
     let Datagrams { socket, config } = datagrams;
-    let config = config.unwrap_or_else(|| endpoint_config(&seat.credentials));
+    let config = config.unwrap_or_else(|| endpoint_config(&context.credentials));
     let runtime = Arc::new(TokioRuntime);
     Ok(Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)?)
 }
 
 /// TLS and transport of a server that accepts its mirrors.
 fn server_config(
-    seat: &Seat,
+    context: &NodeContext,
     own: ServerId,
     factory: Option<Arc<TrackedFactory>>,
 ) -> Result<ServerConfig, LinkFault> {
-    let topology = &seat.site.plan.topology;
+    let topology = &context.run_context.plan.topology;
     let mirrors = topology.dc_ids().filter(|dc| *dc != own.dc);
     let mirrors = mirrors.map(|dc| NodeId::Server(ServerId { dc, shard: own.shard }));
-    let identities = mirrors.map(|mirror| seat.site.identity(mirror));
-    let mut tls = accepting(&seat.credentials, identities);
+    let identities = mirrors.map(|mirror| context.run_context.identity(mirror));
+    let mut tls = accepting(&context.credentials, identities);
     tls.alpn_protocols = vec![JOIN.to_vec(), CHECK.to_vec()];
     let crypto = QuicServerConfig::try_from(tls)
         .map_err(|error| LinkFault::Certificate(error.to_string()))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(transport(seat, factory));
+    config.transport_config(transport(context, factory));
     callers(topology).limit(&mut config);
     Ok(config)
 }
@@ -232,7 +234,7 @@ pub(super) async fn accept_lower(
     arrivals: UnboundedSender<Result<Arrival, RealError>>,
 ) {
     let mut accepts = JoinSet::new();
-    let callers = callers(&connector.seat.site.plan.topology);
+    let callers = callers(&connector.context.run_context.plan.topology);
     let refusals = Arc::new(LogThrottle::default());
     while let Some(incoming) = connector.endpoint.accept().await {
         while accepts.try_join_next().is_some() {}
@@ -242,8 +244,8 @@ pub(super) async fn accept_lower(
         accepts.spawn(async move {
             let _handshake = handshake;
             let from = incoming.remote_address();
-            let (seat, own) = (&connector.seat, connector.own);
-            let taken = match accept(seat, own, incoming).await {
+            let (context, own) = (&connector.context, connector.own);
+            let taken = match accept(context, own, incoming).await {
                 Ok(ControlFlow::Continue(met)) => connector.open(met).await,
                 Ok(ControlFlow::Break(())) => return,
                 Err(fault) => Err(fault),
@@ -252,9 +254,9 @@ pub(super) async fn accept_lower(
                 // An owner that has gone meets nobody.
                 Ok(arrival) => drop(arrivals.send(Ok(arrival))),
                 Err(fault) => {
-                    seat.meter.on_caller_refused();
+                    context.meter.on_caller_refused();
                     if let Some(left_out) = refusals.pass() {
-                        warn!("{} turned away {from}: {fault}{left_out}", seat.name());
+                        warn!("{} turned away {from}: {fault}{left_out}", context.name());
                     }
                 }
             }
@@ -267,12 +269,12 @@ fn callers(topology: &Topology) -> Callers {
 }
 
 async fn accept(
-    seat: &Seat,
+    context: &NodeContext,
     own: ServerId,
     incoming: Incoming,
 ) -> Result<ControlFlow<(), Met>, LinkFault> {
     let factory = Arc::new(TrackedFactory::default());
-    let config = server_config(seat, own, Some(factory.clone()))?;
+    let config = server_config(context, own, Some(factory.clone()))?;
     let connecting = incoming.accept_with(Arc::new(config)).map_err(|error| fault_of(&error))?;
     let connected = timeout(ANSWER_MAX, connecting).await;
     let connection = connected
@@ -286,11 +288,11 @@ async fn accept(
     }
     let proven = identity_of(&chain_of(&connection));
     let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
-    let topology = &seat.site.plan.topology;
+    let topology = &context.run_context.plan.topology;
     let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
     match peer.filter(|peer| *peer < own.dc) {
         Some(peer) => {
-            choose(&factory, seat, own.dc, peer);
+            choose(&factory, context, own.dc, peer);
             Ok(ControlFlow::Continue(Met { peer, connection, factory }))
         }
         None => {
@@ -309,8 +311,8 @@ pub(super) fn chain_of(connection: &Connection) -> Vec<CertificateDer<'static>> 
 }
 
 /// Gives a connection the congestion control of its link.
-fn choose(factory: &TrackedFactory, seat: &Seat, at: DcId, peer: DcId) {
-    let plan = &seat.site.plan;
+fn choose(factory: &TrackedFactory, context: &NodeContext, at: DcId, peer: DcId) {
+    let plan = &context.run_context.plan;
     let (out, back) = (share(&plan.topology, at, peer), share(&plan.topology, peer, at));
     let dedicated = plan.deployment.dedicated.contains(&(at, peer));
     let chosen = Chosen::new(&out, &back, dedicated);
@@ -318,16 +320,16 @@ fn choose(factory: &TrackedFactory, seat: &Seat, at: DcId, peer: DcId) {
 }
 
 /// What the receiver of a link grants one server's lanes.
-fn windows(seat: &Seat, from: DcId, to: DcId) -> Windows {
-    let plan = &seat.site.plan;
+fn windows(context: &NodeContext, from: DcId, to: DcId) -> Windows {
+    let plan = &context.run_context.plan;
     let (link, back) = (share(&plan.topology, from, to), share(&plan.topology, to, from));
     Windows::new(&link, &back, plan.deployment.dedicated.contains(&(from, to)))
 }
 
 /// Settings that fit whoever the peer turns out to be.
-fn transport(seat: &Seat, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
-    let links = seat.site.plan.topology.links.iter();
-    let widest = links.map(|link| windows(seat, link.from, link.to)).reduce(Windows::wider);
+fn transport(context: &NodeContext, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
+    let links = context.run_context.plan.topology.links.iter();
+    let widest = links.map(|link| windows(context, link.from, link.to)).reduce(Windows::wider);
     let mut config =
         widest.map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
     config.initial_mtu(INITIAL_MTU);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::Instant as Moment;
+use tokio::time;
 
 use super::refusals::Refusals;
-use super::reunion::Reunion;
+use super::resumption::Resumption;
 use super::stall::{Watch, stall_max};
 use gaia_core::link::quantum;
 use gaia_core::session::window;
@@ -20,11 +20,11 @@ pub(in crate::real) struct Link {
     /// How long news of what has come may wait for something to go with.
     pub(in crate::real) news_wait: Duration,
     /// When it has waited so long.
-    pub(in crate::real) news_due: Option<Moment>,
+    pub(in crate::real) news_due: Option<time::Instant>,
     pub(in crate::real) watch: Watch,
     pub(in crate::real) refusals: Refusals,
     /// Since the ends are connected again, until they are level.
-    pub(in crate::real) reunion: Option<Reunion>,
+    pub(in crate::real) resumption: Option<Resumption>,
 }
 
 impl Link {
@@ -40,7 +40,7 @@ impl Link {
             news_due: None,
             watch: Watch::new(stall_max(topology, (own, peer), parameters)),
             refusals: Refusals::default(),
-            reunion: None,
+            resumption: None,
         }
     }
 }

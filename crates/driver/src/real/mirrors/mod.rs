@@ -12,7 +12,7 @@ mod connect;
 mod link;
 mod refusals;
 mod reset;
-mod reunion;
+mod resumption;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,13 +28,13 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
+use super::context::NodeContext;
+use super::environment::Datagrams;
 use super::error::RealError;
-use super::ground::Datagrams;
-use super::site::Seat;
-use crate::journal::Carriage;
 use crate::quic::{
     CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
 };
+use crate::recorder::LinkCounters;
 use gaia_certificates::{Proof, Refusal};
 use gaia_core::link::IP_UDP_HEADER_BYTES;
 use gaia_core::topology::Address;
@@ -42,11 +42,11 @@ use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 
 pub(super) use connect::check;
 pub(super) use link::{Link, windows_of};
-pub(super) use reunion::Reunion;
+pub(super) use resumption::Resumption;
 
 /// A server's lanes to all its mirrors, and the tasks behind them.
 pub(super) struct Mirrors {
-    seat: Seat,
+    context: NodeContext,
     own: ServerId,
     connector: Connector,
     transport: DcTransport,
@@ -72,7 +72,7 @@ pub(super) enum FromMirror {
         peer: DcId,
     },
     /// The connection is gone.
-    Parted {
+    Disconnected {
         peer: DcId,
     },
     Message {
@@ -98,26 +98,30 @@ struct MirrorLink {
     met_before: bool,
     counters: Arc<LaneCounters>,
     /// Carried by connections that are gone.
-    before: Carriage,
+    before: LinkCounters,
     /// How long frames have kept the link.
     busy: Duration,
 }
 
 impl Mirrors {
     /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
-    pub(super) fn open(seat: &Seat, own: ServerId, socket: Datagrams) -> Result<Self, RealError> {
-        let endpoint = open(seat, own, socket)?;
-        let topology = &seat.site.plan.topology;
+    pub(super) fn open(
+        context: &NodeContext,
+        own: ServerId,
+        socket: Datagrams,
+    ) -> Result<Self, RealError> {
+        let endpoint = open(context, own, socket)?;
+        let topology = &context.run_context.plan.topology;
         let peers = topology.dc_ids().filter(|dc| *dc != own.dc);
         let links: BTreeMap<DcId, MirrorLink> =
             peers.map(|peer| (peer, MirrorLink::default())).collect();
         let counters = links.iter().map(|(peer, link)| (*peer, link.counters.clone())).collect();
-        let connector = Connector { seat: seat.clone(), own, endpoint, counters };
+        let connector = Connector { context: context.clone(), own, endpoint, counters };
         let (sender, arrivals) = unbounded_channel();
         let mut others = JoinSet::new();
         others.spawn(accept_lower(connector.clone(), sender.clone()));
         Ok(Self {
-            seat: seat.clone(),
+            context: context.clone(),
             own,
             connector,
             transport: DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1),
@@ -159,7 +163,7 @@ impl Mirrors {
         if self.is_joined(peer) {
             self.part(peer, "it takes no part any more");
         }
-        self.seat.meter.on_absent(&self.seat.site.label(NodeId::Server(id)));
+        self.context.meter.on_absent(&self.context.run_context.label(NodeId::Server(id)));
     }
 
     /// What happens next. Dropping the future loses nothing.
@@ -169,7 +173,7 @@ impl Mirrors {
     pub(super) async fn next(&mut self) -> Result<FromMirror, RealError> {
         loop {
             if let Some(peer) = self.parted.pop_front() {
-                return Ok(FromMirror::Parted { peer });
+                return Ok(FromMirror::Disconnected { peer });
             }
             let event = tokio::select! {
                 biased;
@@ -217,7 +221,7 @@ impl Mirrors {
 
     /// Breaks a connection; where this node calls, it calls again.
     pub(super) fn part(&mut self, peer: DcId, reason: &str) {
-        warn!("{} parts from {}: {reason}", self.seat.name(), self.name(peer));
+        warn!("{} parts from {}: {reason}", self.context.name(), self.name(peer));
         self.part_again(peer, reason);
     }
 
@@ -255,12 +259,12 @@ impl Mirrors {
 
     /// A mirror, as people call it.
     pub(super) fn name(&self, peer: DcId) -> String {
-        self.seat.site.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
+        self.context.run_context.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
     }
 
     /// What each link has carried away from here.
-    pub(super) fn carriages(&self) -> Vec<(DcId, Carriage)> {
-        self.links.iter().map(|(peer, link)| (*peer, link.carriage())).collect()
+    pub(super) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
+        self.links.iter().map(|(peer, link)| (*peer, link.counters())).collect()
     }
 
     /// Sends what is in hand, says goodbye, and ends every task.
@@ -272,7 +276,7 @@ impl Mirrors {
         let endpoint = &self.connector.endpoint;
         endpoint.close(GOODBYE, b"the run is over");
         // Past this, what is left is cut off, which hurts nobody who has been told.
-        let patience = patience(&self.seat.site.plan.topology);
+        let patience = patience(&self.context.run_context.plan.topology);
         let _late = timeout(patience, endpoint.wait_idle()).await;
         self.others.shutdown().await;
     }
@@ -284,14 +288,14 @@ impl Mirrors {
         while self.others.try_join_next().is_some() {}
         self.pumps.spawn(pump.run());
         self.others.spawn(listener.run());
-        let proof = self.seat.credentials.proof(chain_of(&connection));
+        let proof = self.context.credentials.proof(chain_of(&connection));
         self.revoked.spawn(watch_proof(peer, connection.clone(), proof));
         let link = self.link(peer);
         link.close();
         link.open = Some((connection, finisher));
         (link.dialled, link.met_before) = (false, true);
         self.parted.retain(|parted| *parted != peer);
-        self.seat.on_connected(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
+        self.context.on_connected(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
         peer
     }
 
@@ -307,7 +311,7 @@ impl Mirrors {
         if self.is_joined(peer) {
             self.link(peer).close();
             self.parted.push_back(peer);
-            self.seat.on_lost(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
+            self.context.on_lost(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
         }
         self.dial(peer);
     }
@@ -351,18 +355,18 @@ async fn watch_proof(
 impl MirrorLink {
     fn close(&mut self) {
         if self.open.is_some() {
-            self.before = self.carriage();
+            self.before = self.counters();
             self.open = None;
         }
     }
 
-    fn carriage(&self) -> Carriage {
+    fn counters(&self) -> LinkCounters {
         let (control, data) = self.counters.read();
         let sent = self.open.as_ref().map_or(0, |(connection, _)| {
             let sent = connection.stats().udp_tx;
             sent.bytes + sent.datagrams * IP_UDP_HEADER_BYTES
         });
-        Carriage {
+        LinkCounters {
             bytes: self.before.bytes + sent,
             control_bytes: control.wire_bytes,
             frames: control.frames + data.frames,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant as Moment;
+use tokio::time;
 
 use crate::real::SILENCE_MAX;
-use crate::real::site::COMPLAIN_EVERY;
+use crate::real::context::COMPLAIN_EVERY;
 
 /// What became of the latest connections of a mirror whose messages were refused.
 ///
@@ -18,16 +18,16 @@ pub(in crate::real) struct Refusals {
 
 struct Refusal {
     /// When the first was refused since the mirror was last heard.
-    since: Moment,
-    at: Moment,
-    complain_at: Moment,
+    since: time::Instant,
+    at: time::Instant,
+    complain_at: time::Instant,
     reason: String,
 }
 
 impl Refusals {
     /// A message of the mirror was refused. Answers whether people should be told: now and then.
     pub(in crate::real) fn on_refused(&mut self, reason: String) -> bool {
-        let at = Moment::now();
+        let at = time::Instant::now();
         let before = self.latest.take().filter(|before| before.goes_on(at));
         let (since, due) = before.map_or((at, at), |before| (before.since, before.complain_at));
 
@@ -44,14 +44,14 @@ impl Refusals {
 
     /// Why the mirror is refused, where that has gone on for longer than this.
     pub(in crate::real) fn lasting(&self, longer_than: Duration) -> Option<&str> {
-        let latest = self.latest.as_ref().filter(|latest| latest.goes_on(Moment::now()))?;
+        let latest = self.latest.as_ref().filter(|latest| latest.goes_on(time::Instant::now()))?;
         (latest.at - latest.since > longer_than).then_some(latest.reason.as_str())
     }
 }
 
 impl Refusal {
     /// Whether the mirror may be about to call again: one that is refused does so in a few seconds at most.
-    fn goes_on(&self, now: Moment) -> bool {
+    fn goes_on(&self, now: time::Instant) -> bool {
         now - self.at < SILENCE_MAX
     }
 }

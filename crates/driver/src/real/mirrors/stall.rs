@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant as Moment;
+use tokio::time;
 
 use gaia_core::session::{Progress, Session, window};
 use gaia_core::topology::Topology;
@@ -11,13 +11,13 @@ use gaia_core::types::DcId;
 /// Looks at a session from time to time.
 pub(in crate::real) struct Watch {
     patience: Duration,
-    look_at: Moment,
+    look_at: time::Instant,
     progress: Progress,
 }
 
 impl Watch {
     pub(in crate::real) fn new(patience: Duration) -> Self {
-        Self { patience, look_at: Moment::now() + patience, progress: Progress::default() }
+        Self { patience, look_at: time::Instant::now() + patience, progress: Progress::default() }
     }
 
     /// A connection begins.
@@ -26,13 +26,13 @@ impl Watch {
     }
 
     /// When it wants to look.
-    pub(in crate::real) fn due(&self) -> Moment {
+    pub(in crate::real) fn due(&self) -> time::Instant {
         self.look_at
     }
 
     /// Whether nothing has come of the connection since it was last looked at.
     pub(in crate::real) fn is_stalled(&mut self, session: &Session) -> bool {
-        self.look_at = Moment::now() + self.patience;
+        self.look_at = time::Instant::now() + self.patience;
         self.progress.is_stalled(session)
     }
 }

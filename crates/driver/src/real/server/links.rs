@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant as Moment;
+use tokio::time;
 use tracing::{info, warn};
 
 use super::ServerNode;
@@ -10,9 +10,9 @@ use crate::real::error::RealError;
 use gaia_core::types::{Clock, DcId};
 
 impl ServerNode {
-    /// Breaks connections that come to nothing. News that is due goes with the group.
+    /// Breaks connections that come to nothing. MembershipEvent that is due goes with the group.
     pub(super) fn look_at_links(&mut self) -> Result<(), RealError> {
-        let now = Moment::now();
+        let now = time::Instant::now();
         let mut unjoined = Vec::new();
         for (peer, link) in &mut self.links {
             if link.watch.due() > now {
@@ -36,7 +36,7 @@ impl ServerNode {
         if !has_begun || !server.may_hear(peer) {
             return Ok(());
         }
-        let parted = self.server.handle_parted(self.now(), peer);
+        let parted = self.server.handle_disconnected(self.now(), peer);
         parted.map_err(|error| self.refused(error))
     }
 
@@ -47,8 +47,8 @@ impl ServerNode {
             return;
         }
 
-        let own = self.seat.name();
-        let name = |dc: &DcId| &self.seat.site.plan.topology.dc(*dc).name;
+        let own = self.context.name();
+        let name = |dc: &DcId| &self.context.run_context.plan.topology.dc(*dc).name;
         for (dc, other) in &paused {
             if !self.paused.contains_key(dc) {
                 let (dc, other) = (name(dc), name(other));

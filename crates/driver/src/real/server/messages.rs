@@ -1,12 +1,12 @@
 //! What mirrors say, and what of it is refused.
 
 use bytes::Bytes;
-use tokio::time::Instant as Moment;
+use tokio::time;
 use tracing::info;
 
 use super::ServerNode;
+use crate::real::coordinator_client::CoordinatorClient;
 use crate::real::error::RealError;
-use crate::real::line::Line;
 use crate::real::message::Report;
 use gaia_core::recovery::MessageError;
 use gaia_core::server::PeerError;
@@ -18,8 +18,8 @@ impl ServerNode {
     pub(super) fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
         let now = self.now();
         match self.server.handle_message(now, from, message) {
-            Ok(Some(Meeting::Anew { lost, .. })) => {
-                let (name, peer) = (self.seat.name(), self.mirrors.name(from));
+            Ok(Some(Meeting::Reset { lost, .. })) => {
+                let (name, peer) = (self.context.name(), self.mirrors.name(from));
                 info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
             }
             // Either end may be the one that has lost what it had.
@@ -46,30 +46,30 @@ impl ServerNode {
             };
             self.meters.on_frame(from, lane, frame.len());
             self.link(from).refusals.on_heard();
-            if lane == Lane::Data && self.link(from).reunion.is_some() {
-                let (own, peer) = (self.seat.name(), self.mirrors.name(from));
-                self.link(from).reunion.iter_mut().for_each(|one| one.on_heard(&own, &peer));
+            if lane == Lane::Data && self.link(from).resumption.is_some() {
+                let (own, peer) = (self.context.name(), self.mirrors.name(from));
+                self.link(from).resumption.iter_mut().for_each(|one| one.on_heard(&own, &peer));
             }
             let link = self.link(from);
-            link.news_due.get_or_insert_with(|| Moment::now() + link.news_wait);
+            link.news_due.get_or_insert_with(|| time::Instant::now() + link.news_wait);
         }
     }
 
     pub(super) fn refused(&self, error: PeerError) -> RealError {
         self.meters.on_frame_refused(error.peer());
-        RealError::Peer { at: self.seat.name(), error }
+        RealError::Peer { at: self.context.name(), error }
     }
 
     fn forgot(&self, peer: DcId, reason: String) -> RealError {
-        RealError::Forgot { node: self.seat.name(), peer: self.mirrors.name(peer), reason }
+        RealError::Forgot { node: self.context.name(), peer: self.mirrors.name(peer), reason }
     }
 
     /// Tells the coordinator of mirrors that have been refused for as long as a node may be away: they are as good as lost.
-    pub(super) async fn tell_refusals(&self, line: &Line) {
-        let after = self.seat.site.plan.failures.give_up_after.0;
+    pub(super) async fn tell_refusals(&self, coordinator: &CoordinatorClient) {
+        let after = self.context.run_context.plan.failures.give_up_after.0;
         for (peer, link) in &self.links {
             if let Some(reason) = link.refusals.lasting(after) {
-                line.report(&Report::Refuses { peer: *peer, reason: reason.into() }).await;
+                coordinator.report(&Report::Refuses { peer: *peer, reason: reason.into() }).await;
             }
         }
     }

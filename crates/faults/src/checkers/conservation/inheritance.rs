@@ -19,8 +19,8 @@ pub(super) struct Inheritance {
 /// A copy that was taken for a server.
 #[derive(Debug)]
 struct Taking {
-    /// For which life of the server.
-    life: u64,
+    /// For which incarnation of the server.
+    incarnation: u64,
     source: ServerId,
     /// The word that made the source take it.
     word: (DcId, ControlMessage),
@@ -29,7 +29,7 @@ struct Taking {
 }
 
 impl Inheritance {
-    /// A word has come to a server that may make it take its copy for another, or owe that less; answers with the server
+    /// A word has come to a server that may make it take its copy for another, or enqueue that less; answers with the server
     /// whose copy is taken now.
     pub(super) fn hear(
         &mut self,
@@ -37,22 +37,24 @@ impl Inheritance {
         word: &ControlMessage,
         dcs: impl Iterator<Item = DcId>,
     ) -> Option<ServerId> {
-        let (dc, life, forks) = match *word {
-            ControlMessage::Rebuild { from: source, life } if source == at.dc => {
-                (from, life, false)
+        let (dc, incarnation, forks) = match *word {
+            ControlMessage::Rebuild { from: source, incarnation } if source == at.dc => {
+                (from, incarnation, false)
             }
-            ControlMessage::Fork { to, life } => (to, life, true),
+            ControlMessage::Fork { to, incarnation } => (to, incarnation, true),
             _ => return None,
         };
         let server = ServerId { dc, shard: at.shard };
         let takings = self.takings.entry(server).or_default();
-        let is_new = takings.last().is_none_or(|latest| latest.life < life);
+        let is_new = takings.last().is_none_or(|latest| latest.incarnation < incarnation);
         if is_new {
             let unforked = dcs.filter(|other| *other != dc && *other != at.dc).collect();
             let word = (from, word.clone());
-            takings.push(Taking { life, source: at, word, unforked });
+            takings.push(Taking { incarnation, source: at, word, unforked });
         }
-        if let Some(latest) = takings.last_mut().filter(|latest| forks && latest.life == life) {
+        if let Some(latest) =
+            takings.last_mut().filter(|latest| forks && latest.incarnation == incarnation)
+        {
             latest.unforked.remove(&from);
         }
         is_new.then_some(server)
@@ -71,7 +73,8 @@ impl Inheritance {
         if latest.word == (from, word.clone()) {
             takings.pop();
             self.held.retain(|(of, _), _| *of != server);
-        } else if matches!(word, ControlMessage::Fork { life, .. } if *life == latest.life) {
+        } else if matches!(word, ControlMessage::Fork { incarnation, .. } if *incarnation == latest.incarnation)
+        {
             latest.unforked.insert(from);
         }
     }
@@ -82,7 +85,12 @@ impl Inheritance {
     }
 
     /// An update has come to a server, or was undone: others are owed it whose copies it took before.
-    pub(super) fn owe(&mut self, (at, from): (ServerId, DcId), changes: Changes<'_>, times: f64) {
+    pub(super) fn enqueue(
+        &mut self,
+        (at, from): (ServerId, DcId),
+        changes: Changes<'_>,
+        times: f64,
+    ) {
         for (server, takings) in &self.takings {
             let latest = takings.last();
             if latest.is_some_and(|one| one.source == at && one.unforked.contains(&from))

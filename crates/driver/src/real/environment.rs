@@ -46,7 +46,7 @@ pub struct Datagrams {
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// What a process asks of whatever it runs on.
-pub trait Ground: fmt::Debug + Send + Sync {
+pub trait Environment: fmt::Debug + Send + Sync {
     /// Listens for streams; port 0 is any free one.
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>>;
 
@@ -73,7 +73,7 @@ pub trait Ground: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Machine;
 
-impl Ground for Machine {
+impl Environment for Machine {
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
         Box::pin(async move { Ok(Box::new(TcpListener::bind(at).await?) as Box<dyn Listener>) })
     }

@@ -11,7 +11,7 @@ use crate::types::Clock;
 
 /// One thing that a worker says. In order: a read at clock 0, the update of clock 0, a read at clock 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Turn {
+pub struct RequestSeq {
     pub clock: Clock,
     /// Whether it is the update; the read comes before.
     pub updates: bool,
@@ -32,14 +32,14 @@ pub enum Due {
 
 /// What a server keeps of one worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Desk {
+pub(super) struct WorkerSession {
     /// Whether it is not known what is to come next: the server has lost what it knew, and the worker has not been on
     /// the line since.
     pub(super) lost: bool,
     /// Whether what is to come next is a guess, by the clock of the copy: its read says at which clock the worker is.
     pub(super) guessed: bool,
     /// What is to come next.
-    pub(super) next: Turn,
+    pub(super) next: RequestSeq,
     /// What was answered to the last read, until its update has come.
     pub(super) answer: Option<Arc<RowsRead>>,
     /// Whether the worker begins anew: its next read may be of an earlier clock, where another server lacks that
@@ -47,13 +47,13 @@ pub(super) struct Desk {
     pub(super) anew: bool,
 }
 
-impl Turn {
-    /// Whose turn a message is; [`WorkerMessage::Anew`] has none, as it may come at any time.
+impl RequestSeq {
+    /// Whose turn a message is; [`WorkerMessage::Reset`] has none, as it may come at any time.
     pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
             WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
             WorkerMessage::Update { clock, .. } => Some(Self { clock: *clock, updates: true }),
-            WorkerMessage::Anew => None,
+            WorkerMessage::Reset => None,
         }
     }
 
@@ -63,39 +63,39 @@ impl Turn {
     }
 }
 
-impl Default for Turn {
+impl Default for RequestSeq {
     /// The first.
     fn default() -> Self {
         Self { clock: Clock::ZERO, updates: false }
     }
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for RequestSeq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.updates { "the update of" } else { "a read at" };
         write!(f, "{what} clock {}", self.clock)
     }
 }
 
-impl Desk {
+impl WorkerSession {
     /// That of a worker of which nothing is known.
     pub(super) fn lost() -> Self {
         Self { lost: true, ..Self::default() }
     }
 
     /// That of a worker that is to say this next, as it says or as is guessed.
-    pub(super) fn at(next: Turn, guessed: bool) -> Self {
+    pub(super) fn at(next: RequestSeq, guessed: bool) -> Self {
         Self { next, guessed, ..Self::default() }
     }
 
     /// Whether the worker itself can say what is to come next.
-    pub(super) fn learns_from(&self, says_next: Option<Turn>) -> bool {
+    pub(super) fn learns_from(&self, says_next: Option<RequestSeq>) -> bool {
         self.lost || (self.guessed && says_next.is_some())
     }
 
     /// How a message lies to what is due from a worker that has finished so many clocks.
     pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
-        let Some(said) = Turn::of(message).filter(|_| !self.lost) else {
+        let Some(said) = RequestSeq::of(message).filter(|_| !self.lost) else {
             return if self.lost { Due::Ahead } else { Due::Now };
         };
         if self.anew && !said.updates && (said < self.next || self.guessed) {
@@ -111,7 +111,7 @@ impl Desk {
 
     /// Notes what was due and has come; answers with the clock of the worker, where that was a guess and is known now.
     pub(super) fn hear(&mut self, message: &WorkerMessage) -> Option<Clock> {
-        let said = Turn::of(message);
+        let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
         self.guessed &= said.is_none();
         self.anew = said.is_none();
@@ -120,7 +120,7 @@ impl Desk {
         }
         self.next = match said {
             Some(said) => said.next(),
-            None => Turn { updates: false, ..self.next },
+            None => RequestSeq { updates: false, ..self.next },
         };
         learned
     }
@@ -151,52 +151,59 @@ mod tests {
         WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
     }
 
-    /// What becomes of messages, one after the other, at a desk of a worker that has said everything before clock 3.
-    fn check(said: &[(WorkerMessage, Due)], next: Turn) {
-        let mut desk = Desk { next: Turn { clock: Clock(3), updates: false }, ..Desk::default() };
+    /// What becomes of messages, one after the other, at a worker_session of a worker that has said everything before clock 3.
+    fn check(said: &[(WorkerMessage, Due)], next: RequestSeq) {
+        let mut worker_session = WorkerSession {
+            next: RequestSeq { clock: Clock(3), updates: false },
+            ..WorkerSession::default()
+        };
         let mut finished = Clock(3);
         for (message, expected) in said {
-            let due = desk.judge(message, finished);
+            let due = worker_session.judge(message, finished);
             assert_eq!(due, *expected, "{message:?}");
             if matches!(due, Due::Now | Due::Known) {
-                assert_eq!(desk.hear(message), None);
+                assert_eq!(worker_session.hear(message), None);
             }
             if due == Due::Now && matches!(message, WorkerMessage::Update { .. }) {
                 finished = finished.next();
             }
         }
-        assert_eq!(desk.next, next);
+        assert_eq!(worker_session.next, next);
     }
 
     #[test]
     fn a_guess_is_given_up_for_the_clock_that_the_worker_reads_at() {
         for clock in [3, 7, 9] {
-            let mut desk = Desk::at(Turn { clock: Clock(7), updates: false }, true);
-            assert_eq!(desk.hear(&WorkerMessage::Anew), None);
-            assert_eq!(desk.judge(&read(clock), Clock::ZERO), Due::Now);
-            assert_eq!(desk.hear(&read(clock)), Some(Clock(clock)));
-            assert_eq!(desk.judge(&update(clock), Clock(clock)), Due::Now);
-            assert_eq!(desk.hear(&update(clock)), None);
+            let mut worker_session =
+                WorkerSession::at(RequestSeq { clock: Clock(7), updates: false }, true);
+            assert_eq!(worker_session.hear(&WorkerMessage::Reset), None);
+            assert_eq!(worker_session.judge(&read(clock), Clock::ZERO), Due::Now);
+            assert_eq!(worker_session.hear(&read(clock)), Some(Clock(clock)));
+            assert_eq!(worker_session.judge(&update(clock), Clock(clock)), Due::Now);
+            assert_eq!(worker_session.hear(&update(clock)), None);
         }
     }
 
     #[test]
     fn a_worker_that_begins_anew_has_each_clock_counted_once() {
-        let at = |clock, updates| Turn { clock: Clock(clock), updates };
+        let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
         use Due::{Ahead, Known, Now, Repeated};
         // As ever.
         check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
         check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
         // The read that waits is let go, and asked again.
-        check(&[(read(3), Now), (WorkerMessage::Anew, Now), (read(3), Now)], at(3, true));
+        check(&[(read(3), Now), (WorkerMessage::Reset, Now), (read(3), Now)], at(3, true));
         // Another server lacks clock 2: it is gone through again, and its update known here.
-        let again = [(WorkerMessage::Anew, Now), (read(2), Now), (read(2), Repeated)];
+        let again = [(WorkerMessage::Reset, Now), (read(2), Now), (read(2), Repeated)];
         check(&again, at(2, true));
         let rest = [(update(2), Known), (read(3), Now), (update(3), Now)];
         check(&[&again[..], &rest].concat(), at(4, false));
-        check(&[(WorkerMessage::Anew, Now), (read(4), Ahead), (update(2), Repeated)], at(3, false));
+        check(
+            &[(WorkerMessage::Reset, Now), (read(4), Ahead), (update(2), Repeated)],
+            at(3, false),
+        );
         // Twice in a row.
-        let anew = (WorkerMessage::Anew, Now);
+        let anew = (WorkerMessage::Reset, Now);
         check(
             &[anew.clone(), (read(2), Now), anew, (read(2), Now), (update(2), Known)],
             at(3, false),

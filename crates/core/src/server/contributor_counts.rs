@@ -16,7 +16,7 @@ use crate::types::{Content, DcId, StateError, Walk};
 
 /// Who has ever changed the parameters of one home block.
 #[derive(Debug)]
-pub(super) struct Turnout {
+pub(super) struct ContributorCounts {
     /// Workers of all data centers that have changed a parameter.
     workers: Vec<f32>,
     /// By data center: its workers, and what they have changed.
@@ -34,7 +34,7 @@ pub(super) struct Factors {
     factors: Vec<f32>,
 }
 
-impl Turnout {
+impl ContributorCounts {
     pub(super) fn new(workers: &[usize], parameters: usize) -> Self {
         let changed = workers.iter().map(|workers| (*workers as f32, Touched::none(parameters)));
         Self { workers: vec![0.0; parameters], changed: changed.collect(), grown: false }

@@ -5,31 +5,35 @@ use std::collections::BTreeSet;
 use tracing::{debug, info};
 
 use super::ServerNode;
-use crate::real::door::Guest;
+use crate::real::acceptor::ProvenCaller;
 use crate::real::error::RealError;
 use crate::real::stand_ins::StandIns;
 use gaia_core::types::{DcId, NodeId, WorkerId};
 
 impl ServerNode {
     /// Somebody calls.
-    pub(super) async fn on_guest(&mut self, guest: Guest) -> Result<(), RealError> {
-        let NodeId::Worker(worker) = guest.hello.node else { return Ok(()) };
-        let (calls, due) = (guest.hello.stand_in, self.stand_ins.of(worker));
+    pub(super) async fn on_proven_caller(
+        &mut self,
+        proven_caller: ProvenCaller,
+    ) -> Result<(), RealError> {
+        let NodeId::Worker(worker) = proven_caller.hello.node else { return Ok(()) };
+        let (calls, due) = (proven_caller.hello.stand_in, self.stand_ins.of(worker));
         if calls != due {
-            let name =
-                |who: Option<WorkerId>| self.seat.site.name(NodeId::Worker(who.unwrap_or(worker)));
+            let name = |who: Option<WorkerId>| {
+                self.context.run_context.name(NodeId::Worker(who.unwrap_or(worker)))
+            };
             let reason =
                 format!("{} is to be heard for {}, not {}", name(due), name(None), name(calls));
-            debug!("{} puts a caller off: {reason}", self.seat.name());
-            self.seat.meter.on_caller_refused();
-            guest.channel.put_off(reason).await;
+            debug!("{} puts a caller off: {reason}", self.context.name());
+            self.context.meter.on_caller_refused();
+            proven_caller.channel.put_off(reason).await;
             return Ok(());
         }
         if calls.is_none() && self.workers.near() == Some(worker) {
-            guest.channel.refuse("this worker shares the server's process".into()).await;
+            proven_caller.channel.refuse("this worker shares the server's process".into()).await;
             return Ok(());
         }
-        self.let_in(worker, Some(guest))
+        self.let_in(worker, Some(proven_caller))
     }
 
     /// The coordinator says who stands in for whom: whoever was heard in another's place is heard no more.
@@ -56,25 +60,25 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Takes a worker in, the one in this process where there is no guest; it waits where the copy is on its way.
+    /// Takes a worker in, the one in this process where there is no proven_caller; it waits where the copy is on its way.
     pub(super) fn let_in(
         &mut self,
         worker: WorkerId,
-        guest: Option<Guest>,
+        proven_caller: Option<ProvenCaller>,
     ) -> Result<(), RealError> {
-        let says_next = match &guest {
-            Some(guest) => guest.hello.says_next,
+        let next_requests = match &proven_caller {
+            Some(proven_caller) => proven_caller.hello.next_requests,
             None => self.workers.near_says_next(self.server.server().id().shard),
         };
-        let due = self.server.handle_worker_joined(self.now(), worker, says_next);
+        let due = self.server.handle_worker_joined(self.now(), worker, next_requests);
         let Some(due) = due else {
-            self.parked.insert(worker, guest);
+            self.parked.insert(worker, proven_caller);
             return Ok(());
         };
         // What is due is as good as an answer: the worker forgets what came before.
         self.write()?;
-        match guest {
-            Some(guest) => self.workers.join(worker, guest.channel, due),
+        match proven_caller {
+            Some(proven_caller) => self.workers.join(worker, proven_caller.channel, due),
             None => self.workers.join_near(due),
         }
         Ok(())
@@ -86,19 +90,23 @@ impl ServerNode {
             return Ok(());
         }
         let clock = self.server.server().rebuilt_at();
-        info!("{} has its copy, of clock {clock}", self.seat.name());
+        info!("{} has its copy, of clock {clock}", self.context.name());
         let mut parked = std::mem::take(&mut self.parked).into_iter();
-        parked.try_for_each(|(worker, guest)| self.let_in(worker, guest))
+        parked.try_for_each(|(worker, proven_caller)| self.let_in(worker, proven_caller))
     }
 
     /// Takes the copy of a mirror, unless that was begun before.
-    pub(super) fn rebuild(&mut self, from: DcId, absent: &BTreeSet<DcId>) -> Result<(), RealError> {
+    pub(super) fn rebuild(
+        &mut self,
+        from: DcId,
+        inactive: &BTreeSet<DcId>,
+    ) -> Result<(), RealError> {
         if !self.server.is_new() {
             return Ok(());
         }
-        let (own, mirror) = (self.seat.name(), self.mirrors.name(from));
+        let (own, mirror) = (self.context.name(), self.mirrors.name(from));
         info!("{own} has no copy of its own, and takes that of {mirror}");
-        let begun = self.server.handle_rebuild(self.now(), from, absent);
+        let begun = self.server.handle_rebuild(self.now(), from, inactive);
         begun.map_err(|error| self.refused(error))
     }
 }
@@ -114,18 +122,18 @@ mod tests {
 
     use super::*;
     use crate::cluster::Blueprint;
+    use crate::real::acceptor::{Acceptor, listen};
     use crate::real::channel::{Channel, Parcel, Reader};
-    use crate::real::door::{Door, listen};
+    use crate::real::context::{NodeContext, RunContext, nodes};
     use crate::real::error::{ChannelError, LinkFault};
+    use crate::real::membership::Membership;
     use crate::real::message::{Answer, Hello, Order, Purpose, pack, unpack};
-    use crate::real::roll::Roll;
     use crate::real::server::serve;
-    use crate::real::site::{Seat, Site, nodes};
-    use crate::real::{Errand, Interrupted};
+    use crate::real::{Interrupted, NodeConfig};
     use gaia_certificates::Directory;
     use gaia_config::{Plan, RunFile};
     use gaia_core::application::Application;
-    use gaia_core::recovery::Turn;
+    use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
     use gaia_core::topology::Address;
     use gaia_core::types::{ServerId, ShardId};
@@ -146,9 +154,9 @@ mod tests {
     struct Stage {
         plan: Plan,
         application: Arc<dyn Application>,
-        site: Site,
+        run_context: RunContext,
         coordinator: Address,
-        door: Option<Door>,
+        acceptor: Option<Acceptor>,
         _certificates: TempDir,
     }
 
@@ -169,31 +177,32 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
             let hash = Blueprint::new(&plan, &application).plan_hash;
-            let site = Site::new(&plan, hash, &certificates);
-            let all = [NodeId::Coordinator].into_iter().chain(nodes(&site));
-            let all: Vec<_> = all.map(|node| site.identity(node)).collect();
+            let run_context = RunContext::new(&plan, hash, &certificates);
+            let all = [NodeId::Coordinator].into_iter().chain(nodes(&run_context));
+            let all: Vec<_> = all.map(|node| run_context.identity(node)).collect();
             let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
             directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
-            let listener = listen(&*site.ground, ([127, 0, 0, 1], 0).into()).await.unwrap();
+            let listener =
+                listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
             let coordinator = listener.local_addr().unwrap().to_string().parse().unwrap();
-            let seat = site.seat(NodeId::Coordinator).unwrap();
-            let door = Some(Door::open(&seat, listener, nodes(&site).collect()));
-            Self { plan, application, site, coordinator, door, _certificates: folder }
+            let context = run_context.node_context(NodeId::Coordinator).unwrap();
+            let acceptor = Some(Acceptor::open(&context, listener, nodes(&run_context).collect()));
+            Self { plan, application, run_context, coordinator, acceptor, _certificates: folder }
         }
 
-        fn seat(&self, worker: WorkerId) -> Seat {
-            self.site.seat(NodeId::Worker(worker)).unwrap()
+        fn node_context(&self, worker: WorkerId) -> NodeContext {
+            self.run_context.node_context(NodeId::Worker(worker)).unwrap()
         }
     }
 
     /// Calls once; `forge` changes what is said of who calls.
     async fn call(
-        seat: &Seat,
+        context: &NodeContext,
         to: NodeId,
         at: &Address,
         forge: impl Fn(Hello) -> Hello,
     ) -> Result<Channel, LinkFault> {
-        seat.dial(to, at, &forge(seat.hello(Purpose::Join))).await
+        context.dial(to, at, &forge(context.hello(Purpose::Join))).await
     }
 
     fn is_put_off(called: &Result<Channel, LinkFault>, heard: &str) -> bool {
@@ -201,7 +210,7 @@ mod tests {
     }
 
     /// What a server says to a worker that it has let in, and the way to it.
-    async fn hear_due(channel: Channel) -> (Turn, Reader, mpsc::Sender<Parcel>) {
+    async fn hear_due(channel: Channel) -> (RequestSeq, Reader, mpsc::Sender<Parcel>) {
         let (mut reader, parcels, _) = channel.start(1);
         let (kind, body) = reader.next(|_| 1024, None).await.unwrap();
         assert_eq!(kind, LanKind::Hello);
@@ -212,15 +221,15 @@ mod tests {
     async fn a_server_hears_one_for_a_worker_and_takes_that_of_the_coordinator_alone() {
         let mut stage = Stage::new().await;
         let machine = Blueprint::new(&stage.plan, &stage.application).server(SERVER);
-        let errand = Errand {
+        let node_config = NodeConfig {
             coordinator: stage.coordinator.clone(),
-            shelf: None,
+            state_dir: None,
             interrupted: Interrupted(None),
             stands_in_for: watch::Sender::default(),
         };
-        let seat = stage.site.seat(NodeId::Server(SERVER)).unwrap();
+        let context = stage.run_context.node_context(NodeId::Server(SERVER)).unwrap();
         let listens = ([127, 0, 0, 1], 0).into();
-        let serving = serve(seat, SERVER, machine, &errand, listens, None);
+        let serving = serve(context, SERVER, machine, &node_config, listens, None);
         tokio::select! {
             served = serving => panic!("{:?}", served.err()),
             () = hears_one(&mut stage) => {}
@@ -228,18 +237,19 @@ mod tests {
     }
 
     async fn hears_one(stage: &mut Stage) {
-        let mut guest = stage.door.as_mut().unwrap().guest().await;
-        assert!(guest.hello.begins.is_some(), "it has nothing to go on from");
+        let mut proven_caller = stage.acceptor.as_mut().unwrap().proven_caller().await;
+        assert!(proven_caller.hello.begins.is_some(), "it has nothing to go on from");
         let answer = Answer::Begin { incarnation: Incarnation::FIRST };
-        guest.channel.answer(&answer).await.unwrap();
-        let at: Address = guest.hello.listens.unwrap().to_string().parse().unwrap();
-        let (_reader, parcels, _) = guest.channel.start(8);
+        proven_caller.channel.answer(&answer).await.unwrap();
+        let at: Address = proven_caller.hello.listens.unwrap().to_string().parse().unwrap();
+        let (_reader, parcels, _) = proven_caller.channel.start(8);
         let say = async |stand_ins: &StandIns| {
             let servers = vec![(SERVER, at.to_string())];
             let order = pack(&Order::Begin { servers, stand_ins: stand_ins.clone() });
             parcels.send((LanKind::Order, order)).await.unwrap();
         };
-        let (server, lost, own) = (NodeId::Server(SERVER), stage.seat(LOST), stage.seat(OWN));
+        let (server, lost, own) =
+            (NodeId::Server(SERVER), stage.node_context(LOST), stage.node_context(OWN));
         let stand_in = own.in_place_of(LOST);
 
         let mut stand_ins = StandIns::default();
@@ -269,7 +279,7 @@ mod tests {
         assert!(matches!(first.next(|_| 1024, None).await, Err(ChannelError::Closed)));
         let joined = stand_in.join(server, &at, &stand_in.hello(Purpose::Join)).await.unwrap();
         let (due, mut second, _open) = hear_due(joined).await;
-        assert_eq!(due, Turn::default());
+        assert_eq!(due, RequestSeq::default());
         let called = call(&lost, server, &at, |hello| hello).await;
         assert!(is_put_off(&called, "worker 1 of a is to be heard"), "{:?}", called.err());
 
@@ -285,30 +295,32 @@ mod tests {
     async fn the_coordinator_hears_those_alone_that_it_has_told_to_stand_in() {
         let mut stage = Stage::new().await;
         let layouts = Blueprint::new(&stage.plan, &stage.application).layouts().to_vec();
-        let mut roll = Roll::new(stage.site.clone(), layouts, stage.door.take().unwrap());
-        let (lost, own, at) = (stage.seat(LOST), stage.seat(OWN), stage.coordinator.clone());
+        let mut membership =
+            Membership::new(stage.run_context.clone(), layouts, stage.acceptor.take().unwrap());
+        let (lost, own, at) =
+            (stage.node_context(LOST), stage.node_context(OWN), stage.coordinator.clone());
         let stand_in = own.in_place_of(LOST);
-        let joined = async |roll: &mut Roll, seat: &Seat| {
-            let hello = seat.hello(Purpose::Join);
-            let calling = seat.dial(NodeId::Coordinator, &at, &hello);
+        let joined = async |membership: &mut Membership, context: &NodeContext| {
+            let hello = context.hello(Purpose::Join);
+            let calling = context.dial(NodeId::Coordinator, &at, &hello);
             tokio::pin!(calling);
             loop {
                 tokio::select! {
                     called = &mut calling => return called.map(|_| ()),
-                    _ = roll.news() => {}
+                    _ = membership.news() => {}
                 }
             }
         };
-        joined(&mut roll, &own).await.unwrap();
-        let called = joined(&mut roll, &stand_in).await;
+        joined(&mut membership, &own).await.unwrap();
+        let called = joined(&mut membership, &stand_in).await;
         assert!(matches!(called, Err(LinkFault::Later(_))), "{called:?}");
         // Nobody is there to stand in for the other.
-        assert_eq!(roll.appoint(OWN), None);
-        assert_eq!(roll.appoint(LOST), Some(OWN));
-        joined(&mut roll, &stand_in).await.unwrap();
+        assert_eq!(membership.appoint(OWN), None);
+        assert_eq!(membership.appoint(LOST), Some(OWN));
+        joined(&mut membership, &stand_in).await.unwrap();
         let node = NodeId::Worker(LOST);
-        assert!(roll.has(node) && !roll.has_itself(node));
-        joined(&mut roll, &lost).await.unwrap();
-        assert!(roll.has_itself(node));
+        assert!(membership.has(node) && !membership.has_itself(node));
+        joined(&mut membership, &lost).await.unwrap();
+        assert!(membership.has_itself(node));
     }
 }

@@ -6,44 +6,44 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant as Moment, timeout};
+use tokio::time::{self, timeout};
 use tracing::warn;
 
 use super::SILENCE_MAX;
+use super::acceptor::{Acceptor, ProvenCaller};
 use super::channel::Parcel;
-use super::door::{Door, Guest};
+use super::context::RunContext;
 use super::hearing::{Heard, hear};
 use super::incarnations::Incarnations;
-use super::message::{Answer, Life, Order, pack};
-use super::site::Site;
+use super::message::{Answer, Order, ServerProcess, pack};
 use super::stand_ins::StandIns;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// The lines of all nodes.
-pub(super) struct Roll {
-    site: Site,
+pub(super) struct Membership {
+    run_context: RunContext,
     layouts: Vec<ShardLayout>,
-    door: Door,
-    lines: BTreeMap<NodeId, Line>,
+    acceptor: Acceptor,
+    lines: BTreeMap<NodeId, NodeConnection>,
     /// Where servers listen.
     listening: BTreeMap<ServerId, String>,
     /// As nodes said of themselves.
-    lives: BTreeMap<NodeId, Life>,
+    server_processes: BTreeMap<NodeId, ServerProcess>,
     incarnations: Incarnations,
     /// Since when.
-    lost: BTreeMap<NodeId, Moment>,
+    lost: BTreeMap<NodeId, time::Instant>,
     stand_ins: StandIns,
     heard: Receiver<Heard>,
     hears: Sender<Heard>,
     /// Connections so far: each has a number.
     connections: u64,
-    /// Ends with the roll.
+    /// Ends with the membership.
     reading: JoinSet<()>,
     writing: Vec<JoinHandle<()>>,
 }
 
-struct Line {
+struct NodeConnection {
     connection: u64,
     /// Who has called in the node's place, if another has.
     stand_in: Option<WorkerId>,
@@ -51,22 +51,26 @@ struct Line {
 }
 
 /// What can come over lines.
-pub(super) enum News {
+pub(super) enum MembershipEvent {
     /// A node is on the line, for the first time or again.
     Joined(NodeId),
     Heard(Heard),
 }
 
-impl Roll {
-    pub(super) fn new(site: Site, layouts: Vec<ShardLayout>, door: Door) -> Self {
+impl Membership {
+    pub(super) fn new(
+        run_context: RunContext,
+        layouts: Vec<ShardLayout>,
+        acceptor: Acceptor,
+    ) -> Self {
         let (hears, heard) = channel(HEARD_MAX);
         Self {
-            site,
+            run_context,
             layouts,
-            door,
+            acceptor,
             lines: BTreeMap::new(),
             listening: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            server_processes: BTreeMap::new(),
             incarnations: Incarnations::default(),
             lost: BTreeMap::new(),
             stand_ins: StandIns::default(),
@@ -79,20 +83,20 @@ impl Roll {
     }
 
     /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
-    pub(super) async fn news(&mut self) -> News {
+    pub(super) async fn news(&mut self) -> MembershipEvent {
         loop {
             tokio::select! {
                 biased;
-                guest = self.door.guest() => {
-                    if let Some(node) = self.admit(guest).await {
-                        return News::Joined(node);
+                proven_caller = self.acceptor.proven_caller() => {
+                    if let Some(node) = self.admit(proven_caller).await {
+                        return MembershipEvent::Joined(node);
                     }
                 }
                 Some(heard) = self.heard.recv() => {
                     // What is left of a connection that another has replaced says nothing of the node.
                     let current = self.lines.get(&heard.node).map(|line| line.connection);
                     if current == Some(heard.connection) {
-                        return News::Heard(heard);
+                        return MembershipEvent::Heard(heard);
                     }
                 }
             }
@@ -100,18 +104,18 @@ impl Roll {
     }
 
     /// Takes a caller in, in place of a connection that it had before.
-    async fn admit(&mut self, guest: Guest) -> Option<NodeId> {
-        let Guest { hello, from, mut channel } = guest;
+    async fn admit(&mut self, proven_caller: ProvenCaller) -> Option<NodeId> {
+        let ProvenCaller { hello, from, mut channel } = proven_caller;
         let (node, stand_in) = (hello.node, hello.stand_in);
         if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
             && self.stand_ins.of(worker) != Some(own)
         {
-            let [own, lost] = [own, worker].map(|id| self.site.name(NodeId::Worker(id)));
+            let [own, lost] = [own, worker].map(|id| self.run_context.name(NodeId::Worker(id)));
             channel.put_off(format!("{own} does not stand in for {lost}")).await;
             return None;
         }
         if let NodeId::Server(id) = node {
-            let named = self.site.plan.deployment.server(id.dc, id.shard.index());
+            let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
             let address = match (named, hello.listens) {
                 (Some(named), _) => named.to_string(),
                 // One that listens on every address is reached where it called from.
@@ -126,18 +130,18 @@ impl Roll {
             };
             self.listening.insert(id, address);
         }
-        if let Some(life) = hello.life {
-            self.lives.insert(node, life);
+        if let Some(process) = hello.process {
+            self.server_processes.insert(node, process);
             if let NodeId::Server(id) = node {
-                self.incarnations.note(id, life.incarnation);
+                self.incarnations.note(id, process.incarnation);
             }
         }
         let answer = match (node, hello.begins) {
             (NodeId::Server(id), Some(process)) => {
                 let incarnation = self.incarnations.give(id, process);
                 let number = incarnation.number();
-                let life = Life { began: number, incarnation: number, is_new: true };
-                self.lives.insert(node, life);
+                let process = ServerProcess { began: number, incarnation: number, is_new: true };
+                self.server_processes.insert(node, process);
                 Answer::Begin { incarnation }
             }
             _ => Answer::Welcome,
@@ -148,7 +152,7 @@ impl Roll {
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
         self.connections += 1;
         let connection = self.connections;
-        self.lines.insert(node, Line { connection, stand_in, parcels });
+        self.lines.insert(node, NodeConnection { connection, stand_in, parcels });
         self.lost.remove(&node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
@@ -169,8 +173,8 @@ impl Roll {
     /// A node is on the line no more.
     pub(super) fn lose(&mut self, node: NodeId, reason: &str) {
         if self.lines.remove(&node).is_some() {
-            warn!("{} is lost: {reason}; it is waited for", self.site.name(node));
-            self.lost.insert(node, Moment::now());
+            warn!("{} is lost: {reason}; it is waited for", self.run_context.name(node));
+            self.lost.insert(node, time::Instant::now());
         }
     }
 
@@ -188,7 +192,7 @@ impl Roll {
 
     /// Counts everyone as lost who is not on the line.
     pub(super) fn miss(&mut self, all: impl Iterator<Item = NodeId>) {
-        let now = Moment::now();
+        let now = time::Instant::now();
         self.lost.extend(all.filter(|node| !self.lines.contains_key(node)).map(|node| (node, now)));
     }
 
@@ -233,13 +237,13 @@ impl Roll {
     }
 
     /// Which process of a node is on the line.
-    pub(super) fn life_of(&self, node: NodeId) -> Option<Life> {
-        self.lives.get(&node).copied()
+    pub(super) fn incarnation_of(&self, node: NodeId) -> Option<ServerProcess> {
+        self.server_processes.get(&node).copied()
     }
 
-    /// The order that tells of all servers but those that are absent.
-    pub(super) fn begin(&self, absent: &BTreeSet<DcId>) -> Order {
-        let present = self.listening.iter().filter(|(server, _)| !absent.contains(&server.dc));
+    /// The order that tells of all servers but those that are inactive.
+    pub(super) fn begin(&self, inactive: &BTreeSet<DcId>) -> Order {
+        let present = self.listening.iter().filter(|(server, _)| !inactive.contains(&server.dc));
         let servers = present.map(|(id, at)| (*id, at.clone())).collect();
         Order::Begin { servers, stand_ins: self.stand_ins.clone() }
     }

@@ -1,25 +1,25 @@
 //! How long mirrors that were apart take until each knows of the other again.
 
-use tokio::time::Instant as Moment;
+use tokio::time;
 use tracing::info;
 
 use gaia_core::session::Session;
 use gaia_core::types::Lane;
 
 /// Looks at a link from the moment that its ends are connected again until all that waited for the mirror has come there.
-pub(in crate::real) struct Reunion {
-    since: Moment,
+pub(in crate::real) struct Resumption {
+    since: time::Instant,
     /// Bytes of data frames that were under way, or were cut since.
     bytes: usize,
     hears: bool,
     tells: bool,
 }
 
-impl Reunion {
+impl Resumption {
     /// Of an end that has this session.
     pub(in crate::real) fn begin(session: &Session) -> Self {
         let bytes = session.held_bytes(Lane::Data);
-        Self { since: Moment::now(), bytes, hears: false, tells: false }
+        Self { since: time::Instant::now(), bytes, hears: false, tells: false }
     }
 
     /// A data frame was cut for the mirror.

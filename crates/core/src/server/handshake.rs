@@ -10,12 +10,12 @@ use crate::wire::{ControlMessage, Hello, encode_control};
 
 /// What this server says of itself, and to whom it has yet to say it.
 #[derive(Debug)]
-pub(super) struct Greeting {
+pub(super) struct Handshake {
     own: Hello,
     due: BTreeSet<DcId>,
 }
 
-impl Greeting {
+impl Handshake {
     /// `plan` is a hash of everything that all data centers must have resolved alike.
     pub(super) fn new(
         id: ServerId,
@@ -50,7 +50,7 @@ impl Greeting {
 
     /// Walks over what changes as time goes on.
     pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record_that("greeting", &mut self.due, BTreeSet::is_subset)
+        walk.record_that("handshake", &mut self.due, BTreeSet::is_subset)
     }
 
     /// Whether a mirror's hello agrees with ours in all but where it comes from.

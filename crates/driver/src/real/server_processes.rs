@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::context::RunContext;
 use super::incarnations::{Incarnations, first_floor, next_block};
-use super::message::Life;
-use super::site::Site;
+use super::message::ServerProcess;
 use gaia_core::types::{DcId, NodeId, ServerId};
 
 /// What the coordinator knows of servers' processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lives {
+pub(super) struct ServerProcesses {
     /// The incarnation that began what each server knows, once all have met.
     met: BTreeMap<ServerId, u64>,
-    /// Servers whose copies are on their way: to the life that began with which incarnation, from where.
+    /// Servers whose copies are on their way: to the process that began with which incarnation, from where.
     copies: BTreeMap<ServerId, (u64, DcId)>,
     /// What this process of the coordinator gives servers to begin as is above this. Zero in what was written down before
     /// coordinators gave them.
@@ -23,7 +23,7 @@ pub(super) struct Lives {
     incarnations_floor: u64,
 }
 
-impl Lives {
+impl ServerProcesses {
     /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
     /// and otherwise above all that those before it can have given. To be written down before any is given.
     pub(super) fn give_incarnations(
@@ -43,20 +43,20 @@ impl Lives {
         incarnations
     }
 
-    /// Whether a server that is on the line in this life has had another, of which it knows nothing.
-    pub(super) fn is_lost(&self, server: ServerId, life: Life) -> bool {
-        let other = self.met.get(&server).is_some_and(|met| *met != life.began);
-        life.is_new && other
+    /// Whether a server that is on the line in this process has had another, of which it knows nothing.
+    pub(super) fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
+        let other = self.met.get(&server).is_some_and(|met| *met != process.began);
+        process.is_new && other
     }
 
-    /// A server takes part in this life.
-    pub(super) fn meet(&mut self, server: ServerId, life: Life) {
-        self.met.insert(server, life.began);
+    /// A server takes part in this process.
+    pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
+        self.met.insert(server, process.began);
     }
 
-    /// A server in this life takes its copy from a mirror.
-    pub(super) fn rebuild(&mut self, server: ServerId, life: Life, from: DcId) {
-        self.copies.insert(server, (life.began, from));
+    /// A server in this process takes its copy from a mirror.
+    pub(super) fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
+        self.copies.insert(server, (process.began, from));
     }
 
     /// Whether a copy is on its way to anybody.
@@ -69,7 +69,7 @@ impl Lives {
         self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
-    /// A data center takes no part any more; the lives in which its servers did.
+    /// A data center takes no part any more; the server_processes in which its servers did.
     pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
         self.copies.retain(|server, _| server.dc != dc);
         let met = std::mem::take(&mut self.met);
@@ -83,10 +83,10 @@ impl Lives {
         self.copies.remove(&server);
     }
 
-    /// From where a server in this life takes its copy, if it does.
-    pub(super) fn copy_of(&self, server: ServerId, life: Life) -> Option<DcId> {
+    /// From where a server in this process takes its copy, if it does.
+    pub(super) fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
         let (began, from) = self.copies.get(&server)?;
-        (*began == life.began).then_some(*from)
+        (*began == process.began).then_some(*from)
     }
 
     /// The mirror whose copy, of so many bytes, a server that has none gets soonest of those that take part and are on the
@@ -95,7 +95,7 @@ impl Lives {
         &self,
         server: ServerId,
         bytes: u64,
-        site: &Site,
+        run_context: &RunContext,
         drains: bool,
         [takes_part, is_there]: [&dyn Fn(NodeId) -> bool; 2],
     ) -> Result<DcId, String> {
@@ -104,10 +104,10 @@ impl Lives {
         }
         let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
         if let Some(other) = others.find(|other| **other != server) {
-            let other = site.name(NodeId::Server(*other));
+            let other = run_context.name(NodeId::Server(*other));
             return Err(format!("{other} waits for one, too"));
         }
-        let plan = &site.plan;
+        let plan = &run_context.plan;
         let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
         let takes_part = |dc| takes_part(mirror(dc));
         let there = plan.copy_source(server.dc, bytes, |dc| takes_part(dc) && is_there(mirror(dc)));
@@ -127,19 +127,22 @@ mod tests {
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
         let server = ServerId { dc: DcId(1), shard: ShardId(0) };
-        let life = |began, is_new| Life { began, incarnation: began, is_new };
-        let mut lives = Lives::default();
-        assert!(!lives.is_lost(server, life(7, true)), "the first");
-        lives.meet(server, life(7, true));
-        assert!(!lives.is_lost(server, life(7, true)), "the same, over another connection");
-        assert!(!lives.is_lost(server, life(7, false)), "one that has its log");
-        assert!(lives.is_lost(server, life(9, true)));
-        lives.meet(server, life(9, true));
-        lives.rebuild(server, life(9, true), DcId(2));
-        assert_eq!(lives.copy_of(server, life(9, true)), Some(DcId(2)));
-        assert_eq!(lives.copy_of(server, life(10, false)), None);
-        lives.on_ready(server);
-        assert_eq!(lives.copy_of(server, life(9, true)), None);
+        let process = |began, is_new| ServerProcess { began, incarnation: began, is_new };
+        let mut server_processes = ServerProcesses::default();
+        assert!(!server_processes.is_lost(server, process(7, true)), "the first");
+        server_processes.meet(server, process(7, true));
+        assert!(
+            !server_processes.is_lost(server, process(7, true)),
+            "the same, over another connection"
+        );
+        assert!(!server_processes.is_lost(server, process(7, false)), "one that has its log");
+        assert!(server_processes.is_lost(server, process(9, true)));
+        server_processes.meet(server, process(9, true));
+        server_processes.rebuild(server, process(9, true), DcId(2));
+        assert_eq!(server_processes.copy_of(server, process(9, true)), Some(DcId(2)));
+        assert_eq!(server_processes.copy_of(server, process(10, false)), None);
+        server_processes.on_ready(server);
+        assert_eq!(server_processes.copy_of(server, process(9, true)), None);
     }
 
     #[test]
@@ -147,18 +150,20 @@ mod tests {
      {
         let server = ServerId { dc: DcId(1), shard: ShardId(0) };
         let today = Duration::from_secs(1_800_000_000);
-        let mut lives = Lives::default();
-        let first = lives.give_incarnations(true, today).give(server, 1);
+        let mut server_processes = ServerProcesses::default();
+        let first = server_processes.give_incarnations(true, today).give(server, 1);
         let began = first.number();
         assert!(began > today.as_millis() as u64);
-        lives.meet(server, Life { began, incarnation: began, is_new: true });
+        server_processes.meet(server, ServerProcess { began, incarnation: began, is_new: true });
 
-        let written = rmp_serde::to_vec(&lives).unwrap();
-        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
-        let second = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        let written = rmp_serde::to_vec(&server_processes).unwrap();
+        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let second = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
         assert!(second > first.next().next());
         let newcomer = ServerId { dc: DcId(2), ..server };
-        assert!(lives.give_incarnations(false, Duration::ZERO).give(newcomer, 1) > second);
+        assert!(
+            server_processes.give_incarnations(false, Duration::ZERO).give(newcomer, 1) > second
+        );
     }
 
     #[test]
@@ -169,8 +174,8 @@ mod tests {
         let met = BTreeMap::from([(server, began)]);
         let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();
         let written = rmp_serde::to_vec(&(met, copies)).unwrap();
-        let mut lives: Lives = rmp_serde::from_slice(&written).unwrap();
-        let given = lives.give_incarnations(false, Duration::ZERO).give(server, 1);
+        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let given = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
         assert!(given.number() > began + 1_000_000, "it may have gone on from its log");
     }
 }

@@ -1,4 +1,4 @@
-//! Each life of a server has an incarnation above those before, and what was said to or by an earlier life is not believed.
+//! Each incarnation of a server has an incarnation above those before, and what was said to or by an earlier incarnation is not believed.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,30 @@ use crate::envelopes::{FROM, HELLO, KIND, TO, u64_at};
 use gaia_core::types::{DcId, ServerId};
 
 #[derive(Debug, Default)]
-pub(super) struct Lives {
-    /// By server: in which life it last spoke, as which incarnation.
+pub(super) struct ServerProcesses {
+    /// By server: in which incarnation it last spoke, as which incarnation.
     spoken: BTreeMap<ServerId, (u64, u64)>,
     /// The incarnation that each end has met.
     met: BTreeMap<(ServerId, DcId), u64>,
 }
 
-impl Checker for Lives {
+impl Checker for ServerProcesses {
     fn name(&self) -> &'static str {
-        "lives"
+        "server_processes"
     }
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
         match seen {
             Seen::Left { from, message, .. } => {
-                let life = view.nodes.servers[&from].host.life;
-                let incarnation = u64_at(&message.header, FROM);
-                let before = self.spoken.insert(from, (life, incarnation));
+                let incarnation = view.nodes.servers[&from].host.incarnation;
+                let spoken = u64_at(&message.header, FROM);
+                let before = self.spoken.insert(from, (incarnation, spoken));
                 match before {
-                    Some((other, known)) if other != life && known >= incarnation => Err(format!(
-                        "{from} speaks as incarnation {incarnation} and was {known} in a life before"
-                    )),
+                    Some((other, known)) if other != incarnation && known >= spoken => {
+                        Err(format!(
+                            "{from} speaks as incarnation {spoken} and was {known} before it restarted"
+                        ))
+                    }
                     _ => Ok(()),
                 }
             }

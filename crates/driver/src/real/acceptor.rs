@@ -17,17 +17,17 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::channel::Channel;
+use super::context::NodeContext;
+use super::environment::{Environment, Listener, Stream};
 use super::error::RealError;
-use super::ground::{Ground, Listener, Stream};
 use super::incoming::{IncomingConnection, IncomingConnections};
 use super::message::{Answer, Hello, Purpose};
-use super::site::Seat;
 use super::throttle::LogThrottle;
 use gaia_certificates::accepting;
 use gaia_core::types::NodeId;
 
 /// A caller that is who it says, of this run, and one that may call.
-pub(super) struct Guest {
+pub(super) struct ProvenCaller {
     pub(super) hello: Hello,
     /// Where it called from.
     pub(super) from: SocketAddr,
@@ -35,9 +35,9 @@ pub(super) struct Guest {
 }
 
 /// Takes connections until it is dropped.
-pub(super) struct Door {
+pub(super) struct Acceptor {
     proven: Arc<ProvenCallers>,
-    /// Ends with the door.
+    /// Ends with the acceptor.
     _taking: JoinSet<()>,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Door {
 /// Each node has at most one place: where it calls again, what it called over before is of no use to it.
 #[derive(Default)]
 struct ProvenCallers {
-    waiting: Mutex<VecDeque<Guest>>,
+    waiting: Mutex<VecDeque<ProvenCaller>>,
     arrived: Notify,
 }
 
-/// What the connections of a door share.
-struct Acceptor {
-    seat: Seat,
+/// What the connections of a acceptor share.
+struct Admission {
+    context: NodeContext,
     tls: Option<Arc<ServerConfig>>,
     callers: BTreeSet<NodeId>,
     incoming: IncomingConnections,
@@ -62,20 +62,21 @@ struct Acceptor {
     refusals: LogThrottle,
 }
 
-impl Door {
-    /// Opens a door for these nodes.
+impl Acceptor {
+    /// Opens a acceptor for these nodes.
     pub(super) fn open(
-        seat: &Seat,
+        context: &NodeContext,
         listener: Box<dyn Listener>,
         callers: BTreeSet<NodeId>,
     ) -> Self {
-        let tls = callers.iter().any(|caller| seat.site.speaks_tls(seat.node, *caller));
-        let identities = callers.iter().map(|caller| seat.site.identity(*caller));
-        let tls = tls.then(|| Arc::new(accepting(&seat.credentials, identities)));
+        let tls =
+            callers.iter().any(|caller| context.run_context.speaks_tls(context.node, *caller));
+        let identities = callers.iter().map(|caller| context.run_context.identity(*caller));
+        let tls = tls.then(|| Arc::new(accepting(&context.credentials, identities)));
 
         let proven = Arc::<ProvenCallers>::default();
-        let acceptor = Acceptor {
-            seat: seat.clone(),
+        let acceptor = Admission {
+            context: context.clone(),
             tls,
             incoming: IncomingConnections::new(2 * callers.len() + UNPROVEN_SPARE),
             callers,
@@ -90,48 +91,49 @@ impl Door {
     }
 
     /// The next caller. Dropping the future loses nobody.
-    pub(super) async fn guest(&mut self) -> Guest {
+    pub(super) async fn proven_caller(&mut self) -> ProvenCaller {
         self.proven.next().await
     }
 }
 
 /// Listens on an address.
 pub(super) async fn listen(
-    ground: &dyn Ground,
+    environment: &dyn Environment,
     address: SocketAddr,
 ) -> Result<Box<dyn Listener>, RealError> {
-    ground.listen(address).await.map_err(|error| RealError::Listen {
+    environment.listen(address).await.map_err(|error| RealError::Listen {
         address: address.to_string(),
         reason: error.to_string(),
     })
 }
 
 impl ProvenCallers {
-    fn push(&self, guest: Guest) {
-        let caller = |guest: &Guest| (guest.hello.node, guest.hello.stand_in);
+    fn push(&self, proven_caller: ProvenCaller) {
+        let caller =
+            |proven_caller: &ProvenCaller| (proven_caller.hello.node, proven_caller.hello.stand_in);
         let mut waiting = self.waiting();
-        waiting.retain(|other| caller(other) != caller(&guest));
-        waiting.push_back(guest);
+        waiting.retain(|other| caller(other) != caller(&proven_caller));
+        waiting.push_back(proven_caller);
         self.arrived.notify_one();
     }
 
     /// To be awaited by one at a time.
-    async fn next(&self) -> Guest {
+    async fn next(&self) -> ProvenCaller {
         loop {
             let first = self.waiting().pop_front();
             match first {
-                Some(guest) => return guest,
+                Some(proven_caller) => return proven_caller,
                 None => self.arrived.notified().await,
             }
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Guest>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<ProvenCaller>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Acceptor {
+impl Admission {
     async fn run(self: Arc<Self>, listener: Box<dyn Listener>) {
         let mut taken = JoinSet::new();
         loop {
@@ -143,7 +145,10 @@ impl Acceptor {
                 }
                 Err(error) => {
                     if let Some(left_out) = self.strangers.pass() {
-                        warn!("{} cannot take a connection: {error}{left_out}", self.seat.name());
+                        warn!(
+                            "{} cannot take a connection: {error}{left_out}",
+                            self.context.name()
+                        );
                     }
                     // Out of file descriptors, as a rule: others may give some back, and an unproven one does.
                     self.evict();
@@ -184,7 +189,7 @@ impl Acceptor {
     async fn prove(&self, stream: Box<dyn Stream>, from: SocketAddr, caller: &IncomingConnection) {
         let taken = Channel::take(stream, self.tls.clone()).await;
         let (channel, hello) = match taken {
-            Ok((channel, hello)) => (channel.held_to(&self.seat.credentials), hello),
+            Ok((channel, hello)) => (channel.held_to(&self.context.credentials), hello),
             Err(error) => {
                 if caller.release() {
                     self.on_refused(from, error, &self.strangers);
@@ -194,22 +199,22 @@ impl Acceptor {
         };
 
         let believed = may_call(&self.callers, &hello)
-            .and_then(|()| self.seat.believe(&hello, channel.chain()));
-        let mut guest = Guest { hello, from, channel };
-        match (believed, guest.hello.purpose) {
+            .and_then(|()| self.context.believe(&hello, channel.chain()));
+        let mut proven_caller = ProvenCaller { hello, from, channel };
+        match (believed, proven_caller.hello.purpose) {
             (Err(reason), _) => {
-                guest.channel.refuse(reason.clone()).await;
+                proven_caller.channel.refuse(reason.clone()).await;
                 if caller.release() {
                     self.on_refused(from, reason, &self.refusals);
                 }
             }
             (Ok(()), Purpose::Check) => {
                 // A caller that only checks may hang up before it has heard.
-                let _gone = guest.channel.answer(&Answer::Welcome).await;
+                let _gone = proven_caller.channel.answer(&Answer::Welcome).await;
             }
             (Ok(()), Purpose::Join) => {
                 if caller.release() {
-                    self.proven.push(guest);
+                    self.proven.push(proven_caller);
                 }
             }
         }
@@ -217,9 +222,9 @@ impl Acceptor {
 
     /// A caller is turned away, which is counted once.
     fn on_refused(&self, from: SocketAddr, reason: impl fmt::Display, lines: &LogThrottle) {
-        self.seat.meter.on_caller_refused();
+        self.context.meter.on_caller_refused();
         if let Some(left_out) = lines.pass() {
-            warn!("{} turned away {from}: {reason}{left_out}", self.seat.name());
+            warn!("{} turned away {from}: {reason}{left_out}", self.context.name());
         }
     }
 }
@@ -260,10 +265,10 @@ mod tests {
 
     use super::*;
     use crate::real::channel::{FIRST_FLIGHT_MAX, HANDSHAKE_MAX};
+    use crate::real::context::{RunContext, nodes};
+    use crate::real::environment::{Datagrams, Later};
     use crate::real::error::LinkFault;
-    use crate::real::ground::{Datagrams, Later};
     use crate::real::message::{HELLO_BYTES_MAX, pack};
-    use crate::real::site::{Site, nodes};
     use gaia_certificates::{Directory, SERVER_NAME, connecting};
     use gaia_checkpoint::{CheckpointError, LogDisk};
     use gaia_config::RunFile;
@@ -293,7 +298,7 @@ mod tests {
         }
     }
 
-    impl Ground for Port {
+    impl Environment for Port {
         fn listen(&self, _: SocketAddr) -> Later<'_, Box<dyn Listener>> {
             unreachable!("there is one listener")
         }
@@ -334,12 +339,12 @@ mod tests {
         }
     }
 
-    /// A coordinator's door, and a worker that calls there.
+    /// A coordinator's acceptor, and a worker that calls there.
     struct Stage {
         port: Port,
-        door: Door,
-        worker: Seat,
-        coordinator: Seat,
+        acceptor: Acceptor,
+        worker: NodeContext,
+        coordinator: NodeContext,
         _certificates: TempDir,
     }
 
@@ -350,18 +355,18 @@ mod tests {
             let certificates = folder.path().join("certs");
             let (calls, called) = unbounded_channel();
             let port = Port(calls);
-            let mut site = Site::new(&plan, 7, &certificates);
-            site.ground = Arc::new(port.clone());
-            let all = [NodeId::Coordinator].into_iter().chain(nodes(&site));
-            let all: Vec<_> = all.map(|node| site.identity(node)).collect();
+            let mut run_context = RunContext::new(&plan, 7, &certificates);
+            run_context.environment = Arc::new(port.clone());
+            let all = [NodeId::Coordinator].into_iter().chain(nodes(&run_context));
+            let all: Vec<_> = all.map(|node| run_context.identity(node)).collect();
             let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
             directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
 
-            let coordinator = site.seat(NodeId::Coordinator).unwrap();
-            let worker = site.seat(WORKER).unwrap();
+            let coordinator = run_context.node_context(NodeId::Coordinator).unwrap();
+            let worker = run_context.node_context(WORKER).unwrap();
             let listener = Box::new(Calls(Mutex::new(called)));
-            let door = Door::open(&coordinator, listener, nodes(&site).collect());
-            Self { port, door, worker, coordinator, _certificates: folder }
+            let acceptor = Acceptor::open(&coordinator, listener, nodes(&run_context).collect());
+            Self { port, acceptor, worker, coordinator, _certificates: folder }
         }
 
         /// The worker calls, and whoever calls is let in.
@@ -373,8 +378,8 @@ mod tests {
             loop {
                 tokio::select! {
                     called = &mut calling => return called,
-                    mut guest = self.door.guest() => {
-                        guest.channel.answer(&Answer::Welcome).await.unwrap();
+                    mut proven_caller = self.acceptor.proven_caller() => {
+                        proven_caller.channel.answer(&Answer::Welcome).await.unwrap();
                     }
                 }
             }
@@ -382,7 +387,7 @@ mod tests {
 
         /// The first message of a caller that opens TLS.
         fn opening(&self) -> Vec<u8> {
-            let expected = self.worker.site.identity(NodeId::Coordinator);
+            let expected = self.worker.run_context.identity(NodeId::Coordinator);
             let config = Arc::new(connecting(&self.worker.credentials, &expected));
             let name = ServerName::try_from(SERVER_NAME).unwrap();
             let mut bytes = Vec::new();
@@ -392,8 +397,8 @@ mod tests {
         }
 
         fn refused(&self) -> u64 {
-            let page = self.worker.site.telemetry.metrics();
-            let node = self.worker.site.label(self.coordinator.node);
+            let page = self.worker.run_context.telemetry.metrics();
+            let node = self.worker.run_context.label(self.coordinator.node);
             let series = format!("gaia_callers_refused_total{{node=\"{node}\"}} ");
             let line = page.lines().find_map(|line| line.strip_prefix(&series));
             line.unwrap().parse().unwrap()
@@ -477,8 +482,8 @@ mod tests {
             let unanswered = timeout(Duration::from_secs(1), calling).await;
             assert!(unanswered.is_err(), "nobody has let it in");
         }
-        assert_eq!(stage.door.guest().await.hello.node, WORKER);
-        let next = timeout(Duration::from_secs(1), stage.door.guest()).await;
+        assert_eq!(stage.acceptor.proven_caller().await.hello.node, WORKER);
+        let next = timeout(Duration::from_secs(1), stage.acceptor.proven_caller()).await;
         assert!(next.is_err(), "none of them is kept");
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tracing::info;
 
+use super::context::NodeContext;
+use super::environment::in_place;
 use super::error::RealError;
-use super::ground::in_place;
-use super::site::Seat;
 use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -19,14 +19,14 @@ use gaia_telemetry::NodeMeter;
 
 /// Where the nodes of a process keep what they need to go on, each in a folder of its own.
 #[derive(Clone, Debug)]
-pub(super) struct Shelf {
+pub(super) struct StateDir {
     folder: PathBuf,
     /// Of what must be the same in the process that goes on.
     hash: u64,
 }
 
 /// The directory of a node that is at work.
-pub(super) struct Diary {
+pub(super) struct NodeLog {
     store: NodeStore,
     sync: LogSync,
     /// Clocks between checkpoints, where the run file says so.
@@ -47,7 +47,7 @@ pub(super) trait Recovering {
     fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
 }
 
-impl Shelf {
+impl StateDir {
     /// `agreed` is the hash of what all nodes have resolved alike.
     pub(super) fn new(
         folder: PathBuf,
@@ -61,8 +61,8 @@ impl Shelf {
     }
 
     /// Whether there is a state that a node must go on from: then what it begins with is of no use.
-    pub(super) fn has_state(&self, seat: &Seat) -> bool {
-        let path = self.folder.join(seat.site.identity(seat.node).folder());
+    pub(super) fn has_state(&self, context: &NodeContext) -> bool {
+        let path = self.folder.join(context.run_context.identity(context.node).folder());
         NodeStore::has_checkpoint(&path)
     }
 
@@ -72,10 +72,11 @@ impl Shelf {
     /// Where the node's directory is another's, damaged or in use, or the disk fails.
     pub(super) fn recover<M: Recovering>(
         &self,
-        seat: &Seat,
+        context: &NodeContext,
         mut machine: M,
-    ) -> Result<(Diary, M), RealError> {
-        let (plan, identity) = (&seat.site.plan, seat.site.identity(seat.node));
+    ) -> Result<(NodeLog, M), RealError> {
+        let (plan, identity) =
+            (&context.run_context.plan, context.run_context.identity(context.node));
         let path = self.folder.join(identity.folder());
         let owner = Owner { plan: self.hash, node: identity.to_string() };
         let log =
@@ -84,7 +85,7 @@ impl Shelf {
         let unfit = |error| RealError::Recovery { path: path.clone(), error };
         let began = Instant::now();
         let (mut clock, mut bytes) = (Clock::ZERO, 0);
-        let disk = seat.site.ground.log(&NodeStore::log_path(&path))?;
+        let disk = context.run_context.environment.log(&NodeStore::log_path(&path))?;
         let recovered = NodeStore::recover_on(
             disk,
             &path,
@@ -105,10 +106,10 @@ impl Shelf {
         let seconds = began.elapsed().as_secs_f64();
         info!(
             "{} goes on in {}: {records} entries heard again in {seconds:.3} s",
-            seat.name(),
+            context.name(),
             path.display()
         );
-        let diary = Diary {
+        let node_log = NodeLog {
             store,
             sync: plan.log.sync,
             every: plan.checkpoint.every,
@@ -116,13 +117,13 @@ impl Shelf {
             bytes,
             bytes_max: BYTES_MIN,
             took: Duration::ZERO,
-            meter: seat.meter.clone(),
+            meter: context.meter.clone(),
         };
-        Ok((diary, machine))
+        Ok((node_log, machine))
     }
 }
 
-impl Diary {
+impl NodeLog {
     /// Writes entries down for good, as far as the run file wants that.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::channel::Channel;
+use super::environment::{Environment, Machine, in_place};
 use super::error::{LinkFault, RealError};
-use super::ground::{Ground, Machine, in_place};
 use super::message::{Hello, Purpose};
 use super::peers::peers;
 use crate::cluster::{server_ids, worker_ids};
@@ -22,19 +22,19 @@ use gaia_telemetry::{NodeMeter, Telemetry};
 
 /// A run as one process sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct RunContext {
     pub(super) plan: Arc<Plan>,
     pub(super) plan_hash: u64,
     /// Where `gaia certs` keeps a folder for each node.
     certificates: PathBuf,
     pub(super) telemetry: Telemetry,
-    pub(super) ground: Arc<dyn Ground>,
+    pub(super) environment: Arc<dyn Environment>,
 }
 
 /// One node's place in it.
 #[derive(Clone, Debug)]
-pub(super) struct Seat {
-    pub(super) site: Site,
+pub(super) struct NodeContext {
+    pub(super) run_context: RunContext,
     pub(super) node: NodeId,
     /// The worker that has taken it, where it stands in for the node.
     stand_in: Option<WorkerId>,
@@ -44,19 +44,19 @@ pub(super) struct Seat {
     _watching: Arc<JoinSet<()>>,
 }
 
-impl Site {
+impl RunContext {
     pub(super) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
         Self {
             plan: Arc::new(plan.clone()),
             plan_hash,
             certificates: certificates.to_owned(),
             telemetry: Telemetry::new(),
-            ground: Arc::new(Machine),
+            environment: Arc::new(Machine),
         }
     }
 
-    /// Takes the seat of a node: finds its certificate, in its folder of the directory or in the directory itself.
-    pub(super) fn seat(&self, node: NodeId) -> Result<Seat, RealError> {
+    /// Takes the context of a node: finds its certificate, in its folder of the directory or in the directory itself.
+    pub(super) fn node_context(&self, node: NodeId) -> Result<NodeContext, RealError> {
         let expected = self.identity(node);
         let own = self.certificates.join("nodes").join(expected.folder());
         let folder = if own.is_dir() { own } else { self.certificates.clone() };
@@ -68,8 +68,8 @@ impl Site {
         let meter = self.meter(node);
         let mut watching = JoinSet::new();
         watching.spawn(watch_trust(credentials.clone(), folder, self.name(node)));
-        let (site, stand_in, watching) = (self.clone(), None, Arc::new(watching));
-        Ok(Seat { site, node, stand_in, credentials, meter, _watching: watching })
+        let (run_context, stand_in, watching) = (self.clone(), None, Arc::new(watching));
+        Ok(NodeContext { run_context, node, stand_in, credentials, meter, _watching: watching })
     }
 
     fn meter(&self, node: NodeId) -> NodeMeter {
@@ -105,44 +105,44 @@ impl Site {
     }
 }
 
-impl Seat {
-    /// The seat of a worker that is lost, for the worker of this one to stand in for it.
+impl NodeContext {
+    /// The context of a worker that is lost, for the worker of this one to stand in for it.
     pub(super) fn in_place_of(&self, lost: WorkerId) -> Self {
         let NodeId::Worker(own) = self.node else { unreachable!("workers stand in for workers") };
         let node = NodeId::Worker(lost);
-        Self { node, stand_in: Some(own), meter: self.site.meter(node), ..self.clone() }
+        Self { node, stand_in: Some(own), meter: self.run_context.meter(node), ..self.clone() }
     }
 
     pub(super) fn name(&self) -> String {
-        let name = self.site.name(self.node);
+        let name = self.run_context.name(self.node);
         match self.stand_in {
-            Some(own) => format!("{} for {name}", self.site.name(NodeId::Worker(own))),
+            Some(own) => format!("{} for {name}", self.run_context.name(NodeId::Worker(own))),
             None => name,
         }
     }
 
     /// A peer of this node is connected.
     pub(super) fn on_connected(&self, peer: NodeId) {
-        info!("{} is connected to {}", self.name(), self.site.name(peer));
-        self.meter.on_connected(&self.site.label(peer));
+        info!("{} is connected to {}", self.name(), self.run_context.name(peer));
+        self.meter.on_connected(&self.run_context.label(peer));
     }
 
     /// A peer of this node is connected no more.
     pub(super) fn on_lost(&self, peer: NodeId) {
-        info!("{} has lost {}", self.name(), self.site.name(peer));
-        self.meter.on_lost(&self.site.label(peer));
+        info!("{} has lost {}", self.name(), self.run_context.name(peer));
+        self.meter.on_lost(&self.run_context.label(peer));
     }
 
     pub(super) fn hello(&self, purpose: Purpose) -> Hello {
         Hello {
-            run: self.site.plan.name.clone(),
+            run: self.run_context.plan.name.clone(),
             node: self.node,
-            plan: self.site.plan_hash,
+            plan: self.run_context.plan_hash,
             purpose,
             listens: None,
-            life: None,
+            process: None,
             begins: None,
-            says_next: None,
+            next_requests: None,
             stand_in: self.stand_in,
         }
     }
@@ -154,10 +154,10 @@ impl Seat {
         address: &Address,
         hello: &Hello,
     ) -> Result<Channel, LinkFault> {
-        let expected = self.site.identity(to);
-        let tls = self.site.speaks_tls(self.node, to);
+        let expected = self.run_context.identity(to);
+        let tls = self.run_context.speaks_tls(self.node, to);
         let tls = tls.then(|| connecting(&self.credentials, &expected));
-        let channel = Channel::dial(&*self.site.ground, address, tls, hello).await?;
+        let channel = Channel::dial(&*self.run_context.environment, address, tls, hello).await?;
         Ok(channel.held_to(&self.credentials))
     }
 
@@ -168,7 +168,7 @@ impl Seat {
         address: &Address,
         hello: &Hello,
     ) -> Result<Channel, RealError> {
-        let mut patience = Patience::new(self.site.name(to), false);
+        let mut patience = Patience::new(self.run_context.name(to), false);
         loop {
             match self.dial(to, address, hello).await {
                 Ok(channel) => return Ok(channel),
@@ -183,20 +183,20 @@ impl Seat {
         hello: &Hello,
         chain: Option<&[rustls::pki_types::CertificateDer<'static>]>,
     ) -> Result<(), String> {
-        let site = &self.site;
+        let run_context = &self.run_context;
         if let Some(chain) = chain {
             let proven = identity_of(chain).map_err(|refusal| refusal.to_string())?;
-            let claimed = site.identity(hello.stand_in.map_or(hello.node, NodeId::Worker));
+            let claimed = run_context.identity(hello.stand_in.map_or(hello.node, NodeId::Worker));
             if proven != claimed {
                 return Err(format!("the certificate is for {proven}, the hello for {claimed}"));
             }
         }
-        let own = &site.plan.name;
+        let own = &run_context.plan.name;
         if hello.run != *own {
             return Err(format!("run `{}`, this node takes part in `{own}`", hello.run));
         }
-        if hello.plan != site.plan_hash {
-            let (theirs, ours) = (hello.plan, site.plan_hash);
+        if hello.plan != run_context.plan_hash {
+            let (theirs, ours) = (hello.plan, run_context.plan_hash);
             return Err(format!(
                 "another plan ({theirs:016x}) than this node's ({ours:016x}): start all nodes with the same run file, \
                  topology and settings"
@@ -226,8 +226,8 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
 }
 
 /// Every node of a run but the coordinator.
-pub(super) fn nodes(site: &Site) -> impl Iterator<Item = NodeId> + '_ {
-    let topology = &site.plan.topology;
+pub(super) fn nodes(run_context: &RunContext) -> impl Iterator<Item = NodeId> + '_ {
+    let topology = &run_context.plan.topology;
     server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
 }
 

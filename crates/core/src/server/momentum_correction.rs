@@ -14,14 +14,14 @@ use crate::types::{Content, DcId, StateError, Walk};
 /// masking in Lin et al. (ICLR 2018), which drops the momentum of delayed parameters. Copies that add may lose nothing,
 /// so here it is added in advance; masked or not, a gradient comes to `g ÷ (1 − m)`.
 #[derive(Debug)]
-pub(super) struct Coast {
+pub(super) struct MomentumCorrection {
     momentum: f64,
     /// The one-way delay from each mirror, where momentum is masked.
     masked: Option<BTreeMap<DcId, Duration>>,
     step: Vec<f32>,
 }
 
-impl Coast {
+impl MomentumCorrection {
     /// For `parameters` under momentum, above 0 and below 1.
     ///
     /// `masked` holds the one-way delay from each mirror, or is `None` where a gradient has all its momentum ahead of
@@ -102,16 +102,16 @@ mod tests {
     const MIRROR: DcId = DcId(3);
     const GRADIENT: Changes<'_> = Changes::Dense { start: 0, values: &[1.0] };
 
-    /// A coast that masks what comes after so many clocks at home and on the way; `None` does not mask.
-    fn coast(momentum: f64, age: Option<f64>) -> Coast {
+    /// A momentum_correction that masks what comes after so many clocks at home and on the way; `None` does not mask.
+    fn momentum_correction(momentum: f64, age: Option<f64>) -> MomentumCorrection {
         let way = |age: f64| CLOCK_TIME.mul_f64(age - CLOCKS_AT_HOME);
-        Coast::new(1, momentum, age.map(|age| BTreeMap::from([(MIRROR, way(age))])))
+        MomentumCorrection::new(1, momentum, age.map(|age| BTreeMap::from([(MIRROR, way(age))])))
     }
 
     /// Adds the gradient to a copy, as it arrives.
-    fn receive(coast: &mut Coast, value: &mut [f32; 1]) {
+    fn receive(momentum_correction: &mut MomentumCorrection, value: &mut [f32; 1]) {
         GRADIENT.add_to(value);
-        coast.on_received(MIRROR, Some(CLOCK_TIME), GRADIENT, value);
+        momentum_correction.on_received(MIRROR, Some(CLOCK_TIME), GRADIENT, value);
     }
 
     const CLOCK_TIME: Duration = Duration::from_secs(8);
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn a_gradient_ends_where_its_own_data_center_ends_however_old_it_was() {
         for age in [None, Some(1.0), Some(1.3), Some(4.0), Some(1000.0)] {
-            let (mut value, mut coast) = ([0.0], coast(0.75, age));
-            receive(&mut coast, &mut value);
-            (0..100).for_each(|_| coast.on_clock(&mut value));
+            let (mut value, mut momentum_correction) = ([0.0], momentum_correction(0.75, age));
+            receive(&mut momentum_correction, &mut value);
+            (0..100).for_each(|_| momentum_correction.on_clock(&mut value));
             assert!((value[0] - 4.0).abs() < 1e-5, "{age:?}: {value:?}");
         }
     }
@@ -131,13 +131,14 @@ mod tests {
         let momentum = 0.5;
         for late in 1_u8..5 {
             let (mut home, mut step) = (0.0, 1.0);
-            let (mut value, mut coast) = ([0.0], coast(f64::from(momentum), Some(late.into())));
+            let (mut value, mut momentum_correction) =
+                ([0.0], momentum_correction(f64::from(momentum), Some(late.into())));
             for clock in 0..12 {
                 home += step;
                 step *= momentum;
-                coast.on_clock(&mut value);
+                momentum_correction.on_clock(&mut value);
                 if clock == late {
-                    receive(&mut coast, &mut value);
+                    receive(&mut momentum_correction, &mut value);
                 }
                 let expected = if clock < late { 0.0 } else { home };
                 assert_eq!(value, [expected], "{late} clocks late, clock {clock}");
@@ -147,19 +148,19 @@ mod tests {
 
     #[test]
     fn what_is_not_masked_has_all_its_momentum_ahead() {
-        let (mut value, mut coast) = ([0.0], coast(0.5, None));
-        receive(&mut coast, &mut value);
+        let (mut value, mut momentum_correction) = ([0.0], momentum_correction(0.5, None));
+        receive(&mut momentum_correction, &mut value);
         assert_eq!(value, [1.0]);
-        coast.on_clock(&mut value);
+        momentum_correction.on_clock(&mut value);
         assert_eq!(value, [1.5]);
     }
 
     #[test]
     fn a_way_counts_in_clocks_once_a_clock_has_been_measured() {
-        let coast = coast(0.5, Some(3.5));
-        assert_eq!(coast.age(MIRROR, Some(CLOCK_TIME)), 3.5);
-        assert_eq!(coast.age(MIRROR, Some(CLOCK_TIME * 2)), 2.25);
-        assert_eq!(coast.age(MIRROR, None), CLOCKS_AT_HOME);
-        assert!(coast.age(MIRROR, Some(Duration::ZERO)).is_finite());
+        let momentum_correction = momentum_correction(0.5, Some(3.5));
+        assert_eq!(momentum_correction.age(MIRROR, Some(CLOCK_TIME)), 3.5);
+        assert_eq!(momentum_correction.age(MIRROR, Some(CLOCK_TIME * 2)), 2.25);
+        assert_eq!(momentum_correction.age(MIRROR, None), CLOCKS_AT_HOME);
+        assert!(momentum_correction.age(MIRROR, Some(Duration::ZERO)).is_finite());
     }
 }

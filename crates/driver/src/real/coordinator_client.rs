@@ -14,9 +14,11 @@ use tracing::warn;
 
 use super::SILENCE_MAX;
 use super::channel::{Channel, Parcel, Reader};
+use super::context::NodeContext;
 use super::error::{ChannelError, RealError};
-use super::message::{Hello, Life, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
-use super::site::Seat;
+use super::message::{
+    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, ServerProcess, pack, unpack,
+};
 use super::stand_ins::StandIns;
 use crate::real::HEARTBEAT;
 use gaia_core::session::Incarnation;
@@ -25,7 +27,7 @@ use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::LanKind;
 
 /// What the coordinator says, and where to answer.
-pub(super) struct Line {
+pub(super) struct CoordinatorClient {
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
     keeping: JoinHandle<()>,
@@ -52,17 +54,17 @@ enum Said {
 
 /// The side of a line that keeps it up.
 struct Keeper {
-    seat: Seat,
+    context: NodeContext,
     coordinator: Address,
     hello: Hello,
     says: Receiver<Said>,
     orders: Sender<Result<Order, RealError>>,
-    standing: Standing,
+    latest: LatestReports,
 }
 
 /// What holds of a node until it says otherwise.
 #[derive(Debug, Default)]
-struct Standing {
+struct LatestReports {
     /// The latest of each kind, in the order of their kinds.
     reports: BTreeMap<u8, Report>,
 }
@@ -74,17 +76,17 @@ enum Over {
     Done,
 }
 
-impl Line {
+impl CoordinatorClient {
     /// Calls the coordinator, waiting for it to start, for a server that has nothing to go on from. Answers as which
     /// incarnation it is to begin, and the connection, for [`Self::over`].
     pub(super) async fn call_to_begin(
-        seat: &Seat,
+        context: &NodeContext,
         coordinator: &Address,
         listens: SocketAddr,
     ) -> Result<(Incarnation, Channel), RealError> {
-        let begins = Some(seat.site.ground.random()?);
-        let hello = Hello { listens: Some(listens), begins, ..seat.hello(Purpose::Join) };
-        let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
+        let begins = Some(context.run_context.environment.random()?);
+        let hello = Hello { listens: Some(listens), begins, ..context.hello(Purpose::Join) };
+        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
             reason: "it has not said as which incarnation to begin".into(),
@@ -94,34 +96,34 @@ impl Line {
 
     /// Calls the coordinator, waiting for it to start.
     pub(super) async fn open(
-        seat: &Seat,
+        context: &NodeContext,
         coordinator: &Address,
         listens: Option<SocketAddr>,
-        life: Option<Life>,
+        process: Option<ServerProcess>,
     ) -> Result<Self, RealError> {
-        let hello = Hello { listens, life, ..seat.hello(Purpose::Join) };
-        let joined = seat.join(NodeId::Coordinator, coordinator, &hello).await?;
-        Ok(Self::over(seat, coordinator, listens, life, joined))
+        let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
+        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        Ok(Self::over(context, coordinator, listens, process, joined))
     }
 
     /// The line over a connection that there is already.
     pub(super) fn over(
-        seat: &Seat,
+        context: &NodeContext,
         coordinator: &Address,
         listens: Option<SocketAddr>,
-        life: Option<Life>,
+        process: Option<ServerProcess>,
         joined: Channel,
     ) -> Self {
-        let hello = Hello { listens, life, ..seat.hello(Purpose::Join) };
+        let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
         let keeper = Keeper {
-            seat: seat.clone(),
+            context: context.clone(),
             coordinator: coordinator.clone(),
             hello,
             says: said,
             orders: sender,
-            standing: Standing::default(),
+            latest: LatestReports::default(),
         };
         let keeping = tokio::spawn(keeper.keep(joined));
         Self { orders, says, keeping }
@@ -145,8 +147,8 @@ impl Line {
                     let servers = addresses_of(servers)?;
                     return Ok(Begun { servers, stand_ins, copy_from, anew });
                 }
-                Order::Rebuild { from, absent } => copy_from = Some((from, absent)),
-                Order::Anew => anew = true,
+                Order::Rebuild { from, inactive } => copy_from = Some((from, inactive)),
+                Order::Reset => anew = true,
                 Order::Alive => {}
                 other => return Err(Self::unexpected(&other)),
             }
@@ -226,7 +228,7 @@ impl Keeper {
                 Over::Done => return,
                 Over::Lost(error) => error,
             };
-            self.seat.on_lost(NodeId::Coordinator);
+            self.context.on_lost(NodeId::Coordinator);
             warn!(
                 "the line to the coordinator is lost: {error}; this node goes on and calls again"
             );
@@ -244,11 +246,11 @@ impl Keeper {
 
     /// Passes messages both ways until the connection is lost or the node hangs up.
     async fn hold(&mut self, joined: Channel) -> Over {
-        self.seat.on_connected(NodeId::Coordinator);
+        self.context.on_connected(NodeId::Coordinator);
         let (reader, parcels, writing) = joined.start(SAID_MAX);
         let mut reading = JoinSet::new();
         reading.spawn(read(reader, self.orders.clone()));
-        for report in self.standing.reports.values() {
+        for report in self.latest.reports.values() {
             // One that is lost meanwhile is noticed by its reader.
             let _lost = parcels.send((LanKind::Report, pack(report))).await;
         }
@@ -263,7 +265,7 @@ impl Keeper {
                 }
                 said = self.says.recv() => match said {
                     Some(said) => {
-                        self.standing.note(&said);
+                        self.latest.note(&said);
                         // A coordinator that is cut off takes nothing: its silence ends the wait.
                         tokio::select! {
                             biased;
@@ -286,10 +288,10 @@ impl Keeper {
 
     /// Calls until the coordinator answers; nothing where the node hangs up meanwhile.
     async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
-        let (seat, address, hello) =
-            (self.seat.clone(), self.coordinator.clone(), self.hello.clone());
-        let given_up = seat.site.plan.failures.give_up_after.0;
-        let calling = timeout(given_up, seat.join(NodeId::Coordinator, &address, &hello));
+        let (context, address, hello) =
+            (self.context.clone(), self.coordinator.clone(), self.hello.clone());
+        let given_up = context.run_context.plan.failures.give_up_after.0;
+        let calling = timeout(given_up, context.join(NodeId::Coordinator, &address, &hello));
         tokio::pin!(calling);
         loop {
             tokio::select! {
@@ -305,7 +307,7 @@ impl Keeper {
                 }
                 // What stands is said again; the rest is of the moment.
                 said = self.says.recv() => match said {
-                    Some(said) => self.standing.note(&said),
+                    Some(said) => self.latest.note(&said),
                     None => return Ok(None),
                 },
             }
@@ -313,7 +315,7 @@ impl Keeper {
     }
 }
 
-impl Standing {
+impl LatestReports {
     fn note(&mut self, said: &Said) {
         let Said::Report(report) = said else { return };
         let kind = match report {
@@ -325,7 +327,10 @@ impl Standing {
             Report::Failed { .. } => 5,
             Report::Diverged(_) => 6,
             // A link that is refused for longer is told of again.
-            Report::Held(_) | Report::Alive { .. } | Report::Tally(_) | Report::Refuses { .. } => {
+            Report::Held(_)
+            | Report::Alive { .. }
+            | Report::ServerStats(_)
+            | Report::Refuses { .. } => {
                 return;
             }
         };
@@ -376,7 +381,7 @@ mod tests {
 
     #[test]
     fn what_stands_is_the_latest_of_its_kind_and_nothing_of_the_moment() {
-        let mut standing = Standing::default();
+        let mut latest = LatestReports::default();
         let alive = Report::Alive { links: Vec::new(), lan_bytes: 0 };
         let said = [
             Report::CopyReady(Clock(1)),
@@ -385,8 +390,8 @@ mod tests {
             Report::ClockFinished(Clock(2)),
             Report::Ready,
         ];
-        said.into_iter().for_each(|report| standing.note(&Said::Report(report)));
-        let kept: Vec<Report> = standing.reports.into_values().collect();
+        said.into_iter().for_each(|report| latest.note(&Said::Report(report)));
+        let kept: Vec<Report> = latest.reports.into_values().collect();
         let expected =
             [Report::Ready, Report::ClockFinished(Clock(2)), Report::CopyReady(Clock(1))];
         assert_eq!(kept, expected);

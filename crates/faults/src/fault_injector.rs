@@ -22,7 +22,7 @@ use gaia_core::wire::{
     BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control,
 };
 
-pub(super) struct Saboteur {
+pub(super) struct FaultInjector {
     bug: Option<Bug>,
     /// The highest number that has come to each end, by lane.
     arrived: BTreeMap<(ServerId, DcId), [u64; 2]>,
@@ -37,7 +37,7 @@ pub(super) struct Saboteur {
     records: u64,
 }
 
-impl Saboteur {
+impl FaultInjector {
     pub(super) fn new(bug: Option<Bug>) -> Self {
         Self {
             bug,
@@ -91,12 +91,12 @@ impl Saboteur {
                 })
             }
             (Some(Bug::ForgetsFork), Lane::Data) => with_control(&frame, |message| {
-                if let ControlMessage::Fork { life, .. } = message {
-                    *life = 0;
+                if let ControlMessage::Fork { incarnation, .. } = message {
+                    *incarnation = 0;
                 }
             }),
-            (Some(Bug::ForgetsDebt), Lane::Data) => with_change(&frame, |kind, value| {
-                if kind == BulkKind::Debt {
+            (Some(Bug::ForgetsBacklog), Lane::Data) => with_change(&frame, |kind, value| {
+                if kind == BulkKind::Backlog {
                     *value = 0.0;
                 }
             }),

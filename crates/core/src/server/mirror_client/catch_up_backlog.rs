@@ -13,13 +13,13 @@ use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 /// Changes that are to be passed on as they are: no filter holds any of them back, since their origin takes them for
 /// delivered.
 #[derive(Debug, Default)]
-pub(super) struct Debt {
+pub(super) struct CatchUpBacklog {
     /// Nothing until something is owed, and once all is paid.
-    unpaid: Option<Unpaid>,
+    pending: Option<Pending>,
 }
 
 #[derive(Debug)]
-struct Unpaid {
+struct Pending {
     sums: Vec<f32>,
     /// The parameters that any of it is of.
     which: Touched,
@@ -27,19 +27,19 @@ struct Unpaid {
     first: usize,
 }
 
-impl Debt {
+impl CatchUpBacklog {
     /// Adds changes of a shard of so many `parameters`.
-    pub(super) fn owe(&mut self, changes: Changes<'_>, parameters: usize) {
-        let unpaid = self.unpaid.get_or_insert_with(|| Unpaid::none(parameters));
+    pub(super) fn enqueue(&mut self, changes: Changes<'_>, parameters: usize) {
+        let pending = self.pending.get_or_insert_with(|| Pending::none(parameters));
         changes.for_each(|index, value| {
-            unpaid.sums[index] += value;
-            unpaid.which.insert(index);
-            unpaid.first = unpaid.first.min(index);
+            pending.sums[index] += value;
+            pending.which.insert(index);
+            pending.first = pending.first.min(index);
         });
     }
 
-    pub(super) fn is_paid(&self) -> bool {
-        self.unpaid.as_ref().is_none_or(|unpaid| unpaid.which.is_empty())
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.as_ref().is_none_or(|pending| pending.which.is_empty())
     }
 
     /// The next frame, of about `room` bytes at most, and whether it pays the rest.
@@ -52,9 +52,9 @@ impl Debt {
     ) -> (Bytes, bool) {
         let most = entries_in(room, ValueFormat::F32).max(ENTRIES_MIN);
         let (indexes, values) = self.take(most);
-        let last = ends && self.is_paid();
+        let last = ends && self.is_empty();
         let header = BulkHeader {
-            kind: BulkKind::Debt,
+            kind: BulkKind::Backlog,
             origin: from.dc,
             shard: from.shard,
             sequence,
@@ -69,21 +69,21 @@ impl Debt {
         (Bytes::from(frame), last)
     }
 
-    /// Takes everything that is unpaid: which parameters have changed by how much.
+    /// Takes everything that is pending: which parameters have changed by how much.
     pub(super) fn take_all(&mut self) -> (Vec<u32>, Vec<f32>) {
         self.take(usize::MAX)
     }
 
     fn take(&mut self, most: usize) -> (Vec<u32>, Vec<f32>) {
-        let Some(unpaid) = &mut self.unpaid else { return Default::default() };
-        let (indexes, values): (Vec<u32>, Vec<f32>) = unpaid.iter().take(most).unzip();
+        let Some(pending) = &mut self.pending else { return Default::default() };
+        let (indexes, values): (Vec<u32>, Vec<f32>) = pending.iter().take(most).unzip();
         for index in &indexes {
-            unpaid.sums[*index as usize] = 0.0;
-            unpaid.which.remove(*index as usize);
+            pending.sums[*index as usize] = 0.0;
+            pending.which.remove(*index as usize);
         }
-        unpaid.first = indexes.last().map_or(unpaid.first, |last| *last as usize + 1);
-        if unpaid.which.is_empty() {
-            self.unpaid = None;
+        pending.first = indexes.last().map_or(pending.first, |last| *last as usize + 1);
+        if pending.which.is_empty() {
+            self.pending = None;
         }
         (indexes, values)
     }
@@ -94,12 +94,12 @@ impl Debt {
         walk: &mut Walk<'_>,
         parameters: usize,
     ) -> Result<(), StateError> {
-        let fresh = || Some(Unpaid::none(parameters));
-        walk.option("unpaid", &mut self.unpaid, fresh, Unpaid::state)
+        let fresh = || Some(Pending::none(parameters));
+        walk.option("pending", &mut self.pending, fresh, Pending::state)
     }
 }
 
-impl Unpaid {
+impl Pending {
     fn none(parameters: usize) -> Self {
         Self { sums: vec![0.0; parameters], which: Touched::none(parameters), first: 0 }
     }

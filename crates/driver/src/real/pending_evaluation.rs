@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
+use super::environment::beside;
 use super::error::RealError;
-use super::ground::beside;
-use crate::journal::Carriages;
 use crate::judge::{Verdict, judge_values};
 use crate::message_of;
+use crate::recorder::AllLinkCounters;
 use gaia_core::application::Application;
 use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardLayout};
 
 /// Copies as they were at some time, or what they are worth.
-pub(super) struct Judging {
+pub(super) struct PendingEvaluation {
     pub(super) ticket: u64,
     pub(super) at: Instant,
     pub(super) clock: Clock,
     /// Of each data center.
     pub(super) clocks: Vec<Clock>,
-    pub(super) carriages: Carriages,
+    pub(super) link_counters: AllLinkCounters,
     /// Whose copies are judged.
     pub(super) of: Vec<DcId>,
     copies: BTreeMap<ServerId, Vec<f32>>,
@@ -30,18 +30,18 @@ pub(super) struct Judging {
 /// By data center of those that are judged, then shard.
 pub(super) type Copies = Vec<Vec<Vec<f32>>>;
 
-impl Judging {
+impl PendingEvaluation {
     /// Copies under this ticket, of what holds now.
     pub(super) fn new(
         ticket: u64,
         at: Instant,
         clock: Clock,
         clocks: Vec<Clock>,
-        carriages: Carriages,
+        link_counters: AllLinkCounters,
         of: Vec<DcId>,
     ) -> Self {
         let copies = BTreeMap::new();
-        Self { ticket, at, clock, clocks, carriages, of, copies, verdict: None }
+        Self { ticket, at, clock, clocks, link_counters, of, copies, verdict: None }
     }
 
     /// Whether the copy of a server has yet to come.
@@ -80,8 +80,13 @@ impl Judging {
 }
 
 /// Waits for the judge; for ever where nothing is at the judge's.
-pub(super) async fn judged(judging: &mut Option<Judging>) -> Result<(Verdict, Copies), RealError> {
-    match judging.as_mut().and_then(|judging| judging.verdict.as_mut()) {
+pub(super) async fn judged(
+    pending_evaluation: &mut Option<PendingEvaluation>,
+) -> Result<(Verdict, Copies), RealError> {
+    match pending_evaluation
+        .as_mut()
+        .and_then(|pending_evaluation| pending_evaluation.verdict.as_mut())
+    {
         Some(verdict) => verdict.await.map_err(|error| RealError::Panicked {
             part: "the evaluation".into(),
             message: error

@@ -11,7 +11,7 @@ use gaia_telemetry::{BrokenLink, ConservationRecord};
 
 /// The counters of one server at the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Tally {
+pub(crate) struct ServerStats {
     pub(crate) server: ServerId,
     pub(crate) links: BTreeMap<DcId, LinkStats>,
     pub(crate) brakes: BrakeStats,
@@ -23,7 +23,7 @@ pub(crate) struct Tally {
     pub(crate) ledgers: BTreeMap<DcId, Ledger>,
 }
 
-impl Tally {
+impl ServerStats {
     /// The counters of a server of a run over so many data centers.
     pub(crate) fn of(server: &Server, data_centers: usize) -> Self {
         let id = server.id();
@@ -47,15 +47,17 @@ impl Tally {
 /// Compares both ends of every link of a drained run; nothing where servers keep no ledgers. `name` is how people call a
 /// data center.
 pub(crate) fn conserved(
-    tallies: &[Tally],
+    all_server_stats: &[ServerStats],
     name: impl Fn(DcId) -> String,
 ) -> Option<ConservationRecord> {
     let mut record = ConservationRecord::default();
-    for Tally { server, ledgers, .. } in tallies {
+    for ServerStats { server, ledgers, .. } in all_server_stats {
         for (to, ledger) in ledgers {
             let mirror = ServerId { dc: *to, shard: server.shard };
             // A data center that takes no part any more has no other end to compare.
-            let Some(mirror) = tallies.iter().find(|tally| tally.server == mirror) else {
+            let Some(mirror) =
+                all_server_stats.iter().find(|server_stats| server_stats.server == mirror)
+            else {
                 continue;
             };
             let applied = mirror.ledgers.get(&server.dc)?.applied;
@@ -82,13 +84,13 @@ mod tests {
     use gaia_core::types::ShardId;
 
     /// What two mirrors say where one has cut `cut` for the other, which has applied `applied`.
-    fn tallies(cut: &[&[u8]], applied: &[&[u8]]) -> Vec<Tally> {
+    fn all_server_stats(cut: &[&[u8]], applied: &[&[u8]]) -> Vec<ServerStats> {
         let account = |frames: &[&[u8]]| {
             let mut account = Account::default();
             frames.iter().for_each(|frame| account.enter(frame));
             account
         };
-        let tally = |own, peer, cut, applied| Tally {
+        let server_stats = |own, peer, cut, applied| ServerStats {
             server: ServerId { dc: DcId(own), shard: ShardId(3) },
             links: BTreeMap::new(),
             brakes: BrakeStats::default(),
@@ -100,12 +102,12 @@ mod tests {
             )]),
         };
         let back: &[&[u8]] = &[b"back"];
-        vec![tally(0, 1, cut, back), tally(1, 0, back, applied)]
+        vec![server_stats(0, 1, cut, back), server_stats(1, 0, back, applied)]
     }
 
     fn check(cut: &[&[u8]], applied: &[&[u8]], expect: Option<&str>) {
         let name = |dc: DcId| ["north", "south"][dc.index()].to_owned();
-        let record = conserved(&tallies(cut, applied), name).unwrap();
+        let record = conserved(&all_server_stats(cut, applied), name).unwrap();
         assert_eq!((record.links, record.frames), (2, 1 + applied.len() as u64));
         let broken: Vec<String> = record.broken.iter().map(ToString::to_string).collect();
         assert_eq!(broken.first().map(String::as_str), expect, "{applied:?}");
@@ -127,8 +129,8 @@ mod tests {
 
     #[test]
     fn servers_that_keep_no_ledgers_say_nothing() {
-        let mut silent = tallies(&[], &[]);
-        silent.iter_mut().for_each(|tally| tally.ledgers.clear());
+        let mut silent = all_server_stats(&[], &[]);
+        silent.iter_mut().for_each(|server_stats| server_stats.ledgers.clear());
         assert_eq!(conserved(&silent, |dc| dc.to_string()), None);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::judge::Verdict;
-use super::tally::{Tally, conserved};
+use super::server_stats::{ServerStats, conserved};
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
@@ -21,19 +21,19 @@ use gaia_telemetry::{
 
 /// What one directed link has carried, as the driver's network counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Carriage {
+pub(crate) struct LinkCounters {
     pub(crate) bytes: u64,
     pub(crate) control_bytes: u64,
     pub(crate) frames: u64,
     pub(crate) busy: Duration,
 }
 
-/// Carriage per directed link, in the order of the topology's links.
-pub(crate) type Carriages = Vec<Carriage>;
+/// LinkCounters per directed link, in the order of the topology's links.
+pub(crate) type AllLinkCounters = Vec<LinkCounters>;
 
 /// The record of one run in the making.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct RunRecorder {
     plan: Plan,
     progress: Vec<Progress>,
     /// Time that reads of a data center were held back, by cause and by who was waited for.
@@ -60,7 +60,7 @@ struct Target {
     wan_bytes: u64,
 }
 
-impl Journal {
+impl RunRecorder {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
             plan: plan.clone(),
@@ -104,7 +104,7 @@ impl Journal {
         clock: Clock,
         verdict: &Verdict,
         clocks: impl Iterator<Item = (DcId, Clock)>,
-        carriages: &Carriages,
+        link_counters: &AllLinkCounters,
     ) -> &Progress {
         let topology = &self.plan.topology;
         let worst = verdict.worst();
@@ -115,7 +115,7 @@ impl Journal {
                 clock: clock.0,
                 objective: evaluation.objective,
                 metric: evaluation.metric,
-                wan_sent_bytes: self.sent_by(dc, carriages),
+                wan_sent_bytes: self.sent_by(dc, link_counters),
                 blocked_s: self.blocked(|of, _| of == dc).total(),
             })
             .collect();
@@ -125,7 +125,7 @@ impl Journal {
             objective: worst.objective,
             objective_mean: verdict.mean_objective(),
             metric: worst.metric,
-            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             data_centers,
         };
         let met = self.plan.stop.objective.is_some_and(|target| worst.objective <= target);
@@ -163,10 +163,10 @@ impl Journal {
     /// The summary of a run whose copies were judged a last time after the drain.
     pub(crate) fn summary(
         &self,
-        tallies: &[Tally],
+        all_server_stats: &[ServerStats],
         application: &dyn Application,
         verdict: &Verdict,
-        carriages: &Carriages,
+        link_counters: &AllLinkCounters,
         wall: Duration,
     ) -> Summary {
         let plan = &self.plan;
@@ -175,9 +175,9 @@ impl Journal {
         let worst = verdict.worst();
         let diverged = self.diverged(application, worst.objective);
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
-        let links = self.links(tallies, carriages, stopped_at);
-        let changes: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.changes);
-        let carried: u64 = link_sum(tallies, topology.links.iter(), |stats| stats.carried);
+        let links = self.links(all_server_stats, link_counters, stopped_at);
+        let changes: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.changes);
+        let carried: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.carried);
         Summary {
             name: plan.name.clone(),
             app: plan.app.kind().into(),
@@ -205,7 +205,7 @@ impl Journal {
             data_center_clocks: self.clocks.iter().map(|clock| clock.0).collect(),
             objective: worst.objective,
             metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
-            wan_bytes: carriages.iter().map(|link| link.bytes).sum(),
+            wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
             machine_cost_usd: stopped_at.as_secs_f64() / SECONDS_PER_HOUR
                 * (topology.servers() + topology.workers()) as f64
@@ -218,9 +218,9 @@ impl Journal {
             },
             blocked_s: self.blocked(|_, _| true),
             clock_lag_max: self.clock_lag_max,
-            brakes: brakes(tallies),
-            guard: guard(tallies),
-            conservation: conserved(tallies, |dc| topology.dc(dc).name.clone()),
+            brakes: brakes(all_server_stats),
+            guard: guard(all_server_stats),
+            conservation: conserved(all_server_stats, |dc| topology.dc(dc).name.clone()),
             copies_equal: verdict.equal,
             links,
             wall_s: wall.as_secs_f64(),
@@ -266,39 +266,44 @@ impl Journal {
         self.progress
     }
 
-    fn links(&self, tallies: &[Tally], carriages: &Carriages, end: Instant) -> Vec<LinkRecord> {
+    fn links(
+        &self,
+        all_server_stats: &[ServerStats],
+        link_counters: &AllLinkCounters,
+        end: Instant,
+    ) -> Vec<LinkRecord> {
         let topology = &self.plan.topology;
         let elapsed = end.as_secs_f64();
         topology
             .links
             .iter()
-            .zip(carriages)
-            .map(|(link, carriage)| {
+            .zip(link_counters)
+            .map(|(link, counters)| {
                 let one = || std::iter::once(link);
-                let changes = link_sum(tallies, one(), |stats| stats.changes);
-                let carried = link_sum(tallies, one(), |stats| stats.carried);
+                let changes = link_sum(all_server_stats, one(), |stats| stats.changes);
+                let carried = link_sum(all_server_stats, one(), |stats| stats.carried);
                 LinkRecord {
                     from: topology.dc(link.from).name.clone(),
                     to: topology.dc(link.to).name.clone(),
                     bandwidth_bits_per_second: link.bandwidth.bits_per_second(),
                     rtt_ms: link.rtt.0.as_secs_f64() * 1e3,
-                    bytes: carriage.bytes,
-                    control_bytes: carriage.control_bytes,
-                    relayed_bytes: link_sum(tallies, one(), |stats| stats.relayed_bytes),
-                    frames: carriage.frames,
-                    updates: link_sum(tallies, one(), |stats| stats.updates),
+                    bytes: counters.bytes,
+                    control_bytes: counters.control_bytes,
+                    relayed_bytes: link_sum(all_server_stats, one(), |stats| stats.relayed_bytes),
+                    frames: counters.frames,
+                    updates: link_sum(all_server_stats, one(), |stats| stats.updates),
                     held_back_fraction: if changes == 0 {
                         0.0
                     } else {
                         (1.0 - carried as f64 / changes as f64).clamp(0.0, 1.0)
                     },
                     utilisation: if elapsed > 0.0 {
-                        (carriage.busy.as_secs_f64() / elapsed).min(1.0)
+                        (counters.busy.as_secs_f64() / elapsed).min(1.0)
                     } else {
                         0.0
                     },
                     blocked_s: self.blocked(|of, from| of == link.to && from == Some(link.from)),
-                    cost_usd: carriage.bytes as f64 / 1e9 * link.price.0,
+                    cost_usd: counters.bytes as f64 / 1e9 * link.price.0,
                 }
             })
             .collect()
@@ -329,9 +334,9 @@ impl Journal {
         blocked
     }
 
-    fn sent_by(&self, dc: DcId, carriages: &Carriages) -> u64 {
-        let links = self.plan.topology.links.iter().zip(carriages);
-        links.filter(|(link, _)| link.from == dc).map(|(_, carriage)| carriage.bytes).sum()
+    fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
+        let links = self.plan.topology.links.iter().zip(link_counters);
+        links.filter(|(link, _)| link.from == dc).map(|(_, counters)| counters.bytes).sum()
     }
 }
 
@@ -341,9 +346,9 @@ impl Target {
     }
 }
 
-fn brakes(tallies: &[Tally]) -> BrakeRecord {
+fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
     let mut brakes = BrakeRecord::default();
-    for Tally { brakes: stats, .. } in tallies {
+    for ServerStats { brakes: stats, .. } in all_server_stats {
         brakes.announcements_expired += stats.announcements_expired;
         brakes.mirrors_lost += stats.mirrors_lost;
     }
@@ -351,14 +356,14 @@ fn brakes(tallies: &[Tally]) -> BrakeRecord {
 }
 
 /// What the guards of all servers found. A copy is measured whole, and every server of the data center hears of it.
-fn guard(tallies: &[Tally]) -> Option<GuardRecord> {
+fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
     let mut record = GuardRecord::default();
-    for tally in tallies {
-        let stats = tally.guard?;
+    for server_stats in all_server_stats {
+        let stats = server_stats.guard?;
         record.bytes += stats.bytes;
-        record.tightness = record.tightness.max(tally.tightness);
+        record.tightness = record.tightness.max(server_stats.tightness);
         record.loss_max = record.loss_max.max(stats.loss_max);
-        if tally.server.shard.index() == 0 {
+        if server_stats.server.shard.index() == 0 {
             record.probes += stats.probes;
             record.alarms += stats.alarms;
         }
@@ -368,14 +373,15 @@ fn guard(tallies: &[Tally]) -> Option<GuardRecord> {
 
 /// Sums a statistic over the servers that use some links.
 fn link_sum<'a>(
-    tallies: &[Tally],
+    all_server_stats: &[ServerStats],
     links: impl Iterator<Item = &'a WanLink>,
     of: impl Fn(LinkStats) -> u64,
 ) -> u64 {
     links
         .flat_map(|link| {
-            let own = tallies.iter().filter(|tally| tally.server.dc == link.from);
-            own.filter_map(|tally| tally.links.get(&link.to).copied())
+            let own =
+                all_server_stats.iter().filter(|server_stats| server_stats.server.dc == link.from);
+            own.filter_map(|server_stats| server_stats.links.get(&link.to).copied())
         })
         .map(of)
         .sum()
@@ -394,10 +400,11 @@ mod tests {
 
     #[test]
     fn waits_that_are_too_long_to_be_added_up_are_as_long_as_can_be() {
-        let mut journal = Journal::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
+        let mut recorder =
+            RunRecorder::new(&RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap());
         let held = (WaitReason::Updates { from: DcId(0) }, Duration::MAX);
-        journal.on_held(DcId(0), &[held, held]);
-        journal.on_held(DcId(0), &[held]);
-        assert_eq!(journal.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
+        recorder.on_held(DcId(0), &[held, held]);
+        recorder.on_held(DcId(0), &[held]);
+        assert_eq!(recorder.held.values().copied().collect::<Vec<_>>(), [Duration::MAX]);
     }
 }

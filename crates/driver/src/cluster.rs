@@ -253,10 +253,10 @@ mod tests {
             "seed=4",
             "sync.remote.threshold=0.02",
             "topology.wan.rtt='2 ms'",
-            "failures.late=['b']",
         ] {
             assert_ne!(hash(&plan(&[setting])), own, "{setting}");
         }
+        assert_ne!(hash(&plan(&["driver='real'", "failures.late=['b']"])), own);
     }
 
     #[test]

@@ -52,14 +52,14 @@ pub(super) fn check_frame(
 
 /// The place of the first change beyond [`CHANGE_MAX`], or not a number.
 fn first_diverged(changes: &[f32]) -> Option<usize> {
-    // Bits of magnitudes order as the magnitudes do, with infinity and what is not a number above all. A maximum over all
-    // of them, without a way out in between, is computed several at a time.
+    // Bits of magnitudes order as the magnitudes do, with infinity and what is not a number above all, and have no sign bit:
+    // the bound less one that is beyond it does. Without a way out in between, several are computed at a time.
     let magnitude = |change: &f32| change.to_bits() & MAGNITUDE;
-    let largest = changes.iter().map(magnitude).fold(0, u32::max);
-    if largest <= CHANGE_MAX.to_bits() {
+    let beyond = |change: &f32| CHANGE_MAX.to_bits().wrapping_sub(magnitude(change)) & !MAGNITUDE;
+    if changes.iter().map(beyond).fold(0, |some, one| some | one) == 0 {
         return None;
     }
-    changes.iter().position(|change| magnitude(change) > CHANGE_MAX.to_bits())
+    changes.iter().position(|change| beyond(change) != 0)
 }
 
 /// All bits but the sign.

@@ -320,7 +320,7 @@ impl MirrorClient {
         };
         let most = entries_in(quantum, self.format);
         if let Some(catch_up) = &mut peer.catch_up {
-            catch_up.left.get_or_insert(route.outbox.due());
+            catch_up.left.get_or_insert_with(|| route.outbox.due());
         }
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch);

@@ -100,7 +100,7 @@ pub(super) struct Nodes {
 }
 
 impl Fault {
-    /// Up to eight, of which some belong together.
+    /// Up to eight, of which some belong together, and a few that are drawn apart.
     pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
         let mut chance = seed.random();
         let count = within(&mut chance, 0, 4);
@@ -135,6 +135,7 @@ impl Fault {
         // Drawn apart, so that without it a schedule is what it is.
         faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
         faults.extend(members::draw(seed.child("members"), nodes));
+        members::draw_lost_joiner(seed.child("lost joiner"), nodes, &mut faults);
         faults.extend(dead_links::draw(seed.child("dead links"), nodes));
         faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
         faults.sort_by_key(|fault| fault.at);

@@ -351,6 +351,25 @@ fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
     holds_as_it_is(text);
 }
 
+/// Where nothing passes between a joiner and one other for a while, and a server of the joiner loses its disk meanwhile.
+#[test]
+fn joiners_that_lose_their_disk_before_all_have_met_them_get_everything_once() {
+    let fault = |at: &str, lasts: u64, rest: &str| {
+        format!("[[fault]]\nat = \"{at}\"\nlasts = \"{lasts} ms\"\ndc = 0\n{rest}\n")
+    };
+    let faults: String = [
+        fault("300 ms", 0, "kind = \"late-join\""),
+        fault("300 ms", 700, "kind = \"partition\"\npeer = 1"),
+        fault("550 ms", 50, "kind = \"lost-disk\"\nserver = 0"),
+    ]
+    .concat();
+    let three = CALM.replace("data_centers = 2", "data_centers = 3");
+    let three = three.replace("clocks = 6", "clocks = 20");
+    for remote in ["tap", "asp"] {
+        holds(&format!("remote = \"{remote}\"\n{three}{faults}"), 60);
+    }
+}
+
 #[test]
 fn a_seed_draws_the_same_schedule_and_gives_the_same_bytes() {
     for seed in 0..40 {

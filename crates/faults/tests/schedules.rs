@@ -10,6 +10,7 @@
 //! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/mirror_client/rebuild.rs`) |
 //! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
 //! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
+//! | 820006196, [`mirrors_that_talk_before_any_worker_has_asked_are_booked`] | panic | the checker of conservation opened its books at the first read of a worker, and two mirrors had exchanged frames before | it opens them with the first event there is (`faults/checkers/conservation.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -347,6 +348,23 @@ fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
             { kind = "crash", at = "669 ms", lasts = "199 ms", dc = 0, worker = 1, blank = true },
             { kind = "crash", at = "1.088 s", dc = 0, worker = 1, blank = true },
         ]
+    "#;
+    holds_as_it_is(text);
+}
+
+/// Links are faster than disks, so that servers greet each other while workers still write down their first read.
+#[test]
+fn mirrors_that_talk_before_any_worker_has_asked_are_booked() {
+    let text = r#"
+        seed = 820006196
+        data_centers = 3
+        servers = 1
+        workers = 1
+        rows = 1
+        clocks = 1
+        remote = "asp"
+        packets = {}
+        fault = [{ kind = "crash", at = "427 ms", dc = 1, server = 0, write = "after" }]
     "#;
     holds_as_it_is(text);
 }

@@ -47,11 +47,9 @@ impl Checker for Conservation {
     }
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
+        self.open(view);
+
         match seen {
-            Seen::Asked { .. } => {
-                self.open(view);
-                Ok(())
-            }
             Seen::Updated { server, worker, clock, deltas } => {
                 let begins = if self.lost.contains(&server) { clock } else { Clock::ZERO };
                 let next = self.next.entry((server, worker)).or_insert(begins);

@@ -11,6 +11,7 @@
 //! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
 //! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
 //! | 820006196, [`mirrors_that_talk_before_any_worker_has_asked_are_booked`] | panic | the checker of conservation opened its books at the first read of a worker, and two mirrors had exchanged frames before | it opens them with the first event there is (`faults/checkers/conservation.rs`) |
+//! | 930063933, [`a_worker_that_begins_anew_after_a_restart_may_read_other_rows`] | durability | a worker had taken up its work at a clock that one server had behind it, and was started again before any server had answered: it began anew, and read other rows at that clock. The checker took that for a contradiction | who begins anew may do otherwise what no server of it waits for (`faults/checkers/durability.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -365,6 +366,28 @@ fn mirrors_that_talk_before_any_worker_has_asked_are_booked() {
         remote = "asp"
         packets = {}
         fault = [{ kind = "crash", at = "427 ms", dc = 1, server = 0, write = "after" }]
+    "#;
+    holds_as_it_is(text);
+}
+
+/// The worker loses its disk while one server is gone, takes up its work once that is back, and all of the data center dies
+/// before the read is answered.
+#[test]
+fn a_worker_that_begins_anew_after_a_restart_may_read_other_rows() {
+    let text = r#"
+        seed = 930063933
+        data_centers = 4
+        servers = 2
+        workers = 2
+        rows = 4
+        clocks = 2
+        remote = "bsp"
+        packets = {}
+        fault = [
+            { kind = "lost-disk", at = "783 ms", lasts = "604 ms", dc = 2, server = 1 },
+            { kind = "crash", at = "1.122 s", dc = 2, worker = 0, blank = true },
+            { kind = "crash", at = "1.409 s", dc = 2 },
+        ]
     "#;
     holds_as_it_is(text);
 }

@@ -57,9 +57,10 @@ impl Checker for Durability {
                 self.on_asked(server, worker, clock);
                 Ok(())
             }
-            // What was due is due no more.
+            // What was due is due no more, and the worker may do otherwise what it has done before.
             Seen::BegunAnew { server, worker } => {
                 self.due.remove(&(server, worker));
+                self.said.retain(|(of, shard, _), _| (*of, *shard) != (worker, server.shard));
                 Ok(())
             }
             // It may do otherwise what it has done before.

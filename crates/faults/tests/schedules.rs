@@ -10,6 +10,8 @@
 //! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/mirror_client/rebuild.rs`) |
 //! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
 //! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
+//! | 700008577, [`a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everything_once`] | conservation | a late joiner lost its disk before its source had met it. A mirror had told the source of the joiner's first incarnation, so that the source had taken a copy for that; when the joiner asked in its second incarnation, the source took what the first copy held for sent, and had the joiner take it off again | a first hello of one of whose server_processes others have told begins anew (`server/mirrors/rebuild.rs`) |
+//! | `nothing_leaves_for_a_life_that_has_not_asked` in `tests/cores/` | reading | a source whose connection still led to the incarnation before sent it updates after it had taken a copy for the next incarnation: they were lost | nothing leaves before the incarnation that is counted for has asked (`server/peer.rs`) |
 //! | 820006196, [`mirrors_that_talk_before_any_worker_has_asked_are_booked`] | panic | the checker of conservation opened its books at the first read of a worker, and two mirrors had exchanged frames before | it opens them with the first event there is (`faults/checkers/conservation.rs`) |
 //! | 930063933, [`a_worker_that_begins_anew_after_a_restart_may_read_other_rows`] | durability | a worker had taken up its work at a clock that one server had behind it, and was started again before any server had answered: it began anew, and read other rows at that clock. The checker took that for a contradiction | who begins anew may do otherwise what no server of it waits for (`faults/checkers/durability.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
@@ -348,6 +350,28 @@ fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
         fault = [
             { kind = "crash", at = "669 ms", lasts = "199 ms", dc = 0, worker = 1, blank = true },
             { kind = "crash", at = "1.088 s", dc = 0, worker = 1, blank = true },
+        ]
+    "#;
+    holds_as_it_is(text);
+}
+
+/// The source has a full disk while the first data center joins, and is gone when that loses its disk: of the joiner's first
+/// incarnation it hears from another mirror alone, and the first hello that it hears is of the second.
+#[test]
+fn a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everything_once() {
+    let text = r#"
+        seed = 700008577
+        data_centers = 4
+        servers = 1
+        workers = 1
+        rows = 17
+        clocks = 7
+        remote = "tap"
+        packets = { loss = 0.007597389726168267, repetition = 0.020096678093399555, reordering = 0.015202901133158107, delay = 0.0304554933931483 }
+        fault = [
+            { kind = "disk-full", at = "622 ms", lasts = "180 ms", dc = 1, server = 0 },
+            { kind = "late-join", at = "720 ms", dc = 0 },
+            { kind = "lost-disk", at = "944 ms", lasts = "1 ms", dc = 0, server = 0 },
         ]
     "#;
     holds_as_it_is(text);

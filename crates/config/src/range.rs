@@ -6,25 +6,24 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::document::{Node, Problem};
-use super::error::Fault;
+use crate::document::{Fault, Node, Problem};
 use gaia_core::types::{Bandwidth, DurationSetting};
 
 /// Checks of figures that stand in one tree; each names its dotted key.
-pub(super) struct Checks<'n> {
-    pub(super) root: &'n Node,
+pub(crate) struct Checks<'n> {
+    pub(crate) root: &'n Node,
 }
 
 /// The numbers that a setting takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) low: f64,
-    pub(super) high: f64,
-    pub(super) expected: &'static str,
+pub(crate) struct Range {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) expected: &'static str,
     /// Whether `low` itself is refused.
-    pub(super) open: bool,
+    pub(crate) open: bool,
     /// Whether `high` itself is refused.
-    pub(super) below: bool,
+    pub(crate) below: bool,
 }
 
 impl Range {
@@ -44,11 +43,11 @@ impl Range {
 }
 
 impl Checks<'_> {
-    pub(super) fn number(&self, path: &str, value: f64, range: Range) -> Result<(), Problem> {
+    pub(crate) fn number(&self, path: &str, value: f64, range: Range) -> Result<(), Problem> {
         if range.contains(value) { Ok(()) } else { Err(self.wrong(path, value, range.expected)) }
     }
 
-    pub(super) fn count(&self, path: &str, value: usize, max: usize) -> Result<(), Problem> {
+    pub(crate) fn count(&self, path: &str, value: usize, max: usize) -> Result<(), Problem> {
         if (1..=max).contains(&value) {
             return Ok(());
         }
@@ -56,14 +55,14 @@ impl Checks<'_> {
     }
 
     /// A whole number from `min` to [`CLOCKS_MAX`].
-    pub(super) fn clocks(&self, path: &str, value: u64, min: u64) -> Result<(), Problem> {
+    pub(crate) fn clocks(&self, path: &str, value: u64, min: u64) -> Result<(), Problem> {
         if (min..=CLOCKS_MAX).contains(&value) {
             return Ok(());
         }
         Err(self.wrong(path, value, format!("a whole number of clocks from {min} to {CLOCKS_MAX}")))
     }
 
-    pub(super) fn time(
+    pub(crate) fn time(
         &self,
         path: &str,
         value: DurationSetting,
@@ -72,7 +71,7 @@ impl Checks<'_> {
         if value <= max { Ok(()) } else { Err(self.wrong(path, value, format!("at most {max}"))) }
     }
 
-    pub(super) fn bandwidth(
+    pub(crate) fn bandwidth(
         &self,
         path: &str,
         bits_per_second: impl Into<BitsPerSecond>,
@@ -86,7 +85,7 @@ impl Checks<'_> {
     }
 
     /// A name that can stand in a path, a metric and a table on the terminal.
-    pub(super) fn name(&self, path: &str, value: &str) -> Result<(), Problem> {
+    pub(crate) fn name(&self, path: &str, value: &str) -> Result<(), Problem> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !value.is_empty() && value.len() <= NAME_BYTES_MAX && value.chars().all(fits) {
             return Ok(());
@@ -95,7 +94,7 @@ impl Checks<'_> {
         Err(self.wrong(path, value, expected))
     }
 
-    pub(super) fn wrong(
+    pub(crate) fn wrong(
         &self,
         path: &str,
         found: impl Display,
@@ -104,13 +103,13 @@ impl Checks<'_> {
         self.found(path, found.to_string(), expected.into())
     }
 
-    pub(super) fn found(&self, path: &str, found: String, expected: String) -> Problem {
+    pub(crate) fn found(&self, path: &str, found: String, expected: String) -> Problem {
         self.root.problem(path, Fault::Wrong { found, expected, help: None })
     }
 }
 
 /// A rate that may not be a legal [`Bandwidth`] yet.
-pub(super) struct BitsPerSecond(f64);
+pub(crate) struct BitsPerSecond(f64);
 
 impl From<f64> for BitsPerSecond {
     fn from(bits: f64) -> Self {
@@ -124,36 +123,36 @@ impl From<Bandwidth> for BitsPerSecond {
     }
 }
 
-pub(super) const BANDWIDTH: RangeInclusive<f64> = 1e3..=1e14;
-pub(super) const RTT_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
-pub(super) const QUEUE_TIME_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
+pub(crate) const BANDWIDTH: RangeInclusive<f64> = 1e3..=1e14;
+pub(crate) const RTT_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
+pub(crate) const QUEUE_TIME_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
 /// From one packet.
-pub(super) const QUEUE_BYTES: RangeInclusive<u64> = 1_500..=1 << 40;
-pub(super) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
-pub(super) const LOSS: Range =
+pub(crate) const QUEUE_BYTES: RangeInclusive<u64> = 1_500..=1 << 40;
+pub(crate) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
+pub(crate) const LOSS: Range =
     Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
-pub(super) const THRESHOLD: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
-pub(super) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most 1");
-pub(super) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
-pub(super) const MOMENTUM: Range =
+pub(crate) const THRESHOLD: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
+pub(crate) const SHARE: Range = Range::above(0.0, 1.0, "a share above 0, at most 1");
+pub(crate) const OUTER_RATE: Range = Range::above(0.0, 100.0, "a number above 0, at most 100");
+pub(crate) const MOMENTUM: Range =
     Range { low: 0.0, high: 1.0, expected: "a share from 0 to below 1", open: false, below: true };
-pub(super) const RATE: Range = Range::closed(1e-3, 1e18, "a rate from 0.001 to 1e18");
-pub(super) const JITTER: Range = Range::closed(0.0, 2.0, "a sigma from 0 to 2");
-pub(super) const SLOWDOWN: Range = Range::closed(1e-3, 1e3, "a factor from 0.001 to 1000");
-pub(super) const SECONDS: Range = Range::above(0.0, 1e9, "seconds above 0, at most 1e9");
-pub(super) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number");
-pub(super) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
-pub(super) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
-pub(super) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_secs(3600));
+pub(crate) const RATE: Range = Range::closed(1e-3, 1e18, "a rate from 0.001 to 1e18");
+pub(crate) const JITTER: Range = Range::closed(0.0, 2.0, "a sigma from 0 to 2");
+pub(crate) const SLOWDOWN: Range = Range::closed(1e-3, 1e3, "a factor from 0.001 to 1000");
+pub(crate) const SECONDS: Range = Range::above(0.0, 1e9, "seconds above 0, at most 1e9");
+pub(crate) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number");
+pub(crate) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
+pub(crate) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
+pub(crate) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_secs(3600));
 /// A month.
-pub(super) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
-pub(super) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
-pub(super) const CLOCKS_MAX: u64 = 1 << 40;
+pub(crate) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
+pub(crate) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
+pub(crate) const CLOCKS_MAX: u64 = 1 << 40;
 /// The largest allowed difference of clocks that is not as good as none.
-pub(super) const STALENESS_MAX: u64 = 1 << 20;
+pub(crate) const STALENESS_MAX: u64 = 1 << 20;
 /// Clocks between two rounds; fragments, which are no more, are searched one by one.
-pub(super) const STEPS_MAX: u64 = 10_000;
-pub(super) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
-pub(super) const GUARD_EXAMPLES_MAX: usize = 1 << 24;
-pub(super) const CHECKPOINTS_MAX: usize = 10_000;
+pub(crate) const STEPS_MAX: u64 = 10_000;
+pub(crate) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
+pub(crate) const GUARD_EXAMPLES_MAX: usize = 1 << 24;
+pub(crate) const CHECKPOINTS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::Problem;
-use super::error::Fault;
-use super::plan::DriverKind;
-use super::range::{self, Checks};
+use crate::document::{Fault, Problem};
+use crate::range::{self, Checks};
+use crate::run::DriverKind;
 use gaia_core::topology::Topology;
 use gaia_core::types::DurationSetting;
 
@@ -47,7 +46,7 @@ pub enum ComputeRate {
 /// The keys of `[compute]`, as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct ComputeKeys {
+pub(crate) struct ComputeKeys {
     model: Option<ComputeModel>,
     examples_per_second: Option<f64>,
     flops_per_second: Option<f64>,
@@ -73,7 +72,7 @@ impl ComputeConfig {
 }
 
 impl ComputeKeys {
-    pub(super) fn check(
+    pub(crate) fn check(
         self,
         checks: &Checks<'_>,
         driver: DriverKind,

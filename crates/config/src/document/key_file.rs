@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::document::{Home, Node, SourceKind, Sources};
 use super::error::{ConfigError, Fault, Place};
+use super::tree::{Home, Node, SourceKind, Sources};
 
 /// A TOML file that has been parsed.
 #[derive(Clone, Debug)]

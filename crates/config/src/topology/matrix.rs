@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use super::document::{Problem, Span};
-use super::error::Fault;
+use crate::document::{Fault, Problem, Span, nearest};
 
 /// A matrix as text: which cell says what, and where.
 #[derive(Clone, Debug)]
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     source: usize,
     /// Where the header ends, and the whole: where a column or a row could be added.
     header_end: usize,
@@ -29,7 +28,7 @@ struct Row {
 
 impl Matrix {
     /// Reads a matrix. Lines that start with `#` are comments; the first other line names the columns.
-    pub(super) fn read(source: usize, text: &str) -> Result<Self, Problem> {
+    pub(crate) fn read(source: usize, text: &str) -> Result<Self, Problem> {
         let mut reader = ReaderBuilder::new()
             .comment(Some(b'#'))
             .has_headers(false)
@@ -89,7 +88,7 @@ impl Matrix {
     }
 
     /// What the cell of a directed pair says.
-    pub(super) fn cell(&self, from: &str, to: &str) -> Result<&str, Problem> {
+    pub(crate) fn cell(&self, from: &str, to: &str) -> Result<&str, Problem> {
         let (row, column) = self.find(from, to)?;
         Ok(row.record.get(column).unwrap_or(""))
     }
@@ -97,7 +96,7 @@ impl Matrix {
     /// A problem with what the cell of a directed pair says, shown there.
     ///
     /// Finding the place takes as long as the row is: it is looked for once something is wrong, and not in each cell.
-    pub(super) fn cell_problem(&self, from: &str, to: &str, text: &str, fault: Fault) -> Problem {
+    pub(crate) fn cell_problem(&self, from: &str, to: &str, text: &str, fault: Fault) -> Problem {
         match self.find(from, to) {
             Ok((row, column)) => self.problem(row.cell(column, text), cell_key(from, to), fault),
             Err(problem) => problem,
@@ -107,7 +106,7 @@ impl Matrix {
     fn find(&self, from: &str, to: &str) -> Result<(&Row, usize), Problem> {
         let lacking = |what: &str, name: &str, names: Vec<&String>, at: usize| {
             let expected = format!("a {what} `{name}`");
-            let help = super::error::nearest(name, &names).map(|near| format!("there is `{near}`"));
+            let help = nearest(name, &names).map(|near| format!("there is `{near}`"));
             let fault = Fault::Wrong { found: "not there".into(), expected, help };
             self.problem(at..at, cell_key(from, to), fault)
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ComputeConfig, FailuresConfig};
+use crate::sections::{ComputeConfig, FailuresConfig};
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};

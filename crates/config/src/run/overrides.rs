@@ -2,16 +2,15 @@
 
 use toml::de::DeValue;
 
-use super::document::{Entry, Node, Problem, Span, Table, Value};
-use super::error::{ConfigError, Fault, Place};
+use crate::document::{ConfigError, Entry, Fault, Node, Place, Problem, Span, Table, Value};
 
 /// One setting given on the command line, as `--set` takes it or as a flag of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     /// The flag as typed, for messages.
-    pub(super) flag: String,
-    pub(super) path: Vec<String>,
-    pub(super) value: String,
+    pub(crate) flag: String,
+    pub(crate) path: Vec<String>,
+    pub(crate) value: String,
 }
 
 impl Override {
@@ -47,12 +46,12 @@ impl Override {
     }
 
     /// Whether this chooses what the other keys of its table are, and so must be applied before them.
-    pub(super) fn is_choice(&self) -> bool {
+    pub(crate) fn is_choice(&self) -> bool {
         CHOICES.contains(&self.path.join(".").as_str())
     }
 
     /// Puts the value into a tree. Choosing another kind drops the settings of the kind that was there.
-    pub(super) fn apply(&self, source: usize, root: &mut Node) -> Result<(), Problem> {
+    pub(crate) fn apply(&self, source: usize, root: &mut Node) -> Result<(), Problem> {
         let span = Span { source, start: 0, end: 0 };
         let value = self.node(source, span);
         let (last, tables) = self.path.split_last().expect("a key has at least one part");

@@ -8,17 +8,16 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::document::{Problem, SourceKind, Sources};
-use super::error::Fault;
 use super::matrix::Matrix;
-use super::range::{self, Checks};
+use crate::document::{Fault, Problem, SourceKind, Sources};
+use crate::range::{self, Checks};
 use gaia_core::topology::WanLink;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UnitError, UsdPerGb};
 
 /// What links that say nothing else have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct WanKeys {
+pub(crate) struct WanKeys {
     bandwidth: Option<Figure<Bandwidth>>,
     rtt: Option<Figure<DurationSetting>>,
     price: Option<Figure<UsdPerGb>>,
@@ -35,30 +34,30 @@ enum Figure<T> {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MatrixKeys {
+pub(crate) struct MatrixKeys {
     matrix: String,
     unit: String,
 }
 
 /// What a bottleneck holds: an amount, or what the link carries in a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Queue {
+pub(crate) enum Queue {
     ByteSize(ByteSize),
     DurationSetting(DurationSetting),
 }
 
 /// What `[[link]]` entries say about one directed pair; later entries win.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LinkOverride {
-    pub(super) bandwidth: Option<Bandwidth>,
-    pub(super) rtt: Option<DurationSetting>,
-    pub(super) price: Option<UsdPerGb>,
-    pub(super) loss: Option<f64>,
-    pub(super) queue: Option<Queue>,
+pub(crate) struct LinkOverride {
+    pub(crate) bandwidth: Option<Bandwidth>,
+    pub(crate) rtt: Option<DurationSetting>,
+    pub(crate) price: Option<UsdPerGb>,
+    pub(crate) loss: Option<f64>,
+    pub(crate) queue: Option<Queue>,
 }
 
 /// `[wan]` with its matrices read.
-pub(super) struct Wan {
+pub(crate) struct Wan {
     bandwidth: Loaded<Bandwidth>,
     rtt: Loaded<DurationSetting>,
     price: Loaded<UsdPerGb>,
@@ -75,7 +74,7 @@ enum Loaded<T> {
 }
 
 impl Wan {
-    pub(super) fn read(
+    pub(crate) fn read(
         sources: &mut Sources,
         checks: &mut Checks<'_>,
         wan: &WanKeys,
@@ -100,7 +99,7 @@ impl Wan {
         })
     }
 
-    pub(super) fn link(
+    pub(crate) fn link(
         &self,
         sources: &Sources,
         checks: &Checks<'_>,
@@ -204,7 +203,7 @@ impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
 }
 
 impl Queue {
-    pub(super) fn check(self, checks: &Checks<'_>, path: &str) -> Result<(), Problem> {
+    pub(crate) fn check(self, checks: &Checks<'_>, path: &str) -> Result<(), Problem> {
         match self {
             Self::DurationSetting(time) => checks.time(path, time, range::QUEUE_TIME_MAX),
             Self::ByteSize(bytes) if !range::QUEUE_BYTES.contains(&bytes.0) => {
@@ -232,7 +231,7 @@ impl Queue {
 }
 
 impl LinkOverride {
-    pub(super) fn lay(&mut self, over: Self) {
+    pub(crate) fn lay(&mut self, over: Self) {
         self.bandwidth = over.bandwidth.or(self.bandwidth);
         self.rtt = over.rtt.or(self.rtt);
         self.price = over.price.or(self.price);
@@ -242,7 +241,7 @@ impl LinkOverride {
 }
 
 /// Bits per second; a product that is no bandwidth is left for the range checks to refuse.
-pub(super) fn scaled(bandwidth: Bandwidth, scale: f64) -> f64 {
+pub(crate) fn scaled(bandwidth: Bandwidth, scale: f64) -> f64 {
     bandwidth.bits_per_second() * scale
 }
 

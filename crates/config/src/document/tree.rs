@@ -16,21 +16,21 @@ use super::shipped;
 
 /// A part of one source's text, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) source: usize,
-    pub(super) start: usize,
-    pub(super) end: usize,
+pub(crate) struct Span {
+    pub(crate) source: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 /// A value and where it was written.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     String(String),
     Integer(i64),
     /// Always finite: no setting takes `nan` or `inf`.
@@ -41,26 +41,26 @@ pub(super) enum Value {
     Table(Table),
 }
 
-pub(super) type Table = BTreeMap<String, Entry>;
+pub(crate) type Table = BTreeMap<String, Entry>;
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: Span,
-    pub(super) node: Node,
+pub(crate) struct Entry {
+    pub(crate) key: Span,
+    pub(crate) node: Node,
 }
 
 /// Something wrong, before its place has been looked up.
 #[derive(Clone, Debug)]
-pub(super) struct Problem {
-    pub(super) span: Option<Span>,
+pub(crate) struct Problem {
+    pub(crate) span: Option<Span>,
     /// The dotted key, outermost first.
-    pub(super) path: Vec<String>,
-    pub(super) fault: Box<Fault>,
+    pub(crate) path: Vec<String>,
+    pub(crate) fault: Box<Fault>,
 }
 
 /// Every text that has been read, and the errors about them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     all: Vec<Source>,
 }
 
@@ -74,7 +74,7 @@ struct Source {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SourceKind {
+pub(crate) enum SourceKind {
     RunFile,
     /// Its tree hangs below `topology`; its own keys do not say so.
     TopologyFile,
@@ -84,7 +84,7 @@ pub(super) enum SourceKind {
 
 /// Where relative paths written in a source start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(crate) enum Home {
     Directory(PathBuf),
     /// A folder of the files that are part of the binary.
     Shipped(String),
@@ -92,7 +92,7 @@ pub(super) enum Home {
 
 impl Sources {
     /// Reads a file that `path` names from `home`.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         home: &Home,
         path: &str,
@@ -121,7 +121,7 @@ impl Sources {
         Ok(self.add(name, text, home, kind))
     }
 
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         name: String,
         text: String,
@@ -132,20 +132,20 @@ impl Sources {
         self.all.len() - 1
     }
 
-    pub(super) fn text(&self, source: usize) -> &str {
+    pub(crate) fn text(&self, source: usize) -> &str {
         &self.all[source].text
     }
 
-    pub(super) fn kind(&self, source: usize) -> SourceKind {
+    pub(crate) fn kind(&self, source: usize) -> SourceKind {
         self.all[source].kind
     }
 
-    pub(super) fn home(&self, source: usize) -> &Home {
+    pub(crate) fn home(&self, source: usize) -> &Home {
         &self.all[source].home
     }
 
     /// The error that shows a problem where it was written.
-    pub(super) fn error(&self, problem: Problem) -> ConfigError {
+    pub(crate) fn error(&self, problem: Problem) -> ConfigError {
         let Problem { span, mut path, fault } = problem;
         let span = span.unwrap_or(Span { source: 0, start: 0, end: 0 });
         let source = &self.all[span.source];
@@ -162,7 +162,7 @@ impl Sources {
     }
 
     /// Parses a source as TOML.
-    pub(super) fn parse(&self, source: usize) -> Result<Node, Problem> {
+    pub(crate) fn parse(&self, source: usize) -> Result<Node, Problem> {
         let text = &self.all[source].text;
         // What a whole file lacks is shown where it could be added.
         let end = text.trim_end().len();
@@ -188,12 +188,12 @@ impl SourceKind {
 }
 
 impl Problem {
-    pub(super) fn at(span: Span, fault: Fault) -> Self {
+    pub(crate) fn at(span: Span, fault: Fault) -> Self {
         Self { span: Some(span), path: Vec::new(), fault: fault.into() }
     }
 
     /// What a choice within `path` found wrong: below that key, and where it is lacking, shown at its name.
-    pub(super) fn in_table(mut self, root: &Node, path: &str) -> Self {
+    pub(crate) fn in_table(mut self, root: &Node, path: &str) -> Self {
         if matches!(*self.fault, Fault::MissingKey { .. }) && self.path.len() == 1 {
             self.span = root.problem(path, (*self.fault).clone()).span;
         }
@@ -201,14 +201,14 @@ impl Problem {
         self
     }
 
-    pub(super) fn in_key(mut self, key: impl Into<String>) -> Self {
+    pub(crate) fn in_key(mut self, key: impl Into<String>) -> Self {
         self.path.insert(0, key.into());
         self
     }
 }
 
 impl Node {
-    pub(super) fn table(span: Span) -> Self {
+    pub(crate) fn table(span: Span) -> Self {
         Self { span, value: Value::Table(Table::new()) }
     }
 
@@ -224,7 +224,7 @@ impl Node {
         Ok(Self { span: Span { source, start: 0, end: 0 }, value: Value::Table(entries) })
     }
 
-    pub(super) fn from_value(source: usize, value: &Spanned<DeValue<'_>>) -> Result<Self, Problem> {
+    pub(crate) fn from_value(source: usize, value: &Spanned<DeValue<'_>>) -> Result<Self, Problem> {
         let span = Span { source, start: value.span().start, end: value.span().end };
         let wrong = |found: String, expected: &str| {
             Problem::at(span, Fault::Wrong { found, expected: expected.into(), help: None })
@@ -252,21 +252,21 @@ impl Node {
         Ok(Self { span, value })
     }
 
-    pub(super) fn as_table(&self) -> Option<&Table> {
+    pub(crate) fn as_table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),
             _ => None,
         }
     }
 
-    pub(super) fn as_table_mut(&mut self) -> Option<&mut Table> {
+    pub(crate) fn as_table_mut(&mut self) -> Option<&mut Table> {
         match &mut self.value {
             Value::Table(table) => Some(table),
             _ => None,
         }
     }
 
-    pub(super) fn as_str(&self) -> Option<&str> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::String(text) => Some(text),
             _ => None,
@@ -274,7 +274,7 @@ impl Node {
     }
 
     /// The value under a key of a table, or at a place of an array.
-    pub(super) fn child(&self, key: &str) -> Option<&Self> {
+    pub(crate) fn child(&self, key: &str) -> Option<&Self> {
         match &self.value {
             Value::Table(table) => table.get(key).map(|entry| &entry.node),
             Value::Array(items) => items.get(key.parse::<usize>().ok()?),
@@ -283,12 +283,12 @@ impl Node {
     }
 
     /// The value under a dotted key.
-    pub(super) fn at(&self, path: &str) -> Option<&Self> {
+    pub(crate) fn at(&self, path: &str) -> Option<&Self> {
         path.split('.').try_fold(self, |node, key| node.child(key))
     }
 
     /// A problem with what stands under a dotted key, shown there or at the nearest table around it.
-    pub(super) fn problem(&self, path: &str, mut fault: Fault) -> Problem {
+    pub(crate) fn problem(&self, path: &str, mut fault: Fault) -> Problem {
         let mut node = self;
         let mut span = self.span;
         for key in path.split('.') {
@@ -332,7 +332,7 @@ impl Node {
 
     /// Lays one table over another: tables in them key by key, arrays of links one after the other, everything
     /// else replaced.
-    pub(super) fn lay(&mut self, over: Self) {
+    pub(crate) fn lay(&mut self, over: Self) {
         let Value::Table(entries) = over.value else { return };
         let Some(table) = self.as_table_mut() else { return };
         for (name, entry) in entries {
@@ -360,7 +360,7 @@ impl Node {
 
 impl Value {
     /// What kind of value this is, as messages name it.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::String(_) => "a string",
             Self::Integer(_) => "a whole number",
@@ -374,7 +374,7 @@ impl Value {
 }
 
 /// A path without `.` and, where it can be told from the text alone, without `..`.
-pub(super) fn tidy(path: &Path) -> PathBuf {
+pub(crate) fn tidy(path: &Path) -> PathBuf {
     let mut tidied = PathBuf::new();
     for component in path.components() {
         match component {

@@ -6,12 +6,12 @@ pub fn topologies() -> impl Iterator<Item = &'static str> {
 }
 
 /// The path, among the shipped files, of a topology by its name.
-pub(super) fn topology(name: &str) -> Option<&'static str> {
+pub(crate) fn topology(name: &str) -> Option<&'static str> {
     FILES.iter().map(|(path, _)| *path).find(|path| topology_name(path) == Some(name))
 }
 
 /// A shipped file's text.
-pub(super) fn text(path: &str) -> Option<&'static str> {
+pub(crate) fn text(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(shipped, _)| *shipped == path).map(|(_, text)| *text)
 }
 
@@ -21,7 +21,7 @@ fn topology_name(path: &'static str) -> Option<&'static str> {
 
 macro_rules! shipped {
     ($($path:literal),* $(,)?) => {
-        &[$(($path, include_str!(concat!("../../../", $path)))),*]
+        &[$(($path, include_str!(concat!("../../../../", $path)))),*]
     };
 }
 

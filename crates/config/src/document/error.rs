@@ -49,7 +49,7 @@ pub enum Fault {
 }
 
 impl ConfigError {
-    pub(super) fn new(place: Place, key: String, fault: Fault) -> Self {
+    pub(crate) fn new(place: Place, key: String, fault: Fault) -> Self {
         Self(Box::new(Complaint { place, key, fault }))
     }
 
@@ -144,7 +144,7 @@ impl ConfigError {
 }
 
 impl Place {
-    pub(super) fn in_file(name: &str, text: &str, span: Range<usize>) -> Self {
+    pub(crate) fn in_file(name: &str, text: &str, span: Range<usize>) -> Self {
         let mut start = span.start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;
@@ -192,7 +192,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// "one of `a`, `b` or `c`", in the order given.
-pub(super) fn one_of<S: AsRef<str>>(names: &[S]) -> String {
+pub(crate) fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     match quoted.as_slice() {
         [] => "nothing".into(),
@@ -227,7 +227,7 @@ const EXPECTED_CHARS_MAX: usize = 1500;
 /// The name that a misspelt word was probably meant to be.
 ///
 /// Lengths are compared first: the distance takes time and memory in the product of both.
-pub(super) fn nearest<S: AsRef<str>>(word: &str, names: &[S]) -> Option<String> {
+pub(crate) fn nearest<S: AsRef<str>>(word: &str, names: &[S]) -> Option<String> {
     let chars = word.chars().count();
     let most = |name: &str| name.len().max(word.len()) / 3;
     names

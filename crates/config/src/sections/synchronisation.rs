@@ -4,9 +4,8 @@ use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
-use super::document::{Node, Problem, Value};
-use super::error::{Fault, one_of};
-use super::range::{self, Checks};
+use crate::document::{Fault, Node, Problem, Value, one_of};
+use crate::range::{self, Checks};
 use gaia_core::sync::{
     Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind, Policy,
     RemoteSync, ValueFormat,
@@ -19,12 +18,12 @@ struct LocalBspKeys {}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LocalSspKeys {
+pub(crate) struct LocalSspKeys {
     staleness: Staleness,
 }
 
 /// Reads `[sync.local]`; BSP where there is none.
-pub(super) fn local(root: &Node) -> Result<LocalSync, Problem> {
+pub(crate) fn local(root: &Node) -> Result<LocalSync, Problem> {
     const PATH: &str = "sync.local";
     if root.at(PATH).is_none() {
         return Ok(LocalSync::Bsp);
@@ -41,7 +40,7 @@ pub(super) fn local(root: &Node) -> Result<LocalSync, Problem> {
 }
 
 /// Reads `[sync.remote]`.
-pub(super) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
+pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
     const PATH: &str = "sync.remote";
     let (model, keys) = choice(root, PATH, "model", &RemoteSync::NAMES)?;
     let read = match model.as_str() {
@@ -130,7 +129,7 @@ fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
 
 /// Has local steps add up the changes of `app`, which counts: what the file leaves out becomes that, and what it says
 /// against it is refused.
-pub(super) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
+pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
     let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
     let rate = config.outer_learning_rate;
     let keys = [
@@ -151,7 +150,7 @@ pub(super) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<
 }
 
 /// The word that says what a table is about, and the table without it.
-pub(super) fn choice(
+pub(crate) fn choice(
     root: &Node,
     path: &str,
     key: &str,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::Problem;
-use super::range::{self, Checks};
-use super::{DriverKind, Plan};
+use crate::document::Problem;
+use crate::range::{self, Checks};
+use crate::run::{DriverKind, Plan};
 use gaia_core::types::DurationSetting;
 use gaia_ml::apps::AppConfig;
 
@@ -50,7 +50,7 @@ pub enum LostWorkers {
 
 impl FailuresConfig {
     /// The keys with what they leave out, or the first mistake in them.
-    pub(super) fn resolve(self, checks: &Checks<'_>, app: &AppConfig) -> Result<Self, Problem> {
+    pub(crate) fn resolve(self, checks: &Checks<'_>, app: &AppConfig) -> Result<Self, Problem> {
         let Self { give_up_after, lost_workers, take_over_after, .. } = self;
         checks.time("failures.give_up_after", give_up_after, range::GIVE_UP_MAX)?;
         if lost_workers == LostWorkers::Wait {
@@ -76,7 +76,7 @@ impl FailuresConfig {
 }
 
 /// The first mistake in what a plan says of data centers that join late, or leave.
-pub(super) fn members(plan: &Plan, checks: &Checks<'_>) -> Result<(), Problem> {
+pub(crate) fn members(plan: &Plan, checks: &Checks<'_>) -> Result<(), Problem> {
     let FailuresConfig { on_give_up, late, .. } = &plan.failures;
     let topology = &plan.topology;
     // Without that, nobody else has what a data center had, or has yet to pass on.

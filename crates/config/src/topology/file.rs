@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::document::{Node, Problem, Sources};
-use super::error::{Fault, nearest, one_of};
-use super::range::{self, Checks};
 use super::wan::{LinkOverride, Queue, Wan, WanKeys, scaled};
+use crate::document::{Fault, Node, Problem, Sources, nearest, one_of};
+use crate::range::{self, Checks};
 use gaia_core::topology::{ADDRESS, Address, DataCenter, Deployment, Group, Topology};
 use gaia_core::types::limits::{DATA_CENTERS_MAX, NODES_PER_DC_MAX};
 use gaia_core::types::{Bandwidth, DcId, DurationSetting, UsdPerGb};
@@ -16,7 +15,7 @@ use gaia_core::types::{Bandwidth, DcId, DurationSetting, UsdPerGb};
 /// The keys of a topology, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TopologyKeys {
+pub(crate) struct TopologyKeys {
     name: String,
     #[serde(default = "one")]
     bandwidth_scale: f64,
@@ -38,7 +37,7 @@ pub(super) struct TopologyKeys {
 /// What data centers that say nothing else have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct DefaultKeys {
+pub(crate) struct DefaultKeys {
     servers: usize,
     workers: usize,
     lan_bandwidth: Bandwidth,
@@ -48,7 +47,7 @@ pub(super) struct DefaultKeys {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DataCenterKeys {
+pub(crate) struct DataCenterKeys {
     name: String,
     servers: Option<usize>,
     workers: Option<usize>,
@@ -60,14 +59,14 @@ pub(super) struct DataCenterKeys {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GroupKeys {
+pub(crate) struct GroupKeys {
     hub: String,
     members: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LinkKeys {
+pub(crate) struct LinkKeys {
     from: String,
     to: String,
     /// Whether the link back is the same.
@@ -84,7 +83,7 @@ pub(super) struct LinkKeys {
 }
 
 /// Reads and checks the table at `topology` of `root`, with the matrices it names.
-pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Problem> {
+pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Problem> {
     let node = root.child("topology").unwrap_or(root);
     let keys: TopologyKeys =
         node.read().map_err(|problem: Problem| problem.in_table(root, "topology"))?;
@@ -112,7 +111,7 @@ pub(super) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
 }
 
 /// Reads and checks where the nodes of a topology, which is itself read and checked, listen.
-pub(super) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment, Problem> {
+pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment, Problem> {
     let node = root.child("topology").unwrap_or(root);
     let keys: TopologyKeys =
         node.read().map_err(|problem: Problem| problem.in_table(root, "topology"))?;

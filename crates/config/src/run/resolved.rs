@@ -6,11 +6,10 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::compute::{ComputeConfig, ComputeModel, ComputeRate};
-use super::failures::FailuresConfig;
 use super::plan::{
     CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
 };
+use crate::sections::{ComputeConfig, ComputeModel, ComputeRate, FailuresConfig};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::compute::ComputeKeys;
-use super::document::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Value};
-use super::error::{ConfigError, Fault, Place};
-use super::failures::{FailuresConfig, members};
 use super::overrides::Override;
 use super::plan::{
     CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
 };
-use super::range::{self, Checks};
-use super::{shipped, synchronisation, topology_file};
+use crate::document::{
+    ConfigError, Entry, Fault, Home, Node, Place, Problem, SourceKind, Sources, Span, Value,
+    nearest, one_of, shipped, tidy,
+};
+use crate::range::{self, Checks};
+use crate::sections::{self, ComputeKeys, FailuresConfig, members};
+use crate::topology;
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{OverlayKind, RemoteSync};
@@ -35,7 +36,7 @@ pub struct RunFile {
 /// The keys of a run file, as written. The tables that others understand are only counted here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RunKeys {
+pub(crate) struct RunKeys {
     name: String,
     #[serde(default = "default_seed")]
     seed: u64,
@@ -67,7 +68,7 @@ pub(super) struct RunKeys {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "read by their models")]
-pub(super) struct SyncKeys {
+pub(crate) struct SyncKeys {
     #[serde(default)]
     local: Option<IgnoredAny>,
     remote: IgnoredAny,
@@ -205,7 +206,7 @@ pub fn load_topology(name: &str) -> Result<Topology, ConfigError> {
     let read = flag
         .apply(source, &mut root)
         .and_then(|()| mount_topology(&mut sources, &mut root))
-        .and_then(|()| topology_file::read(&mut sources, &root));
+        .and_then(|()| topology::read(&mut sources, &root));
     read.map_err(|problem| sources.error(problem))
 }
 
@@ -222,7 +223,7 @@ pub fn topology_from_text(name: &str, text: &str) -> Result<Topology, ConfigErro
         if let Some(table) = root.as_table_mut() {
             table.insert("topology".into(), Entry { key, node });
         }
-        topology_file::read(&mut sources, &root)
+        topology::read(&mut sources, &root)
     });
     read.map_err(|problem| sources.error(problem))
 }
@@ -267,9 +268,9 @@ fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(), Problem>
         let names: Vec<&str> = shipped::topologies().collect();
         let looks_like_name = !path.contains(['/', '.']);
         let fault = if looks_like_name {
-            let help = super::error::nearest(path, &names);
+            let help = nearest(path, &names);
             let help = help.map(|name| format!("did you mean `{name}`?"));
-            let shipped = super::error::one_of(&names);
+            let shipped = one_of(&names);
             let expected = format!("a topology file, or a shipped topology: {shipped}");
             Fault::Wrong { found: path.to_owned(), expected, help }
         } else {
@@ -316,7 +317,7 @@ fn resolve_data_paths(sources: &Sources, root: &mut Node) {
         if let Value::String(path) = &mut entry.node.value
             && let Ok(absolute) = std::path::absolute(home.join(path.as_str()))
         {
-            *path = super::document::tidy(&absolute).to_string_lossy().into_owned();
+            *path = tidy(&absolute).to_string_lossy().into_owned();
         }
     }
 }
@@ -330,12 +331,12 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
     let driver = driver(&checks, &keys.driver)?;
     let app = app(root)?;
-    let topology = topology_file::read(sources, root)?;
-    let deployment = topology_file::deployment(root, &topology)?;
-    let local = synchronisation::local(root)?;
-    let mut remote = synchronisation::remote(root)?;
+    let topology = topology::read(sources, root)?;
+    let deployment = topology::deployment(root, &topology)?;
+    let local = sections::local(root)?;
+    let mut remote = sections::remote(root)?;
     if app.deltas_are_counts() {
-        synchronisation::add_up(root, app.kind(), &mut remote)?;
+        sections::add_up(root, app.kind(), &mut remote)?;
     }
     let compute = keys.compute.check(&checks, driver, &topology)?;
     checks.clocks("evaluate.every", keys.evaluate.every, 1)?;
@@ -388,7 +389,7 @@ fn driver(checks: &Checks<'_>, name: &str) -> Result<DriverKind, Problem> {
 
 /// The one place where applications and run files meet: `kind` chooses, the application reads the rest.
 fn app(root: &Node) -> Result<AppConfig, Problem> {
-    let (kind, keys) = synchronisation::choice(root, "app", "kind", AppConfig::KINDS)?;
+    let (kind, keys) = sections::choice(root, "app", "kind", AppConfig::KINDS)?;
     let app = AppConfig::deserialize(&kind, &keys)
         .map_err(|problem: Problem| problem.in_table(root, "app"))?;
     app.validate().map_err(|wrong| {

@@ -7,15 +7,11 @@ use serde::de::value::Error as Stop;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::compute::ComputeKeys;
 use super::run_file::{RunKeys, SyncKeys};
-use super::synchronisation::LocalSspKeys;
-use super::topology_file::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys};
-use super::wan::WanKeys;
-use super::{
-    CheckpointConfig, ConfigError, CostConfig, DrainConfig, EvaluateConfig, FailuresConfig,
-    LogConfig, Plan, RunFile,
-};
+use super::{CheckpointConfig, CostConfig, DrainConfig, EvaluateConfig, LogConfig, Plan, RunFile};
+use crate::document::ConfigError;
+use crate::sections::{ComputeKeys, FailuresConfig, LocalSspKeys};
+use crate::topology::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys, WanKeys};
 use gaia_core::coordinator::{ChangeRule, StopRules};
 use gaia_core::sync::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
 use gaia_ml::apps::{
@@ -26,7 +22,7 @@ use gaia_ml::apps::{
 };
 use gaia_ml::config::DataConfig;
 
-const REFERENCE: &str = include_str!("../../../config/reference.toml");
+const REFERENCE: &str = include_str!("../../../../config/reference.toml");
 
 /// One run file that the reference describes: the file itself, or with one of its blocks in place.
 struct Variant {

@@ -8,12 +8,12 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::document::{Entry, Node, Problem, Span, Value};
 use super::error::{Fault, one_of};
+use super::tree::{Entry, Node, Problem, Span, Value};
 
 impl Node {
     /// Reads the whole of this node as a `T`.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         T::deserialize(self)
     }
 
@@ -257,7 +257,7 @@ impl de::Error for Problem {
 
 impl Problem {
     /// A word that is none of the names known in its place.
-    pub(super) fn unknown_name(found: &str, names: &[&str]) -> Self {
+    pub(crate) fn unknown_name(found: &str, names: &[&str]) -> Self {
         let help =
             super::error::nearest(found, names).map(|name| format!("did you mean `{name}`?"));
         let fault = Fault::Wrong { found: found.to_owned(), expected: one_of(names), help };

@@ -1,0 +1,14 @@
+//! Parsed text with every value's place in it, and the errors that show that place.
+//!
+//! This room decides how a value is read and how a mistake is shown. It knows no key of a run.
+
+mod deserialize;
+mod error;
+mod key_file;
+pub(crate) mod shipped;
+mod tree;
+
+pub use error::{ConfigError, Excerpt, Fault, Place};
+pub(crate) use error::{nearest, one_of};
+pub use key_file::KeyFile;
+pub(crate) use tree::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Table, Value, tidy};

@@ -7,27 +7,22 @@
 
 mod chart;
 mod comparison;
-mod error;
+mod directory;
 mod live;
-mod numbers;
 mod page;
 pub mod paper;
-mod recorder;
-mod run_directory;
 mod terminal;
-mod text_table;
+mod text;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile};
-pub use error::ReportError;
-pub use live::{DcPlan, Live, LiveMode, LivePlan};
-pub use recorder::Recorder;
-pub use run_directory::{ProgressLog, RunDirectory, RunRecord};
+pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord};
+pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder};
 pub use terminal::{Paint, comparison_block, highlights_block, run_block};
 
 use serde::Serialize;
 
+use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 use gaia_telemetry::{Progress, Summary};
-use run_directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 
 /// Writes all of a run's files but `progress.jsonl`, which grew as the run went.
 ///

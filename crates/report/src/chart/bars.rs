@@ -4,7 +4,7 @@ use super::legend::{Key, Legend, Swatch, printed};
 use super::plot::Size;
 use super::scale::{Quantity, Scale};
 use super::svg::{Svg, pixels};
-use crate::text_table::fitted;
+use crate::text::fitted;
 
 /// A bar chart before it is drawn.
 pub(crate) struct Bars {

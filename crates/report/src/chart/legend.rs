@@ -2,7 +2,7 @@
 
 use super::curve::Curve;
 use super::svg::{Svg, pixels};
-use crate::text_table::fitted;
+use crate::text::fitted;
 
 /// What an entry explains.
 pub(super) struct Key {

@@ -7,7 +7,7 @@ use super::curve::Curve;
 use super::legend::{Key, Legend, mark};
 use super::scale::{Quantity, Scale};
 use super::svg::{Svg, pixels};
-use crate::numbers;
+use crate::text::numbers;
 
 /// A chart before it is drawn.
 pub(crate) struct Plot {

@@ -1,6 +1,6 @@
 //! From quantities to positions on an axis, and the ticks that a reader would have chosen.
 
-use crate::numbers;
+use crate::text::numbers;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

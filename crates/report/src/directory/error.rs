@@ -28,7 +28,7 @@ impl ReportError {
         !matches!(self, Self::Io { .. })
     }
 
-    pub(super) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), doing, source }
     }
 }

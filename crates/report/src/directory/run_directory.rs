@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 
 use super::ReportError;
-use super::paper::{self, PaperFile};
+use crate::paper::{self, PaperFile};
 use gaia_telemetry::{Progress, Summary};
 
 /// A directory that holds, or will hold, one run, one comparison or one run of the paper's evaluation.
@@ -225,7 +225,7 @@ impl ProgressLog {
 }
 
 /// Reads `progress.jsonl`; an error names the line.
-pub(super) fn read_progress(path: &Path) -> Result<Vec<Progress>, ReportError> {
+pub(crate) fn read_progress(path: &Path) -> Result<Vec<Progress>, ReportError> {
     let file = File::open(path).map_err(ReportError::io(path, "cannot be opened"))?;
     let mut records = Vec::new();
     let mut line = Vec::new();
@@ -304,17 +304,17 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-pub(super) const RUN_TOML: &str = "run.toml";
-pub(super) const PROGRESS: &str = "progress.jsonl";
+pub(crate) const RUN_TOML: &str = "run.toml";
+pub(crate) const PROGRESS: &str = "progress.jsonl";
 const NODE_STATES: &str = "nodes";
 const NODE_LOGS: &str = "logs";
 const CHECKPOINTS: &str = "checkpoints";
-pub(super) const SUMMARY: &str = "summary.json";
-pub(super) const PICTURE: &str = "convergence.svg";
-pub(super) const HIGHLIGHTS: &str = "highlights.txt";
-pub(super) const PAGE: &str = "report.html";
-pub(super) const COMPARE: &str = "compare.json";
-pub(super) const COMPARE_PAGE: &str = "compare.html";
+pub(crate) const SUMMARY: &str = "summary.json";
+pub(crate) const PICTURE: &str = "convergence.svg";
+pub(crate) const HIGHLIGHTS: &str = "highlights.txt";
+pub(crate) const PAGE: &str = "report.html";
+pub(crate) const COMPARE: &str = "compare.json";
+pub(crate) const COMPARE_PAGE: &str = "compare.html";
 
 #[cfg(test)]
 mod tests {

@@ -11,12 +11,14 @@
 
 mod board;
 mod plain;
+mod recorder;
 mod screen;
 
 use std::io::{self, IsTerminal, Stderr};
 use std::time::{Duration, Instant};
 
 pub use board::{DcPlan, LivePlan};
+pub use recorder::Recorder;
 
 use board::Board;
 use gaia_telemetry::{Observer, Progress};

@@ -5,8 +5,8 @@ use std::io::Write;
 use console::measure_text_width;
 
 use super::board::Board;
-use crate::numbers;
-use crate::text_table::{WIDTH, fitted};
+use crate::text::numbers;
+use crate::text::{WIDTH, fitted};
 
 /// Writes to a log. What cannot be written is left out: progress is a courtesy, and must not end a run.
 pub(super) struct PlainLines<W> {

@@ -1,6 +1,7 @@
 //! Who watches a run for its directory: keeps every record, logs it, and passes it on to the live view.
 
-use super::{Live, ProgressLog, ReportError};
+use super::Live;
+use crate::directory::{ProgressLog, ReportError};
 use gaia_telemetry::{Observer, Progress};
 
 /// Observes one run.

@@ -6,8 +6,8 @@ use console::{Alignment, Style, Term, pad_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::{Board, DcBoard};
-use crate::numbers;
-use crate::text_table::{fitted, plain};
+use crate::text::numbers;
+use crate::text::{fitted, plain};
 
 /// A part of the terminal that is redrawn in place, a few times a second.
 pub(super) struct Screen {

@@ -2,15 +2,14 @@
 
 use serde::Serialize;
 
-use super::against_bsp::{AgainstBsp, against_bsp};
-use super::blocked::BlockedBar;
-use super::heat::{Heats, shared_heats};
-use super::pictures::{Pictures, colour, comparison_pictures};
+use super::parts::{
+    AgainstBsp, BlockedBar, Heats, Pictures, against_bsp, colour, comparison_pictures, shared_heats,
+};
 use super::render;
 use super::run::scale;
 use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
-use crate::numbers;
 use crate::terminal::time_to_target;
+use crate::text::numbers;
 use gaia_telemetry::Summary;
 
 #[derive(Serialize)]

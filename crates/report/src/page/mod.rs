@@ -4,26 +4,17 @@
 //! is already text; the templates only lay views out. They are well-formed XML as well as HTML, so that a strict
 //! parser can hold them to account, and a content policy forbids them to load anything.
 
-mod against_bsp;
-mod blocked;
 mod compare;
-mod heat;
-mod links;
-mod picture;
-mod pictures;
+mod parts;
 mod run;
-mod table;
 
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-pub(super) use blocked::BlockedBar;
 pub(super) use compare::compare_page;
-pub(super) use picture::Picture;
-pub(super) use pictures::{colour, comparison_plot, run_plot};
+pub(super) use parts::{BlockedBar, Cell, Picture, Table, colour, comparison_plot, run_plot};
 pub(super) use run::run_page;
-pub(super) use table::{Cell, Table};
 
 use super::chart;
 
@@ -63,12 +54,12 @@ impl Figure {
 }
 
 const TEMPLATES: [(&str, &str); 8] = [
-    ("run.html", include_str!("run.html")),
-    ("compare.html", include_str!("compare.html")),
-    ("paper.html", include_str!("paper.html")),
-    ("frame.html", include_str!("frame.html")),
-    ("parts.html", include_str!("parts.html")),
-    ("definitions.html", include_str!("definitions.html")),
-    ("page.css", include_str!("page.css")),
+    ("run.html", include_str!("templates/run.html")),
+    ("compare.html", include_str!("templates/compare.html")),
+    ("paper.html", include_str!("templates/paper.html")),
+    ("frame.html", include_str!("templates/frame.html")),
+    ("parts.html", include_str!("templates/parts.html")),
+    ("definitions.html", include_str!("templates/definitions.html")),
+    ("page.css", include_str!("templates/page.css")),
     ("chart.css", chart::STYLE),
 ];

@@ -2,15 +2,12 @@
 
 use serde::Serialize;
 
-use super::blocked::BlockedBar;
-use super::heat::{Heats, heat};
-use super::links::LinkTable;
-use super::pictures::{Pictures, run_pictures};
+use super::parts::{BlockedBar, Heats, LinkTable, Pictures, heat, run_pictures};
 use super::{Figure, render};
-use crate::numbers;
 use crate::terminal::{
     bytes_to_target, changed, clocks_to_target, conserved, guarded, outcome, time_to_target,
 };
+use crate::text::numbers;
 use gaia_telemetry::{Progress, Summary};
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! `paper.md`: the tables of an evaluation, for reading beside the paper.
 
 use super::{CellRow, PaperFile};
-use crate::numbers::{self, shown};
+use crate::text::numbers::{self, shown};
 
 /// The whole page.
 pub(super) fn page(file: &PaperFile) -> String {

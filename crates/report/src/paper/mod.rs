@@ -2,21 +2,13 @@
 //!
 //! This room reads a [`PaperFile`] and nothing else. It measures nothing: where a page holds a figure beside the one
 //! that the Gaia paper printed (Hsieh et al., NSDI 2017), the printed one comes from the file or, for the
-//! paper's Table 1, stands in `shipping.rs`. What did not reach its target, or was not run, keeps its row.
+//! paper's Table 1, stands in `pages/shipping.rs`. What did not reach its target, or was not run, keeps its row.
 
-mod bars;
-mod cells;
-mod curves;
 mod grid;
-mod inside;
-mod made;
 mod markdown;
 mod pages;
 mod records;
-mod section;
-mod shipping;
 mod terminal;
-mod verdicts;
 
 pub use records::{
     AblationRow, CellRow, CurveRow, HubRow, InsignificantRow, PaperFile, ScaleRow, SkewRow,
@@ -24,7 +16,8 @@ pub use records::{
 };
 pub use terminal::paper_block;
 
-use super::{ReportError, RunDirectory, to_json};
+use crate::directory::{ReportError, RunDirectory};
+use crate::to_json;
 
 /// Writes all files of an evaluation into its directory.
 pub fn write(directory: &RunDirectory, file: &PaperFile) -> Result<(), ReportError> {

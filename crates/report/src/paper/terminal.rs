@@ -5,9 +5,9 @@ use std::path::Path;
 use console::Alignment;
 
 use super::{CellRow, PaperFile};
-use crate::numbers::{self, shown};
 use crate::terminal::Paint;
-use crate::text_table::{TextTable, WIDTH, plain};
+use crate::text::numbers::{self, shown};
+use crate::text::{TextTable, WIDTH, plain};
 
 /// One line for each cell, and how fast the simulator was.
 pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {

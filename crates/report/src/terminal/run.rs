@@ -4,10 +4,9 @@ use std::path::Path;
 
 use console::{Alignment, Style};
 
-use super::comparison::Comparison;
-use super::numbers;
-use super::run_directory::HIGHLIGHTS;
-use super::text_table::{TextTable, WIDTH, fitted, plain};
+use crate::comparison::Comparison;
+use crate::directory::HIGHLIGHTS;
+use crate::text::{TextTable, WIDTH, fitted, numbers, plain};
 use gaia_telemetry::{
     BlockedSeconds, ConservationRecord, GuardRecord, LinkRecord, MembershipChange,
     MembershipRecord, Summary,
@@ -26,11 +25,11 @@ impl Paint {
         if console::colors_enabled() { Self::Styled } else { Self::Plain }
     }
 
-    pub(super) fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         self.apply(Style::new().bold(), text)
     }
 
-    pub(super) fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         self.apply(Style::new().dim(), text)
     }
 
@@ -137,7 +136,7 @@ pub fn comparison_block(comparison: &Comparison, page: Option<&Path>, paint: Pai
 }
 
 /// How a run stopped, in a few words.
-pub(super) fn outcome(summary: &Summary) -> String {
+pub(crate) fn outcome(summary: &Summary) -> String {
     let clocks = numbers::counted(summary.clocks as usize, "clock");
     match (summary.stopped_by.as_str(), summary.converged) {
         ("objective", _) => "yes, the target objective was met".into(),
@@ -151,7 +150,7 @@ pub(super) fn outcome(summary: &Summary) -> String {
 }
 
 /// The causes of held-back reads that a run has, largest first.
-pub(super) fn blocked_causes(blocked: BlockedSeconds) -> Vec<(&'static str, f64)> {
+pub(crate) fn blocked_causes(blocked: BlockedSeconds) -> Vec<(&'static str, f64)> {
     let mut causes = vec![
         ("barrier", blocked.barrier),
         ("mirror clock", blocked.mirror_clock),
@@ -164,7 +163,7 @@ pub(super) fn blocked_causes(blocked: BlockedSeconds) -> Vec<(&'static str, f64)
     causes
 }
 
-pub(super) fn time_to_target(summary: &Summary) -> String {
+pub(crate) fn time_to_target(summary: &Summary) -> String {
     summary.time_to_target_s.map_or_else(|| "never".into(), numbers::seconds)
 }
 
@@ -212,7 +211,7 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
 }
 
 /// The clock that met the target, and where the run went on after it, the last one; empty where none did.
-pub(super) fn clocks_to_target(summary: &Summary) -> String {
+pub(crate) fn clocks_to_target(summary: &Summary) -> String {
     let Some(clock) = summary.clocks_to_target else { return String::new() };
     let last = if clock == summary.clocks {
         String::new()
@@ -223,7 +222,7 @@ pub(super) fn clocks_to_target(summary: &Summary) -> String {
 }
 
 /// What had been sent when the target was met; empty where that is all or it was not met.
-pub(super) fn bytes_to_target(summary: &Summary) -> String {
+pub(crate) fn bytes_to_target(summary: &Summary) -> String {
     match summary.wan_bytes_to_target {
         Some(bytes) if bytes != summary.wan_bytes => {
             format!("{} to the target", numbers::bytes(bytes))
@@ -233,7 +232,7 @@ pub(super) fn bytes_to_target(summary: &Summary) -> String {
 }
 
 /// Who joined when, and who left, in a few words.
-pub(super) fn changed(membership: &[MembershipRecord]) -> String {
+pub(crate) fn changed(membership: &[MembershipRecord]) -> String {
     let told = membership.iter().map(|record| {
         let what = match record.change {
             MembershipChange::Joined => "joined",
@@ -246,7 +245,7 @@ pub(super) fn changed(membership: &[MembershipRecord]) -> String {
 }
 
 /// What both ends of all links say, in a few words.
-pub(super) fn conserved(record: &ConservationRecord) -> String {
+pub(crate) fn conserved(record: &ConservationRecord) -> String {
     let frames = numbers::counted(record.frames as usize, "frame");
     let links = numbers::counted(record.links, "link");
     match record.broken.len() {
@@ -256,7 +255,7 @@ pub(super) fn conserved(record: &ConservationRecord) -> String {
 }
 
 /// What a guard against skew found, in a few words.
-pub(super) fn guarded(guard: &GuardRecord) -> String {
+pub(crate) fn guarded(guard: &GuardRecord) -> String {
     let probes = numbers::counted(guard.probes as usize, "probe");
     let alarms = numbers::counted(guard.alarms as usize, "alarm");
     let bytes = numbers::bytes(guard.bytes);

@@ -3,10 +3,10 @@
 //! Files keep every digit; these functions are for terminals and pages only.
 
 /// Shown where there is no figure.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// A value in fixed notation with `digits` significant digits; scientific where that would be mostly zeros.
-pub(super) fn significant(value: f64, digits: usize) -> String {
+pub(crate) fn significant(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return "not finite".into();
     }
@@ -23,17 +23,17 @@ pub(super) fn significant(value: f64, digits: usize) -> String {
 }
 
 /// An objective, a loss or a metric.
-pub(super) fn objective(value: f64) -> String {
+pub(crate) fn objective(value: f64) -> String {
     significant(value, 4)
 }
 
 /// A bar that an objective is to meet, as someone would set it.
-pub(super) fn target(value: f64) -> String {
+pub(crate) fn target(value: f64) -> String {
     trim(&objective(value)).to_owned()
 }
 
 /// A length of time, from microseconds to days.
-pub(super) fn seconds(value: f64) -> String {
+pub(crate) fn seconds(value: f64) -> String {
     if !value.is_finite() {
         return NONE.into();
     }
@@ -50,7 +50,7 @@ pub(super) fn seconds(value: f64) -> String {
 }
 
 /// An amount of data, in decimal units.
-pub(super) fn bytes(value: u64) -> String {
+pub(crate) fn bytes(value: u64) -> String {
     if value < 1_000 {
         return format!("{value} B");
     }
@@ -60,13 +60,13 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// The largest decimal unit that leaves at least 1 of `value`, after rounding to three digits.
-pub(super) fn byte_unit(value: f64) -> (f64, &'static str) {
+pub(crate) fn byte_unit(value: f64) -> (f64, &'static str) {
     let step = if value < 1.0 { 0 } else { (exponent(value, 3) / 3) as usize };
     BYTE_UNITS[step.min(BYTE_UNITS.len() - 1)]
 }
 
 /// A rate of transfer, always in the one unit, so that rates under each other compare at a glance.
-pub(super) fn megabits(bits_per_second: f64) -> String {
+pub(crate) fn megabits(bits_per_second: f64) -> String {
     let value = bits_per_second / 1e6;
     match value {
         ..9.995 => format!("{value:.2} Mbit/s"),
@@ -76,7 +76,7 @@ pub(super) fn megabits(bits_per_second: f64) -> String {
 }
 
 /// A link's bandwidth.
-pub(super) fn bandwidth(bits_per_second: f64) -> String {
+pub(crate) fn bandwidth(bits_per_second: f64) -> String {
     let (factor, unit) = match bits_per_second {
         ..1e3 => (1.0, "bit/s"),
         ..1e6 => (1e3, "kbit/s"),
@@ -87,7 +87,7 @@ pub(super) fn bandwidth(bits_per_second: f64) -> String {
 }
 
 /// US dollars; cents where there are any, else two significant digits.
-pub(super) fn dollars(value: f64) -> String {
+pub(crate) fn dollars(value: f64) -> String {
     match value {
         ..=0.0 => "$0".into(),
         ..0.000_01 => "<$0.00001".into(),
@@ -101,7 +101,7 @@ pub(super) fn dollars(value: f64) -> String {
 }
 
 /// A share, given as 0 to 1.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
         _ if !value.is_finite() => NONE.into(),
@@ -114,7 +114,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// How many times.
-pub(super) fn times(ratio: f64) -> String {
+pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         _ if !ratio.is_finite() => NONE.into(),
         ..9.95 => format!("{ratio:.2}×"),
@@ -124,7 +124,7 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 /// A multiple of what is 1 beside it, as short as a bar's end has room for.
-pub(super) fn multiple(value: f64) -> String {
+pub(crate) fn multiple(value: f64) -> String {
     match value {
         _ if !value.is_finite() => NONE.into(),
         ..0.095 => significant(value, 1),
@@ -134,7 +134,7 @@ pub(super) fn multiple(value: f64) -> String {
 }
 
 /// A whole number with its thousands set apart.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -147,23 +147,23 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// `3 workers`, `1 worker`.
-pub(super) fn counted(value: usize, noun: &str) -> String {
+pub(crate) fn counted(value: usize, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(value as u64))
 }
 
 /// A share where a tenth of a percent matters.
-pub(super) fn percent_tenths(share: f64) -> String {
+pub(crate) fn percent_tenths(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { NONE.into() }
 }
 
 /// A figure that a run may lack.
-pub(super) fn shown<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+pub(crate) fn shown<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.into(), show)
 }
 
 /// Drops the zeros that follow a decimal point.
-pub(super) fn trim(text: &str) -> &str {
+pub(crate) fn trim(text: &str) -> &str {
     if text.contains('.') && !text.contains('e') {
         text.trim_end_matches('0').trim_end_matches('.')
     } else {

@@ -3,26 +3,26 @@
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 
 /// How many columns a terminal block may fill.
-pub(super) const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 
 /// Rows of cells under one heading each. The first column gives way where the table is too wide.
-pub(super) struct TextTable {
+pub(crate) struct TextTable {
     heads: Vec<(&'static str, Alignment)>,
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    pub(super) fn new(heads: &[(&'static str, Alignment)]) -> Self {
+    pub(crate) fn new(heads: &[(&'static str, Alignment)]) -> Self {
         Self { heads: heads.to_vec(), rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.heads.len(), "a row has a cell for each heading");
         self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
     }
 
     /// The heading line and the rows, each at most `width` columns wide where the first column can give enough.
-    pub(super) fn lines(&self, width: usize) -> (String, Vec<String>) {
+    pub(crate) fn lines(&self, width: usize) -> (String, Vec<String>) {
         let mut widths: Vec<usize> = self
             .heads
             .iter()
@@ -53,12 +53,12 @@ impl TextTable {
 }
 
 /// The text with control characters made visible, so that no name can drive the terminal.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// The text within a number of columns.
-pub(super) fn fitted(text: &str, width: usize) -> String {
+pub(crate) fn fitted(text: &str, width: usize) -> String {
     truncate_str(&plain(text), width, "…").into_owned()
 }
 

@@ -6,18 +6,18 @@ use super::picture::Picture;
 use super::pictures::colour;
 use crate::chart::{Bar, BarGroup, Bars, Base, Size};
 use crate::comparison::{ComparedRun, Comparison, LAN};
-use crate::numbers;
+use crate::text::numbers;
 
 /// Time, and dollars where anything has a price.
 #[derive(Serialize)]
-pub(super) struct AgainstBsp {
+pub(in crate::page) struct AgainstBsp {
     pictures: Vec<Picture>,
     /// Whether the pictures share a row.
     paired: bool,
 }
 
 /// `None` where no WAN has BSP to compare with.
-pub(super) fn against_bsp(comparison: &Comparison) -> Option<AgainstBsp> {
+pub(in crate::page) fn against_bsp(comparison: &Comparison) -> Option<AgainstBsp> {
     comparison.wans().into_iter().find(|wan| *wan != LAN && bsp(comparison, wan).is_some())?;
     let times = times(comparison);
     let paired = times.fits(Size::HALF);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::numbers;
+use crate::text::numbers;
 use gaia_telemetry::BlockedSeconds;
 
 /// One bar.
@@ -14,7 +14,7 @@ pub(crate) struct BlockedBar {
 }
 
 #[derive(Serialize)]
-pub(super) struct BlockedPart {
+pub(in crate::page) struct BlockedPart {
     cause: &'static str,
     /// The class that colours it.
     class: &'static str,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::numbers;
+use crate::text::numbers;
 use gaia_telemetry::{LinkRecord, Summary};
 
 /// The maps of several runs, in bytes and, where links have prices, in dollars.
 #[derive(Serialize)]
-pub(super) struct Heats {
+pub(in crate::page) struct Heats {
     /// Distinct on a page: there is a choice between bytes and dollars.
     id: String,
     /// Whether any link cost anything.
@@ -72,7 +72,7 @@ enum Spacing {
 }
 
 /// The maps of one run, shaded from none to the busiest link. `None` where it has no links.
-pub(super) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
+pub(in crate::page) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
     heats(id, &[summary], |measure, links| {
         let amounts = links.iter().map(|link| measure.of(link));
         Shading { lowest: 0.0, highest: amounts.fold(0.0, f64::max), spacing: Spacing::Linear }
@@ -80,7 +80,7 @@ pub(super) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
 }
 
 /// The maps of several runs on one scale, whose amounts may differ a hundredfold. `None` where none has links.
-pub(super) fn shared_heats(id: &str, summaries: &[&Summary]) -> Option<Heats> {
+pub(in crate::page) fn shared_heats(id: &str, summaries: &[&Summary]) -> Option<Heats> {
     heats(id, summaries, |measure, links| {
         let used = links.iter().map(|link| measure.of(link)).filter(|amount| *amount > 0.0);
         let lowest = used.clone().reduce(f64::min).unwrap_or(1.0);

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::numbers;
+use crate::text::numbers;
 use gaia_telemetry::LinkRecord;
 
 /// Links by bytes, most first: some to read, the rest to unfold.
 #[derive(Serialize)]
-pub(super) struct LinkTable {
+pub(in crate::page) struct LinkTable {
     top: Vec<LinkRow>,
     rest: Vec<LinkRow>,
 }
@@ -30,7 +30,7 @@ struct LinkRow {
 }
 
 impl LinkTable {
-    pub(super) fn new(links: &[LinkRecord]) -> Self {
+    pub(in crate::page) fn new(links: &[LinkRecord]) -> Self {
         let mut links: Vec<&LinkRecord> = links.iter().collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
         let mut top: Vec<LinkRow> = links.into_iter().map(LinkRow::new).collect();

@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::picture::Picture;
 use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
 use crate::comparison::{ComparedRun, Comparison, LAN};
-use crate::numbers;
 use crate::terminal::time_to_target;
+use crate::text::numbers;
 use gaia_telemetry::{Progress, Summary};
 
 /// The charts of one run: the first fills the page, the others share a row.
 #[derive(Serialize)]
-pub(super) struct Pictures {
+pub(in crate::page) struct Pictures {
     first: Picture,
     others: Vec<Picture>,
 }
@@ -44,11 +44,15 @@ pub(crate) fn comparison_plot(comparison: &Comparison) -> Plot {
     plot(Axes::ObjectiveOverTime, &traced_on(comparison, wan), comparison.target_objective)
 }
 
-pub(super) fn run_pictures(summary: &Summary, progress: &[Progress]) -> Pictures {
+pub(in crate::page) fn run_pictures(summary: &Summary, progress: &[Progress]) -> Pictures {
     pictures(&[traced_alone(summary, progress)], summary.target_objective, "run")
 }
 
-pub(super) fn comparison_pictures(comparison: &Comparison, wan: &str, id: &str) -> Pictures {
+pub(in crate::page) fn comparison_pictures(
+    comparison: &Comparison,
+    wan: &str,
+    id: &str,
+) -> Pictures {
     pictures(&traced_on(comparison, wan), comparison.target_objective, id)
 }
 

@@ -1,9 +1,9 @@
 //! The paper's Figures 8 to 11 as bars: speed-up over BSP, and dollars against BSP's, on the same WAN.
 
-use super::CellRow;
-use super::grid::{BSP, Grid, Place, colour, wan_name};
 use crate::chart::{Bar, BarGroup, Bars, Base};
-use crate::numbers;
+use crate::paper::CellRow;
+use crate::paper::grid::{BSP, Grid, Place, colour, wan_name};
+use crate::text::numbers;
 
 /// Speed-ups over BSP. BSP itself is the line at 1.
 pub(super) fn speedups(grid: &Grid<'_>, app: &str) -> Bars {

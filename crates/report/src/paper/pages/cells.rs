@@ -1,11 +1,11 @@
 //! Every figure of an application's cells, beside the paper's.
 
-use super::CellRow;
-use super::grid::{ASP, ASP_PAPER, BSP, Grid, LAN, Place, colour, wan_name};
 use super::section::BlockedGroup;
 use super::verdicts::NEAR_LAN;
-use crate::numbers;
 use crate::page::{BlockedBar, Cell, Table};
+use crate::paper::CellRow;
+use crate::paper::grid::{ASP, ASP_PAPER, BSP, Grid, LAN, Place, colour, wan_name};
+use crate::text::numbers;
 
 /// Times of an application: a group for each WAN, a row for each model, those that were not run too.
 pub(super) fn times(grid: &Grid<'_>, app: &str) -> Table {

@@ -1,9 +1,9 @@
 //! The evaluation's curves: every cell's objective over time, and the paper's Figures 5 and 12.
 
-use super::grid::{Grid, Place, app_name, colour, wan_name};
-use super::{CellRow, CurveRow, InsignificantRow};
 use crate::chart::{Curve, Plot, Quantity, Spacing, Trend};
-use crate::numbers;
+use crate::paper::grid::{Grid, Place, app_name, colour, wan_name};
+use crate::paper::{CellRow, CurveRow, InsignificantRow};
+use crate::text::numbers;
 
 /// The objective over time of every model at a place.
 pub(super) fn cells(grid: &Grid<'_>, place: Place<'_>) -> Plot {

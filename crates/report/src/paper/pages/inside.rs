@@ -1,12 +1,12 @@
 //! What makes ASP what it is: Figures 5 and 12, the ablation, hubs, and training over skewed data.
 
 use super::curves::{self, place_name};
-use super::grid::{BSP, app_name, colour, wan_name};
 use super::section::Section;
-use super::{AblationRow, CurveRow, HubRow, PaperFile, SkewRow};
 use crate::chart::Size;
-use crate::numbers;
 use crate::page::{Cell, Picture, Table};
+use crate::paper::grid::{BSP, app_name, colour, wan_name};
+use crate::paper::{AblationRow, CurveRow, HubRow, PaperFile, SkewRow};
+use crate::text::numbers;
 
 pub(super) fn sections(file: &PaperFile) -> Vec<Section> {
     vec![

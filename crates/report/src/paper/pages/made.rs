@@ -1,10 +1,10 @@
 //! How the figures came about: what was fitted before, and how fast the simulator was.
 
-use super::grid::{app_name, wan_name};
 use super::section::{Section, Unfold};
-use super::{ScaleRow, SpeedRow};
-use crate::numbers;
 use crate::page::{Cell, Table};
+use crate::paper::grid::{app_name, wan_name};
+use crate::paper::{ScaleRow, SpeedRow};
+use crate::text::numbers;
 
 /// What was fitted for the paper's WANs, or what those elsewhere were given.
 pub(super) fn fitted(rows: &[ScaleRow], elsewhere: bool) -> Section {

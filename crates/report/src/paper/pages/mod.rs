@@ -1,14 +1,23 @@
 //! `paper.html` and `paper-elsewhere.html`.
 
+mod bars;
+mod cells;
+mod curves;
+mod inside;
+mod made;
+mod section;
+mod shipping;
+mod verdicts;
+
 use serde::Serialize;
 
 use super::grid::{Grid, Place, app_name, wan_name};
-use super::section::{Chapter, Section, Unfold};
-use super::verdicts::{Verdict, verdicts};
-use super::{FIRST_PAGE, PaperFile, SECOND_PAGE, bars, cells, curves, inside, made, shipping};
+use super::{FIRST_PAGE, PaperFile, SECOND_PAGE};
 use crate::chart::Size;
-use crate::numbers;
 use crate::page::{Picture, render};
+use crate::text::numbers;
+use section::{Chapter, Section, Unfold};
+use verdicts::{Verdict, verdicts};
 
 #[derive(Serialize)]
 struct PageView {

@@ -1,10 +1,10 @@
 //! ASP against shipping all data to one data center first, as the paper's Table 1.
 
-use super::CellRow;
-use super::grid::{ASP, CENTRALIZE, Grid, app_name, wan_name};
 use super::section::Section;
-use crate::numbers;
 use crate::page::{Cell, Table};
+use crate::paper::CellRow;
+use crate::paper::grid::{ASP, CENTRALIZE, Grid, app_name, wan_name};
+use crate::text::numbers;
 
 /// The comparison for every place; with the paper's ratios where they are of the same cells.
 pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::CellRow;
-use super::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
 use super::shipping::{self, dollars, dollars_waiting};
-use crate::numbers;
+use crate::paper::CellRow;
+use crate::paper::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
+use crate::text::numbers;
 
 /// One sentence and whether it holds everywhere.
 #[derive(Serialize)]

@@ -1,0 +1,20 @@
+//! What pages are made of: tables, charts with their choices, maps of links, bars of blocked time.
+//!
+//! A part turns records into a view in which every figure is text. It knows no page.
+
+mod against_bsp;
+mod blocked;
+mod heat;
+mod links;
+mod picture;
+mod pictures;
+mod table;
+
+pub(super) use against_bsp::{AgainstBsp, against_bsp};
+pub(crate) use blocked::BlockedBar;
+pub(super) use heat::{Heats, heat, shared_heats};
+pub(super) use links::LinkTable;
+pub(crate) use picture::Picture;
+pub(super) use pictures::{Pictures, comparison_pictures, run_pictures};
+pub(crate) use pictures::{colour, comparison_plot, run_plot};
+pub(crate) use table::{Cell, Table};

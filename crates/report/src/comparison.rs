@@ -1,4 +1,4 @@
-//! Runs of one model side by side: what each remote model costs on each WAN, in time, bytes and dollars.
+//! Runs of one application side by side: what each remote model costs on each WAN, in time, bytes and dollars.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,46 +7,53 @@ use gaia_telemetry::{Progress, Summary};
 
 /// Runs that differ in their WAN and their remote sync.
 ///
-/// Runs on `lan` come first, then the other WANs in the order given; within a WAN BSP leads, as what the others
-/// are measured by, then SSP, TAP and ASP.
+/// Runs on `lan` come first, then the other WANs in the order given. Within a WAN BSP comes first, since the others
+/// are measured against it, then the other models in the order of [`RemoteSync::NAMES`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The objective that ends every run, where all of them agree on it.
+    /// The objective that ends every run. `None` where there is none, or runs have different ones.
     pub target_objective: Option<f64>,
+    /// The runs, in the order described above.
     pub runs: Vec<ComparedRun>,
 }
 
 /// One run of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedRun {
+    /// What the run came to, and its ratios to other runs.
     pub row: CompareRow,
+    /// Its evaluations, in order.
     pub progress: Vec<Progress>,
 }
 
-/// A summary with what a comparison is made for.
+/// A summary with its ratios to other runs of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
+    /// What the run came to.
     #[serde(flatten)]
     pub summary: Summary,
-    /// BSP's time to target on the same WAN over this run's. `None` where either did not get there.
+    /// BSP's time to target on the same WAN divided by this run's. `None` where either did not reach the target.
     pub speedup_vs_bsp: Option<f64>,
-    /// This run's time to target over that of BSP on `lan`. `None` where either did not get there.
+    /// This run's time to target divided by that of BSP on `lan`. `None` where either did not reach the target.
     pub times_lan: Option<f64>,
-    /// Machines, where the run file says what they cost, and WAN traffic.
+    /// US dollars for WAN traffic, and for machines where the run file gives their price.
     #[serde(default)]
     pub cost_usd: f64,
 }
 
-/// `compare.json`.
+/// The contents of `compare.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonFile {
+    /// As in [`Comparison::target_objective`].
     pub target_objective: Option<f64>,
-    /// How the target came about, in words.
+    /// Where the target comes from, as [`Comparison::definition`] words it.
     pub definition: String,
+    /// One for each run, in the comparison's order.
     pub rows: Vec<CompareRow>,
 }
 
 impl Comparison {
+    /// Sorts runs and computes their ratios. Each run is given with its evaluations.
     pub fn new(runs: Vec<(Summary, Vec<Progress>)>) -> Self {
         let wans = wans(&runs);
         let place = |summary: &Summary| {
@@ -54,6 +61,7 @@ impl Comparison {
             let remote = RemoteSync::NAMES.iter().position(|name| *name == summary.remote_sync);
             (wan, remote.unwrap_or(RemoteSync::NAMES.len()))
         };
+
         let mut runs = runs;
         runs.sort_by_key(|(summary, _)| place(summary));
 
@@ -77,10 +85,11 @@ impl Comparison {
             .zip(progress)
             .map(|(row, progress)| ComparedRun { row, progress })
             .collect();
+
         Self { target_objective, runs }
     }
 
-    /// What `compare.json` holds.
+    /// The contents of `compare.json`.
     pub fn file(&self) -> ComparisonFile {
         ComparisonFile {
             target_objective: self.target_objective,
@@ -89,7 +98,7 @@ impl Comparison {
         }
     }
 
-    /// The WANs, in the order of the rows.
+    /// The names of the WANs, each once, in the order of the runs.
     pub fn wans(&self) -> Vec<&str> {
         let mut wans: Vec<&str> = Vec::new();
         for run in &self.runs {
@@ -100,17 +109,17 @@ impl Comparison {
         wans
     }
 
-    /// The runs on one WAN.
+    /// The runs on one WAN, in the comparison's order.
     pub fn on<'a>(&'a self, wan: &'a str) -> impl Iterator<Item = &'a ComparedRun> + 'a {
         self.runs.iter().filter(move |run| run.row.summary.wan == wan)
     }
 
-    /// Whether machines have a price in any run.
+    /// Whether any run has machines with a price.
     pub fn has_machine_costs(&self) -> bool {
         self.runs.iter().any(|run| run.row.summary.machine_cost_usd > 0.0)
     }
 
-    /// BSP on the LAN: the run that the others are multiples of.
+    /// BSP on the LAN, which [`CompareRow::times_lan`] is relative to. `None` where it was not run.
     pub fn lan_baseline(&self) -> Option<&ComparedRun> {
         self.on(LAN).find(|run| run.row.summary.remote_sync == BSP)
     }
@@ -127,7 +136,7 @@ impl Comparison {
     }
 }
 
-/// `lan` first, then each WAN where it first appears.
+/// `lan` first, then the other WANs in the order of their first runs.
 fn wans(runs: &[(Summary, Vec<Progress>)]) -> Vec<String> {
     let mut wans: Vec<String> = Vec::new();
     for (summary, _) in runs {
@@ -150,7 +159,7 @@ fn ratio(numerator: Option<f64>, denominator: Option<f64>) -> Option<f64> {
     (denominator > 0.0).then(|| numerator / denominator)
 }
 
-/// The target of all runs that have one, where it is the same.
+/// The target of the runs that have one. `None` where they differ.
 fn common_target(runs: &[(Summary, Vec<Progress>)]) -> Option<f64> {
     let mut targets = runs.iter().filter_map(|(summary, _)| summary.target_objective);
     let first = targets.next()?;

@@ -1,9 +1,14 @@
 //! What a run shows of itself: while it goes, when it ends, and afterwards from its directory.
 //!
-//! This room turns the records of `telemetry/` into lines on a terminal, pictures and pages, and owns the layout of
-//! a run directory. It measures nothing and knows no protocol; where a figure is a ratio, it is made here and nowhere
-//! else. What it shows are the quantities the Gaia paper judges by (Hsieh et al., NSDI 2017): time until
-//! convergence, the traffic on WAN links and what that costs.
+//! This crate turns the records of `gaia-telemetry` into lines on a terminal, pictures and pages, and decides the
+//! layout of a run directory. It measures nothing and knows no protocol; ratios of figures are computed here and
+//! nowhere else. It shows the quantities that the Gaia paper judges by (Hsieh et al., NSDI 2017): time until
+//! convergence, the traffic on WAN links and its cost.
+//!
+//! The rooms, from the bottom up: `text/`, `directory/`, `comparison`, `chart/`, `terminal/` and `live/`, `page/`,
+//! [`paper`].
+
+#![warn(missing_docs)]
 
 mod chart;
 mod comparison;
@@ -15,18 +20,20 @@ mod terminal;
 mod text;
 
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile};
-pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord};
+pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
 pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder};
 pub use terminal::{Paint, comparison_block, highlights_block, run_block};
-
-use serde::Serialize;
 
 use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 use gaia_telemetry::{Progress, Summary};
 
-/// Writes all of a run's files but `progress.jsonl`, which grew as the run went.
+/// Writes every file of a finished run but `progress.jsonl`, which a [`ProgressLog`] writes during the run.
 ///
-/// `highlights` are what the application says it has learnt, a line each; no file of them where it says nothing.
+/// `run_toml` is the resolved settings, `progress` every evaluation. `highlights` is what the application has
+/// learnt, one entry a line; where it is empty, no file of highlights is written.
+///
+/// # Errors
+/// [`ReportError::Io`] where a file cannot be written. Files written before it stay.
 pub fn write_run(
     directory: &RunDirectory,
     run_toml: &str,
@@ -42,7 +49,10 @@ pub fn write_run(
     write_run_pages(directory, run_toml, progress, summary, highlights)
 }
 
-/// Writes a run's picture and page alone: what `gaia report` renews.
+/// Writes the picture and the page of a run, and nothing else: what `gaia report` renews.
+///
+/// # Errors
+/// [`ReportError::Io`] where a file cannot be written.
 pub fn write_run_pages(
     directory: &RunDirectory,
     run_toml: &str,
@@ -54,7 +64,10 @@ pub fn write_run_pages(
     directory.write(PAGE, &page::run_page(run_toml, progress, summary, highlights))
 }
 
-/// Writes a comparison's files beside its runs' directories.
+/// Writes the files of a comparison into the directory that holds its runs' directories.
+///
+/// # Errors
+/// [`ReportError::Io`] where a file cannot be written.
 pub fn write_comparison(
     directory: &RunDirectory,
     run_toml: &str,
@@ -66,7 +79,10 @@ pub fn write_comparison(
     directory.write(COMPARE_PAGE, &page::compare_page(run_toml, comparison))
 }
 
-/// Reads back the runs of a comparison's directory.
+/// Reads the runs below a comparison's directory, and compares them again.
+///
+/// # Errors
+/// As [`RunDirectory::read`], for any of the runs.
 pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportError> {
     let mut runs = Vec::new();
     for child in directory.children()? {
@@ -74,10 +90,4 @@ pub fn read_comparison(directory: &RunDirectory) -> Result<Comparison, ReportErr
         runs.push((record.summary, record.progress));
     }
     Ok(Comparison::new(runs))
-}
-
-/// A record as its file and `--json` write it.
-pub fn to_json<T: Serialize>(record: &T) -> String {
-    let text = serde_json::to_string_pretty(record);
-    text.expect("records are plain data with string keys") + "\n"
 }

@@ -1,14 +1,14 @@
-//! Grouped bars: upright where there is room for their values, lying under each other where there is not.
+//! Grouped bars: vertical where there is room for their values, horizontal where there is not.
 
 use super::legend::{Key, Legend, Swatch, printed};
-use super::plot::Size;
 use super::scale::{Quantity, Scale};
+use super::size::Size;
 use super::svg::{Svg, pixels};
 use crate::text::fitted;
 
 /// A bar chart before it is drawn.
 pub(crate) struct Bars {
-    /// What the picture shows, for those who cannot see it.
+    /// What the picture shows, for screen readers.
     pub(crate) description: String,
     pub(crate) y_label: String,
     pub(crate) groups: Vec<BarGroup>,
@@ -19,7 +19,7 @@ pub(crate) struct Bars {
     pub(crate) printed: &'static str,
 }
 
-/// Bars that stand together.
+/// Bars that are compared with each other, under one label.
 pub(crate) struct BarGroup {
     pub(crate) label: String,
     pub(crate) bars: Vec<Bar>,
@@ -30,20 +30,20 @@ pub(crate) struct Bar {
     pub(crate) label: String,
     /// An index into the colours of [`STYLE`](super::STYLE).
     pub(crate) colour: usize,
-    /// From the base on: its parts, which add up. Empty where there is nothing to show but `text`.
+    /// The parts of its length, from the base on. Empty where there is no value and `text` says why.
     pub(crate) parts: Vec<f64>,
-    /// At the bar's end: its value, or why there is none.
+    /// Printed at the bar's end: its value, or why there is none.
     pub(crate) text: String,
-    /// A mark at this height.
+    /// The value of a mark on the bar.
     pub(crate) printed: Option<f64>,
 }
 
 /// Where bars begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// Equal steps; what is several times the others' height is cut off.
+    /// At zero, on a linear axis. A bar several times as long as the others is cut off.
     Zero,
-    /// Equal ratios: bars below one point the other way.
+    /// At one, on a logarithmic axis. Bars below one point the other way.
     One,
 }
 
@@ -91,16 +91,20 @@ impl Bars {
         svg.finish()
     }
 
+    /// Vertical bars with their names in the legend.
     fn upright(&self, wide: f64) -> String {
         let slot = ((wide - LEFT) / self.slots()).min(SLOT_MAX);
         let legend = Legend::new(self.keys(true), wide);
         let top = legend.height() + ABOVE;
         let axis = self.axis(UPRIGHT - top - BELOW);
         let bottom = UPRIGHT - BELOW;
+
         self.picture(wide, UPRIGHT, |svg| {
             legend.draw(svg);
+
             let label = [("class", &"gc-quiet" as &dyn std::fmt::Display), ("x", &0)];
             svg.text("text", &[label[0], label[1], ("y", &pixels(top - 22.0))], &self.y_label);
+
             for tick in axis.scale.ticks(TICKS) {
                 let Some(at) = axis.place(tick.value) else { continue };
                 let y = bottom - at;
@@ -108,43 +112,53 @@ impl Bars {
                 svg.empty("path", &[("class", &"gc-grid"), ("d", &line)]);
                 text(svg, "gc-quiet", (LEFT - 8.0, y + 4.0), "end", &tick.label);
             }
+
             let mut x = LEFT;
             for group in &self.groups {
                 let width = slot * group.bars.len() as f64;
                 x += slot * BETWEEN / 2.0;
+
                 let room = width + slot * BETWEEN;
                 let label = fitted(&group.label, (room / CHARACTER) as usize);
                 text(svg, "gc-ink", (x + width / 2.0, UPRIGHT - 6.0), "middle", &label);
+
                 for bar in &group.bars {
                     bar.draw_upright(svg, &axis, (x, slot), bottom);
                     x += slot;
                 }
+
                 x += slot * BETWEEN / 2.0;
             }
+
             let y = bottom - axis.base;
             let line = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(wide));
             svg.empty("path", &[("class", &"gc-axis"), ("d", &line)]);
         })
     }
 
+    /// Horizontal bars with their names beside them.
     fn lying(&self, width: f64) -> String {
         let legend = Legend::new(self.keys(false), width);
         let bars: usize = self.groups.iter().map(|group| group.bars.len()).sum();
         let top = legend.height() + 8.0;
         let height = top + 20.0 + GROUP * self.groups.len() as f64 + ROW * bars as f64;
         let axis = self.axis(width - ROW_LABEL - ROW_VALUE);
+
         self.picture(width, height, |svg| {
             legend.draw(svg);
             text(svg, "gc-quiet", (0.0, top + 12.0), "start", &self.y_label);
+
             let mut y = top + 20.0;
             for group in &self.groups {
                 text(svg, "gc-ink", (0.0, y + 20.0), "start", &group.label);
                 y += GROUP;
+
                 let from = y;
                 for bar in &group.bars {
                     bar.draw_lying(svg, &axis, y);
                     y += ROW;
                 }
+
                 let x = pixels(ROW_LABEL + axis.base);
                 let line = format!("M{x} {}V{}", pixels(from - 2.0), pixels(y + 2.0));
                 svg.empty("path", &[("class", &"gc-axis"), ("d", &line)]);
@@ -152,7 +166,7 @@ impl Bars {
         })
     }
 
-    /// What the legend explains. Lying bars have their names beside them.
+    /// The entries of the legend. Horizontal bars have their names beside them and need no entries for those.
     fn keys(&self, names: bool) -> Vec<Key> {
         let key = |label: &str, colour, swatch| Key {
             label: label.to_owned(),
@@ -160,24 +174,28 @@ impl Bars {
             colour,
             swatch,
         };
+
         let mut keys: Vec<Key> = Vec::new();
         for bar in self.groups.iter().flat_map(|group| &group.bars).filter(|_| names) {
             if !keys.iter().any(|known| known.label == bar.label) {
                 keys.push(key(&bar.label, bar.colour, Swatch::Bar));
             }
         }
+
         if let Some([lower, upper]) = self.parts {
             keys.push(key(lower, GREY, Swatch::Bar));
             keys.push(key(upper, GREY, Swatch::FaintBar));
         }
+
         let mut bars = self.groups.iter().flat_map(|group| &group.bars);
         if bars.any(|bar| bar.printed.is_some()) {
             keys.push(key(self.printed, GREY, Swatch::Printed));
         }
+
         keys
     }
 
-    /// An axis that holds every bar and every mark, or as much of them as leaves the others readable.
+    /// An axis that holds every bar and every mark, unless one far longer than the others would make those unreadable.
     fn axis(&self, length: f64) -> Axis {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         let mut values: Vec<f64> = bars
@@ -185,6 +203,7 @@ impl Bars {
             .filter(|value| value.is_finite() && *value < FAR)
             .collect();
         values.sort_by(f64::total_cmp);
+
         let highest = values.last().copied().unwrap_or(1.0).max(0.0);
         match self.base {
             Base::Zero => {
@@ -244,6 +263,7 @@ impl Bar {
         let middle = x + slot / 2.0;
         let width = slot * THICK;
         let class = format!("gc-{}", self.colour);
+
         svg.group("g", &[("class", &class)], |svg| {
             for (part, (from, to)) in self.spans(axis).into_iter().enumerate() {
                 let (left, upper) = (pixels(middle - width / 2.0), pixels(bottom - from.max(to)));
@@ -255,11 +275,13 @@ impl Bar {
                 svg.empty("path", &[("class", &part_class(part)), ("d", &d)]);
             }
         });
+
         if self.parts.is_empty() {
             let above = self.mark(axis).filter(|mark| *mark < axis.base + 48.0);
             let y = bottom - above.map_or(axis.base, |mark| mark + 8.0) - 6.0;
             let (x, y) = (pixels(middle + 4.0), pixels(y));
             let turn = format!("rotate(-90 {x} {y})");
+
             svg.text(
                 "text",
                 &[("class", &"gc-missing"), ("x", &x), ("y", &y), ("transform", &turn)],
@@ -268,9 +290,11 @@ impl Bar {
         } else {
             let mark = self.mark(axis).map_or(f64::MIN, |mark| mark + 8.0);
             let end = self.end(axis);
+            // The text stands above the bar, and above the mark where the mark would cover it.
             let clear = if (end - 8.0..end + 26.0).contains(&mark) { mark } else { end };
             text(svg, "gc-value", (middle, bottom - clear - 5.0), "middle", &self.text);
         }
+
         if let Some(mark) = self.mark(axis) {
             printed(svg, middle, bottom - mark);
         }
@@ -279,6 +303,7 @@ impl Bar {
     fn draw_lying(&self, svg: &mut Svg, axis: &Axis, y: f64) {
         let label = fitted(&self.label, (ROW_LABEL / CHARACTER) as usize);
         text(svg, "gc-quiet", (ROW_LABEL - 8.0, y + 14.0), "end", &label);
+
         let class = format!("gc-{}", self.colour);
         svg.group("g", &[("class", &class)], |svg| {
             for (part, (from, to)) in self.spans(axis).into_iter().enumerate() {
@@ -288,14 +313,18 @@ impl Bar {
                 svg.empty("path", &[("class", &part_class(part)), ("d", &d)]);
             }
         });
+
         let mark = self.mark(axis);
         let end = self.end(axis);
+        // The text stands beyond the bar, and beyond the mark where the mark would cover it.
         let clear = match mark {
             Some(mark) if mark + 8.0 > end && mark < end + 44.0 => mark + 8.0,
             _ => end,
         };
+
         let class = if self.parts.is_empty() { "gc-missing" } else { "gc-value" };
         text(svg, class, (ROW_LABEL + clear + 6.0, y + 14.0), "start", &self.text);
+
         if let Some(mark) = mark {
             printed(svg, ROW_LABEL + mark, y + 9.5);
         }
@@ -331,12 +360,12 @@ const GROUP: f64 = 30.0;
 const CHARACTER: f64 = 6.6;
 const TICKS: usize = 5;
 const HEADROOM: f64 = 1.08;
-/// Bars of more than this many times the middle one's height are cut off.
+/// Bars longer than this many times the median are cut off.
 const CUT: f64 = 6.0;
 const CUT_LEAST: f64 = 1.5;
-/// Values from here on have no place in a picture.
+/// Larger values are not drawn.
 const FAR: f64 = 1e9;
-/// The colour of what is said of all bars.
+/// The colour of legend entries that hold for all bars.
 const GREY: usize = 6;
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! What a chart draws: a line, and what is said of it.
+//! A line of a chart, with its label and its marks.
 
 /// One line of a chart.
 pub(crate) struct Curve {
+    /// Its name in the legend.
     pub(crate) label: String,
     /// Beside the label in the legend, in a quieter colour.
     pub(crate) note: String,
     /// An index into the colours of [`STYLE`](super::STYLE).
     pub(crate) colour: usize,
     pub(crate) points: Vec<(f64, f64)>,
-    /// The lowest and highest of what the line summarises, at each point; empty for none.
+    /// The lowest and the highest of the values that the line summarises, at each point; empty for none.
     pub(crate) band: Vec<(f64, f64)>,
-    /// Marks: where the target was met, or points that no line joins.
+    /// Points drawn as marks: where the target was met, or points without a line.
     pub(crate) marked: Vec<(f64, f64)>,
 }

@@ -4,7 +4,7 @@ use super::curve::Curve;
 use super::svg::{Svg, pixels};
 use crate::text::fitted;
 
-/// What an entry explains.
+/// One entry of a legend.
 pub(super) struct Key {
     pub(super) label: String,
     /// Beside the label, in a quieter colour.
@@ -13,7 +13,7 @@ pub(super) struct Key {
     pub(super) swatch: Swatch,
 }
 
-/// What stands before an entry's label.
+/// The symbol before an entry's label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Swatch {
     Line,
@@ -26,7 +26,7 @@ pub(super) enum Swatch {
     Printed,
 }
 
-/// Entries that have found their places.
+/// Entries with their positions.
 pub(super) struct Legend {
     entries: Vec<Entry>,
     lines: usize,
@@ -114,7 +114,7 @@ pub(super) fn printed(svg: &mut Svg, x: f64, y: f64) {
     svg.empty("path", &[("class", &"gc-printed"), ("d", &d)]);
 }
 
-/// The mark of a curve: its shape repeats what its colour says.
+/// The mark of a curve. Its shape differs with the colour, for readers who cannot tell the colours apart.
 pub(super) fn mark(svg: &mut Svg, colour: usize, x: f64, y: f64) {
     let d = match colour % 4 {
         0 => {
@@ -130,7 +130,7 @@ pub(super) fn mark(svg: &mut Svg, colour: usize, x: f64, y: f64) {
     svg.empty("path", &[("class", &"gc-mark"), ("d", &format!("M{} {}{d}", pixels(x), pixels(y)))]);
 }
 
-/// What a text of the legend is about as wide as, whatever the viewer's font.
+/// About how wide a text is, in pixels. The font is the viewer's choice.
 fn text_width(text: &str) -> f64 {
     console::measure_text_width(text) as f64 * CHARACTER
 }

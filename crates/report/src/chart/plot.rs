@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use super::STYLE;
 use super::curve::Curve;
 use super::legend::{Key, Legend, mark};
 use super::scale::{Quantity, Scale};
-use super::svg::{Svg, pixels};
+use super::size::Size;
+use super::svg::{STYLE, Svg, pixels};
 use crate::text::numbers;
 
 /// A chart before it is drawn.
 pub(crate) struct Plot {
-    /// What the picture shows, for those who cannot see it.
+    /// What the picture shows, for screen readers.
     pub(crate) description: String,
     pub(crate) x: Quantity,
     pub(crate) x_label: String,
@@ -27,28 +27,21 @@ pub(crate) struct Plot {
 /// Which way the values are expected to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trend {
-    /// Values above where the curves start are not worth room, and a long way down is drawn logarithmically.
+    /// Down: values above the start of the curves are cut off, and a large range is drawn on a logarithmic axis.
     Falling,
+    /// Up or down: all values are shown.
     Either,
 }
 
 /// How an axis is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spacing {
-    /// As the values ask for.
+    /// Linear or logarithmic, whichever suits the values.
     #[default]
     Fitting,
     Linear,
-    /// As far as values are above zero.
+    /// Where the values are above zero; linear otherwise.
     Logarithmic,
-}
-
-/// A picture's width and height in pixels.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Size {
-    pub(super) width: f64,
-    height: f64,
-    x_ticks: usize,
 }
 
 /// The part of the picture inside the axes, with its scales.
@@ -61,16 +54,6 @@ struct Frame {
     y: Scale,
 }
 
-impl Size {
-    /// Fills a page.
-    pub(crate) const WIDE: Self = Self { width: 1000.0, height: 400.0, x_ticks: 9 };
-    /// Shares a page with another.
-    pub(crate) const HALF: Self = Self { width: 480.0, height: 320.0, x_ticks: 5 };
-    /// Fills a phone.
-    pub(crate) const NARROW: Self = Self { width: 340.0, height: 310.0, x_ticks: 4 };
-    const FILE: Self = Self { width: 760.0, height: 400.0, x_ticks: 7 };
-}
-
 impl Plot {
     /// The picture as a file of its own.
     pub(crate) fn standalone(&self) -> String {
@@ -78,6 +61,7 @@ impl Plot {
         let (width, height) = (size.width + 2.0 * PADDING, size.height + 2.0 * PADDING);
         let mut svg = Svg::default();
         let view = format!("{} {} {width} {height}", -PADDING, -PADDING);
+
         svg.group(
             "svg",
             &[
@@ -104,6 +88,7 @@ impl Plot {
                 self.draw(svg, size);
             },
         );
+
         svg.finish()
     }
 
@@ -123,7 +108,7 @@ impl Plot {
         svg.finish()
     }
 
-    /// How the two axes come out divided. `None` where there is nothing to draw.
+    /// How the two axes are divided once the values are known. `None` where there is nothing to draw.
     pub(crate) fn spacings(&self) -> Option<(Spacing, Spacing)> {
         let spacing = |scale: Scale| match scale.is_logarithmic() {
             true => Spacing::Logarithmic,
@@ -135,6 +120,7 @@ impl Plot {
     fn draw(&self, svg: &mut Svg, size: Size) {
         let legend = Legend::new(self.curves.iter().map(Key::from), size.width);
         legend.draw(svg);
+
         let (Some(x), Some(y)) = (self.x_scale(), self.y_scale()) else {
             let middle = [("x", &LEFT as &dyn std::fmt::Display), ("y", &(size.height / 2.0))];
             svg.group("text", &middle, |svg| {
@@ -142,6 +128,7 @@ impl Plot {
             });
             return;
         };
+
         let top = legend.height() + ABOVE;
         let frame = Frame {
             left: LEFT,
@@ -151,9 +138,12 @@ impl Plot {
             x,
             y,
         };
-        self.draw_axes(svg, &frame, size);
+
+        self.draw_y_axis(svg, &frame);
+        self.draw_x_axis(svg, &frame, size);
         self.draw_curves(svg, &frame);
         self.draw_target(svg, &frame);
+
         for curve in self.curves.iter().rev() {
             for (x, y) in curve.marked.iter().filter_map(|point| frame.place(*point)) {
                 let class = format!("gc-{}", curve.colour);
@@ -164,7 +154,7 @@ impl Plot {
         }
     }
 
-    fn draw_axes(&self, svg: &mut Svg, frame: &Frame, size: Size) {
+    fn draw_y_axis(&self, svg: &mut Svg, frame: &Frame) {
         let right = frame.left + frame.width;
         let bottom = frame.top + frame.height;
         svg.text(
@@ -172,10 +162,12 @@ impl Plot {
             &[("class", &"gc-quiet"), ("x", &0), ("y", &pixels(frame.top - 14.0))],
             &self.y_label,
         );
+
         for tick in frame.y.ticks(Y_TICKS) {
             let Some(place) = frame.y.place(tick.value) else { continue };
             let y = bottom - place * frame.height;
             let path = format!("M{} {}H{}", pixels(frame.left), pixels(y), pixels(right));
+
             svg.empty("path", &[("class", &"gc-grid"), ("d", &path)]);
             svg.text(
                 "text",
@@ -188,11 +180,17 @@ impl Plot {
                 &tick.label,
             );
         }
+    }
+
+    fn draw_x_axis(&self, svg: &mut Svg, frame: &Frame, size: Size) {
+        let right = frame.left + frame.width;
+        let bottom = frame.top + frame.height;
         let mut axis = format!("M{} {}H{}", pixels(frame.left), pixels(bottom), pixels(right));
         for tick in frame.x.ticks(size.x_ticks) {
             let Some(place) = frame.x.place(tick.value) else { continue };
             let x = frame.left + place * frame.width;
             let _ = write!(axis, "M{} {}v5", pixels(x), pixels(bottom));
+
             svg.text(
                 "text",
                 &[
@@ -204,7 +202,9 @@ impl Plot {
                 &tick.label,
             );
         }
+
         svg.empty("path", &[("class", &"gc-axis"), ("d", &axis)]);
+
         let unit = match frame.x.unit() {
             "" => self.x_label.clone(),
             unit => format!("{} ({unit})", self.x_label),
@@ -257,7 +257,7 @@ impl Plot {
         );
     }
 
-    /// From zero to the end of the longest curve; logarithmic where the shortest would be a sliver.
+    /// From zero to the end of the longest curve; logarithmic where the shortest curve would be too narrow to read.
     fn x_scale(&self) -> Option<Scale> {
         let ends = self.curves.iter().filter_map(|curve| {
             curve.points.iter().map(|(x, _)| *x).filter(|x| x.abs() < FAR).reduce(f64::max)
@@ -279,6 +279,7 @@ impl Plot {
         let finite = |curve: &Curve| -> Vec<f64> {
             curve.points.iter().map(|(_, y)| *y).filter(|y| y.abs() < FAR).collect()
         };
+
         let values: Vec<Vec<f64>> = self.curves.iter().map(finite).collect();
         let target = self.target.filter(|target| target.abs() < FAR);
         let (low, high) = extent(values.iter().flatten().copied().chain(target))?;
@@ -286,6 +287,7 @@ impl Plot {
         let falling = self.trend == Trend::Falling;
         let high = if falling && start > 0.0 { high.min(1.5 * start).max(low) } else { high };
         let steep = falling && high / low > STEEP;
+
         if low > 0.0 && self.y_spacing.is_logarithmic(steep) {
             let low = low.max(high / 1e9);
             let room = (high / low).powf(0.15);
@@ -383,7 +385,7 @@ const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 34.0;
 const BELOW: f64 = 44.0;
 const Y_TICKS: usize = 6;
-/// Values from here on have no place in a picture.
+/// Larger values are not drawn.
 const FAR: f64 = 1e100;
 /// Where the longest curve is this many times the shortest, the x axis is logarithmic.
 const SLIVER: f64 = 20.0;
@@ -412,6 +414,7 @@ mod tests {
                 note: label.clone(),
                 colour: 0,
             };
+
             let plot = Plot {
                 description: label.clone(),
                 x: Quantity::Seconds,
@@ -423,6 +426,7 @@ mod tests {
                 curves: vec![curve],
                 target,
             };
+
             for picture in [plot.standalone(), plot.inline(Size::NARROW)] {
                 prop_assert!(roxmltree::Document::parse(&picture).is_ok(), "{picture}");
                 prop_assert!(!picture.contains("NaN") || plot.description.contains("NaN"));

@@ -1,4 +1,4 @@
-//! From quantities to positions on an axis, and the ticks that a reader would have chosen.
+//! From quantities to positions on an axis, and ticks at round numbers.
 
 use crate::text::numbers;
 
@@ -47,7 +47,7 @@ impl Scale {
         Self { low, high, spacing: Spacing::Logarithmic, quantity }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high one. `None` where it has no place on the axis.
+    /// The position of a value: 0 at the low end, 1 at the high one. `None` where it cannot be shown on the axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.spacing {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
@@ -57,6 +57,7 @@ impl Scale {
         place.is_finite().then_some(place)
     }
 
+    /// Whether equal distances are equal ratios.
     pub(super) fn is_logarithmic(&self) -> bool {
         self.spacing == Spacing::Logarithmic
     }
@@ -69,7 +70,7 @@ impl Scale {
         }
     }
 
-    /// What the labels of this axis count in; empty where each label says it.
+    /// The unit of this axis' labels; empty where each label has its own.
     pub(super) fn unit(&self) -> &'static str {
         match (self.spacing, self.quantity) {
             (Spacing::Linear, Quantity::Seconds) => time_unit(self.high).1,
@@ -95,7 +96,7 @@ impl Scale {
             .collect()
     }
 
-    /// Decades where there are enough of them, else 1, 2 and 5 of each; equal steps where that leaves next to none.
+    /// Decades where there are enough of them, else 1, 2 and 5 times each; equal steps where fewer than three remain.
     fn logarithmic_ticks(&self, wanted: usize) -> Vec<Tick> {
         let ticks = self.decade_ticks(wanted);
         if ticks.len() > 2 || self.quantity != Quantity::Value {

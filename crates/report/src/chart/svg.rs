@@ -1,6 +1,9 @@
-//! A small writer of SVG elements that escapes all it is given.
+//! A small writer of SVG elements. Every name, value and text is escaped.
 
 use std::fmt::Display;
+
+/// The style rules of all charts. A page includes them once; a picture that stands alone carries them inside.
+pub(crate) const STYLE: &str = include_str!("chart.css");
 
 /// SVG text as it grows.
 #[derive(Default)]
@@ -40,13 +43,14 @@ impl Svg {
         self.text.push_str(">\n");
     }
 
-    /// Style rules of our own, which need no escape.
+    /// Style rules, which are constant and need no escape.
     pub(super) fn style(&mut self, rules: &'static str) {
         self.text.push_str("<style>\n");
         self.text.push_str(rules);
         self.text.push_str("</style>\n");
     }
 
+    /// The text written so far.
     pub(super) fn finish(self) -> String {
         self.text
     }

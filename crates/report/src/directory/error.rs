@@ -1,29 +1,66 @@
-//! What can be wrong with a directory that is to be written or read back.
+//! What can be wrong with a directory that is to be written or read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Why a directory, or a file in it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
+    /// A new run was to be written where there are files.
     #[error("{}: not empty; expected a new or an empty directory for a run's files", path.display())]
-    NotEmpty { path: PathBuf },
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The path names a file.
     #[error("{}: not a directory", path.display())]
-    NotADirectory { path: PathBuf },
+    NotADirectory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A directory that is to be read does not exist.
     #[error("{}: no such directory; expected one that a run or a comparison has written", path.display())]
-    NoSuchDirectory { path: PathBuf },
+    NoSuchDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory that is to be read has no summary and no records.
     #[error(
         "{}: no summary.json, compare.json or paper.json; expected the directory of a finished run or comparison",
         path.display()
     )]
-    NotFinished { path: PathBuf },
+    NotFinished {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file is not what this program writes.
     #[error("{}:{line}:{column}: {problem}; expected {expected}", path.display())]
-    Broken { path: PathBuf, line: usize, column: usize, problem: String, expected: &'static str },
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1, in bytes; 0 where the line is empty.
+        column: usize,
+        /// What the parser found.
+        problem: String,
+        /// What the file should hold.
+        expected: &'static str,
+    },
+    /// The operating system refused to read or write.
     #[error("{}: {doing}: {source}", path.display())]
-    Io { path: PathBuf, doing: &'static str, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What failed, such as `cannot be written`.
+        doing: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
 }
 
 impl ReportError {
-    /// Whether the caller named a wrong directory or file, as opposed to a disk that failed.
+    /// Whether the caller named a wrong directory or file. False where a disk failed.
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Io { .. })
     }

@@ -1,12 +1,21 @@
-//! The directory of a run: its layout, its files and how they are read back.
+//! The directory of a run: its layout, its files, and how they are read back.
 //!
-//! This room decides where files lie and how they are written. It does not know how a file is drawn.
+//! This room decides where files lie and how they are written. Whole files are written beside their place and
+//! renamed into it, so that a reader never sees half of one; `progress.jsonl` alone grows, a line at a time. The
+//! room does not know what a picture or a page looks like.
 
 mod error;
+mod files;
+mod json;
+mod name;
+mod progress;
 mod run_directory;
 
 pub use error::ReportError;
-pub(crate) use run_directory::{
-    COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY,
+pub(crate) use files::{
+    COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PAPER, PAPER_ELSEWHERE_PAGE, PAPER_MARKDOWN,
+    PAPER_PAGE, PICTURE, RUN_TOML, SUMMARY,
 };
-pub use run_directory::{ProgressLog, RunDirectory, RunRecord};
+pub use json::to_json;
+pub use progress::ProgressLog;
+pub use run_directory::{RunDirectory, RunRecord};

@@ -1,14 +1,15 @@
-//! What there is to show: the latest figures of each data center and the rates between them.
+//! The latest figures of each data center, and the rates computed from them.
 
 use std::collections::BTreeMap;
 
 use gaia_telemetry::{DcProgress, Progress};
 
-/// What is known of a run before it starts.
+/// What the live view knows of a run before it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LivePlan {
-    /// What runs, in a few words.
+    /// The headline.
     pub title: String,
+    /// The objective that ends the run, where it has one.
     pub target_objective: Option<f64>,
     /// The name of the held-out metric.
     pub metric: String,
@@ -19,33 +20,35 @@ pub struct LivePlan {
 /// A data center of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DcPlan {
+    /// Its name in the topology, by which records name it.
     pub name: String,
+    /// How many workers it has: blocked time is a share of theirs.
     pub workers: usize,
 }
 
-/// The state of a run as far as people are told.
+/// The state of a run as it is shown.
 pub(super) struct Board {
     pub(super) plan: LivePlan,
     pub(super) time_s: f64,
     pub(super) wan_bytes: u64,
     pub(super) evaluation: Option<Progress>,
     pub(super) data_centers: Vec<DcBoard>,
-    /// By worker that is lost, who does its work.
+    /// The worker that does the work of each lost worker.
     pub(super) taken_over: BTreeMap<String, String>,
-    /// When rates were last taken, and the bytes sent then.
+    /// When rates were last computed, in seconds of the run, and the bytes that each data center had sent by then.
     rates_at: (f64, Vec<u64>),
 }
 
 /// One data center's line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DcBoard {
-    /// Whether it takes no part.
+    /// Whether it is not a member of the run.
     pub(super) absent: bool,
     pub(super) clock: u64,
     pub(super) objective: Option<f64>,
     /// Bits per second to other data centers, over the last second of the run or more.
     pub(super) wan_rate: Option<f64>,
-    /// Share of its workers' time between the last two evaluations that reads were held back.
+    /// The share of its workers' time between the last two evaluations in which reads were held back.
     pub(super) blocked_share: Option<f64>,
 }
 
@@ -64,6 +67,7 @@ impl Board {
         let sent = judged.iter().zip(&self.rates_at.1);
         let sent: Vec<u64> =
             sent.map(|(dc, before)| dc.map_or(*before, |dc| dc.wan_sent_bytes)).collect();
+
         self.on_tick(progress.time_s, &clocks, &sent);
         self.wan_bytes = progress.wan_bytes;
 
@@ -75,6 +79,7 @@ impl Board {
             board.blocked_share =
                 dc.and_then(|dc| blocked_share(before, (progress.time_s, dc), plan.workers));
         }
+
         self.evaluation = Some(progress.clone());
     }
 
@@ -106,7 +111,7 @@ impl Board {
         self.taken_over.remove(lost);
     }
 
-    /// The data centers furthest behind and furthest ahead, of those that take part.
+    /// The members furthest behind and furthest ahead, by position.
     pub(super) fn slowest_and_fastest(&self) -> Option<(usize, usize)> {
         let clock = |at: &usize| self.data_centers[*at].clock;
         let all = (0..self.data_centers.len()).filter(|at| !self.data_centers[*at].absent);
@@ -116,7 +121,7 @@ impl Board {
     }
 }
 
-/// What an evaluation says of a data center, which it does where its copy was judged.
+/// A data center's record in an evaluation. `None` where its copy was not evaluated.
 fn of<'p>(progress: &'p Progress, name: &str) -> Option<&'p DcProgress> {
     progress.data_centers.iter().find(|dc| dc.name == name)
 }

@@ -1,11 +1,11 @@
-//! What a person sees while a run goes.
+//! The view of a run in progress.
 //!
-//! A terminal gets one line for each data center, redrawn in place; anything else gets a plain line now and then.
-//! The board holds what there is to show and does the arithmetic; it knows neither terminals nor the time of day.
+//! A terminal gets one line for each data center, redrawn in place; anything else gets at most one plain line a
+//! second. The board holds the figures and does the arithmetic; it knows neither terminals nor the time of day.
 
 #![allow(
     clippy::disallowed_types,
-    reason = "how often people are shown something is the machine's time"
+    reason = "how often the view is redrawn is measured in the machine's time"
 )]
 #![allow(clippy::disallowed_methods, reason = "a terminal describes itself in the environment")]
 
@@ -30,16 +30,19 @@ use screen::Screen;
 pub enum LiveMode {
     /// Redrawn in place.
     Screen,
-    /// Lines that a log can keep.
+    /// Plain lines, for a log.
     Lines,
+    /// Nothing is shown.
     Quiet,
 }
 
-/// Shows a run's progress on standard error.
+/// Shows a run's progress on standard error. A redrawn part of the terminal is cleared when it is dropped.
 pub struct Live {
     board: Board,
     face: Face,
+    /// When something was last shown.
     shown: Option<Instant>,
+    /// Whether the last evaluation has not been shown.
     unshown: bool,
 }
 
@@ -50,7 +53,8 @@ enum Face {
 }
 
 impl LiveMode {
-    /// What suits standard error.
+    /// [`LiveMode::Screen`] where standard error is a terminal that can be redrawn, else [`LiveMode::Lines`];
+    /// [`LiveMode::Quiet`] where that is asked for.
     pub fn detect(quiet: bool) -> Self {
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         match (quiet, io::stderr().is_terminal() && !dumb) {
@@ -62,6 +66,7 @@ impl LiveMode {
 }
 
 impl Live {
+    /// A view in the given mode. Nothing is shown before the first evaluation.
     pub fn new(mode: LiveMode, plan: LivePlan) -> Self {
         let face = match mode {
             LiveMode::Screen => Face::Screen(Screen::new()),
@@ -71,7 +76,7 @@ impl Live {
         Self { board: Board::new(plan), face, shown: None, unshown: false }
     }
 
-    /// Shows the last evaluation if it has not been, and leaves the screen clean for what follows.
+    /// Ends the view: shows the last evaluation where it has not been shown as a line, or clears the screen.
     pub fn finish(&mut self) {
         match &mut self.face {
             Face::Screen(screen) => screen.clear(),

@@ -8,7 +8,7 @@ use super::board::Board;
 use crate::text::numbers;
 use crate::text::{WIDTH, fitted};
 
-/// Writes to a log. What cannot be written is left out: progress is a courtesy, and must not end a run.
+/// Writes lines to a log. A line that cannot be written is dropped: a broken log must not end a run.
 pub(super) struct PlainLines<W> {
     into: W,
     headed: bool,
@@ -21,6 +21,7 @@ impl<W: Write> PlainLines<W> {
 
     pub(super) fn show(&mut self, board: &Board) {
         let Some(evaluation) = &board.evaluation else { return };
+
         if !self.headed {
             self.headed = true;
             let metric = fitted(&board.plan.metric, 9);
@@ -30,6 +31,7 @@ impl<W: Write> PlainLines<W> {
                 "slowest and fastest",
             ));
         }
+
         let figures = [
             &numbers::seconds(evaluation.time_s),
             &numbers::count(evaluation.clock),
@@ -41,7 +43,7 @@ impl<W: Write> PlainLines<W> {
         self.line(&line);
     }
 
-    /// Something that happens beside the figures.
+    /// Writes an event that is not an evaluation.
     pub(super) fn say(&mut self, text: &str) {
         self.line(&format!("{:>10} {text}", ""));
     }
@@ -56,7 +58,7 @@ fn row(figures: [&str; 5], tail: &str) -> String {
     format!("{time:>10} {clock:>8} {objective:>10} {metric:>9} {sent:>8}  {tail}")
 }
 
-/// `tokyo 118, oregon 124`, shortened to what a line leaves.
+/// `tokyo 118, oregon 124`, with names shortened to the width that is left in a line.
 fn spread(board: &Board) -> String {
     let Some((slowest, fastest)) = board.slowest_and_fastest() else { return String::new() };
     let clock = |at: usize| numbers::count(board.data_centers[at].clock);
@@ -70,7 +72,7 @@ fn spread(board: &Board) -> String {
     format!("{slow} {}, {fast} {}", clock(slowest), clock(fastest))
 }
 
-/// The columns that the figures of a line leave to data centers.
+/// The columns of a line that its figures leave free.
 const TAIL: usize = WIDTH - 51;
 
 #[cfg(test)]
@@ -108,12 +110,14 @@ mod tests {
             ["a data center with a very long name", "\u{1b}[31mred", "東京東京東京東京東京東京"];
         let data_centers =
             names.iter().map(|name| DcPlan { name: (*name).into(), workers: 2 }).collect();
+
         let mut board = Board::new(LivePlan {
             title: "quickstart: asp over three-regions".into(),
             target_objective: Some(0.71),
             metric: "rmse".into(),
             data_centers,
         });
+
         let mut lines = PlainLines::new(Vec::new());
         for (time_s, clocks) in
             [(0.0, [0, 0, 0]), (12.4, [9_118, 9_124, 9_120]), (7_300.0, [4, 9, 12_345_678])]
@@ -121,6 +125,7 @@ mod tests {
             board.on_progress(&progress(time_s, &clocks, &names));
             lines.show(&board);
         }
+
         let text = String::from_utf8(lines.into).unwrap();
         insta::assert_snapshot!(text, @r#"
         quickstart: asp over three-regions
@@ -129,6 +134,7 @@ mod tests {
             12.4 s    9,118     0.7098    0.8700  14.2 MB  a data… 9,118, �[31mr… 9,124
         2 h 01 min        4     0.7098    0.8700  14.2 MB  a data… 4, 東京東… 12,345,678
         "#);
+
         for line in text.lines() {
             assert!(measure_text_width(line) <= WIDTH, "{line}");
             assert!(!line.chars().any(char::is_control));

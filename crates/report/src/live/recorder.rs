@@ -1,24 +1,28 @@
-//! Who watches a run for its directory: keeps every record, logs it, and passes it on to the live view.
+//! The observer of a run: it keeps every record, logs it, and passes it on to the live view.
 
 use super::Live;
 use crate::directory::{ProgressLog, ReportError};
 use gaia_telemetry::{Observer, Progress};
 
-/// Observes one run.
+/// Observes one run: keeps and logs its evaluations, and shows them.
 pub struct Recorder {
     progress: Vec<Progress>,
     log: ProgressLog,
     live: Live,
-    /// The first write that failed. A run goes on without its log; the caller hears of it at the end.
+    /// The first write that failed. The run goes on without its log; [`Recorder::finish`] returns the error.
     failed: Option<ReportError>,
 }
 
 impl Recorder {
+    /// A recorder without records, which appends to `log` and shows in `live`.
     pub fn new(log: ProgressLog, live: Live) -> Self {
         Self { progress: Vec::new(), log, live, failed: None }
     }
 
-    /// Ends the live view and hands over every evaluation, or says why the log is not whole.
+    /// Ends the live view and returns every evaluation, in order.
+    ///
+    /// # Errors
+    /// The first error of writing the log. The log lacks the record that failed and all later ones.
     pub fn finish(mut self) -> Result<Vec<Progress>, ReportError> {
         self.live.finish();
         match self.failed {

@@ -9,7 +9,7 @@ use super::board::{Board, DcBoard};
 use crate::text::numbers;
 use crate::text::{fitted, plain};
 
-/// A part of the terminal that is redrawn in place, a few times a second.
+/// A part of the terminal that is redrawn in place, at most ten times a second.
 pub(super) struct Screen {
     text: ProgressBar,
 }
@@ -33,7 +33,7 @@ impl Screen {
     }
 }
 
-/// The lines for a terminal of a size; one row and one column stay free.
+/// The lines for a terminal of so many rows and columns. One row and one column stay free.
 fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
     let columns = columns.saturating_sub(1).max(40);
     let (bold, dim) = (Style::new().for_stderr().bold(), Style::new().for_stderr().dim());
@@ -47,20 +47,23 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
 
     let taken_over = board.taken_over.iter().map(|(lost, by)| format!("{lost} by {by}"));
     let taken_over = taken_over.collect::<Vec<_>>().join(", ");
-    // On a terminal that is very low, data centers come first.
+    // A terminal with few rows shows data centers first.
     let shows_foot = !taken_over.is_empty() && rows > lines.len() + 3;
     let foot = shows_foot.then(|| format!("  taken over: {taken_over}"));
     let room = rows.saturating_sub(lines.len() + 1 + usize::from(foot.is_some())).max(1);
     let all = board.data_centers.len();
     let shown = if all <= room { all } else { room.saturating_sub(1).max(1) };
+
     let named = board.plan.data_centers.iter().zip(&board.data_centers);
     for (plan, dc) in named.take(shown) {
         lines.push(fitted(&row(&plain(&plan.name), width, figures(dc)), columns));
     }
+
     if shown < all {
         let more = numbers::counted(all - shown, "more data center");
         lines.push(dim.apply_to(fitted(&format!("  {more}"), columns)).to_string());
     }
+
     lines.extend(foot.map(|foot| fitted(&foot, columns)));
     lines
 }
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
     use gaia_telemetry::{DcProgress, Progress};
 
-    /// A board of a run at 12.4 s, whose data centers have had evaluations at 11.4 s and then.
+    /// A board of a run at 12.4 s, with evaluations at 11.4 s and at 12.4 s.
     fn board(names: &[&str]) -> Board {
         let plan = |name: &&str| DcPlan { name: (*name).into(), workers: 2 };
         let mut board = Board::new(LivePlan {
@@ -117,6 +120,7 @@ mod tests {
             metric: "rmse".into(),
             data_centers: names.iter().map(plan).collect(),
         });
+
         for round in 0..2_u32 {
             let data_centers = names.iter().zip(0_u32..).map(|(name, at)| DcProgress {
                 name: (*name).into(),
@@ -126,6 +130,7 @@ mod tests {
                 wan_sent_bytes: u64::from(1_000_000 + 150_000 * round * (at + 1)),
                 blocked_s: 3.0 + 0.08 * f64::from(round * at),
             });
+
             let data_centers: Vec<DcProgress> = data_centers.collect();
             board.on_progress(&Progress {
                 time_s: 11.4 + f64::from(round),
@@ -137,6 +142,7 @@ mod tests {
                 data_centers,
             });
         }
+
         board
     }
 
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_the_work_of_lost_workers_is_told_below_until_they_are_back() {
+    fn taken_over_work_is_shown_below_until_the_lost_worker_is_back() {
         let mut board = board(&["virginia", "ireland"]);
         board.on_taken_over("ireland/worker-1", "ireland/worker-0");
         insta::assert_snapshot!(check(&board, 24, 80), @r#"

@@ -5,11 +5,10 @@ use serde::Serialize;
 use super::parts::{
     AgainstBsp, BlockedBar, Heats, Pictures, against_bsp, colour, comparison_pictures, shared_heats,
 };
-use super::render;
-use super::run::scale;
+use super::template::render;
 use crate::comparison::{CompareRow, ComparedRun, Comparison, LAN};
-use crate::terminal::time_to_target;
 use crate::text::numbers;
+use crate::text::phrases::{time_to_target, wan_bandwidth_scale};
 use gaia_telemetry::Summary;
 
 #[derive(Serialize)]
@@ -22,7 +21,7 @@ struct CompareView<'a> {
     verdicts: Vec<String>,
     wans: Vec<WanView>,
     against_bsp: Option<AgainstBsp>,
-    /// Whether the table has a column for them.
+    /// Whether the table has a column for machine costs.
     has_machine_costs: bool,
     about: Option<&'a Summary>,
     run_toml: &'a str,
@@ -32,7 +31,7 @@ struct CompareView<'a> {
 #[derive(Serialize)]
 struct WanView {
     name: String,
-    /// The LAN leads the table as the baseline, and closes the page as the least telling.
+    /// The LAN comes first in the table, as the baseline, and last on the page.
     is_lan: bool,
     scale: String,
     rows: Vec<RowView>,
@@ -64,6 +63,7 @@ struct RowView {
 pub(crate) fn compare_page(run_toml: &str, comparison: &Comparison) -> String {
     let about = comparison.runs.first().map(|run| &run.row.summary);
     let wans = comparison.wans();
+
     render(
         "compare.html",
         &CompareView {
@@ -90,7 +90,7 @@ fn wan_view(comparison: &Comparison, at: usize, wan: &str) -> WanView {
     WanView {
         name: wan.into(),
         is_lan: wan == LAN,
-        scale: summaries().next().map(scale).unwrap_or_default(),
+        scale: summaries().next().map(wan_bandwidth_scale).unwrap_or_default(),
         rows: runs.iter().enumerate().map(|(at, run)| row_view(at, &run.row)).collect(),
         pictures: comparison_pictures(comparison, wan, &id),
         blocked: summaries()
@@ -138,22 +138,25 @@ fn sentence(about: &Summary, comparison: &Comparison) -> String {
     )
 }
 
-/// How the fastest of the other models did against BSP, in a sentence. `None` where there is nothing to tell.
+/// How the fastest of the other models compares with BSP, in a sentence. `None` where there is nothing to compare.
 fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
     if wan == LAN {
         return None;
     }
+
     let bsp = comparison.on(wan).find(|run| run.row.summary.remote_sync == "bsp")?;
     let others = comparison.on(wan).filter(|run| run.row.summary.remote_sync != "bsp");
     let best = others.filter(|run| run.row.speedup_vs_bsp.is_some()).max_by(|a, b| {
         a.row.speedup_vs_bsp.partial_cmp(&b.row.speedup_vs_bsp).unwrap_or(std::cmp::Ordering::Equal)
     })?;
+
     let speedup = best.row.speedup_vs_bsp?;
     let pace = if speedup >= 1.0 {
         format!("{} sooner", numbers::times(speedup))
     } else {
         format!("{} later", numbers::times(1.0 / speedup))
     };
+
     let bytes = |run: &ComparedRun| {
         run.row.summary.wan_bytes_to_target.unwrap_or(run.row.summary.wan_bytes)
     };
@@ -163,9 +166,11 @@ fn verdict(comparison: &Comparison, wan: &str) -> Option<String> {
         (true, true) => format!(", with {} fewer WAN bytes", numbers::times(theirs / own)),
         (true, false) => format!(", with {} more WAN bytes", numbers::times(own / theirs)),
     };
+
     let lan = best.row.times_lan.map_or(String::new(), |times| {
         format!("; that is {} the time that BSP takes on the LAN", numbers::times(times))
     });
+
     let remote = &best.row.summary.remote_sync;
     Some(format!("On {wan}, {remote} reaches the target {pace} than bsp{traffic}{lan}."))
 }

@@ -3,11 +3,9 @@
 use serde::Serialize;
 
 use super::parts::{BlockedBar, Heats, LinkTable, Pictures, heat, run_pictures};
-use super::{Figure, render};
-use crate::terminal::{
-    bytes_to_target, changed, clocks_to_target, conserved, guarded, outcome, time_to_target,
-};
+use super::template::render;
 use crate::text::numbers;
+use crate::text::phrases::{self, bytes_to_target, clocks_to_target, outcome, time_to_target};
 use gaia_telemetry::{Progress, Summary};
 
 #[derive(Serialize)]
@@ -27,7 +25,7 @@ struct RunView<'a> {
     run_toml: &'a str,
 }
 
-/// What was learnt: some lines to read, the rest to unfold.
+/// What was learnt: the first lines are shown, the rest unfolds.
 #[derive(Serialize)]
 struct Learnt<'a> {
     top: &'a [String],
@@ -44,6 +42,14 @@ struct DcRow {
     blocked: String,
 }
 
+/// A figure with its label: a headline, or one of a list of facts.
+#[derive(Serialize)]
+struct Figure {
+    label: &'static str,
+    value: String,
+    note: String,
+}
+
 /// The page of one run, as text.
 pub(crate) fn run_page(
     run_toml: &str,
@@ -58,7 +64,7 @@ pub(crate) fn run_page(
             title: format!("{}: {} over {}", summary.name, summary.remote_sync, summary.wan),
             summary,
             sentence: sentence(summary),
-            scale: scale(summary),
+            scale: phrases::wan_bandwidth_scale(summary),
             headlines: headlines(summary),
             pictures: run_pictures(summary, progress),
             learnt: Learnt::new(highlights),
@@ -80,6 +86,12 @@ impl<'a> Learnt<'a> {
     }
 }
 
+impl Figure {
+    fn new(label: &'static str, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { label, value: value.into(), note: note.into() }
+    }
+}
+
 /// What ran, in a sentence.
 fn sentence(summary: &Summary) -> String {
     let size = numbers::counted(summary.parameters, "parameter");
@@ -97,15 +109,6 @@ fn sentence(summary: &Summary) -> String {
     )
 }
 
-/// How the WAN's bandwidths were changed, in a few words; empty where they were not.
-pub(super) fn scale(summary: &Summary) -> String {
-    if summary.bandwidth_scale == 1.0 {
-        return String::new();
-    }
-    let scale = numbers::significant(summary.bandwidth_scale, 3);
-    format!("WAN bandwidths × {}", numbers::trim(&scale))
-}
-
 fn headlines(summary: &Summary) -> Vec<Figure> {
     let target = summary
         .target_objective
@@ -114,6 +117,7 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
         Some(_) => clocks_to_target(summary),
         None => outcome(summary),
     };
+
     let metric = &summary.metric;
     vec![
         Figure::new("Time to target", time_to_target(summary), reached),
@@ -150,22 +154,27 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         Figure::new("LAN traffic", numbers::bytes(summary.lan_bytes), ""),
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
     ];
+
     if !summary.membership.is_empty() {
-        facts.push(Figure::new("Who took part", changed(&summary.membership), ""));
+        facts.push(Figure::new("Who took part", phrases::membership(&summary.membership), ""));
     }
+
     if let Some(record) = &summary.conservation {
-        facts.push(Figure::new("Between mirrors", conserved(record), ""));
+        facts.push(Figure::new("Between mirrors", phrases::conservation(record), ""));
     }
+
     if let Some(guard) = &summary.guard {
-        facts.push(Figure::new("Guard against skew", guarded(guard), ""));
+        facts.push(Figure::new("Guard against skew", phrases::guard(guard), ""));
     }
+
     if summary.machine_cost_usd > 0.0 {
         facts.push(Figure::new("Machine cost", numbers::dollars(summary.machine_cost_usd), ""));
     }
+
     facts
 }
 
-/// How the data centers stood at the last evaluation.
+/// The data centers at the last evaluation.
 fn data_centers(progress: &[Progress]) -> Vec<DcRow> {
     let last = progress.last().map(|last| last.data_centers.as_slice()).unwrap_or_default();
     let row = |dc: &gaia_telemetry::DcProgress| DcRow {
@@ -179,5 +188,5 @@ fn data_centers(progress: &[Progress]) -> Vec<DcRow> {
     last.iter().map(row).collect()
 }
 
-/// Of what was learnt, before the rest is to be unfolded.
+/// Lines of what was learnt that are shown before the rest unfolds.
 const LINES_SHOWN: usize = 10;

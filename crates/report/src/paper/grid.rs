@@ -1,6 +1,6 @@
 //! Cells by application, WAN and model, and what they are called on a page.
 
-use super::CellRow;
+use super::records::CellRow;
 use crate::page;
 
 /// The cells of one page.
@@ -41,13 +41,13 @@ impl<'a> Grid<'a> {
         self.apps().into_iter().flat_map(|app| self.places_of(app)).collect()
     }
 
-    /// The models that any WAN of the application has: what every other is expected to have.
+    /// The models that any WAN of the application has. Every other WAN is expected to have them.
     pub(super) fn models_of(&self, app: &str) -> Vec<&'a str> {
         let rows = self.rows.iter().filter(|row| row.app == app);
         ordered(rows.map(|row| row.model.as_str()), &MODELS)
     }
 
-    /// The rows of a place that were run, as opposed to reckoned, in the order of their models.
+    /// The rows of a place that come from a run and not from a calculation, in the order of their models.
     pub(super) fn runs_at(&self, place: Place<'_>) -> Vec<&'a CellRow> {
         let rows =
             self.models_of(place.app).into_iter().filter_map(|model| self.find(place, model));
@@ -67,7 +67,7 @@ pub(super) fn app_name(app: &str) -> String {
     known.map_or_else(|| app.to_owned(), |(_, name)| format!("{name} ({app})"))
 }
 
-/// A cell in few words.
+/// The name of a place.
 pub(super) fn place_name(place: Place<'_>) -> String {
     format!("{} on {}", place.app, wan_name(place.wan))
 }

@@ -1,6 +1,6 @@
-//! `paper.md`: the tables of an evaluation, for reading beside the paper.
+//! `paper.md`: the tables of an evaluation.
 
-use super::{CellRow, PaperFile};
+use super::records::{CellRow, PaperFile};
 use crate::text::numbers::{self, shown};
 
 /// The whole page.
@@ -11,12 +11,14 @@ pub(super) fn page(file: &PaperFile) -> String {
     page.line("");
     page.line(INTRODUCTION);
     scales(&mut page, file);
+
     for (title, rows) in [("The paper's WANs", &file.cells), ("Elsewhere", &file.elsewhere)] {
         if !rows.is_empty() {
             page.section(title);
             cells(&mut page, rows);
         }
     }
+
     shipping(&mut page, file);
     bills(&mut page, file);
     ablation(&mut page, file);
@@ -24,6 +26,7 @@ pub(super) fn page(file: &PaperFile) -> String {
     brakes(&mut page, file);
     skew(&mut page, file);
     speed(&mut page, file);
+
     page.text
 }
 
@@ -90,6 +93,7 @@ fn cells(page: &mut Page, rows: &[CellRow]) {
         "paper",
         "off the LAN's at that clock",
     ]);
+
     for row in rows {
         let bsp =
             rows.iter().find(|bsp| bsp.app == row.app && bsp.wan == row.wan && bsp.model == "bsp");
@@ -118,15 +122,18 @@ fn shipping(page: &mut Page, file: &PaperFile) {
     let asp = |row: &&CellRow| {
         file.cells.iter().find(|asp| asp.model == "asp" && asp.app == row.app && asp.wan == row.wan)
     };
+
     let shipped = file.cells.iter().filter(|row| row.model == "centralize");
     let pairs: Vec<_> = shipped.filter_map(|row| Some((asp(&row)?, row))).collect();
     if pairs.is_empty() {
         return;
     }
+
     page.section("ASP's dollars against shipping the data first");
     page.line(SHIPPING);
     page.line("");
     page.head(&["app", "WAN", "asp", "centralize", "asp ÷ it", "machines waiting", "asp ÷ it"]);
+
     for (asp, row) in pairs {
         let over = |usd: f64| asp.time_s.map(|_| asp.usd / usd);
         page.row(&[
@@ -199,17 +206,20 @@ fn brakes(page: &mut Page, file: &PaperFile) {
     if file.brakes.is_empty() {
         return;
     }
+
     page.section("With and without the brakes (Figure 12)");
     page.line(
         "`asp-async` is `asp-paper` without its brakes, `asp-no-brakes` is `asp` without its own.",
     );
     page.line("");
     page.head(&["app", "WAN", "model", "target", "best", "at", "last", "at"]);
+
     for curve in &file.brakes {
         let best = curve.points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
         let point = |point: Option<&(f64, f64)>| {
             [shown(point, |at| numbers::objective(at.1)), shown(point, |at| numbers::seconds(at.0))]
         };
+
         let [best, best_at] = point(best);
         let [last, last_at] = point(curve.points.last());
         page.row(&[
@@ -229,6 +239,7 @@ fn skew(page: &mut Page, file: &PaperFile) {
     if file.skew.is_empty() {
         return;
     }
+
     page.section("Label-skewed data");
     page.head(&[
         "app",
@@ -241,6 +252,7 @@ fn skew(page: &mut Page, file: &PaperFile) {
         "time",
         "WAN bytes",
     ]);
+
     for row in &file.skew {
         page.row(&[
             row.app.clone(),

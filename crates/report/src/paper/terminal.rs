@@ -1,27 +1,31 @@
-//! How an evaluation ends on the terminal.
+//! What an evaluation prints at its end.
 
 use std::path::Path;
 
 use console::Alignment;
 
-use super::{CellRow, PaperFile};
+use super::records::{CellRow, PaperFile};
 use crate::terminal::Paint;
 use crate::text::numbers::{self, shown};
 use crate::text::{TextTable, WIDTH, plain};
 
 /// One line for each cell, and how fast the simulator was.
+///
+/// Every line but the path of `page` is at most 80 columns wide. Control characters in names are replaced.
 pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> String {
     let mut lines = Vec::new();
     for (title, rows) in [("The paper's WANs", &file.cells), ("Elsewhere", &file.elsewhere)] {
         if rows.is_empty() {
             continue;
         }
+
         let (head, cells) = table(rows).lines(WIDTH);
         lines.push(paint.bold(title));
         lines.push(paint.dim(&head));
         lines.extend(cells);
         lines.push(String::new());
     }
+
     if let Some(speed) = file.heaviest() {
         lines.push(format!("heaviest run     {}", plain(&speed.run)));
         lines.push(format!(
@@ -32,9 +36,11 @@ pub fn paper_block(file: &PaperFile, page: Option<&Path>, paint: Paint) -> Strin
             numbers::count((speed.frames as f64 / speed.wall_seconds).round() as u64),
         ));
     }
+
     if let Some(page) = page {
         lines.push(format!("report           {}", plain(&page.display().to_string())));
     }
+
     lines.join("\n") + "\n"
 }
 
@@ -59,5 +65,6 @@ fn table(rows: &[CellRow]) -> TextTable {
             numbers::dollars(row.usd),
         ]);
     }
+
     table
 }

@@ -1,10 +1,12 @@
-//! How a run, or a comparison, ends on the terminal.
+//! How a run, or a comparison, ends on the terminal: blocks of at most 80 columns.
 //!
 //! This room decides which lines are printed. The view of a run in progress is in `live/`.
 
+mod comparison;
+mod lines;
+mod paint;
 mod run;
 
-pub use run::{Paint, comparison_block, highlights_block, run_block};
-pub(crate) use run::{
-    bytes_to_target, changed, clocks_to_target, conserved, guarded, outcome, time_to_target,
-};
+pub use comparison::comparison_block;
+pub use paint::Paint;
+pub use run::{highlights_block, run_block};

@@ -1,6 +1,6 @@
-//! Figures as people read them: three significant digits and a unit that fits.
+//! Figures for reading: three significant digits and a suitable unit.
 //!
-//! Files keep every digit; these functions are for terminals and pages only.
+//! These functions are for terminals and pages. Files keep every digit.
 
 /// Shown where there is no figure.
 pub(crate) const NONE: &str = "–";
@@ -27,7 +27,7 @@ pub(crate) fn objective(value: f64) -> String {
     significant(value, 4)
 }
 
-/// A bar that an objective is to meet, as someone would set it.
+/// A target objective, without zeros at its end.
 pub(crate) fn target(value: f64) -> String {
     trim(&objective(value)).to_owned()
 }
@@ -65,7 +65,7 @@ pub(crate) fn byte_unit(value: f64) -> (f64, &'static str) {
     BYTE_UNITS[step.min(BYTE_UNITS.len() - 1)]
 }
 
-/// A rate of transfer, always in the one unit, so that rates under each other compare at a glance.
+/// A rate of transfer, always in Mbit/s, so that rates in one column compare.
 pub(crate) fn megabits(bits_per_second: f64) -> String {
     let value = bits_per_second / 1e6;
     match value {
@@ -113,7 +113,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// How many times.
+/// A ratio, as `4.08×`.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         _ if !ratio.is_finite() => NONE.into(),
@@ -123,7 +123,7 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// A multiple of what is 1 beside it, as short as a bar's end has room for.
+/// A ratio, short enough for the end of a bar.
 pub(crate) fn multiple(value: f64) -> String {
     match value {
         _ if !value.is_finite() => NONE.into(),
@@ -133,7 +133,7 @@ pub(crate) fn multiple(value: f64) -> String {
     }
 }
 
-/// A whole number with its thousands set apart.
+/// A whole number with commas between thousands.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -152,12 +152,12 @@ pub(crate) fn counted(value: usize, noun: &str) -> String {
     format!("{} {noun}{plural}", count(value as u64))
 }
 
-/// A share where a tenth of a percent matters.
+/// A share with one decimal: for accuracies, which differ by tenths of a percent.
 pub(crate) fn percent_tenths(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { NONE.into() }
 }
 
-/// A figure that a run may lack.
+/// A figure that may be missing.
 pub(crate) fn shown<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.into(), show)
 }

@@ -1,11 +1,11 @@
-//! Tables for the terminal: aligned, within a width, safe against names that carry control characters.
+//! Tables for the terminal: aligned, within a width, with control characters in names made visible.
 
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 
 /// How many columns a terminal block may fill.
 pub(crate) const WIDTH: usize = 80;
 
-/// Rows of cells under one heading each. The first column gives way where the table is too wide.
+/// Rows of cells under headings. Where the table is too wide, the first column is shortened.
 pub(crate) struct TextTable {
     heads: Vec<(&'static str, Alignment)>,
     rows: Vec<Vec<String>>,
@@ -21,7 +21,7 @@ impl TextTable {
         self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
     }
 
-    /// The heading line and the rows, each at most `width` columns wide where the first column can give enough.
+    /// The heading line and the rows, each at most `width` columns wide where shortening the first column allows it.
     pub(crate) fn lines(&self, width: usize) -> (String, Vec<String>) {
         let mut widths: Vec<usize> = self
             .heads
@@ -52,12 +52,12 @@ impl TextTable {
     }
 }
 
-/// The text with control characters made visible, so that no name can drive the terminal.
+/// The text with control characters replaced, so that no name can send commands to the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// The text within a number of columns.
+/// The text, cut to a number of columns.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     truncate_str(&plain(text), width, "…").into_owned()
 }

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
+use super::colour::colour;
 use super::picture::Picture;
-use super::pictures::colour;
 use crate::chart::{Bar, BarGroup, Bars, Base, Size};
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 
-/// Time, and dollars where anything has a price.
+/// A picture of time, and one of dollars where anything has a price.
 #[derive(Serialize)]
 pub(in crate::page) struct AgainstBsp {
     pictures: Vec<Picture>,
@@ -62,7 +62,7 @@ fn dollars(comparison: &Comparison) -> Bars {
     }
 }
 
-/// A group for each WAN: BSP on the LAN as what could be had, then the WAN's own runs.
+/// A group for each WAN: BSP on the LAN, as the best that is possible, then the WAN's own runs.
 fn groups(
     comparison: &Comparison,
     parts: impl Fn(&ComparedRun, &ComparedRun) -> Option<Vec<f64>>,
@@ -75,18 +75,23 @@ fn groups(
             (None, None) => "no BSP".into(),
             (None, Some(_)) => "BSP never".into(),
         };
+
         Bar { label: label.into(), colour, parts: parts.unwrap_or_default(), text, printed: None }
     };
+
     let group = |wan: &str| {
         let base = bsp(comparison, wan);
         let lan = comparison.lan_baseline();
         let lan = lan.map(|run| bar(run, LAN, colour(LAN, 0), base));
+
         let own = comparison.on(wan).enumerate().map(|(at, run)| {
             let remote = &run.row.summary.remote_sync;
             bar(run, remote, colour(remote, at), base)
         });
+
         BarGroup { label: wan.into(), bars: lan.into_iter().chain(own).collect() }
     };
+
     comparison.wans().into_iter().filter(|wan| *wan != LAN).map(group).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Worker-seconds that reads were held back, as bars of causes.
+//! Worker-seconds that reads were held back, as bars divided by cause.
 
 use serde::Serialize;
 

@@ -10,9 +10,9 @@ use gaia_telemetry::{LinkRecord, Summary};
 /// The maps of several runs, in bytes and, where links have prices, in dollars.
 #[derive(Serialize)]
 pub(in crate::page) struct Heats {
-    /// Distinct on a page: there is a choice between bytes and dollars.
+    /// Unique on a page: the buttons that choose between bytes and dollars are named after it.
     id: String,
-    /// Whether any link cost anything.
+    /// Whether any link has a cost.
     priced: bool,
     runs: Vec<RunHeat>,
 }
@@ -71,7 +71,7 @@ enum Spacing {
     Logarithmic,
 }
 
-/// The maps of one run, shaded from none to the busiest link. `None` where it has no links.
+/// The maps of one run, shaded from zero to the busiest link. `None` where it has no links.
 pub(in crate::page) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
     heats(id, &[summary], |measure, links| {
         let amounts = links.iter().map(|link| measure.of(link));
@@ -79,7 +79,7 @@ pub(in crate::page) fn heat(id: &str, summary: &Summary) -> Option<Heats> {
     })
 }
 
-/// The maps of several runs on one scale, whose amounts may differ a hundredfold. `None` where none has links.
+/// The maps of several runs on one scale, logarithmic since amounts differ a hundredfold. `None` where none has links.
 pub(in crate::page) fn shared_heats(id: &str, summaries: &[&Summary]) -> Option<Heats> {
     heats(id, summaries, |measure, links| {
         let used = links.iter().map(|link| measure.of(link)).filter(|amount| *amount > 0.0);
@@ -99,6 +99,7 @@ fn heats(
         let shading = shading(measure, &links);
         move |summary: &Summary| map(summary, measure, shading)
     });
+
     let runs =
         summaries.iter().filter(|summary| !summary.links.is_empty()).map(|summary| RunHeat {
             title: summary.remote_sync.clone(),
@@ -107,6 +108,7 @@ fn heats(
         });
     let runs: Vec<RunHeat> = runs.collect();
     let priced = links.iter().any(|link| link.cost_usd > 0.0);
+
     (!runs.is_empty()).then(|| Heats { id: id.into(), priced, runs })
 }
 
@@ -114,14 +116,17 @@ fn map(summary: &Summary, measure: Measure, shading: Shading) -> Heat {
     let links: BTreeMap<(&str, &str), &LinkRecord> =
         summary.links.iter().map(|link| ((link.from.as_str(), link.to.as_str()), link)).collect();
     let (factor, unit) = measure.unit(shading.highest);
+
     let row = |from: &String| {
         let find = |to: &String| links.get(&(from.as_str(), to.as_str())).copied();
         let found: Vec<Option<&LinkRecord>> = summary.data_centers.iter().map(find).collect();
+
         let cell = |link: &LinkRecord| HeatCell {
             text: amount(measure.of(link) / factor),
             shade: shading.shade(measure.of(link)),
             detail: detail(link),
         };
+
         HeatRow {
             name: from.clone(),
             cells: found.iter().map(|link| link.map(cell)).collect(),
@@ -130,6 +135,7 @@ fn map(summary: &Summary, measure: Measure, shading: Shading) -> Heat {
             ),
         }
     };
+
     Heat {
         unit,
         names: summary.data_centers.clone(),
@@ -165,7 +171,7 @@ impl Measure {
         }
     }
 
-    /// What the amounts of a map are divided by and written in: the largest of three digits or fewer.
+    /// The factor that amounts are divided by, and the unit they are then written in.
     fn unit(self, highest: f64) -> (f64, String) {
         match self {
             Self::Bytes => {

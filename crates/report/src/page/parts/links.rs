@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::text::numbers;
 use gaia_telemetry::LinkRecord;
 
-/// Links by bytes, most first: some to read, the rest to unfold.
+/// Links by bytes, the busiest first: the first are shown, the rest unfolds.
 #[derive(Serialize)]
 pub(in crate::page) struct LinkTable {
     top: Vec<LinkRow>,

@@ -4,6 +4,7 @@
 
 mod against_bsp;
 mod blocked;
+mod colour;
 mod heat;
 mod links;
 mod picture;
@@ -12,9 +13,10 @@ mod table;
 
 pub(super) use against_bsp::{AgainstBsp, against_bsp};
 pub(crate) use blocked::BlockedBar;
+pub(crate) use colour::colour;
 pub(super) use heat::{Heats, heat, shared_heats};
 pub(super) use links::LinkTable;
 pub(crate) use picture::Picture;
 pub(super) use pictures::{Pictures, comparison_pictures, run_pictures};
-pub(crate) use pictures::{colour, comparison_plot, run_plot};
+pub(crate) use pictures::{comparison_plot, run_plot};
 pub(crate) use table::{Cell, Table};

@@ -1,20 +1,20 @@
-//! A chart as a page carries it.
+//! A chart inside a page.
 
 use serde::Serialize;
 
 use crate::chart::{Bars, Plot, Size, Spacing};
 
-/// A chart for wide screens and for phones, once or in several views to choose from.
+/// A chart for wide screens and for phones, with one view or with several to choose from.
 #[derive(Serialize)]
 pub(crate) struct Picture {
     heading: String,
-    /// Distinct on a page where there is a choice.
+    /// Unique on a page, where there is a choice.
     id: String,
     choices: Vec<Choice>,
     views: Vec<View>,
 }
 
-/// One of two ways to divide an axis, as a pair of buttons. No script: a checked button shows its view.
+/// A pair of buttons that choose how an axis is divided. No script is needed: a checked button shows its view.
 #[derive(Serialize)]
 struct Choice {
     axis: &'static str,
@@ -48,11 +48,12 @@ impl Picture {
 
     /// An objective over time, over the page's full width, with linear and logarithmic axes to choose from.
     ///
-    /// What the values ask for is shown first, and where nobody can press a button.
+    /// The view that suits the values is shown first.
     pub(crate) fn of_views(heading: impl Into<String>, id: &str, mut plot: Plot) -> Self {
         let Some((x, y)) = plot.spacings() else {
             return Self::of_plot(heading, &plot, Size::WIDE);
         };
+
         plot.y_spacing = Spacing::Logarithmic;
         let can_be_logarithmic = plot.spacings().is_some_and(|(_, y)| y == Spacing::Logarithmic);
         let mut choices =
@@ -61,20 +62,24 @@ impl Picture {
             let logarithmic = y == Spacing::Logarithmic;
             choices.push(Choice { axis: "y", label: "objective", logarithmic });
         }
+
         let both = [Spacing::Linear, Spacing::Logarithmic];
         let mut views = Vec::new();
         for x_spacing in both {
             for y_spacing in both.into_iter().take(choices.len()) {
                 (plot.x_spacing, plot.y_spacing) = (x_spacing, y_spacing);
+
                 let (x, y) = (name(x_spacing), name(y_spacing));
                 let class = match choices.len() {
                     1 => format!("x-{x}-view"),
                     _ => format!("x-{x}-y-{y}-view"),
                 };
+
                 let (large, small) = (plot.inline(Size::WIDE), plot.inline(Size::NARROW));
                 views.push(View { class, large, small });
             }
         }
+
         Self { heading: heading.into(), id: id.into(), choices, views }
     }
 }

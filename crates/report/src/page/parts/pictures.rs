@@ -1,12 +1,13 @@
-//! Which curves a page shows.
+//! The charts of a page: which curves they show, over which axes.
 
 use serde::Serialize;
 
+use super::colour::{GREY, colour};
 use super::picture::Picture;
 use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
 use crate::comparison::{ComparedRun, Comparison, LAN};
-use crate::terminal::time_to_target;
 use crate::text::numbers;
+use crate::text::phrases::time_to_target;
 use gaia_telemetry::{Progress, Summary};
 
 /// The charts of one run: the first fills the page, the others share a row.
@@ -16,7 +17,7 @@ pub(in crate::page) struct Pictures {
     others: Vec<Picture>,
 }
 
-/// What is drawn against what.
+/// What is drawn over what.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Axes {
     ObjectiveOverTime,
@@ -24,7 +25,7 @@ enum Axes {
     MetricOverTime,
 }
 
-/// A run as the charts see it.
+/// A run with the label and the colour of its curves.
 struct Traced<'a> {
     summary: &'a Summary,
     progress: &'a [Progress],
@@ -37,7 +38,7 @@ pub(crate) fn run_plot(summary: &Summary, progress: &[Progress]) -> Plot {
     plot(Axes::ObjectiveOverTime, &[traced_alone(summary, progress)], summary.target_objective)
 }
 
-/// The objective of every run over time: those on the first WAN that is not the LAN, with the LAN's BSP beside.
+/// The objective over time of the runs on the first WAN that is not the LAN, beside BSP on the LAN.
 pub(crate) fn comparison_plot(comparison: &Comparison) -> Plot {
     let wans = comparison.wans();
     let wan = wans.iter().find(|wan| **wan != LAN).or_else(|| wans.first()).copied().unwrap_or(LAN);
@@ -56,7 +57,7 @@ pub(in crate::page) fn comparison_pictures(
     pictures(&traced_on(comparison, wan), comparison.target_objective, id)
 }
 
-/// `id` tells the choices of these pictures from those of others on the page.
+/// `id` is unique on the page: the buttons of these pictures are named after it.
 fn pictures(runs: &[Traced<'_>], target: Option<f64>, id: &str) -> Pictures {
     let picture = |axes: Axes, size: Size| {
         let target = (axes != Axes::MetricOverTime).then_some(target).flatten();
@@ -77,10 +78,12 @@ fn pictures(runs: &[Traced<'_>], target: Option<f64>, id: &str) -> Pictures {
 fn plot(axes: Axes, runs: &[Traced<'_>], target: Option<f64>) -> Plot {
     let simulated = runs.iter().all(|run| run.summary.driver == "simulated");
     let time = if simulated { "simulated time" } else { "time" };
+
     let (x, x_label) = match axes {
         Axes::ObjectiveOverBytes => (Quantity::Bytes, "sent over the WAN"),
         _ => (Quantity::Seconds, time),
     };
+
     Plot {
         description: format!("{}: {}", axes.heading(runs), described(runs)),
         x,
@@ -101,17 +104,20 @@ fn curve(axes: Axes, run: &Traced<'_>, alone: bool) -> Option<Curve> {
     if axes == Axes::ObjectiveOverBytes && run.summary.wan_bytes == 0 {
         return None;
     }
+
     let points: Vec<(f64, f64)> = run.progress.iter().map(|at| axes.point(at)).collect();
     let reached = run.summary.time_to_target_s.and_then(|time_s| {
         let slack = 1e-9 * time_s.abs();
         let at = run.progress.iter().position(|at| at.time_s >= time_s - slack)?;
         Some(points[at])
     });
+
     let note = match axes {
         Axes::ObjectiveOverTime => time_to_target(run.summary),
         Axes::ObjectiveOverBytes => numbers::bytes(run.summary.wan_bytes),
         Axes::MetricOverTime => numbers::objective(run.summary.metric.value),
     };
+
     let spread = alone && axes != Axes::MetricOverTime && run.summary.data_centers.len() > 1;
     Some(Curve {
         label: if spread {
@@ -173,7 +179,7 @@ fn traced_alone<'a>(summary: &'a Summary, progress: &'a [Progress]) -> Traced<'a
     Traced { summary, progress, label, colour: colour(&summary.remote_sync, 0) }
 }
 
-/// The runs on a WAN, then the LAN's BSP in grey as what they are measured by.
+/// The runs on a WAN, then BSP on the LAN in grey, which they are measured against.
 fn traced_on<'a>(comparison: &'a Comparison, wan: &'a str) -> Vec<Traced<'a>> {
     let named = |(at, run): (usize, &'a ComparedRun)| Traced {
         summary: &run.row.summary,
@@ -181,6 +187,7 @@ fn traced_on<'a>(comparison: &'a Comparison, wan: &'a str) -> Vec<Traced<'a>> {
         label: run.row.summary.remote_sync.clone(),
         colour: colour(&run.row.summary.remote_sync, at),
     };
+
     let mut runs: Vec<Traced<'a>> = comparison.on(wan).enumerate().map(named).collect();
     if wan != LAN
         && let Some(lan) = comparison.lan_baseline()
@@ -192,23 +199,8 @@ fn traced_on<'a>(comparison: &'a Comparison, wan: &'a str) -> Vec<Traced<'a>> {
             colour: GREY,
         });
     }
-    runs
-}
 
-/// A remote model has one colour on every page; what has no name of its own takes what is left in turn.
-pub(crate) fn colour(remote: &str, at: usize) -> usize {
-    match remote {
-        "asp" => 0,
-        "bsp" => 1,
-        "ssp" => 2,
-        "tap" | "asp-async" => 3,
-        "local-steps" => 4,
-        "centralize" => 5,
-        "lan" => GREY,
-        "asp-paper" => 7,
-        "asp-no-brakes" => 8,
-        _ => [8, 4, 5][at % 3],
-    }
+    runs
 }
 
 fn over_copies(at: &Progress) -> (f64, f64) {
@@ -217,5 +209,3 @@ fn over_copies(at: &Progress) -> (f64, f64) {
         (objective.min(low), objective.max(high))
     })
 }
-
-const GREY: usize = 6;

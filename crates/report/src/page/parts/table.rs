@@ -1,13 +1,13 @@
-//! A table as templates lay it out: headings over columns, rows in groups, every cell text already.
+//! A table for the templates: headings over columns, rows in groups, every cell as text.
 
 use serde::Serialize;
 
 /// Rows in groups under one line of headings, or two.
 #[derive(Default, Serialize)]
 pub(crate) struct Table {
-    /// For those who cannot see it.
+    /// For screen readers.
     label: String,
-    /// Headings that span columns, over the others; empty for none.
+    /// The upper line of headings, which span columns; empty for none.
     over: Vec<Over>,
     heads: Vec<Head>,
     groups: Vec<Group>,
@@ -23,7 +23,7 @@ struct Over {
 struct Head {
     text: String,
     numeric: bool,
-    /// Whether a heading over it begins here.
+    /// Whether an upper heading begins at this column.
     leads: bool,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct Cell {
     text: String,
     /// The class of a colour before the text; empty for none.
     dot: String,
-    /// Whether this figure misses what it was meant to be.
+    /// Whether this figure misses its target.
     miss: bool,
     /// A bar beside the text: percent of its longest.
     bar: Option<String>,
 }
 
 impl Table {
-    /// A table of these columns: a heading that begins with `#` stands over figures.
+    /// A table without rows. A heading that begins with `#` is that of a column of figures.
     pub(crate) fn new(label: impl Into<String>, heads: &[&str]) -> Self {
         let head = |text: &&str| match text.strip_prefix('#') {
             Some(text) => Head { text: text.into(), numeric: true, leads: false },
@@ -66,7 +66,10 @@ impl Table {
         }
     }
 
-    /// Headings over the headings, each with the columns that it spans.
+    /// Adds the upper line of headings, each with the number of columns that it spans.
+    ///
+    /// # Panics
+    /// Where they do not span all columns.
     pub(crate) fn over(mut self, over: &[(&str, usize)]) -> Self {
         let columns: usize = over.iter().map(|(_, span)| span).sum();
         assert_eq!(columns, self.heads.len(), "every column has something over it");
@@ -80,7 +83,7 @@ impl Table {
         self
     }
 
-    /// Begins a group of rows; without a title none is shown.
+    /// Begins a group of rows. An empty title is not shown.
     pub(crate) fn group(&mut self, title: impl Into<String>) {
         self.groups.push(Group { title: title.into(), rows: Vec::new() });
     }
@@ -90,12 +93,12 @@ impl Table {
         self.classed_row("", cells);
     }
 
-    /// Adds a row that a reader is to find at once.
+    /// Adds a highlighted row.
     pub(crate) fn own_row(&mut self, cells: Vec<Cell>) {
         self.classed_row("own", cells);
     }
 
-    /// Adds what the rows above it add up to.
+    /// Adds a row of the sums of the rows above it.
     pub(crate) fn sum_row(&mut self, cells: Vec<Cell>) {
         self.classed_row("sums", cells);
     }

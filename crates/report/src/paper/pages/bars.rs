@@ -1,8 +1,8 @@
 //! The paper's Figures 8 to 11 as bars: speed-up over BSP, and dollars against BSP's, on the same WAN.
 
 use crate::chart::{Bar, BarGroup, Bars, Base};
-use crate::paper::CellRow;
 use crate::paper::grid::{BSP, Grid, Place, colour, wan_name};
+use crate::paper::records::CellRow;
 use crate::text::numbers;
 
 /// Speed-ups over BSP. BSP itself is the line at 1.
@@ -14,12 +14,14 @@ pub(super) fn speedups(grid: &Grid<'_>, app: &str) -> Bars {
             if model == BSP {
                 return row.and_then(missing).map(|why| blank(model, why));
             }
+
             let Some(row) = row else { return Some(blank(model, "not run")) };
             let bar = match row.speedup_vs_bsp {
                 _ if missing(row).is_some() => blank(model, "never"),
                 None => blank(model, "BSP never"),
                 Some(speedup) => filled(model, vec![speedup], numbers::times(speedup)),
             };
+
             Some(Bar { printed: row.paper_speedup, ..bar })
         }),
         base: Base::One,
@@ -28,7 +30,7 @@ pub(super) fn speedups(grid: &Grid<'_>, app: &str) -> Bars {
     }
 }
 
-/// Dollars until the target, as multiples of BSP's: machines below, WAN traffic above.
+/// Dollars until the target, as multiples of BSP's: machines first, then WAN traffic.
 pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
     Bars {
         description: format!(
@@ -38,6 +40,7 @@ pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
         groups: groups(grid, app, |place, model, row| {
             let Some(row) = row else { return Some(blank(model, "not run")) };
             let bsp = grid.find(place, BSP).filter(|bsp| bsp.usd > 0.0 && missing(bsp).is_none());
+
             let bar = match bsp {
                 _ if missing(row).is_some() => blank(model, "never"),
                 None => blank(model, "BSP never"),
@@ -46,6 +49,7 @@ pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
                     filled(model, parts, numbers::multiple(row.usd / bsp.usd))
                 }
             };
+
             let printed = row.paper_cost_ratio.filter(|ratio| *ratio > 0.0 && model != BSP);
             Some(Bar { printed: printed.map(|ratio| 1.0 / ratio), ..bar })
         }),

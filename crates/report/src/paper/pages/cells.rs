@@ -1,10 +1,10 @@
-//! Every figure of an application's cells, beside the paper's.
+//! Tables of every figure of an application's cells, beside the paper's.
 
 use super::section::BlockedGroup;
 use super::verdicts::NEAR_LAN;
 use crate::page::{BlockedBar, Cell, Table};
-use crate::paper::CellRow;
 use crate::paper::grid::{ASP, ASP_PAPER, BSP, Grid, LAN, Place, colour, wan_name};
+use crate::paper::records::CellRow;
 use crate::text::numbers;
 
 /// Times of an application: a group for each WAN, a row for each model, those that were not run too.
@@ -83,11 +83,13 @@ fn cost_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
         let other = grid.find(place, model).map(|other| other.wan_bytes as f64);
         ratio(other.filter(|_| row.wan_bytes > 0).map(|bytes| bytes / row.wan_bytes as f64))
     };
+
     let wan_share = (row.usd > 0.0).then(|| row.usd_wan / row.usd);
     let cheaper = grid
         .find(place, BSP)
         .filter(|bsp| row.usd > 0.0 && row.converged && bsp.converged)
         .map(|bsp| bsp.usd / row.usd);
+
     vec![
         Cell::new(&*row.model).dot(colour(&row.model)),
         Cell::new(if row.converged { "yes" } else { "never" }).miss_if(!row.converged),
@@ -104,7 +106,7 @@ fn cost_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
     ]
 }
 
-/// Whether ASP does less well than the paper's.
+/// Whether ASP does worse than in the paper.
 fn behind(row: &CellRow, ours: Option<f64>, printed: Option<f64>) -> bool {
     row.model == ASP && ours.zip(printed).is_some_and(|(ours, printed)| ours < printed)
 }

@@ -2,7 +2,7 @@
 
 use crate::chart::{Curve, Plot, Quantity, Spacing, Trend};
 use crate::paper::grid::{Grid, Place, app_name, colour, wan_name};
-use crate::paper::{CellRow, CurveRow, InsignificantRow};
+use crate::paper::records::{CellRow, CurveRow, InsignificantRow};
 use crate::text::numbers;
 
 /// The objective over time of every model at a place.
@@ -52,17 +52,21 @@ pub(super) fn insignificant(rows: &[InsignificantRow]) -> Plot {
         let colour = SERIES[at % SERIES.len()];
         let ours = row.points.iter().map(|(change, share, _)| (100.0 * change, 100.0 * share));
         let name = format!("{}, {}", row.app, wan_name(&row.wan));
+
         curves.push(line(name, colour, ours.collect()));
+
         let printed = row
             .points
             .iter()
             .filter_map(|(change, _, share)| share.map(|share| (100.0 * change, 100.0 * share)));
         let marked: Vec<(f64, f64)> = printed.collect();
+
         if !marked.is_empty() {
             let name = format!("{} in the paper", row.app);
             curves.push(Curve { marked, ..line(name, colour, Vec::new()) });
         }
     }
+
     Plot {
         description: "Share of updates below a significance".into(),
         x: Quantity::Value,

@@ -1,11 +1,11 @@
-//! What makes ASP what it is: Figures 5 and 12, the ablation, hubs, and training over skewed data.
+//! The parts of ASP by themselves: the ablation, Figures 5 and 12, hubs, and training over skewed data.
 
 use super::curves::{self, place_name};
 use super::section::Section;
 use crate::chart::Size;
 use crate::page::{Cell, Picture, Table};
 use crate::paper::grid::{BSP, app_name, colour, wan_name};
-use crate::paper::{AblationRow, CurveRow, HubRow, PaperFile, SkewRow};
+use crate::paper::records::{AblationRow, CurveRow, HubRow, PaperFile, SkewRow};
 use crate::text::numbers;
 
 pub(super) fn sections(file: &PaperFile) -> Vec<Section> {
@@ -18,24 +18,28 @@ pub(super) fn sections(file: &PaperFile) -> Vec<Section> {
     ]
 }
 
-/// What each setting buys; bars compare rows of one application and WAN.
+/// The effect of each setting. Bars compare rows of one application and WAN.
 fn ablation(rows: &[AblationRow]) -> Section {
     let heading = "What each setting of ASP buys";
     if rows.is_empty() {
         return Section::empty(heading, "No setting was changed: nothing was run.");
     }
+
     let heads = ["setting", "what it is for", "#times LAN", "#clocks", "#WAN bytes", "#dollars"];
     let mut table = Table::new(heading, &heads);
     for (app, wan) in once(rows.iter().map(|row| (&*row.app, &*row.wan))) {
         table.group(place_name(app, wan));
+
         let here = || rows.iter().filter(|row| row.app == app && row.wan == wan);
         let slowest = here().filter_map(|row| row.times_lan).fold(0.0, f64::max);
         let most = here().map(|row| row.wan_bytes).max().unwrap_or(0) as f64;
+
         for row in here() {
             let time = match row.times_lan {
                 Some(times) => Cell::new(numbers::times(times)).bar(times / slowest),
                 None => Cell::new("never").miss_if(true).bar(0.0),
             };
+
             let cells = vec![
                 Cell::from(&*row.change),
                 Cell::from(&*row.what),
@@ -47,6 +51,7 @@ fn ablation(rows: &[AblationRow]) -> Section {
             if row.change == "ours" { table.own_row(cells) } else { table.row(cells) }
         }
     }
+
     Section::new(heading)
         .say("Each row differs from ours in one setting; the two ends are ours and ASP as published.")
         .lay_out(table)
@@ -57,6 +62,7 @@ fn brakes(rows: &[CurveRow]) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "No run without brakes was made.");
     }
+
     let mut section = Section::new(heading).say(
         "asp-paper is ASP as published, asp-async that without the selective barrier and without the mirror clock; \
          asp is ours, asp-no-brakes ours without either. In the paper, matrix factorization without them diverges \
@@ -72,6 +78,7 @@ fn brakes(rows: &[CurveRow]) -> Section {
             curves::brakes(&here),
         ));
     }
+
     section
 }
 
@@ -81,19 +88,23 @@ fn insignificant(file: &PaperFile) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "No updates were counted.");
     }
+
     let names: Vec<String> =
         rows.iter().map(|row| format!("{}, {}", row.app, wan_name(&row.wan))).collect();
     let mut heads = vec!["change below"];
     let mut over = vec![("", 1)];
+
     for name in &names {
         heads.extend(["#ours", "#paper"]);
         over.push((name, 2));
     }
+
     let mut table = Table::new(heading, &heads).over(&over);
     let mut changes: Vec<f64> =
         rows.iter().flat_map(|row| &row.points).map(|point| point.0).collect();
     changes.sort_by(f64::total_cmp);
     changes.dedup();
+
     for change in changes {
         let change_text = numbers::significant(100.0 * change, 2);
         let mut cells = vec![Cell::from(format!("{} %", numbers::trim(&change_text)))];
@@ -103,8 +114,10 @@ fn insignificant(file: &PaperFile) -> Section {
             cells.push(numbers::shown(point.map(|point| point.1), numbers::percent_tenths).into());
             cells.push(numbers::shown(printed, numbers::percent_tenths).into());
         }
+
         table.row(cells);
     }
+
     Section::new(heading)
         .say("The share of updates that change their parameter by less than so much of its value.")
         .draw(Picture::of_plot("", &curves::insignificant(rows), Size::WIDE))
@@ -117,16 +130,20 @@ fn hubs(rows: &[HubRow]) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "No overlay was compared.");
     }
+
     let overlays = once(rows.iter().map(|row| &*row.overlay));
     let mut heads = vec!["data center"];
     let mut over = vec![("", 1)];
+
     for overlay in &overlays {
         heads.extend(["#sent", "#of it relayed", "#dollars"]);
         over.push((overlay, 3));
     }
+
     let mut table = Table::new(heading, &heads).over(&over);
     for app in once(rows.iter().map(|row| &*row.app)) {
         table.group(app_name(app));
+
         let of_app: Vec<&HubRow> = rows.iter().filter(|row| row.app == app).collect();
         for data_center in once(of_app.iter().map(|row| &*row.data_center)) {
             let mut cells = vec![Cell::from(data_center)];
@@ -136,8 +153,10 @@ fn hubs(rows: &[HubRow]) -> Section {
                     .find(|row| row.data_center == data_center && row.overlay == *overlay);
                 cells.extend(hub_cells(row.copied()));
             }
+
             table.row(cells);
         }
+
         let mut sums = vec![Cell::from("all")];
         for overlay in &overlays {
             let here = || of_app.iter().filter(|row| row.overlay == *overlay);
@@ -148,8 +167,10 @@ fn hubs(rows: &[HubRow]) -> Section {
             sums.push(numbers::bytes(sum(|row| row.relayed_bytes)).into());
             sums.push(numbers::dollars(here().map(|row| row.usd).sum()).into());
         }
+
         table.sum_row(sums);
     }
+
     Section::new(heading)
         .say("Bytes that each data center put on the WAN, and what it paid for them. ● marks hubs.")
         .lay_out(table)
@@ -170,6 +191,7 @@ fn skew(rows: &[SkewRow]) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "Nothing was trained over skewed data.");
     }
+
     let heads = [
         "skew",
         "model",
@@ -184,6 +206,7 @@ fn skew(rows: &[SkewRow]) -> Section {
     let mut table = Table::new(heading, &heads).over(&[("", 3), ("held-out accuracy", 3), ("", 3)]);
     for app in once(rows.iter().map(|row| &*row.app)) {
         table.group(app);
+
         for row in rows.iter().filter(|row| row.app == app) {
             let bsp = rows
                 .iter()
@@ -191,6 +214,7 @@ fn skew(rows: &[SkewRow]) -> Section {
             let points = bsp.map(|bsp| 100.0 * (row.accuracy - bsp.accuracy));
             let points = points.filter(|points| points.is_finite() && row.model != BSP);
             let behind = points.is_some_and(|points| points < -POINTS);
+
             table.row(vec![
                 numbers::percent(row.skew).into(),
                 Cell::new(&*row.model).dot(colour(&row.model)),
@@ -205,6 +229,7 @@ fn skew(rows: &[SkewRow]) -> Section {
             ]);
         }
     }
+
     Section::new(heading)
         .say(
             "Skew is the share of examples whose data center their label decides. Accuracy is on held-out data of \
@@ -218,7 +243,7 @@ fn skew(rows: &[SkewRow]) -> Section {
         .lay_out(table)
 }
 
-/// Each value once, where it first appears.
+/// Each value once, in the order of first appearance.
 fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {

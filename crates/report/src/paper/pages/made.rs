@@ -1,30 +1,34 @@
-//! How the figures came about: what was fitted before, and how fast the simulator was.
+//! What was fitted before the runs, and how fast the simulator was.
 
 use super::section::{Section, Unfold};
 use crate::page::{Cell, Table};
 use crate::paper::grid::{app_name, wan_name};
-use crate::paper::{ScaleRow, SpeedRow};
+use crate::paper::records::{ScaleRow, SpeedRow};
 use crate::text::numbers;
 
-/// What was fitted for the paper's WANs, or what those elsewhere were given.
+/// What was fitted for the paper's WANs, or what other WANs take over from that.
 pub(super) fn fitted(rows: &[ScaleRow], elsewhere: bool) -> Section {
     let heading = if elsewhere { "What was taken over" } else { "What was fitted" };
     let rows: Vec<&ScaleRow> = rows.iter().filter(|row| row.elsewhere == elsewhere).collect();
     if rows.is_empty() {
         return Section::empty(heading, "Nothing was fitted.");
     }
+
     let heads =
         ["", "#bandwidths ×", "#BSP over LAN", "#paper's LAN column", "#off", "#training data"];
     let mut table = Table::new(heading, &heads);
     let mut last = None;
+
     for row in rows {
         if last != Some(&row.app) {
             last = Some(&row.app);
             table.group(app_name(&row.app));
         }
+
         let off = row.published.map(|published| row.bsp_over_lan / published - 1.0);
         let off = off.filter(|off| off.is_finite());
         let scale = numbers::significant(row.bandwidth_scale, 3);
+
         table.row(vec![
             wan_name(&row.wan).into(),
             numbers::trim(&scale).into(),
@@ -35,6 +39,7 @@ pub(super) fn fitted(rows: &[ScaleRow], elsewhere: bool) -> Section {
             numbers::bytes(row.data_bytes.max(0.0) as u64).into(),
         ]);
     }
+
     Section::new(heading).say(if elsewhere { TAKEN_OVER } else { FITTED }).lay_out(table)
 }
 
@@ -43,6 +48,7 @@ pub(super) fn speed(rows: &[SpeedRow]) -> Section {
     if rows.is_empty() {
         return Section::empty(heading, "No run was timed.");
     }
+
     let heads =
         ["run", "#virtual time", "#real time", "#virtual ÷ real", "#frames", "#frames a second"];
     let mut table = Table::new(heading, &heads);
@@ -56,9 +62,11 @@ pub(super) fn speed(rows: &[SpeedRow]) -> Section {
             rate(row.frames as f64 / row.wall_seconds).into(),
         ]);
     }
+
     let sum = |seconds: fn(&SpeedRow) -> f64| rows.iter().map(seconds).sum::<f64>();
     let frames: f64 = rows.iter().map(|row| row.frames as f64).sum();
     let (virtual_s, wall_s) = (sum(|row| row.virtual_seconds), sum(|row| row.wall_seconds));
+
     Section::new(heading)
         .say(format!(
             "{} simulated {} in {} of real time: {} faster than real, {} frames a second.",

@@ -12,8 +12,9 @@ mod verdicts;
 use serde::Serialize;
 
 use super::grid::{Grid, Place, app_name, wan_name};
-use super::{FIRST_PAGE, PaperFile, SECOND_PAGE};
+use super::records::PaperFile;
 use crate::chart::Size;
+use crate::directory::{PAPER_ELSEWHERE_PAGE, PAPER_PAGE};
 use crate::page::{Picture, render};
 use crate::text::numbers;
 use section::{Chapter, Section, Unfold};
@@ -46,6 +47,7 @@ pub(super) fn first(file: &PaperFile) -> String {
         "How this was made",
         vec![made::fitted(&file.scales, false), made::speed(&file.speed)],
     ));
+
     page(&PageView {
         title: "Gaia's evaluation, run again",
         sentence: format!(
@@ -54,13 +56,16 @@ pub(super) fn first(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link { page: SECOND_PAGE, text: "Other WANs, and one scale per application" },
+        other: Link {
+            page: PAPER_ELSEWHERE_PAGE,
+            text: "Other WANs, and one scale per application",
+        },
         verdicts: verdicts(&grid, true),
         chapters,
     })
 }
 
-/// The same over other WANs.
+/// The same applications over other WANs.
 pub(super) fn elsewhere(file: &PaperFile) -> String {
     let grid = Grid::new(&file.elsewhere);
     let mut chapters = chapters(&grid);
@@ -74,7 +79,7 @@ pub(super) fn elsewhere(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link { page: FIRST_PAGE, text: "The paper's own WANs" },
+        other: Link { page: PAPER_PAGE, text: "The paper's own WANs" },
         verdicts: verdicts(&grid, false),
         chapters,
     })
@@ -129,7 +134,7 @@ fn tags(file: &PaperFile) -> Vec<String> {
     tags
 }
 
-/// How much was run, in words.
+/// How many applications, places and runs there are, in words.
 fn extent(grid: &Grid<'_>) -> String {
     format!(
         "{}, {}, {}",

@@ -1,4 +1,4 @@
-//! What a page is made of: chapters of sections, each with text, pictures and a table.
+//! The parts of a page: chapters of sections, each with text, pictures and a table.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(super) struct Section {
     pub(super) unfold: Option<Unfold>,
 }
 
-/// What a reader may open.
+/// A part that is closed at first.
 #[derive(Default, Serialize)]
 pub(super) struct Unfold {
     pub(super) summary: String,
@@ -46,20 +46,24 @@ impl Section {
         Self { heading: heading.into(), text: vec![why.into()], ..Self::default() }
     }
 
+    /// Adds a paragraph.
     pub(super) fn say(mut self, paragraph: impl Into<String>) -> Self {
         self.text.push(paragraph.into());
         self
     }
 
+    /// Adds a picture.
     pub(super) fn draw(mut self, picture: Picture) -> Self {
         self.pictures.push(picture);
         self
     }
 
+    /// Sets the table.
     pub(super) fn lay_out(self, table: Table) -> Self {
         Self { table: Some(table), ..self }
     }
 
+    /// Sets the part that is closed at first.
     pub(super) fn unfold(self, unfold: Unfold) -> Self {
         Self { unfold: Some(unfold), ..self }
     }

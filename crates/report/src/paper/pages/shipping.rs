@@ -2,30 +2,34 @@
 
 use super::section::Section;
 use crate::page::{Cell, Table};
-use crate::paper::CellRow;
 use crate::paper::grid::{ASP, CENTRALIZE, Grid, app_name, wan_name};
+use crate::paper::records::CellRow;
 use crate::text::numbers;
 
-/// The comparison for every place; with the paper's ratios where they are of the same cells.
+/// The comparison for every place, beside the paper's ratios where it has the same cells.
 pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
     let heading = "Against shipping the data first";
     if grid.rows().is_empty() {
         return Section::empty(heading, "Nothing was run.");
     }
+
     let mut table = Table::new(heading, &HEADS).over(&OVER);
     for app in grid.apps() {
         table.group(app_name(app));
+
         for place in grid.places_of(app) {
             let (own, other) = (grid.find(place, ASP), grid.find(place, CENTRALIZE));
             let printed = published(place.app, place.wan).filter(|_| the_papers_own);
             let both = own.zip(other);
             let faster = both.and_then(|(own, other)| Some(time(other)? / time(own)?));
+
             let dearer = |dollars: fn(&CellRow) -> Option<f64>| {
                 let (own, other) = both?;
                 time(own).zip(time(other))?;
                 let other = dollars(other).filter(|other| *other > 0.0)?;
                 Some(dollars(own)? / other)
             };
+
             table.row(vec![
                 wan_name(place.wan).into(),
                 timed(own),
@@ -42,6 +46,7 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
             ]);
         }
     }
+
     Section::new(heading)
         .say(
             "Shipping means: all training data first crosses the WAN to one data center, then BSP trains there. \
@@ -52,7 +57,7 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
         .lay_out(table)
 }
 
-/// In how many cells the paper's Gaia was faster than shipping the data first, and in how many no dearer.
+/// In how many of the paper's cells Gaia was faster than shipping the data first, and in how many no more expensive.
 pub(super) fn printed_wins() -> (String, String) {
     let all = PUBLISHED.len();
     let faster = PUBLISHED.iter().filter(|(_, _, faster, _)| *faster > 1.0).count();
@@ -93,7 +98,7 @@ pub(super) fn dollars(row: &CellRow) -> Option<f64> {
     Some(row.usd)
 }
 
-/// The dollars where every machine is rented from the start. `None` where they are not known.
+/// The dollars if every machine is rented from the start. `None` where they are not known.
 pub(super) fn dollars_waiting(row: &CellRow) -> Option<f64> {
     if row.model == CENTRALIZE { row.usd_waiting } else { Some(row.usd) }
 }
@@ -114,7 +119,7 @@ const HEADS: [&str; 11] = [
 const OVER: [(&str, usize); 4] =
     [("", 1), ("time to target", 4), ("dollars", 4), ("machines waiting", 2)];
 
-/// Table 1 of the paper: Gaia against "Centralized", how much faster and how much dearer.
+/// Table 1 of the paper: by how much Gaia is faster than "Centralized", and by how much more expensive.
 const PUBLISHED: [(&str, &str, f64, f64); 9] = [
     ("mf", "ec2-all", 1.11, 3.54),
     ("mf", "vc", 1.22, 1.00),

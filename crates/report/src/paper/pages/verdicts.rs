@@ -1,23 +1,23 @@
-//! The page in a few sentences, each counted from the cells, with every cell that misses it.
+//! Claims about the results: each with the number of cells that meet it, and every cell that does not.
 
 use serde::Serialize;
 
 use super::shipping::{self, dollars, dollars_waiting};
-use crate::paper::CellRow;
 use crate::paper::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
+use crate::paper::records::CellRow;
 use crate::text::numbers;
 
-/// One sentence and whether it holds everywhere.
+/// One claim, and whether it holds in every cell.
 #[derive(Serialize)]
 pub(super) struct Verdict {
     pass: bool,
     text: String,
-    /// What the paper's own figures say to it; empty for nothing.
+    /// How many of the paper's own figures meet it; empty where that is not known.
     published: String,
     misses: Vec<String>,
 }
 
-/// What one cell says to a claim: `None` where it has no say.
+/// Whether one cell meets a claim, or why not. `None` where the claim does not apply to it.
 type Answer = Option<Result<(), String>>;
 
 pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
@@ -29,6 +29,7 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
             misses: Vec::new(),
         }];
     }
+
     let mut verdicts = vec![
         judge(grid, "asp reaches the target", |place| reaches(grid, place)),
         judge(grid, "asp is within 1.10× of the LAN", |place| near_lan(grid, place)),
@@ -38,16 +39,20 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
         let claim = "asp's speed-up over BSP is at least what the paper printed";
         verdicts.push(judge(grid, claim, |place| beats_printed(grid, place)));
     }
+
     let faster = judge(grid, "asp is faster than shipping the data first", |place| {
         against(grid, place, CENTRALIZE, |row| row.time_s, "the time")
     });
+
     let cheaper = judge(grid, "asp costs no more than shipping the data first", |place| {
         against(grid, place, CENTRALIZE, dollars, "the dollars")
     });
+
     let claim = "asp costs no more than shipping the data first with machines waiting for it";
     let cheaper_waiting = judge(grid, claim, |place| {
         against(grid, place, CENTRALIZE, dollars_waiting, "the dollars")
     });
+
     let (printed_faster, printed_cheaper) = shipping::printed_wins();
     let printed = |text: String| if the_papers_own { text } else { String::new() };
     verdicts.push(Verdict { published: printed(printed_faster), ..faster });
@@ -66,6 +71,7 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
         let row = grid.find(place, ASP)?;
         Some(if row.copies_equal { Ok(()) } else { Err("not equal".into()) })
     }));
+
     verdicts
 }
 
@@ -80,6 +86,7 @@ fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(Place<'a>) -> Answer)
         })
         .collect();
     let all = answers.len();
+
     Verdict {
         pass: all > 0 && misses.is_empty(),
         text: if all == 0 {
@@ -96,7 +103,7 @@ fn reaches(grid: &Grid<'_>, place: Place<'_>) -> Answer {
     Some(asp(grid, place).map(|_| ()))
 }
 
-/// ASP's row where it reached the target, else why there is none.
+/// ASP's row and its time where it reached the target, else the reason why not.
 fn asp<'a>(grid: &Grid<'a>, place: Place<'_>) -> Result<(&'a CellRow, f64), String> {
     let row = grid.find(place, ASP).ok_or("not run")?;
     let time = row.time_s.filter(|_| row.converged).ok_or("never reached the target")?;
@@ -122,7 +129,7 @@ fn beats_printed(grid: &Grid<'_>, place: Place<'_>) -> Answer {
     }))
 }
 
-/// Whether ASP needs at most as much of something as another model that was run, or that never got there.
+/// Whether ASP needs at most as much of something as another model, or the other never reached the target.
 fn against(
     grid: &Grid<'_>,
     place: Place<'_>,
@@ -143,7 +150,7 @@ fn against(
     }))
 }
 
-/// In how many of its cells the paper's Gaia was within the same bound of its LAN.
+/// In how many of the paper's cells Gaia was within the same bound of the LAN.
 fn printed_near_lan(grid: &Grid<'_>) -> String {
     let printed = |place: &Place<'_>| {
         let lan = grid.find(*place, LAN)?.paper_speedup?;
@@ -154,5 +161,5 @@ fn printed_near_lan(grid: &Grid<'_>) -> String {
     if ratios.is_empty() { String::new() } else { format!("the paper: {near} of {}", ratios.len()) }
 }
 
-/// What "as fast as on the LAN" means: at most this many times its time.
+/// A run is as fast as on the LAN where it takes at most this many times as long.
 pub(super) const NEAR_LAN: f64 = 1.10;

@@ -1,0 +1,68 @@
+//! `progress.jsonl`: one record for each evaluation, one line for each record.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use super::ReportError;
+use super::json::broken;
+use gaia_telemetry::Progress;
+
+/// Appends to `progress.jsonl`.
+#[derive(Debug)]
+pub struct ProgressLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl ProgressLog {
+    /// Creates the file, or empties the one that is there.
+    pub(super) fn create(path: PathBuf) -> Result<Self, ReportError> {
+        let file = File::create(&path).map_err(ReportError::io(&path, "cannot be created"))?;
+        Ok(Self { path, file })
+    }
+
+    /// Appends one record as a line.
+    ///
+    /// The line has been handed to the operating system when the call returns. It is not synced to the disk.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where the file cannot be written.
+    pub fn append(&mut self, progress: &Progress) -> Result<(), ReportError> {
+        let mut line = serde_json::to_string(progress).expect("a progress record is plain data");
+        line.push('\n');
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(ReportError::io(&self.path, "cannot be written"))
+    }
+}
+
+/// Reads `progress.jsonl`; an error names the line. Blank lines are skipped.
+pub(super) fn read_progress(path: &Path) -> Result<Vec<Progress>, ReportError> {
+    let file = File::open(path).map_err(ReportError::io(path, "cannot be opened"))?;
+    let mut records = Vec::new();
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(file);
+
+    for number in 1.. {
+        line.clear();
+
+        let read =
+            reader.read_until(b'\n', &mut line).map_err(ReportError::io(path, "cannot be read"))?;
+        if read == 0 {
+            break;
+        }
+
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+
+        let record = serde_json::from_slice(&line).map_err(|error| {
+            broken(path, number, &error, "one progress record (JSON) on each line")
+        })?;
+
+        records.push(record);
+    }
+
+    Ok(records)
+}

@@ -1,0 +1,21 @@
+//! Lines of a block, and figures that fit a narrow column.
+
+use crate::text::numbers;
+
+/// Appends a line to a block, without the spaces at its end.
+pub(super) fn line(block: &mut String, text: &str) {
+    block.push_str(text.trim_end());
+    block.push('\n');
+}
+
+/// A length of time in at most six columns.
+pub(super) fn short_seconds(value: f64) -> String {
+    match value {
+        ..=0.0 => "0 s".into(),
+        ..0.001 => "<1 ms".into(),
+        ..0.9995 => format!("{:.0} ms", value * 1e3),
+        ..1_000.0 => format!("{} s", numbers::trim(&numbers::significant(value, 3))),
+        ..100_000.0 => format!("{} min", (value / 60.0).round()),
+        _ => format!("{} h", (value / 3_600.0).round()),
+    }
+}

@@ -1,0 +1,100 @@
+//! Short phrases about a run, the same on the terminal and on pages.
+
+use super::{numbers, plain};
+use gaia_telemetry::{
+    ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, Summary,
+};
+
+/// Whether the run converged, and which rule stopped it.
+pub(crate) fn outcome(summary: &Summary) -> String {
+    let clocks = numbers::counted(summary.clocks as usize, "clock");
+
+    match (summary.stopped_by.as_str(), summary.converged) {
+        ("objective", _) => "yes, the target objective was met".into(),
+        ("converged", _) => "yes, the objective settled".into(),
+        ("clocks", false) => format!("no, stopped after {clocks}"),
+        ("seconds", false) => format!("no, stopped after {}", numbers::seconds(summary.time_s)),
+        (_, true) => "yes".into(),
+        ("diverged", _) => format!("no, diverged after {clocks}"),
+        (_, false) => format!("no, stopped by {}", summary.stopped_by),
+    }
+}
+
+/// The run's time until it met its target, or `never`.
+pub(crate) fn time_to_target(summary: &Summary) -> String {
+    summary.time_to_target_s.map_or_else(|| "never".into(), numbers::seconds)
+}
+
+/// The clock at which the target was met; with the last clock where the run went on after it.
+///
+/// Empty where the target was not met.
+pub(crate) fn clocks_to_target(summary: &Summary) -> String {
+    let Some(clock) = summary.clocks_to_target else { return String::new() };
+
+    let last = if clock == summary.clocks {
+        String::new()
+    } else {
+        format!(" of {}", numbers::count(summary.clocks))
+    };
+    format!("clock {}{last}", numbers::count(clock))
+}
+
+/// The bytes sent until the target was met.
+///
+/// Empty where the target was not met, or where nothing was sent after it.
+pub(crate) fn bytes_to_target(summary: &Summary) -> String {
+    match summary.wan_bytes_to_target {
+        Some(bytes) if bytes != summary.wan_bytes => {
+            format!("{} to the target", numbers::bytes(bytes))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The factor applied to all WAN bandwidths; empty where it is 1.
+pub(crate) fn bandwidth_scale(summary: &Summary) -> String {
+    if summary.bandwidth_scale == 1.0 {
+        return String::new();
+    }
+    let scale = numbers::significant(summary.bandwidth_scale, 3);
+    format!("bandwidths × {}", numbers::trim(&scale))
+}
+
+/// The factor applied to all WAN bandwidths, with the word WAN; empty where it is 1.
+pub(crate) fn wan_bandwidth_scale(summary: &Summary) -> String {
+    match bandwidth_scale(summary) {
+        scale if scale.is_empty() => scale,
+        scale => format!("WAN {scale}"),
+    }
+}
+
+/// Which data centers joined and left, and when.
+pub(crate) fn membership(records: &[MembershipRecord]) -> String {
+    let changes = records.iter().map(|record| {
+        let change = match record.change {
+            MembershipChange::Joined => "joined",
+            MembershipChange::Left => "left",
+        };
+        let (name, time) = (plain(&record.data_center), numbers::seconds(record.time_s));
+        format!("{name} {change} at {time}")
+    });
+    changes.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether both ends of every link counted the same frames.
+pub(crate) fn conservation(record: &ConservationRecord) -> String {
+    let frames = numbers::counted(record.frames as usize, "frame");
+    let links = numbers::counted(record.links, "link");
+    match record.broken.len() {
+        0 => format!("{frames} over {links}, each applied once and in order"),
+        broken => format!("{broken} of {links} broken, {frames} applied"),
+    }
+}
+
+/// What a guard against skew measured.
+pub(crate) fn guard(guard: &GuardRecord) -> String {
+    let probes = numbers::counted(guard.probes as usize, "probe");
+    let alarms = numbers::counted(guard.alarms as usize, "alarm");
+    let bytes = numbers::bytes(guard.bytes);
+    format!("{probes} ({bytes}), {alarms}, tightness {} in the end", guard.tightness)
+}

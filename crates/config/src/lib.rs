@@ -1,8 +1,12 @@
 //! Reads run files and topology files, and checks them once.
 //!
-//! This is the border between text and the rest of the system: what passes is a [`Plan`] that every driver may
-//! trust, what does not is one [`ConfigError`] that names the file, line, column, key, value and what was
-//! expected. It knows the meaning of keys and nothing of how a run is carried out.
+//! This crate is the border between text and the rest of the system. Its result is a [`Plan`] that every driver
+//! trusts, or one [`ConfigError`] that names the file, line, column, key, value and what was expected. It knows the
+//! meaning of keys and nothing of how a run is carried out.
+//!
+//! The rooms, from the bottom up: `document/`, `range`, `sections/` and `topology/`, `run/`.
+
+#![warn(missing_docs)]
 
 mod document;
 mod range;
@@ -12,11 +16,9 @@ mod topology;
 
 pub use document::shipped::topologies;
 pub use document::{ConfigError, Excerpt, Fault, KeyFile, Place};
-pub use run::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, LogSync,
-    Override, Plan, RunFile, load_topology, topology_from_text,
-};
+pub use run::{Override, Plan, RunFile, load_topology, topology_from_text};
 pub use sections::{
-    ComputeConfig, ComputeModel, ComputeRate, FailuresConfig, LostWorkers, OnGiveUp,
+    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
+    DriverKind, EvaluateConfig, FailuresConfig, LogConfig, LogSync, LostWorkers, OnGiveUp,
 };
 pub use topology::{PlacementError, Variables, coordinator_address, placed};

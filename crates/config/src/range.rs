@@ -1,6 +1,6 @@
-//! What each kind of figure may be, and the checks that say so.
+//! The range of each kind of figure, and its check.
 //!
-//! The bounds are wide; they are there so that no later sum, product or conversion to a duration can overflow.
+//! The bounds are wide. They ensure that no later sum, product or conversion to a duration overflows.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::document::{Fault, Node, Problem};
 use gaia_core::types::{Bandwidth, DurationSetting};
 
-/// Checks of figures that stand in one tree; each names its dotted key.
+/// Checks of the figures in one tree. Each check names a dotted key, and its error shows the place of that key.
 pub(crate) struct Checks<'n> {
     pub(crate) root: &'n Node,
 }
@@ -84,7 +84,7 @@ impl Checks<'_> {
         Err(self.found(path, format!("{bits} bit/s"), expected.to_owned()))
     }
 
-    /// A name that can stand in a path, a metric and a table on the terminal.
+    /// A name that is valid in a path, in a metric and in a table on the terminal.
     pub(crate) fn name(&self, path: &str, value: &str) -> Result<(), Problem> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !value.is_empty() && value.len() <= NAME_BYTES_MAX && value.chars().all(fits) {
@@ -108,7 +108,7 @@ impl Checks<'_> {
     }
 }
 
-/// A rate that may not be a legal [`Bandwidth`] yet.
+/// A rate that may be outside of what [`Bandwidth`] allows.
 pub(crate) struct BitsPerSecond(f64);
 
 impl From<f64> for BitsPerSecond {
@@ -126,7 +126,7 @@ impl From<Bandwidth> for BitsPerSecond {
 pub(crate) const BANDWIDTH: RangeInclusive<f64> = 1e3..=1e14;
 pub(crate) const RTT_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
 pub(crate) const QUEUE_TIME_MAX: DurationSetting = DurationSetting(Duration::from_secs(60));
-/// From one packet.
+/// From one packet up.
 pub(crate) const QUEUE_BYTES: RangeInclusive<u64> = 1_500..=1 << 40;
 pub(crate) const SCALE: Range = Range::above(0.0, 1e6, "a number above 0, at most 1000000");
 pub(crate) const LOSS: Range =
@@ -148,9 +148,9 @@ pub(crate) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_
 pub(crate) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
 pub(crate) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
 pub(crate) const CLOCKS_MAX: u64 = 1 << 40;
-/// The largest allowed difference of clocks that is not as good as none.
+/// A larger difference of clocks would never hold a read back.
 pub(crate) const STALENESS_MAX: u64 = 1 << 20;
-/// Clocks between two rounds; fragments, which are no more, are searched one by one.
+/// Clocks between two rounds. There are at most as many fragments, which are searched one by one.
 pub(crate) const STEPS_MAX: u64 = 10_000;
 pub(crate) const GUARD_BOUND: Range = Range::above(0.0, 1e3, "a share above 0, at most 1000");
 pub(crate) const GUARD_EXAMPLES_MAX: usize = 1 << 24;

@@ -1,4 +1,4 @@
-//! Serde over a [`Node`], so that settings are plain structs and their errors still know where they were written.
+//! Serde over a [`Node`]: settings are plain structs, and their errors keep the place of the value.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         let is_table = matches!(entry.node.value, Value::Table(_));
         let span = if is_table { entry.key } else { entry.node.span };
         seed.deserialize(&entry.node).map_err(|mut problem| {
-            // What a table lacks is shown at its name; the table itself may be scattered over the file.
+            // A missing key is shown at the name of its table: the table may be written in several parts.
             if matches!(*problem.fault, Fault::MissingKey { .. }) && problem.path.len() == 1 {
                 problem.span = Some(span);
             }
@@ -202,6 +202,7 @@ impl Problem {
         let help = (is_number && expected == "a string").then(|| {
             "quantities carry their unit: \"115 Mbit/s\", \"59.5 ms\", \"64 KiB\"".to_owned()
         });
+
         let found = match found {
             Unexpected::Str(text) => format!("\"{text}\""),
             Unexpected::Other(text) => text.to_owned(),
@@ -213,6 +214,7 @@ impl Problem {
             Unexpected::Seq => "an array".into(),
             other => other.to_string(),
         };
+
         Self { span: None, path: Vec::new(), fault: Fault::Wrong { found, expected, help }.into() }
     }
 }
@@ -220,7 +222,7 @@ impl Problem {
 impl de::Error for Problem {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
-        // Values that refuse themselves say "`found` is not what was expected".
+        // Types that refuse a value report "`found` is not what was expected".
         let parts = message.strip_prefix('`').and_then(|rest| rest.split_once("` is not "));
         let fault = match parts {
             Some((found, expected)) => {
@@ -256,7 +258,7 @@ impl de::Error for Problem {
 }
 
 impl Problem {
-    /// A word that is none of the names known in its place.
+    /// A name that is not one of the known ones.
     pub(crate) fn unknown_name(found: &str, names: &[&str]) -> Self {
         let help =
             super::error::nearest(found, names).map(|name| format!("did you mean `{name}`?"));
@@ -273,7 +275,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// What serde expects, in words that do not name Rust types.
+/// The expectation of serde, without names of Rust types.
 fn plainly(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".into(),

@@ -1,11 +1,13 @@
-//! What is wrong with a file or a flag, where, and what was expected.
+//! A mistake in a file or a flag: its place, and what was expected.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// One mistake in what the user wrote. Displays on one line; [`ConfigError::render`] shows the line it is on.
+/// One mistake in a file or a flag.
+///
+/// Its `Display` is one line of text. [`ConfigError::render`] also shows the line of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigError(Box<Complaint>);
 
@@ -21,17 +23,20 @@ struct Complaint {
 pub enum Place {
     /// On the command line: the flag and its value.
     Flag(String),
+    /// In a file.
     File {
+        /// The path as messages show it.
         name: String,
         /// From 1.
         line: usize,
         /// From 1, in characters.
         column: usize,
+        /// The line, with the mistake marked.
         excerpt: Excerpt,
     },
 }
 
-/// One line of a file and the bytes of it that are meant.
+/// One line of a file, and the bytes of it that are marked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excerpt {
     line: String,
@@ -41,11 +46,37 @@ pub struct Excerpt {
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    Unreadable { path: String, reason: String },
-    Syntax { message: String },
-    UnknownKey { expected: Vec<String> },
-    MissingKey { expected: String },
-    Wrong { found: String, expected: String, help: Option<String> },
+    /// A file cannot be read.
+    Unreadable {
+        /// The path as messages show it.
+        path: String,
+        /// The operating system's reason, or that the file is too long or not UTF-8.
+        reason: String,
+    },
+    /// The text is not TOML, or not CSV.
+    Syntax {
+        /// What the parser found.
+        message: String,
+    },
+    /// A key that the program does not know.
+    UnknownKey {
+        /// The keys that may stand there.
+        expected: Vec<String>,
+    },
+    /// A required key is missing.
+    MissingKey {
+        /// What should be there.
+        expected: String,
+    },
+    /// A value is not allowed.
+    Wrong {
+        /// The value as it was written.
+        found: String,
+        /// The values that are allowed.
+        expected: String,
+        /// A suggestion, such as a similar name.
+        help: Option<String>,
+    },
 }
 
 impl ConfigError {
@@ -53,24 +84,28 @@ impl ConfigError {
         Self(Box::new(Complaint { place, key, fault }))
     }
 
+    /// Where the mistake was written.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// The dotted key, or the cell of a matrix; empty where the whole file is meant.
+    /// The dotted key, or the cell of a matrix. Empty where the mistake concerns the whole file.
     pub fn key(&self) -> &str {
         &self.0.key
     }
 
+    /// What is wrong.
     pub fn fault(&self) -> &Fault {
         &self.0.fault
     }
 
-    /// The error as people read it on a terminal: the line, a caret under the value, and a hint where there is one.
+    /// The error for a terminal, on several lines: the line of the file, a mark under the value, and a suggestion where
+    /// there is one. Styled with escape sequences where `colour` is true.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let title = Level::ERROR.primary_title(self.title());
         let help = self.help();
+
         let group = match self.place() {
             Place::File { name, line, excerpt, .. } => {
                 let mark = AnnotationKind::Primary.span(excerpt.marked.clone());
@@ -78,6 +113,7 @@ impl ConfigError {
                     expected if expected.is_empty() => mark,
                     expected => mark.label(format!("expected {expected}")),
                 };
+
                 title.element(
                     Snippet::source(excerpt.line.as_str())
                         .path(name.as_str())
@@ -91,10 +127,12 @@ impl ConfigError {
                 title.element(Level::NOTE.message(format!("in {flag}, expected {expected}")))
             }
         };
+
         let group = match help {
             Some(help) => group.element(Level::HELP.message(help)),
             None => group,
         };
+
         renderer.render(&[group])
     }
 
@@ -102,6 +140,7 @@ impl ConfigError {
         let text = |text: &str| shown(text, TEXT_CHARS_MAX);
         let key = text(self.key());
         let key = if key.contains('`') { key } else { format!("`{key}`") };
+
         match self.fault() {
             Fault::Unreadable { path, reason } if self.key().is_empty() => {
                 format!("cannot read `{}`: {reason}", text(path))
@@ -149,18 +188,22 @@ impl Place {
         while !text.is_char_boundary(start) {
             start -= 1;
         }
+
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
         let line = text[line_start..line_end].trim_end_matches('\r');
         let from = (start - line_start).min(line.len());
         let mut to = span.end.saturating_sub(line_start).clamp(from, line.len());
+
         while !line.is_char_boundary(to) {
             to += 1;
         }
-        // What stands before the mark says its column; of the mark and what follows, the beginning is enough.
+
+        // The text before the mark is kept whole, so that the column is right. The rest is cut.
         let cut = line[from..].char_indices().nth(TEXT_CHARS_MAX).map(|(at, _)| from + at);
         let line = &line[..cut.unwrap_or(line.len())];
         let to = to.min(line.len());
+
         Self::File {
             name: name.to_owned(),
             line: text[..line_start].matches('\n').count() + 1,
@@ -202,8 +245,7 @@ pub(crate) fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// Text of the user's as it may be printed: no more than `most` characters of it, and nothing that a terminal would
-/// obey.
+/// Text from the user, made safe to print: at most `most` characters, control characters escaped.
 fn shown(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for character in text.chars().take(most) {
@@ -221,12 +263,12 @@ fn shown(text: &str, most: usize) -> String {
 /// Characters of a key, a value or a line that an error shows.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// Characters of what was expected, which may list names.
+/// Characters of the expectation, which may be a list of names.
 const EXPECTED_CHARS_MAX: usize = 1500;
 
-/// The name that a misspelt word was probably meant to be.
+/// The known name that is most similar to a misspelt one.
 ///
-/// Lengths are compared first: the distance takes time and memory in the product of both.
+/// Lengths are compared first, because the distance takes time and memory in the product of both lengths.
 pub(crate) fn nearest<S: AsRef<str>>(word: &str, names: &[S]) -> Option<String> {
     let chars = word.chars().count();
     let most = |name: &str| name.len().max(word.len()) / 3;

@@ -1,4 +1,4 @@
-//! A file of keys that another room understands: read here, so that what is wrong in it is shown as in every file.
+//! A TOML file whose keys another crate defines. Its errors are shown as those of run files.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::error::{ConfigError, Fault, Place};
-use super::tree::{Home, Node, SourceKind, Sources};
+use super::sources::{Home, SourceKind, Sources};
+use super::tree::Node;
 
 /// A TOML file that has been parsed.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ impl KeyFile {
         Self::parse(sources, source)
     }
 
-    /// Parses a text; `name` is what messages call it.
+    /// Parses a text. Messages call it `name`.
     ///
     /// # Errors
     /// Where it is not TOML.
@@ -46,15 +47,15 @@ impl KeyFile {
         Ok(Self { sources, root })
     }
 
-    /// The keys, as the type has them.
+    /// Reads all keys into a type.
     ///
     /// # Errors
-    /// Where a key is unknown, lacking or of another kind.
+    /// Where a key is unknown, missing or of another kind.
     pub fn keys<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         self.root.read().map_err(|problem| self.sources.error(problem))
     }
 
-    /// The error that the value under a dotted key is not what was expected.
+    /// The error that the value of a dotted key is not allowed.
     pub fn wrong(
         &self,
         key: &str,

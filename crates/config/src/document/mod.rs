@@ -6,9 +6,11 @@ mod deserialize;
 mod error;
 mod key_file;
 pub(crate) mod shipped;
+mod sources;
 mod tree;
 
 pub use error::{ConfigError, Excerpt, Fault, Place};
 pub(crate) use error::{nearest, one_of};
 pub use key_file::KeyFile;
-pub(crate) use tree::{Entry, Home, Node, Problem, SourceKind, Sources, Span, Table, Value, tidy};
+pub(crate) use sources::{Home, SourceKind, Sources, tidy};
+pub(crate) use tree::{Entry, Node, Problem, Span, Table, Value};

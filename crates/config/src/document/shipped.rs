@@ -1,6 +1,6 @@
-//! The topologies that are part of the program, so that their names work wherever it runs.
+//! The topologies that are part of the program, so that their names work on any machine.
 
-/// The names of the shipped topologies.
+/// The names of the topologies that are part of the program.
 pub fn topologies() -> impl Iterator<Item = &'static str> {
     FILES.iter().filter_map(|(path, _)| topology_name(path))
 }

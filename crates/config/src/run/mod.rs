@@ -3,15 +3,17 @@
 //! This room decides which settings go together. What one table of the file may say is decided in `sections/`,
 //! and what a topology may say in `topology/`.
 
+mod layers;
+mod members;
 mod overrides;
 mod plan;
 #[cfg(test)]
 mod reference;
 mod resolved;
 mod run_file;
+mod topologies;
 
 pub use overrides::Override;
-pub use plan::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, LogSync, Plan,
-};
-pub use run_file::{RunFile, load_topology, topology_from_text};
+pub use plan::Plan;
+pub use run_file::RunFile;
+pub use topologies::{load_topology, topology_from_text};

@@ -1,4 +1,4 @@
-//! Settings from the command line, laid over the run file's.
+//! Settings from the command line, which replace those of the run file.
 
 use toml::de::DeValue;
 
@@ -7,7 +7,7 @@ use crate::document::{ConfigError, Entry, Fault, Node, Place, Problem, Span, Tab
 /// One setting given on the command line, as `--set` takes it or as a flag of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
-    /// The flag as typed, for messages.
+    /// The flag as it was typed, for messages.
     pub(crate) flag: String,
     pub(crate) path: Vec<String>,
     pub(crate) value: String,
@@ -36,7 +36,7 @@ impl Override {
         Ok(Self { flag, path, value: value.trim().to_owned() })
     }
 
-    /// The setting that a flag of its own stands for: `--seed 7` is `seed=7`.
+    /// The setting behind a flag of its own: `--seed 7` is `seed=7`.
     pub fn flag(flag: &str, key: &str, value: &str) -> Self {
         Self {
             flag: format!("{flag} {value}"),
@@ -45,20 +45,22 @@ impl Override {
         }
     }
 
-    /// Whether this chooses what the other keys of its table are, and so must be applied before them.
+    /// Whether this chooses what the other keys of its table are. Such a setting is applied before the others.
     pub(crate) fn is_choice(&self) -> bool {
         CHOICES.contains(&self.path.join(".").as_str())
     }
 
-    /// Puts the value into a tree. Choosing another kind drops the settings of the kind that was there.
+    /// Sets the value in a tree. A choice of another kind removes the settings of the previous kind.
     pub(crate) fn apply(&self, source: usize, root: &mut Node) -> Result<(), Problem> {
         let span = Span { source, start: 0, end: 0 };
         let value = self.node(source, span);
         let (last, tables) = self.path.split_last().expect("a key has at least one part");
         let mut node = root;
+
         for key in tables {
             node = self.step(node, key, span)?;
         }
+
         let is_choice = self.is_choice() && last != "file";
         match &mut node.value {
             Value::Table(table) => {

@@ -1,4 +1,4 @@
-//! What keeps `config/reference.toml` true: every key is in it, and its defaults are the code's.
+//! Tests of `config/reference.toml`: every key is in it, and its defaults are those of the code.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,12 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::run_file::{RunKeys, SyncKeys};
-use super::{CheckpointConfig, CostConfig, DrainConfig, EvaluateConfig, LogConfig, Plan, RunFile};
+use super::{Plan, RunFile};
 use crate::document::ConfigError;
-use crate::sections::{ComputeKeys, FailuresConfig, LocalSspKeys};
+use crate::sections::{
+    CheckpointConfig, ComputeKeys, CostConfig, DrainConfig, EvaluateConfig, FailuresConfig,
+    LocalSspKeys, LogConfig,
+};
 use crate::topology::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys, WanKeys};
 use gaia_core::coordinator::{ChangeRule, StopRules};
 use gaia_core::sync::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
@@ -53,9 +56,11 @@ fn variants() -> Vec<Variant> {
             .cloned()
             .collect();
         let own = (lines.len()..lines.len() + block.len()).collect();
+
         lines.extend(block);
         variants.push(Variant { lines, own });
     }
+
     variants
 }
 
@@ -82,8 +87,10 @@ fn leaving_a_key_out_changes_nothing_unless_it_is_required() {
             if key(line).is_none() {
                 continue;
             }
+
             let mut lines = variant.lines.clone();
             lines.remove(at);
+
             let required = line.contains("equired");
             match read(&lines) {
                 Ok(plan) if plan == whole => assert!(!required, "{line:?} is not required"),
@@ -135,12 +142,14 @@ fn every_key_in_the_code_is_in_the_reference() {
             table = format!("{name}.");
             written.insert(name.to_owned());
         }
+
         let within: Vec<&str> =
             bare.split(" # ").next().unwrap_or("").split(['{', ',', '}']).collect();
         for key in within.iter().filter_map(|part| key(part.trim_start())) {
             written.insert(format!("{table}{key}"));
         }
     }
+
     for (table, keys) in tables() {
         for key in keys {
             let path = if table.is_empty() { (*key).to_owned() } else { format!("{table}.{key}") };

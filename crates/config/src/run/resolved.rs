@@ -1,4 +1,4 @@
-//! A plan as a run file again, with nothing left to look up elsewhere.
+//! A plan as a run file again, with every default and every matrix resolved.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::plan::{
-    CheckpointConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig, LogConfig, Plan,
+use super::plan::Plan;
+use crate::sections::{
+    CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
+    DriverKind, EvaluateConfig, FailuresConfig, LogConfig,
 };
-use crate::sections::{ComputeConfig, ComputeModel, ComputeRate, FailuresConfig};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{
     AspConfig, BspConfig, LocalStepsConfig, LocalSync, RemoteSync, SspConfig, TapConfig,
@@ -110,7 +111,10 @@ struct ResolvedLink<'p> {
 }
 
 impl Plan {
-    /// A run file that repeats this run: everything resolved and inline, data paths absolute.
+    /// A run file that repeats this run: every setting resolved and inline, data paths absolute.
+    ///
+    /// # Panics
+    /// Never: a plan holds only values that TOML can represent.
     pub fn to_toml(&self) -> String {
         let resolved = Resolved {
             name: &self.name,
@@ -128,7 +132,9 @@ impl Plan {
             failures: &self.failures,
             topology: ResolvedTopology::new(&self.topology, &self.deployment),
         };
-        let body = toml::to_string(&resolved).expect("a plan holds only what TOML can say");
+
+        let body =
+            toml::to_string(&resolved).expect("a plan holds only values that TOML can represent");
         format!("{HEADER}{body}")
     }
 }
@@ -207,6 +213,7 @@ impl<'p> ResolvedTopology<'p> {
                 members: group.members.iter().map(name_of).collect(),
             })
             .collect();
+
         Self {
             name: &topology.name,
             bandwidth_scale: scale,
@@ -223,9 +230,9 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
-/// The bandwidth that is `scaled` once multiplied by `scale`, to the bit.
+/// The bandwidth that, multiplied by `scale`, is `scaled` to the bit.
 ///
-/// Dividing and multiplying again may miss by a rounding; what was multiplied at first is then a neighbour.
+/// The quotient may be wrong by a rounding. The factor is then one of its neighbours.
 fn unscaled(scaled: Bandwidth, scale: f64) -> Bandwidth {
     let target = scaled.bits_per_second();
     let near = target / scale;
@@ -248,7 +255,7 @@ fn time(time: DurationSetting) -> String {
     exact(time, format!("{} ns", time.0.as_nanos()))
 }
 
-/// The quantity as people write it where that loses nothing, or else in full.
+/// The short form of a quantity where it reads back the same, or else the full form.
 fn exact<T: Copy + Display + FromStr + PartialEq>(quantity: T, in_full: String) -> String {
     let short = quantity.to_string();
     if short.parse::<T>().is_ok_and(|read| read == quantity) { short } else { in_full }

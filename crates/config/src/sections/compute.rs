@@ -1,19 +1,20 @@
-//! `[compute]`: what one iteration of a worker costs in time.
+//! `[compute]`: how long one iteration of a worker takes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::DriverKind;
 use crate::document::{Fault, Problem};
 use crate::range::{self, Checks};
-use crate::run::DriverKind;
 use gaia_core::topology::Topology;
 use gaia_core::types::DurationSetting;
 
-/// How a worker's iterations are charged.
+/// How long a worker's iterations take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComputeConfig {
+    /// Where the time comes from.
     pub model: ComputeModel,
     /// How fast one worker computes under [`ComputeModel::Cost`].
     pub rate: ComputeRate,
@@ -29,17 +30,19 @@ pub struct ComputeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComputeModel {
-    /// The time that the arithmetic takes on this machine. Emulated driver only.
+    /// The time that the arithmetic takes on this machine. Not with the simulated driver.
     Measured,
-    /// `clock_overhead` plus work ÷ rate. In the simulated driver this is the virtual time that passes; in the
-    /// emulated driver an iteration that finishes sooner is padded up to it.
+    /// `clock_overhead` plus work ÷ rate. In the simulated driver this much virtual time passes; in the emulated
+    /// driver an iteration that finishes sooner waits until then.
     Cost,
 }
 
 /// The speed of one worker, above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ComputeRate {
+    /// Training examples in each second.
     ExamplesPerSecond(f64),
+    /// Floating-point operations in each second.
     FlopsPerSecond(f64),
 }
 
@@ -84,6 +87,7 @@ impl ComputeKeys {
             let expected = "`cost`: the simulated driver has no machine's time to measure";
             return Err(checks.wrong("compute.model", "measured", expected));
         }
+
         let rate = match (self.examples_per_second, self.flops_per_second) {
             (None, None) => default.rate,
             (Some(rate), None) => {
@@ -99,10 +103,13 @@ impl ComputeKeys {
                 return Err(checks.wrong("compute.flops_per_second", rate, expected));
             }
         };
+
         let clock_overhead = self.clock_overhead.unwrap_or(default.clock_overhead);
         checks.time("compute.clock_overhead", clock_overhead, range::OVERHEAD_MAX)?;
+
         let jitter = self.jitter.unwrap_or(default.jitter);
         checks.number("compute.jitter", jitter, range::JITTER)?;
+
         let slowdown = slowdown(checks, &self.slowdown, topology)?;
         Ok(ComputeConfig { model, rate, clock_overhead, jitter, slowdown })
     }
@@ -128,5 +135,5 @@ fn slowdown(
 
 /// One core of a cloud machine on loops that do not fit a vector unit well.
 const FLOPS_PER_SECOND: f64 = 2e9;
-/// A clock in three is more than 5 % off the median.
+/// One clock in three takes 5 % more or less than the median.
 const JITTER: f64 = 0.05;

@@ -1,4 +1,4 @@
-//! What is done about nodes that are lost, and data centers that are not there: for the real driver.
+//! `[failures]`: what the real driver does about lost nodes and absent data centers.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Problem;
 use crate::range::{self, Checks};
-use crate::run::{DriverKind, Plan};
 use gaia_core::types::DurationSetting;
 use gaia_ml::apps::AppConfig;
 
@@ -14,110 +13,69 @@ use gaia_ml::apps::AppConfig;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailuresConfig {
-    /// How long a node that was lost is waited for.
+    /// How long the run waits for a lost node.
     pub give_up_after: DurationSetting,
-    /// What becomes of the run after that, or at once where it is 0.
+    /// What happens after that time; at once where the time is 0.
     pub on_give_up: OnGiveUp,
-    /// Data centers that the run begins without, by name. Each joins once all its nodes are there.
+    /// The names of data centers that the run starts without. Each joins when all its nodes have connected.
     pub late: Vec<String>,
+    /// What happens to the work of a lost worker.
     pub lost_workers: LostWorkers,
-    /// How long a lost worker is waited for before another takes over its work; less than `give_up_after`.
+    /// How long the run waits for a lost worker before another takes over its work; less than `give_up_after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub take_over_after: Option<DurationSetting>,
 }
 
-/// What becomes of a run that waits for a node no more.
+/// What happens when a lost node is given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnGiveUp {
-    /// It ends.
+    /// The run ends.
     #[default]
     End,
-    /// It goes on without the node's data center, which has left for good.
+    /// The run continues without the node's data center, which cannot join again.
     Leave,
 }
 
-/// What becomes of the data of a worker that is lost.
+/// What happens to the work of a lost worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostWorkers {
-    /// It waits for the worker, and so does what may not go on without it.
+    /// It waits until the worker is back, and so does everything that depends on it.
     #[default]
     Wait,
-    /// Another worker of the data center stands in for the lost one until that is back.
+    /// Another worker of the data center does it until the lost one is back.
     TakeOver,
 }
 
 impl FailuresConfig {
-    /// The keys with what they leave out, or the first mistake in them.
+    /// The keys with their defaults resolved, or the first mistake in them.
     pub(crate) fn resolve(self, checks: &Checks<'_>, app: &AppConfig) -> Result<Self, Problem> {
         let Self { give_up_after, lost_workers, take_over_after, .. } = self;
         checks.time("failures.give_up_after", give_up_after, range::GIVE_UP_MAX)?;
+
         if lost_workers == LostWorkers::Wait {
             return take_over_after.map_or(Ok(self), |after| {
-                let expected = "no such key: with `lost_workers = \"wait\"` nobody takes over";
+                let expected = "no such key: with `lost_workers = \"wait\"` no worker takes over";
                 Err(checks.wrong("failures.take_over_after", after, expected))
             });
         }
+
         if app.deltas_are_counts() {
             let expected = format!(
-                "`wait`: the deltas of {} are counts, and who takes over would count again what is counted",
+                "`wait`: the deltas of {} are counts, and a worker that takes over would count them twice",
                 app.kind()
             );
             return Err(checks.found("failures.lost_workers", "take-over".into(), expected));
         }
+
         let after = take_over_after.unwrap_or(TAKE_OVER_AFTER);
         if after >= give_up_after {
             let expected = format!("less than `give_up_after`, which is {give_up_after}");
             return Err(checks.wrong("failures.take_over_after", after, expected));
         }
+
         Ok(Self { take_over_after: Some(after), ..self })
-    }
-}
-
-/// The first mistake in what a plan says of data centers that join late, or leave.
-pub(crate) fn members(plan: &Plan, checks: &Checks<'_>) -> Result<(), Problem> {
-    let FailuresConfig { on_give_up, late, .. } = &plan.failures;
-    let topology = &plan.topology;
-    // Without that, nobody else has what a data center had, or has yet to pass on.
-    let goes_without = |key: &str, found: &str| match plan.needs_all() {
-        Some(why) => Err(checks.wrong(key, found, why)),
-        None => Ok(()),
-    };
-    if *on_give_up == OnGiveUp::Leave {
-        goes_without("failures.on_give_up", "leave")?;
-    }
-    let names = topology.data_centers.iter().map(|dc| dc.name.as_str());
-    for name in late {
-        if !names.clone().any(|known| known == name) {
-            let names: Vec<&str> = names.collect();
-            let expected = format!("names of data centers: {}", names.join(", "));
-            return Err(checks.wrong("failures.late", name, expected));
-        }
-        goes_without("failures.late", name)?;
-    }
-    if plan.late().len() == topology.data_centers.len() {
-        let expected = "one data center less: who joins takes the copy of one that is there";
-        return Err(checks.wrong("failures.late", late.join(", "), expected));
-    }
-    if !late.is_empty() && plan.driver != DriverKind::Real {
-        let driver = plan.driver.name();
-        let expected = format!("none: with the {driver} driver all begin together");
-        return Err(checks.wrong("failures.late", late.join(", "), expected));
-    }
-    Ok(())
-}
-
-impl Plan {
-    /// What would have to be otherwise for data centers to join late and leave; nothing where they can.
-    pub fn needs_all(&self) -> Option<String> {
-        let name = self.remote.name();
-        let lacks = self.topology.dc_ids().any(|dc| self.copy_source(dc, 0, |_| true).is_none());
-        let alone = self.topology.data_centers.len() == 1;
-        (lacks && !alone).then(|| match name {
-            "asp" => "`overlay = \"mesh\"`: what a hub had yet to pass on, nobody else has".into(),
-            _ => format!("`tap` or `asp`: under {name} every clock needs all data centers"),
-        })
     }
 }
 
@@ -133,5 +91,5 @@ impl Default for FailuresConfig {
     }
 }
 
-/// Where nothing else is said: longer than whoever starts nodes takes to start one again.
+/// The default of `take_over_after`: longer than a scheduler takes to restart a node.
 const TAKE_OVER_AFTER: DurationSetting = DurationSetting(Duration::from_secs(30));

@@ -1,15 +1,29 @@
-//! The tables of a run file, one file each: their keys, their defaults and what they may be.
+//! The tables of a run file, one file each: their keys, their defaults and the values that they take.
 //!
-//! This room knows the meaning of the keys of one table. What tables say together is checked in `run/`.
+//! This room knows the meaning of the keys of one table. What holds between tables is checked in `run/`.
 
+mod checkpoint;
 mod compute;
+mod cost;
+mod drain;
+mod driver;
+mod evaluate;
 mod failures;
+mod log;
+mod stop;
 mod synchronisation;
 
+pub use checkpoint::CheckpointConfig;
 pub(crate) use compute::ComputeKeys;
 pub use compute::{ComputeConfig, ComputeModel, ComputeRate};
-pub(crate) use failures::members;
+pub use cost::CostConfig;
+pub use drain::DrainConfig;
+pub use driver::DriverKind;
+pub(crate) use driver::driver;
+pub use evaluate::EvaluateConfig;
 pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
+pub use log::{LogConfig, LogSync};
+pub(crate) use stop::stop;
 #[cfg(test)]
 pub(crate) use synchronisation::LocalSspKeys;
 pub(crate) use synchronisation::{add_up, choice, local, remote};

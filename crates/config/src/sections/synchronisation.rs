@@ -7,8 +7,8 @@ use serde::Deserialize;
 use crate::document::{Fault, Node, Problem, Value, one_of};
 use crate::range::{self, Checks};
 use gaia_core::sync::{
-    Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind, Policy,
-    RemoteSync, ValueFormat,
+    AspConfig, Brake, Combine, GuardConfig, LocalStepsConfig, LocalSync, Outer, OverlayKind,
+    Policy, RemoteSync, ValueFormat,
 };
 use gaia_core::types::Staleness;
 
@@ -42,6 +42,7 @@ pub(crate) fn local(root: &Node) -> Result<LocalSync, Problem> {
 /// Reads `[sync.remote]`.
 pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
     const PATH: &str = "sync.remote";
+
     let (model, keys) = choice(root, PATH, "model", &RemoteSync::NAMES)?;
     let read = match model.as_str() {
         "bsp" => keys.read().map(RemoteSync::Bsp),
@@ -51,6 +52,7 @@ pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
         _ => keys.read().map(RemoteSync::LocalSteps),
     };
     let remote = read.map_err(|problem| problem.in_table(root, PATH))?;
+
     let checks = Checks { root };
     match &remote {
         RemoteSync::Bsp(bsp) => exchanged(&checks, bsp.values)?,
@@ -59,42 +61,53 @@ pub(crate) fn remote(root: &Node) -> Result<RemoteSync, Problem> {
             staleness(&checks, "sync.remote.staleness", ssp.staleness, 0)?;
             exchanged(&checks, ssp.values)?;
         }
-        RemoteSync::Asp(asp) => {
-            checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
-            if !(0.0..=asp.threshold).contains(&asp.soft_threshold) {
-                let expected = format!("0 to `threshold`, which is {}", asp.threshold);
-                let path = "sync.remote.soft_threshold";
-                return Err(checks.wrong(path, asp.soft_threshold, expected));
-            }
-            if asp.policy == Policy::Paper && asp.overlay != OverlayKind::Mesh {
-                let expected = "`mesh`: with policy = \"paper\" nothing is forwarded".to_owned();
-                return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
-            }
-            checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
-            if let Some(config) = &asp.guard {
-                guard(&checks, config)?;
-                if asp.mirror_clock == Brake::Off {
-                    let expected = "`on` or `auto`: a guard tightens it".to_owned();
-                    return Err(checks.wrong("sync.remote.mirror_clock", "off", expected));
-                }
-            }
-            if let Some(allowed) = asp.data_center_staleness {
-                staleness(&checks, "sync.remote.data_center_staleness", allowed, 1)?;
-            }
-            let deadlines = [
-                ("sync.remote.barrier_deadline", asp.barrier_deadline),
-                ("sync.remote.mirror_clock_deadline", asp.mirror_clock_deadline),
-            ];
-            for (path, deadline) in deadlines {
-                checks.time(path, deadline, range::DEADLINE_MAX)?;
-                if deadline.0.is_zero() {
-                    return Err(checks.wrong(path, deadline, "a time above 0"));
-                }
-            }
-        }
+        RemoteSync::Asp(config) => asp(&checks, config)?,
         RemoteSync::LocalSteps(config) => local_steps(&checks, config)?,
     }
+
     Ok(remote)
+}
+
+fn asp(checks: &Checks<'_>, asp: &AspConfig) -> Result<(), Problem> {
+    checks.number("sync.remote.threshold", asp.threshold, range::THRESHOLD)?;
+
+    if !(0.0..=asp.threshold).contains(&asp.soft_threshold) {
+        let expected = format!("0 to `threshold`, which is {}", asp.threshold);
+        let path = "sync.remote.soft_threshold";
+        return Err(checks.wrong(path, asp.soft_threshold, expected));
+    }
+
+    if asp.policy == Policy::Paper && asp.overlay != OverlayKind::Mesh {
+        let expected = "`mesh`: with policy = \"paper\" nothing is forwarded".to_owned();
+        return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
+    }
+
+    checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
+
+    if let Some(config) = &asp.guard {
+        guard(checks, config)?;
+        if asp.mirror_clock == Brake::Off {
+            let expected = "`on` or `auto`: a guard tightens it".to_owned();
+            return Err(checks.wrong("sync.remote.mirror_clock", "off", expected));
+        }
+    }
+
+    if let Some(allowed) = asp.data_center_staleness {
+        staleness(checks, "sync.remote.data_center_staleness", allowed, 1)?;
+    }
+
+    let deadlines = [
+        ("sync.remote.barrier_deadline", asp.barrier_deadline),
+        ("sync.remote.mirror_clock_deadline", asp.mirror_clock_deadline),
+    ];
+    for (path, deadline) in deadlines {
+        checks.time(path, deadline, range::DEADLINE_MAX)?;
+        if deadline.0.is_zero() {
+            return Err(checks.wrong(path, deadline, "a time above 0"));
+        }
+    }
+
+    Ok(())
 }
 
 fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Problem> {
@@ -106,18 +119,24 @@ fn local_steps(checks: &Checks<'_>, config: &LocalStepsConfig) -> Result<(), Pro
         let expected = format!("a whole number{of} from {} to {}", allowed.start(), allowed.end());
         Err(checks.wrong(path, value, expected))
     };
+
     number("sync.remote.steps", steps, 1..=range::STEPS_MAX, " of clocks")?;
+
     let below_steps = format!(", with {steps} clocks between rounds,");
     number("sync.remote.fragments", config.fragments, 1..=steps, &below_steps)?;
     number("sync.remote.overlap", config.overlap(), 0..=steps - 1, &below_steps)?;
+
     let rate = config.outer_learning_rate;
     checks.number("sync.remote.outer_learning_rate", rate, range::OUTER_RATE)?;
     checks.number("sync.remote.outer_momentum", config.outer_momentum, range::MOMENTUM)?;
+
     let Some(watched) = &config.guard else { return Ok(()) };
+
     if config.fragments != 1 {
         let expected = "1 under a guard, which changes the time between rounds";
         return Err(checks.wrong("sync.remote.fragments", config.fragments, expected));
     }
+
     guard(checks, watched)
 }
 
@@ -127,8 +146,9 @@ fn guard(checks: &Checks<'_>, config: &GuardConfig) -> Result<(), Problem> {
     checks.count("sync.remote.guard.examples", config.examples, range::GUARD_EXAMPLES_MAX)
 }
 
-/// Has local steps add up the changes of `app`, which counts: what the file leaves out becomes that, and what it says
-/// against it is refused.
+/// Makes local steps add up the changes of `app`, whose deltas are counts.
+///
+/// Keys that the file leaves out get the values that add up. A key with another value is an error.
 pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<(), Problem> {
     let RemoteSync::LocalSteps(config) = remote else { return Ok(()) };
     let rate = config.outer_learning_rate;
@@ -149,7 +169,7 @@ pub(crate) fn add_up(root: &Node, app: &str, remote: &mut RemoteSync) -> Result<
     Ok(())
 }
 
-/// The word that says what a table is about, and the table without it.
+/// The name that chooses what the other keys of a table are, and the table without it.
 pub(crate) fn choice(
     root: &Node,
     path: &str,
@@ -158,29 +178,35 @@ pub(crate) fn choice(
 ) -> Result<(String, Node), Problem> {
     let node = root.at(path).unwrap_or(root);
     let full = format!("{path}.{key}");
+
     let Some(table) = node.as_table() else {
         let found = node.value.kind().to_owned();
         let expected = format!("a table with `{key}` and what belongs to it");
         return Err(root.problem(path, Fault::Wrong { found, expected, help: None }));
     };
+
     let expected = || one_of(names);
     let Some(entry) = table.get(key) else {
         return Err(root.problem(&full, Fault::MissingKey { expected: expected() }));
     };
+
     let Some(word) = entry.node.as_str() else {
         let found = entry.node.value.kind().to_owned();
         return Err(root.problem(&full, Fault::Wrong { found, expected: expected(), help: None }));
     };
+
     if !names.contains(&word) {
         let fault = *Problem::unknown_name(word, names).fault;
         return Err(root.problem(&full, fault));
     }
+
     let mut rest = table.clone();
     rest.remove(key);
+
     Ok((word.to_owned(), Node { span: node.span, value: Value::Table(rest) }))
 }
 
-/// The formats of the models that round each value by itself.
+/// Checks that each value is rounded by itself: the models that exchange totals have no blocks with shared scales.
 fn exchanged(checks: &Checks<'_>, values: ValueFormat) -> Result<(), Problem> {
     match values {
         ValueFormat::F32 | ValueFormat::Bf16 => Ok(()),

@@ -19,7 +19,7 @@ pub(crate) struct TopologyKeys {
     name: String,
     #[serde(default = "one")]
     bandwidth_scale: f64,
-    /// Whether nodes of one data center speak TLS.
+    /// Whether nodes of one data center use TLS.
     #[serde(default = "yes")]
     lan_tls: bool,
     coordinator_address: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct TopologyKeys {
     group: Vec<GroupKeys>,
 }
 
-/// What data centers that say nothing else have.
+/// The values of data centers that do not set their own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DefaultKeys {
@@ -69,7 +69,7 @@ pub(crate) struct GroupKeys {
 pub(crate) struct LinkKeys {
     from: String,
     to: String,
-    /// Whether the link back is the same.
+    /// Whether the link in the other direction has the same figures.
     #[serde(default = "yes")]
     symmetric: bool,
     bandwidth: Option<Bandwidth>,
@@ -77,7 +77,7 @@ pub(crate) struct LinkKeys {
     price: Option<UsdPerGb>,
     loss: Option<f64>,
     queue: Option<Queue>,
-    /// Whether nobody else uses the link.
+    /// Whether no other traffic uses the link.
     #[serde(default)]
     dedicated: bool,
 }
@@ -88,8 +88,10 @@ pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
     let keys: TopologyKeys =
         node.read().map_err(|problem: Problem| problem.in_table(root, "topology"))?;
     let mut checks = Checks { root };
+
     checks.name("topology.name", &keys.name)?;
     checks.number("topology.bandwidth_scale", keys.bandwidth_scale, range::SCALE)?;
+
     let data_centers = data_centers(&mut checks, &keys)?;
     let overrides = link_overrides(&mut checks, &keys, &data_centers)?;
     let groups = groups(&checks, &keys.group, &data_centers)?;
@@ -106,11 +108,12 @@ pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
             links.push(wan.link(sources, &checks, pair, (&from_dc.name, &to_dc.name), said)?);
         }
     }
+
     let bandwidth_scale = keys.bandwidth_scale;
     Ok(Topology { name: keys.name, data_centers, links, groups, bandwidth_scale })
 }
 
-/// Reads and checks where the nodes of a topology, which is itself read and checked, listen.
+/// Reads and checks the addresses of the nodes. `topology` is the result of [`read`] on the same tree.
 pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment, Problem> {
     let node = root.child("topology").unwrap_or(root);
     let keys: TopologyKeys =
@@ -119,19 +122,23 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
     let address = |path: &str, text: &str| {
         text.parse::<Address>().map_err(|_| checks.wrong(path, text, ADDRESS))
     };
+
     let coordinator = match &keys.coordinator_address {
         Some(text) => Some(address("topology.coordinator_address", text)?),
         None => None,
     };
+
     let mut servers: Vec<Vec<Address>> = Vec::new();
     for (index, dc) in keys.data_center.iter().enumerate() {
         let path = format!("topology.data_center.{index}.server_addresses");
         let named = dc.server_addresses.as_deref().unwrap_or_default();
         let due = topology.data_centers[index].servers;
+
         if dc.server_addresses.is_some() && named.len() != due {
             let expected = format!("one for each server, {due}");
             return Err(checks.found(&path, format!("{} addresses", named.len()), expected));
         }
+
         let mut own: Vec<Address> = Vec::new();
         for text in named {
             let address = address(&path, text)?;
@@ -141,13 +148,16 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
             }
             own.push(address);
         }
+
         servers.push(own);
     }
+
     let id = |name: &str| topology.dc_ids().find(|dc| topology.dc(*dc).name == name);
     let mut dedicated = BTreeSet::new();
     for link in &keys.link {
         let (Some(from), Some(to)) = (id(&link.from), id(&link.to)) else { continue };
         let pairs = [(from, to), (to, from)];
+
         for pair in &pairs[..1 + usize::from(link.symmetric)] {
             if link.dedicated {
                 dedicated.insert(*pair);
@@ -156,6 +166,7 @@ pub(crate) fn deployment(root: &Node, topology: &Topology) -> Result<Deployment,
             }
         }
     }
+
     Ok(Deployment { lan_tls: keys.lan_tls, coordinator, servers, dedicated })
 }
 
@@ -166,17 +177,21 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
         let expected = format!("1 to {DATA_CENTERS_MAX} [[data_center]] entries");
         return Err(checks.found("topology.data_center", format!("{count} entries"), expected));
     }
+
     let mut all: Vec<DataCenter> = Vec::new();
     for (index, keys) in keys.data_center.iter().enumerate() {
         let path = |key: &str| {
             let own = format!("topology.data_center.{index}.{key}");
             if checks.root.at(&own).is_some() { own } else { format!("topology.defaults.{key}") }
         };
+
         checks.name(&path("name"), &keys.name)?;
+
         if all.iter().any(|dc| dc.name == keys.name) {
             let expected = "a name that no other data center has".to_owned();
             return Err(checks.wrong(&path("name"), &keys.name, expected));
         }
+
         let dc = DataCenter {
             name: keys.name.clone(),
             servers: keys.servers.unwrap_or(defaults.servers),
@@ -185,10 +200,12 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
             lan_rtt: keys.lan_rtt.unwrap_or(defaults.lan_rtt),
             colocated: keys.colocated.unwrap_or(defaults.colocated),
         };
+
         checks.count(&path("servers"), dc.servers, NODES_PER_DC_MAX)?;
         checks.count(&path("workers"), dc.workers, NODES_PER_DC_MAX)?;
         checks.bandwidth(&path("lan_bandwidth"), dc.lan_bandwidth)?;
         checks.time(&path("lan_rtt"), dc.lan_rtt, range::RTT_MAX)?;
+
         if let Some(first) = all.first().filter(|first| first.servers != dc.servers) {
             let expected = format!(
                 "{}, as many servers as `{}` has: every data center holds one copy of the model, \
@@ -197,12 +214,14 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
             );
             return Err(checks.wrong(&path("servers"), dc.servers, expected));
         }
+
         all.push(dc);
     }
+
     Ok(all)
 }
 
-/// `[[group]]` entries: every data center in one of them, its hub among the members.
+/// Checks `[[group]]` entries: every data center is in exactly one, and its hub is among the members.
 fn groups(
     checks: &Checks<'_>,
     keys: &[GroupKeys],
@@ -214,18 +233,23 @@ fn groups(
         let members_path = format!("topology.group.{index}.members");
         let hub = find(checks, &hub_path, &group.hub, data_centers)?;
         let mut members = vec![hub];
+
         for name in group.members.iter().filter(|name| **name != group.hub) {
             members.push(find(checks, &members_path, name, data_centers)?);
         }
+
         members.sort_unstable();
+
         let twice = |dc: &DcId| groups.iter().any(|other| other.members.contains(dc));
         let again = members.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
         if let Some(dc) = again.or_else(|| members.iter().copied().find(twice)) {
             let expected = "each data center in one group, once".to_owned();
             return Err(checks.wrong(&members_path, &data_centers[dc.index()].name, expected));
         }
+
         groups.push(Group { hub, members });
     }
+
     let grouped = |dc: usize| groups.iter().any(|group| group.members.contains(&DcId(dc as u16)));
     match (0..data_centers.len()).find(|dc| !groups.is_empty() && !grouped(*dc)) {
         None => Ok(groups),
@@ -267,22 +291,28 @@ fn link_overrides(
         let path = |key: &str| format!("topology.link.{index}.{key}");
         let dc = |key: &str, name: &str| find(checks, &path(key), name, data_centers);
         let (from, to) = (dc("from", &link.from)?, dc("to", &link.to)?);
+
         if from == to {
             let expected = "another data center than `from`".to_owned();
             return Err(checks.wrong(&path("to"), &link.to, expected));
         }
+
         if let Some(loss) = link.loss {
             checks.number(&path("loss"), loss, range::LOSS)?;
         }
+
         if let Some(rtt) = link.rtt {
             checks.time(&path("rtt"), rtt, range::RTT_MAX)?;
         }
+
         if let Some(bandwidth) = link.bandwidth {
             checks.bandwidth(&path("bandwidth"), scaled(bandwidth, keys.bandwidth_scale))?;
         }
+
         if let Some(queue) = link.queue {
             queue.check(checks, &path("queue"))?;
         }
+
         let said = LinkOverride {
             bandwidth: link.bandwidth,
             rtt: link.rtt,
@@ -290,11 +320,14 @@ fn link_overrides(
             loss: link.loss,
             queue: link.queue,
         };
+
         overrides.entry((from, to)).or_default().lay(said);
+
         if link.symmetric {
             overrides.entry((to, from)).or_default().lay(said);
         }
     }
+
     Ok(overrides)
 }
 

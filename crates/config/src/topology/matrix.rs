@@ -1,4 +1,4 @@
-//! A CSV matrix of one figure per directed pair: rows are where from, columns where to.
+//! A CSV matrix of one figure for each directed pair of data centers: rows are senders, columns are receivers.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 
 use crate::document::{Fault, Problem, Span, nearest};
 
-/// A matrix as text: which cell says what, and where.
+/// The cells of a matrix as text, with their places.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     source: usize,
-    /// Where the header ends, and the whole: where a column or a row could be added.
+    /// The ends of the header and of the whole text, where a column or a row could be added.
     header_end: usize,
     end: usize,
     /// The header's cells by name.
@@ -39,12 +39,14 @@ impl Matrix {
         let (columns, rows) = (BTreeMap::new(), BTreeMap::new());
         let mut matrix = Self { source, header_end: end, end, columns, rows };
         let mut width = None;
+
         for record in reader.records() {
             let record = record.map_err(|error| {
                 let at = error.position().map_or(0, |position| position.byte() as usize);
                 let message = "this is not CSV in UTF-8".to_owned();
                 matrix.problem(at..at, String::new(), Fault::Syntax { message })
             })?;
+
             let row = Row::new(record, text);
             match width {
                 None => {
@@ -54,11 +56,13 @@ impl Matrix {
                 Some(width) => matrix.read_row(row, width, text)?,
             }
         }
+
         if width.is_none() {
             let expected = "a header line with the name of each column".to_owned();
             let fault = Fault::Wrong { found: "an empty file".into(), expected, help: None };
             return Err(matrix.problem(0..0, String::new(), fault));
         }
+
         Ok(matrix)
     }
 
@@ -87,15 +91,15 @@ impl Matrix {
         Ok(())
     }
 
-    /// What the cell of a directed pair says.
+    /// The text of a directed pair's cell.
     pub(crate) fn cell(&self, from: &str, to: &str) -> Result<&str, Problem> {
         let (row, column) = self.find(from, to)?;
         Ok(row.record.get(column).unwrap_or(""))
     }
 
-    /// A problem with what the cell of a directed pair says, shown there.
+    /// A problem with a directed pair's cell, shown there.
     ///
-    /// Finding the place takes as long as the row is: it is looked for once something is wrong, and not in each cell.
+    /// The place is looked up here and not for each cell that is read, because that takes time in the length of the row.
     pub(crate) fn cell_problem(&self, from: &str, to: &str, text: &str, fault: Fault) -> Problem {
         match self.find(from, to) {
             Ok((row, column)) => self.problem(row.cell(column, text), cell_key(from, to), fault),
@@ -136,7 +140,7 @@ impl Matrix {
     }
 }
 
-/// How messages name a cell.
+/// The name of a cell in messages.
 fn cell_key(from: &str, to: &str) -> String {
     format!("row `{from}`, column `{to}`")
 }

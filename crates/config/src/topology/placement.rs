@@ -1,33 +1,36 @@
 //! Which node a process is, from the environment that a scheduler gives it.
 //!
-//! Own variables come first: `GAIA_ROLE` (`coordinator`, `server` or `worker`), `GAIA_DC`, `GAIA_INDEX`. Where there is
-//! no role, a rank says it: of torchrun (`RANK`), Slurm (`SLURM_PROCID`) or a Kubernetes JobSet
-//! (`JOB_COMPLETION_INDEX`), the first of these that is set. Rank 0 is the coordinator, then come, data center by data
-//! center, its servers and its workers; with `GAIA_DC`, ranks count the servers and workers of that data center alone,
-//! as where each has a job of its own. The coordinator's address is `GAIA_COORDINATOR`, or torchrun's `MASTER_ADDR` and
-//! `MASTER_PORT`.
+//! The program's own variables come first: `GAIA_ROLE` (`coordinator`, `server` or `worker`), `GAIA_DC` and
+//! `GAIA_INDEX`. Without a role, a rank decides: the first that is set of `RANK` (torchrun), `SLURM_PROCID` (Slurm) and
+//! `JOB_COMPLETION_INDEX` (a Kubernetes JobSet). Rank 0 is the coordinator; the servers and the workers of each data
+//! center follow, data center by data center. With `GAIA_DC`, ranks count the servers and workers of that data center
+//! alone, for schedulers that run a job in each data center. The coordinator's address is `GAIA_COORDINATOR`, or
+//! torchrun's `MASTER_ADDR` and `MASTER_PORT`.
 
 use std::collections::BTreeMap;
 
 use gaia_core::topology::{Address, Topology};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 
-/// Variables of an environment, by name.
+/// The variables of an environment, by name.
 pub type Variables = BTreeMap<String, String>;
 
-/// A variable that cannot be followed.
+/// A variable that names no node, or no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} is `{found}`; expected {expected}")]
 pub struct PlacementError {
+    /// The name of the variable.
     pub variable: String,
+    /// Its value.
     pub found: String,
+    /// What the value should be.
     pub expected: String,
 }
 
-/// The node that the environment makes this process; `None` where it says nothing.
+/// The node that this process is, by the environment. `None` where neither a role nor a rank is set.
 ///
 /// # Errors
-/// Where a variable names no node of the topology.
+/// [`PlacementError`] where a variable names no node of the topology.
 pub fn placed(
     variables: &Variables,
     topology: &Topology,
@@ -40,34 +43,56 @@ pub fn placed(
         })?),
         None => None,
     };
-    if let Some(role) = variables.get(ROLE) {
-        if role == "coordinator" {
-            return Ok(Some(NodeId::Coordinator));
-        }
-        let Some(dc) = dc else {
-            return Err(wrong(ROLE, role, format!("{DC} beside it, which names the data center")));
-        };
-        let index = match variables.get(INDEX) {
-            Some(text) => whole(INDEX, text)?,
-            None => 0,
-        };
-        let own = topology.dc(dc);
-        let (most, node) = match role.as_str() {
-            "server" => (own.servers, server(dc, index)),
-            "worker" => (own.workers, worker(dc, index)),
-            _ => return Err(wrong(ROLE, role, "coordinator, server or worker".into())),
-        };
-        if index >= most {
-            let expected = format!("a {role} of {}, 0 to {}", own.name, most - 1);
-            return Err(wrong(INDEX, &index.to_string(), expected));
-        }
-        return Ok(Some(node));
+
+    match variables.get(ROLE) {
+        Some(role) => placed_by_role(role, dc, variables, topology).map(Some),
+        None => placed_by_rank(dc, variables, topology),
     }
+}
+
+/// The node of a role; one of `dc`, unless it is the coordinator.
+fn placed_by_role(
+    role: &str,
+    dc: Option<DcId>,
+    variables: &Variables,
+    topology: &Topology,
+) -> Result<NodeId, PlacementError> {
+    if role == "coordinator" {
+        return Ok(NodeId::Coordinator);
+    }
+    let Some(dc) = dc else {
+        return Err(wrong(ROLE, role, format!("{DC} beside it, which names the data center")));
+    };
+    let index = match variables.get(INDEX) {
+        Some(text) => whole(INDEX, text)?,
+        None => 0,
+    };
+
+    let own = topology.dc(dc);
+    let (most, node) = match role {
+        "server" => (own.servers, server(dc, index)),
+        "worker" => (own.workers, worker(dc, index)),
+        _ => return Err(wrong(ROLE, role, "coordinator, server or worker".into())),
+    };
+    if index >= most {
+        let expected = format!("a {role} of {}, 0 to {}", own.name, most - 1);
+        return Err(wrong(INDEX, &index.to_string(), expected));
+    }
+    Ok(node)
+}
+
+/// The node of the first rank that is set: of all nodes, or of those of `dc`. `None` where no rank is set.
+fn placed_by_rank(
+    dc: Option<DcId>,
+    variables: &Variables,
+    topology: &Topology,
+) -> Result<Option<NodeId>, PlacementError> {
     let Some((variable, text)) =
         RANKS.iter().find_map(|rank| variables.get(*rank).map(|text| (*rank, text)))
     else {
         return Ok(None);
     };
+
     let rank = whole(variable, text)?;
     let nodes: Vec<NodeId> = match dc {
         Some(dc) => nodes_of(topology, dc).collect(),
@@ -76,6 +101,7 @@ pub fn placed(
             std::iter::once(NodeId::Coordinator).chain(all).collect()
         }
     };
+
     let node = nodes.get(rank).copied();
     node.map(Some).ok_or_else(|| {
         let expected = format!("a rank below {}, the number of nodes", nodes.len());
@@ -83,10 +109,10 @@ pub fn placed(
     })
 }
 
-/// Where the environment says that the coordinator listens.
+/// The coordinator's address, by the environment. `None` where none is set.
 ///
 /// # Errors
-/// Where it is no address.
+/// [`PlacementError`] where the value is no address.
 pub fn coordinator_address(variables: &Variables) -> Result<Option<Address>, PlacementError> {
     let parsed = |variable: &str, text: &str| {
         text.parse()

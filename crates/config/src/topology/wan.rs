@@ -1,4 +1,4 @@
-//! What a topology says of the links between data centers: figures for all, matrices, and overrides of a pair.
+//! The links between data centers: figures for all links, matrices, and overrides of one pair.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::range::{self, Checks};
 use gaia_core::topology::WanLink;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UnitError, UsdPerGb};
 
-/// What links that say nothing else have.
+/// The figures of links that have no own ones.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WanKeys {
@@ -39,14 +39,14 @@ pub(crate) struct MatrixKeys {
     unit: String,
 }
 
-/// What a bottleneck holds: an amount, or what the link carries in a time.
+/// The length of a bottleneck's queue: an amount, or the time in which the link carries it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Queue {
     ByteSize(ByteSize),
     DurationSetting(DurationSetting),
 }
 
-/// What `[[link]]` entries say about one directed pair; later entries win.
+/// The `[[link]]` entries of one directed pair. Of several, the last holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkOverride {
     pub(crate) bandwidth: Option<Bandwidth>,
@@ -82,13 +82,16 @@ impl Wan {
     ) -> Result<Self, Problem> {
         checks.number("topology.wan.loss", wan.loss, range::LOSS)?;
         wan.queue.check(checks, "topology.wan.queue")?;
+
         if let Some(Figure::One(rtt)) = wan.rtt {
             checks.time("topology.wan.rtt", rtt, range::RTT_MAX)?;
         }
+
         if let Some(Figure::One(bandwidth)) = wan.bandwidth {
             let bandwidth = scaled(bandwidth, bandwidth_scale);
             checks.bandwidth("topology.wan.bandwidth", bandwidth)?;
         }
+
         Ok(Self {
             bandwidth: load(sources, checks, "topology.wan.bandwidth", &wan.bandwidth)?,
             rtt: load(sources, checks, "topology.wan.rtt", &wan.rtt)?,
@@ -113,12 +116,14 @@ impl Wan {
                 format!("{what} of all links, or a [[link]] from `{from}` to `{to}` that has one");
             checks.root.problem(&format!("topology.wan.{key}"), Fault::MissingKey { expected })
         };
+
         let bandwidth = match said.bandwidth {
             Some(bandwidth) => scaled(bandwidth, self.bandwidth_scale),
             None => {
                 let within = |bandwidth: &Bandwidth| {
                     range::BANDWIDTH.contains(&scaled(*bandwidth, self.bandwidth_scale))
                 };
+
                 let found = self.bandwidth.of(sources, names, within, "a bandwidth")?;
                 scaled(
                     found.ok_or_else(|| missing("bandwidth", "the bandwidth"))?,
@@ -126,6 +131,7 @@ impl Wan {
                 )
             }
         };
+
         let rtt = match said.rtt {
             Some(rtt) => rtt,
             None => {
@@ -133,10 +139,12 @@ impl Wan {
                 found.ok_or_else(|| missing("rtt", "the RTT"))?
             }
         };
+
         let price = match said.price {
             Some(price) => price,
             None => self.price.of(sources, names, |_| true, "a price")?.unwrap_or_default(),
         };
+
         Ok(WanLink {
             from,
             to,
@@ -160,10 +168,12 @@ fn load<T: Copy + FromStr<Err = UnitError>>(
         Some(Figure::One(value)) => return Ok(Loaded::One(*value)),
         Some(Figure::Matrix(keys)) => keys,
     };
+
     if let Err(error) = format!("1 {unit}").parse::<T>() {
         let expected = format!("the unit of {}", error.expected);
         return Err(checks.wrong(&format!("{path}.unit"), unit, expected));
     }
+
     let key = format!("{path}.matrix");
     let home = checks.root.at(&key).map_or(0, |node| node.span.source);
     let home = sources.home(home).clone();
@@ -171,11 +181,12 @@ fn load<T: Copy + FromStr<Err = UnitError>>(
         .read(&home, matrix, SourceKind::Matrix)
         .map_err(|fault| checks.root.problem(&key, fault))?;
     let matrix = Matrix::read(source, sources.text(source))?;
+
     Ok(Loaded::Matrix { matrix, source, unit: unit.clone() })
 }
 
 impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
-    /// The figure of one directed pair; `None` where nothing was said about any.
+    /// The figure of one directed pair. `None` where the topology has no such figure.
     fn of(
         &self,
         sources: &Sources,
@@ -188,8 +199,10 @@ impl<T: Copy + FromStr<Err = UnitError>> Loaded<T> {
             Self::One(value) => return Ok(Some(*value)),
             Self::Matrix { matrix, source, unit } => (matrix, *source, unit),
         };
+
         let cell = matrix.cell(from, to)?;
         let parsed = format!("{cell} {unit}").parse::<T>().ok().filter(within);
+
         parsed.map(Some).ok_or_else(|| {
             let found = if cell.is_empty() { "empty" } else { cell };
             let fault = Fault::Wrong {
@@ -218,7 +231,7 @@ impl Queue {
         }
     }
 
-    /// A queue given as a time holds what the link carries in it, and never less than a few packets.
+    /// The length in bytes. A queue given as a time holds what the link carries in it, and at least a few packets.
     fn bytes_at(self, bits_per_second: f64) -> ByteSize {
         match self {
             Self::ByteSize(bytes) => bytes,
@@ -240,7 +253,7 @@ impl LinkOverride {
     }
 }
 
-/// Bits per second; a product that is no bandwidth is left for the range checks to refuse.
+/// A bandwidth times a scale, in bits per second. The product may be out of range; its check comes later.
 pub(crate) fn scaled(bandwidth: Bandwidth, scale: f64) -> f64 {
     bandwidth.bits_per_second() * scale
 }
@@ -297,5 +310,5 @@ impl<'de, T: FromStr<Err = UnitError>> Visitor<'de> for FigureVisitor<T> {
     }
 }
 
-/// About eleven packets: what QUIC sends before it has heard anything (RFC 9002, section 7.2).
+/// About eleven packets: the initial congestion window of QUIC (RFC 9002, section 7.2).
 const TIMED_QUEUE_BYTES_MIN: u64 = 16 * 1024;

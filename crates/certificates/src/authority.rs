@@ -1,4 +1,4 @@
-//! The authority of one run: it signs the certificates of the nodes, and the lists of those it has revoked.
+//! The authority of one run: it signs the certificates of the nodes, and the lists of revoked ones.
 
 use std::fmt;
 use std::path::Path;
@@ -18,15 +18,15 @@ use super::register::{Register, from_hex, hex};
 use super::validity::{at, offset};
 use super::{CertificateError, Credentials, Identity, Validity};
 
-/// Who vouches for the nodes of a run.
+/// The authority that signs the certificates of a run.
 ///
-/// Keys are Ed25519, whose signatures have one length, so that handshakes take the same bytes every time.
+/// Keys are Ed25519. Their signatures have one length, so that handshakes take the same number of bytes every time.
 ///
-/// While an authority is being replaced there are two, and the newer one is vouched for by the older: a node that
-/// has heard of the older alone believes what the newer has signed.
+/// While an authority is being replaced there are two, and the older one has signed the certificate of the newer: a node
+/// that trusts only the older accepts certificates that the newer has signed.
 pub struct Authority {
     current: Signer,
-    /// The authority that `current` replaces, and its word for it.
+    /// The authority that `current` replaces, and the certificate that it has signed for `current`.
     previous: Option<(Signer, CertificateDer<'static>)>,
     register: Register,
 }
@@ -38,7 +38,10 @@ struct Signer {
 }
 
 impl Authority {
-    /// Makes the authority of a run, with a key of its own. It holds for ten years.
+    /// Makes the authority of a run, with a new key. Its certificate is valid for ten years.
+    ///
+    /// # Errors
+    /// [`CertificateError::Making`] where the name of the run does not fit a certificate.
     pub fn create(run: &str, now: UnixTime) -> Result<Self, CertificateError> {
         let validity = Validity::starting(now, AUTHORITY_LASTS);
         let (current, _) = Signer::create(run, validity)?;
@@ -46,6 +49,9 @@ impl Authority {
     }
 
     /// Reads the authority of a directory that `gaia certs init` has written.
+    ///
+    /// # Errors
+    /// Where a file is missing, cannot be read, or is not what [`Authority::save`] writes.
     pub fn load(directory: &Path) -> Result<Self, CertificateError> {
         let folder = directory.join(FOLDER);
         let path = folder.join(REGISTER);
@@ -57,17 +63,23 @@ impl Authority {
                 found: error.to_string(),
                 expected: "a list of what the authority has signed".into(),
             })?;
+
         let (current, bridge) = Signer::load(&folder.join(CURRENT))?;
         let previous = match bridge {
             Some(bridge) => Some((Signer::load(&folder.join(PREVIOUS))?.0, bridge)),
             None => None,
         };
+
         let authority = Self { current, previous, register };
         authority.removed().map_err(|error| error.at(&path))?;
+
         Ok(authority)
     }
 
-    /// Writes the authority into a directory, in place of what was there of it.
+    /// Writes the authority into a directory, and replaces the files of it that are there.
+    ///
+    /// # Errors
+    /// [`CertificateError::Io`] where a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CertificateError> {
         let folder = directory.join(FOLDER);
         let register = serde_json::to_string_pretty(&self.register);
@@ -81,9 +93,14 @@ impl Authority {
         if self.previous.is_none() { files::remove(&folder.join(PREVIOUS)) } else { Ok(()) }
     }
 
-    /// Signs a new certificate for a node and a key made for it. It does not outlive the authority.
+    /// Makes a key for a node and signs a certificate for it, which does not outlive the authority.
     ///
-    /// Save the authority before the certificate leaves the machine: what it has not noted, it cannot revoke.
+    /// Save the authority before the certificate leaves the machine: a certificate that is not in the saved register
+    /// cannot be revoked.
+    ///
+    /// # Errors
+    /// [`CertificateError::OtherRun`] for a node of another run, [`CertificateError::Making`] where a name does not fit a
+    /// certificate.
     pub fn issue(
         &mut self,
         identity: &Identity,
@@ -93,13 +110,16 @@ impl Authority {
             let (identity, run) = (identity.clone(), self.register.run.clone());
             return Err(CertificateError::OtherRun { identity, run });
         }
+
         let making = || CertificateError::making(identity.to_string());
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).map_err(making())?;
         let serial = serial(&key);
         let mut params = CertificateParams::default();
+
         validity.within(self.current.validity).write_to(&mut params);
         params.serial_number = Some(SerialNumber::from_slice(&serial));
         params.distinguished_name = named(&identity.run, &identity.folder());
+
         let uri = identity.to_string().try_into().map_err(making())?;
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.is_ca = IsCa::ExplicitNoCa;
@@ -107,14 +127,20 @@ impl Authority {
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
+
         let certificate = params.signed_by(&key, &self.current.issuer).map_err(making())?;
         let bridge = self.previous.as_ref().map(|(_, bridge)| bridge.clone());
         let chain = [certificate.into()].into_iter().chain(bridge).collect();
+
         self.register.add(&serial, identity);
+
         Credentials::new(chain, private(&key), self.certificates(), self.removed()?)
     }
 
-    /// Revokes all that a node has been given so far. A certificate issued afterwards lets it in again.
+    /// Revokes every certificate that a node has been given so far. A certificate issued later is valid again.
+    ///
+    /// # Errors
+    /// [`CertificateError::UnknownNode`] for a node that was given none.
     pub fn remove(&mut self, identity: &Identity, now: UnixTime) -> Result<(), CertificateError> {
         if self.register.remove(identity, now) || self.register.is_removed(identity) {
             return Ok(());
@@ -122,7 +148,10 @@ impl Authority {
         Err(CertificateError::UnknownNode { identity: identity.clone() })
     }
 
-    /// Puts a new authority in the place of this one, which is believed beside it until [`Authority::end_overlap`].
+    /// Replaces this authority by a new one. Both are trusted until [`Authority::end_overlap`].
+    ///
+    /// # Errors
+    /// [`CertificateError::Overlap`] where it is being replaced already.
     pub fn replace(&mut self, now: UnixTime) -> Result<(), CertificateError> {
         if self.previous.is_some() {
             return Err(CertificateError::Overlap);
@@ -138,21 +167,28 @@ impl Authority {
         Ok(())
     }
 
-    /// Stops believing the authority that was replaced.
+    /// Stops trusting the authority that was replaced.
+    ///
+    /// # Errors
+    /// [`CertificateError::NoOverlap`] where none was replaced.
     pub fn end_overlap(&mut self) -> Result<(), CertificateError> {
         self.previous.take().map(|_| ()).ok_or(CertificateError::NoOverlap)
     }
 
+    /// The name of the run.
     pub fn run(&self) -> &str {
         &self.register.run
     }
 
-    /// What nodes are to trust: one authority, two while one replaces the other. The current one is first.
+    /// The certificates that nodes must trust: one, or two while one authority replaces another. The current one is first.
     pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.signers().map(|signer| signer.certificate.clone()).collect()
     }
 
-    /// A list of what has been revoked from each authority, as of the last time something was.
+    /// The revocation list of each authority, dated to the last revocation.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unfit`] where the register has a serial number that is none.
     pub fn removed(&self) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateError> {
         let mut revoked_certs = Vec::new();
         for entry in self.register.issued.iter() {
@@ -171,11 +207,12 @@ impl Authority {
         self.signers().map(|signer| signer.revoke(&revoked_certs, last)).collect()
     }
 
-    /// Every node that was ever given a certificate, sorted.
+    /// Every node that was ever given a certificate, each once, sorted.
     pub fn nodes(&self) -> Vec<Identity> {
         self.register.nodes()
     }
 
+    /// Whether every certificate that a node was given is revoked. False for a node that was given none.
     pub fn is_removed(&self, identity: &Identity) -> bool {
         self.register.is_removed(identity)
     }
@@ -186,7 +223,7 @@ impl Authority {
 }
 
 impl Signer {
-    /// A signer that vouches for itself, and what its certificate says.
+    /// A self-signed signer, and the parameters of its certificate.
     fn create(
         run: &str,
         validity: Validity,
@@ -197,7 +234,7 @@ impl Signer {
         let mut params = CertificateParams::default();
         validity.write_to(&mut params);
         params.serial_number = Some(SerialNumber::from_slice(&serial));
-        // Lists of what is revoked find their authority by its name, so that no two may have the same.
+        // A revocation list names its authority, so that no two authorities may have the same name.
         params.distinguished_name = named(run, &format!("authority {}", hex(&serial)));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -206,29 +243,34 @@ impl Signer {
         Ok((Self { certificate, validity, issuer }, params))
     }
 
-    /// A signer, and the word of another for it where the file has one.
+    /// A signer, and the certificate that another has signed for it where the file has one.
     fn load(path: &Path) -> Result<(Self, Option<CertificateDer<'static>>), CertificateError> {
         let expected = "the key and certificate of an authority";
         let bundle = Bundle::read(path, expected)?;
+
         let wrong = |found: String| CertificateError::Wrong {
             path: path.into(),
             found,
             expected: expected.into(),
         };
+
         let mut certificates = bundle.certificates.into_iter();
         let (Some(certificate), bridge, None) =
             (certificates.next(), certificates.next(), certificates.next())
         else {
             return Err(wrong("not one or two certificates".into()));
         };
+
         let [PrivateKeyDer::Pkcs8(key)] = bundle.keys.as_slice() else {
             return Err(wrong("not one private key".into()));
         };
+
         let key = KeyPair::from_pkcs8_der_and_sign_algo(key, &rcgen::PKCS_ED25519)
             .map_err(|error| wrong(error.to_string()))?;
         let validity = Validity::of(&certificate).map_err(|error| error.at(path))?;
         let issuer = Issuer::from_ca_cert_der(&certificate, key)
             .map_err(|error| wrong(error.to_string()))?;
+
         Ok((Self { certificate, validity, issuer }, bridge))
     }
 
@@ -272,7 +314,7 @@ fn private(key: &KeyPair) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(key.serialize_der()).into()
 }
 
-/// As unique as the key, and of one length: positive, without leading zeros (RFC 5280, section 4.1.2.2).
+/// A serial number as unique as the key, of one length, positive and without leading zeros (RFC 5280, section 4.1.2.2).
 fn serial(key: &KeyPair) -> Vec<u8> {
     let mut bytes = key.public_key_raw()[..SERIAL_BYTES].to_vec();
     bytes[0] = bytes[0] & 0x3f | 0x40;

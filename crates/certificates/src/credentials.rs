@@ -1,4 +1,4 @@
-//! What one node shows to its peers and checks them by: its folder of certificates.
+//! The credentials of one node: what it shows to its peers, and what it checks them with.
 
 use std::fmt;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::{CertificateError, Identity, Proof, Validity, identity_of};
 
 /// A node's certificate and key, the authorities it trusts, and what these have revoked.
 ///
-/// Certificate and key are read once; whom the node believes can be read again, [`Credentials::reload`], which all
-/// clones and all that was made of them learn.
+/// The certificate and the key are read once. The authorities and their revocation lists can be read again with
+/// [`Credentials::reload`], which also changes all clones and every TLS configuration made from them.
 #[derive(Clone)]
 pub struct Credentials {
     identity: Identity,
@@ -28,7 +28,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// `chain` begins with the node's own certificate; `removed` has a list of each authority.
+    /// Credentials of a node. `chain` starts with the node's own certificate, and `removed` has a revocation list of each
+    /// authority.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unfit`] where the certificate names no node, the key is not that of the certificate, or an
+    /// authority has no list.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -38,20 +43,26 @@ impl Credentials {
         if chain.is_empty() {
             return Err(CertificateError::unfit("no certificate", "the certificate of a node"));
         }
+
         let identity = identity_of(&chain).map_err(|refusal| {
             let found = format!("one that no peer would believe ({refusal})");
             CertificateError::unfit(found, "the certificate of a node")
         })?;
+
         let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider());
         let certified = certified.map_err(|error| {
             let found = format!("a key that does not fit the certificate ({error})");
             CertificateError::unfit(found, "the key of the certificate beside it")
         })?;
+
         let trust = Arc::new(Trust::new(&authorities, &removed)?);
         Ok(Self { identity, certified, key: Arc::new(key), authorities, removed, trust })
     }
 
     /// Reads a node's folder, as [`Credentials::save`] writes it.
+    ///
+    /// # Errors
+    /// Where a file is missing, cannot be read, or does not hold what it should.
     pub fn load(folder: &Path) -> Result<Self, CertificateError> {
         let path = folder.join(NODE);
         let node = Bundle::read(&path, "a key and a certificate, as gaia certs writes them")?;
@@ -64,8 +75,10 @@ impl Credentials {
             .map_err(|error| error.at(folder))
     }
 
-    /// Reads again whom the node believes; says whether that has changed. Where the file cannot be believed everything
-    /// stays as it was.
+    /// Reads the authorities and their revocation lists again, and returns whether they have changed.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is not valid. The node then trusts what it trusted before.
     pub fn reload(&self, folder: &Path) -> Result<bool, CertificateError> {
         let path = folder.join(TRUST);
         let trust = Bundle::read(&path, TRUSTED)?;
@@ -73,18 +86,21 @@ impl Credentials {
         replaced.map_err(|error| error.at(&path))
     }
 
-    /// Keeps an eye on what a peer has shown, from its first certificate on, and was believed for.
+    /// Watches the chain of a peer, which was accepted in a handshake, for its revocation.
     pub fn proof(&self, chain: Vec<CertificateDer<'static>>) -> Proof {
         Proof::new(chain, self.trust.changes())
     }
 
-    /// Whether a folder is that of a node.
+    /// Whether a folder holds the credentials of a node.
     pub fn is_folder(folder: &Path) -> bool {
         folder.join(NODE).is_file()
     }
 
-    /// Writes a node's folder: `node.pem`, its key and chain, for the owner alone, and `trust.pem`, the authorities and
-    /// what they have revoked. What must fit together is one file, so that it fits at every moment.
+    /// Writes a node's folder: `node.pem` with its key and chain, readable by the owner only, and `trust.pem` with the
+    /// authorities and their revocation lists. Each file is replaced whole.
+    ///
+    /// # Errors
+    /// [`CertificateError::Io`] where a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<(), CertificateError> {
         save_trust(folder, &self.authorities, &self.removed)?;
         let keys = vec![self.key.clone_key()];
@@ -92,27 +108,32 @@ impl Credentials {
         Bundle { keys, certificates, ..Bundle::default() }.write(&folder.join(NODE))
     }
 
+    /// The node that the certificate is for.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The node's own certificate, and those that lead from it to the authorities.
+    /// The node's own certificate, followed by those between it and an authority.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.certified.cert
     }
 
+    /// The authorities that the node trusted when it read its folder.
     pub fn authorities(&self) -> &[CertificateDer<'static>] {
         &self.authorities
     }
 
-    /// From when to when the node's certificate holds.
+    /// The validity of the node's certificate.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unfit`] where the certificate cannot be read.
     pub fn validity(&self) -> Result<Validity, CertificateError> {
         let first = self.chain().first();
         Validity::of(first.expect("a chain was checked to have a first certificate"))
     }
 
-    /// A secret of this node for one purpose, which is the same in every process that holds its key and tells nothing of
-    /// the key.
+    /// A secret of this node for one purpose. Every process that holds the node's key derives the same secret, and the
+    /// secret does not reveal the key.
     pub fn secret(&self, purpose: &str) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
         let tag = hmac::sign(&key, purpose.as_bytes());
@@ -136,7 +157,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Writes what a node checks its peers by, which is the same for all nodes of a run.
+/// Writes the authorities and their revocation lists, which are the same for all nodes of a run.
 pub(super) fn save_trust(
     folder: &Path,
     authorities: &[CertificateDer<'static>],

@@ -1,14 +1,14 @@
-//! The certificates of a run on the machine of whoever runs it: the authority, and one folder for each node that can
-//! be copied to its host as it is.
+//! The certificates of a run on the machine of its operator: the authority, and one folder for each node, to be copied to
+//! its host.
 //!
 //! ```text
 //! authority/                 stays here
 //!   current.pem              the key and certificate that sign
-//!   previous.pem             those being replaced, while they are
-//!   issued.json              what has been signed, and what of it is revoked
+//!   previous.pem             those that are being replaced, if any
+//!   issued.json              the certificates that were signed, and which of them are revoked
 //! nodes/oregon/server-0/     goes to the host of that server
 //!   node.pem                 its key and certificate
-//!   trust.pem                the authorities, and what they have revoked: the same for all nodes
+//!   trust.pem                the authorities and their revocation lists, the same for all nodes
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use super::credentials::{NODE, save_trust};
 use super::{Authority, CertificateError, Credentials, Identity, Validity, fingerprint};
 
-/// A directory of certificates. What changes it leaves it whole at every moment.
+/// A directory of certificates. Each change replaces whole files, so that a crash leaves it usable.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -30,36 +30,45 @@ pub struct Directory {
 /// One certificate as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Whose it is; an authority's where there is none.
+    /// The node that it is for; `None` for an authority.
     pub identity: Option<Identity>,
-    /// Nothing where the node's folder is gone.
+    /// `None` where the node's folder is missing.
     pub certificate: Option<Details>,
+    /// Whether it is valid, and if not, why.
     pub state: State,
 }
 
-/// What a certificate says.
+/// The contents of a certificate that a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Details {
+    /// From when to when it is valid.
     pub validity: Validity,
     /// SHA-256, in hexadecimal digits.
     pub fingerprint: String,
 }
 
-/// How a certificate stands.
+/// The state of a certificate at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
+    /// It is valid.
     Valid,
-    /// Less than a third of its time is left.
+    /// It is valid, and less than a third of its time is left.
     ExpiresSoon,
+    /// Its validity has ended.
     Expired,
+    /// Its validity has not started.
     NotYetValid,
+    /// It is revoked.
     Removed,
-    /// Its folder is not here.
+    /// Its folder is missing.
     Absent,
 }
 
 impl Directory {
-    /// Makes a directory, which must be new or empty, with a new authority.
+    /// Makes a directory with a new authority. The directory must be new or empty.
+    ///
+    /// # Errors
+    /// [`CertificateError::Exists`] where it is not empty, and those of [`Authority::create`] and [`Authority::save`].
     pub fn create(path: &Path, run: &str, now: UnixTime) -> Result<Self, CertificateError> {
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
@@ -91,11 +100,18 @@ impl Directory {
         Ok(())
     }
 
+    /// Opens a directory that `gaia certs init` has written.
+    ///
+    /// # Errors
+    /// As [`Authority::load`].
     pub fn open(path: &Path) -> Result<Self, CertificateError> {
         Ok(Self { path: path.into(), authority: Authority::load(path)? })
     }
 
-    /// Gives nodes new certificates, and writes their folders.
+    /// Signs a certificate for each node, valid for `lasting` from `now`, and writes the folders.
+    ///
+    /// # Errors
+    /// Those of [`Authority::issue`]; [`CertificateError::Io`] where a file cannot be written.
     pub fn issue(
         &mut self,
         nodes: &[Identity],
@@ -113,7 +129,10 @@ impl Directory {
             .try_for_each(|credentials| credentials.save(&self.folder(credentials.identity())))
     }
 
-    /// Gives a node that takes part a new certificate.
+    /// Signs a new certificate for a member of the run.
+    ///
+    /// # Errors
+    /// [`CertificateError::UnknownNode`] where it is no member, and those of [`Directory::issue`].
     pub fn renew(
         &mut self,
         node: &Identity,
@@ -126,16 +145,22 @@ impl Directory {
         self.issue(std::slice::from_ref(node), now, lasting)
     }
 
-    /// Revokes what a node has, and tells the folders of the others.
+    /// Revokes a node's certificates, and writes the revocation list into the folders of the others.
+    ///
+    /// # Errors
+    /// Those of [`Authority::remove`]; [`CertificateError::Io`] where a file cannot be written.
     pub fn remove(&mut self, node: &Identity, now: UnixTime) -> Result<(), CertificateError> {
         self.authority.remove(node, now)?;
         self.authority.save(&self.path)?;
-        self.tell_nodes()
+        self.write_trust()
     }
 
-    /// Puts a new authority in the place of the one there is, and gives every node a certificate of it.
+    /// Replaces the authority by a new one, which signs a new certificate for every node.
     ///
-    /// Until [`Directory::end_overlap`] both are believed, so that hosts can be given their folders one by one.
+    /// Both are trusted until [`Directory::end_overlap`], so that hosts can receive their folders one by one.
+    ///
+    /// # Errors
+    /// Those of [`Authority::replace`] and [`Directory::issue`].
     pub fn replace_authority(
         &mut self,
         now: UnixTime,
@@ -143,11 +168,14 @@ impl Directory {
     ) -> Result<(), CertificateError> {
         self.authority.replace(now)?;
         self.authority.save(&self.path)?;
-        self.tell_nodes()?;
+        self.write_trust()?;
         self.issue(&self.members(), now, lasting)
     }
 
-    /// Stops believing the authority that was replaced, once every node here has a certificate of the newer one.
+    /// Stops trusting the authority that was replaced, once every node here has a certificate of the newer one.
+    ///
+    /// # Errors
+    /// Where no authority was replaced, a node still has a certificate of the older one, or a file cannot be written.
     pub fn end_overlap(&mut self) -> Result<(), CertificateError> {
         self.authority.end_overlap()?;
         for node in self.members() {
@@ -163,25 +191,29 @@ impl Directory {
             }
         }
         self.authority.save(&self.path)?;
-        self.tell_nodes()
+        self.write_trust()
     }
 
+    /// The name of the run.
     pub fn run(&self) -> &str {
         self.authority.run()
     }
 
-    /// The nodes that may take part, sorted.
+    /// The nodes whose certificates are not revoked, sorted.
     pub fn members(&self) -> Vec<Identity> {
         let nodes = self.authority.nodes().into_iter();
         nodes.filter(|node| !self.authority.is_removed(node)).collect()
     }
 
-    /// Where a node's folder is.
+    /// The path of a node's folder. It need not exist.
     pub fn folder(&self, node: &Identity) -> PathBuf {
         self.path.join(NODES).join(node.folder())
     }
 
-    /// The authorities and every node that ever had a certificate, and how these stand.
+    /// The authorities and every node that ever had a certificate, with the states at `now`.
+    ///
+    /// # Errors
+    /// Where a folder cannot be read.
     pub fn list(&self, now: UnixTime) -> Result<Vec<Listed>, CertificateError> {
         let mut all = Vec::new();
         for certificate in self.authority.certificates() {
@@ -212,8 +244,8 @@ impl Directory {
         Ok(listed)
     }
 
-    /// Writes to the folder of every node whom it is to believe.
-    fn tell_nodes(&self) -> Result<(), CertificateError> {
+    /// Writes the authorities and their revocation lists into the folder of every node.
+    fn write_trust(&self) -> Result<(), CertificateError> {
         let (authorities, removed) = (self.authority.certificates(), self.authority.removed()?);
         for folder in self.members().iter().map(|node| self.folder(node)) {
             if folder.join(NODE).exists() {
@@ -232,7 +264,10 @@ impl Listed {
 }
 
 impl Credentials {
-    /// The node's certificate as a list shows it.
+    /// The node's certificate and its state at `now`.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unfit`] where the certificate cannot be read.
     pub fn listed(&self, now: UnixTime) -> Result<Listed, CertificateError> {
         let first = self.chain().first().expect("a chain has a first certificate");
         Ok(Listed::new(Some(self.identity().clone()), Details::of(first)?, now))
@@ -259,6 +294,7 @@ impl Validity {
 }
 
 impl State {
+    /// The name of the state, as lists show it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",

@@ -1,4 +1,4 @@
-//! What can be wrong with the certificates of a run on disk, or with what is asked of them.
+//! What can be wrong with the certificates of a run, or with a request to change them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,39 +8,89 @@ use super::Identity;
 /// Why certificates cannot be made, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
+    /// A directory that must be empty is not.
     #[error("{}: there are certificates here already, expected a new or an empty directory", path.display())]
-    Exists { path: PathBuf },
+    Exists {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// A file does not exist.
     #[error("{}: no such file, expected {expected}", path.display())]
-    Missing { path: PathBuf, expected: &'static str },
+    Missing {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A file does not hold what it should.
     #[error("{}: found {found}, expected {expected}", path.display())]
-    Wrong { path: PathBuf, found: String, expected: String },
+    Wrong {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// Bytes that do not come from a file are not what they should be.
     #[error("found {found}, expected {expected}")]
-    Unfit { found: String, expected: String },
+    Unfit {
+        /// What was found.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// The node has no certificate of the run.
     #[error(
         "{identity} has no certificate of this run, expected one of its nodes: gaia certs show lists them"
     )]
-    UnknownNode { identity: Identity },
+    UnknownNode {
+        /// The node.
+        identity: Identity,
+    },
+    /// The node is of another run.
     #[error("found {identity}, expected a node of run `{run}`")]
-    OtherRun { identity: Identity, run: String },
+    OtherRun {
+        /// The node.
+        identity: Identity,
+        /// The name of the run of this authority.
+        run: String,
+    },
+    /// The authority is being replaced already.
     #[error(
         "the authority is being replaced already, expected that to be ended first with --end-overlap"
     )]
     Overlap,
+    /// The authority is not being replaced.
     #[error("there is one authority, expected two of which the older is to go")]
     NoOverlap,
+    /// A certificate cannot be made.
     #[error("making {what}: {reason}")]
-    Making { what: String, reason: String },
+    Making {
+        /// What was to be made.
+        what: String,
+        /// The library's reason.
+        reason: String,
+    },
+    /// The operating system refused to read or write.
     #[error("{}: {doing}: {source}", path.display())]
-    Io { path: PathBuf, doing: &'static str, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What failed, such as `cannot be written`.
+        doing: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
 }
 
 impl CertificateError {
-    /// Whether the caller named or wrote something wrong, as opposed to a disk that failed.
+    /// Whether the caller gave a wrong name or a wrong file. False where a disk failed.
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Io { .. } | Self::Making { .. })
     }
 
-    /// The same error as one of a file.
+    /// The same error, with the file that it is about.
     pub(super) fn at(self, path: &Path) -> Self {
         match self {
             Self::Unfit { found, expected } => Self::Wrong { path: path.into(), found, expected },

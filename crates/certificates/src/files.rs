@@ -1,4 +1,4 @@
-//! Files of certificates and keys: PEM, whole or not there, keys for their owner alone.
+//! Files of certificates and keys: PEM, replaced whole, keys readable by their owner only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use rustls::pki_types::{
 
 use super::CertificateError;
 
-/// What a PEM file holds, in its order.
+/// The contents of a PEM file, in its order.
 #[derive(Debug, Default)]
 pub(super) struct Bundle {
     pub(super) keys: Vec<PrivateKeyDer<'static>>,
@@ -34,11 +34,13 @@ impl Bundle {
             found,
             expected: expected.into(),
         };
+
         let sections = pem::parse_many(&text).map_err(|error| wrong(error.to_string()))?;
         let mut bundle = Self::default();
         for section in sections {
             let tag = section.tag().to_owned();
             let bytes = section.into_contents();
+
             match tag.as_str() {
                 KEY => bundle.keys.push(PrivatePkcs8KeyDer::from(bytes).into()),
                 CERTIFICATE => bundle.certificates.push(bytes.into()),
@@ -46,9 +48,11 @@ impl Bundle {
                 other => return Err(wrong(format!("a section `{other}`"))),
             }
         }
+
         if !bundle.keys.is_empty() {
             warn_of_readers(path);
         }
+
         Ok(bundle)
     }
 
@@ -72,7 +76,7 @@ pub(super) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>, Certi
     })
 }
 
-/// Writes a file so that a reader, and a crash at any moment, finds the old bytes or the new ones; makes its folder.
+/// Replaces a file, and makes its folder. A reader, or a crash at any moment, finds the old bytes or the new ones.
 pub(super) fn write(path: &Path, bytes: &[u8], readers: Readers) -> Result<(), CertificateError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -92,7 +96,7 @@ pub(super) fn write(path: &Path, bytes: &[u8], readers: Readers) -> Result<(), C
     write().map_err(CertificateError::io(path, "cannot be written"))
 }
 
-/// Takes a file away, if it is there.
+/// Removes a file, if it is there.
 pub(super) fn remove(path: &Path) -> Result<(), CertificateError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -102,7 +106,7 @@ pub(super) fn remove(path: &Path) -> Result<(), CertificateError> {
     }
 }
 
-/// Makes a file that was not there, with its rights from the first moment on.
+/// Makes a new file, with its permissions set when it is created.
 fn create(path: &Path, readers: Readers) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -113,7 +117,7 @@ fn create(path: &Path, readers: Readers) -> io::Result<File> {
     options.open(path)
 }
 
-/// A rename is on the disk once its folder is; only Unix lets a folder be opened.
+/// Syncs a folder, and with it the renames in it. Only Unix can open a folder.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Who a node is, as its certificate says it: `gaia://RUN/DC/ROLE/INDEX`, the one URI among its alternative names.
+//! The identity of a node: `gaia://RUN/DC/ROLE/INDEX`, the only URI among the alternative names of its certificate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,34 +6,42 @@ use std::str::FromStr;
 /// The three kinds of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
+    /// A parameter server.
     Server,
+    /// A worker.
     Worker,
+    /// The coordinator.
     Coordinator,
 }
 
 /// One node of one run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
+    /// The name of the run.
     pub run: String,
     /// The name of its data center in the topology.
     pub dc: String,
+    /// Its kind.
     pub role: Role,
     /// The shard of a server, the number of a worker within its data center, 0 for the coordinator.
     pub index: u16,
 }
 
-/// A text that is no identity.
+/// A text that is not an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "found `{found}`, expected gaia://RUN/DC/ROLE/INDEX, where ROLE is `server`, `worker` or `coordinator`"
 )]
 pub struct NotAnIdentity {
+    /// The text.
     pub found: String,
 }
 
 impl Role {
+    /// Every role.
     pub const ALL: [Self; 3] = [Self::Server, Self::Worker, Self::Coordinator];
 
+    /// The name of the role in an identity: `server`, `worker` or `coordinator`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -44,14 +52,17 @@ impl Role {
 }
 
 impl Identity {
+    /// The server of a shard in a data center.
     pub fn server(run: &str, dc: &str, index: u16) -> Self {
         Self::new(run, dc, Role::Server, index)
     }
 
+    /// A worker of a data center, by its number there.
     pub fn worker(run: &str, dc: &str, index: u16) -> Self {
         Self::new(run, dc, Role::Worker, index)
     }
 
+    /// The coordinator, which runs in a data center.
     pub fn coordinator(run: &str, dc: &str) -> Self {
         Self::new(run, dc, Role::Coordinator, 0)
     }
@@ -60,9 +71,9 @@ impl Identity {
         Self { run: run.into(), dc: dc.into(), role, index }
     }
 
-    /// The node's folder: its data center and its part in it, such as `oregon/server-0`.
+    /// The node's folder: its data center and its role, such as `oregon/server-0`.
     ///
-    /// Any name becomes one part of a path, so that none leads out of the folder that holds it.
+    /// Every name becomes one component of a path, so that no name leads out of the folder that holds it.
     pub fn folder(&self) -> String {
         let dc = encoded(&self.dc);
         match self.role {
@@ -157,6 +168,7 @@ mod tests {
         check("gaia://demo/oregon/server/3", Some(Identity::server("demo", "oregon", 3)));
         check("gaia://a%2Fb/S%C3%A3o/worker/0", Some(Identity::worker("a/b", "São", 0)));
         check("gaia://demo/%2E%2E/coordinator/0", Some(Identity::coordinator("demo", "..")));
+
         for other in [
             "",
             "demo/oregon/server/3",

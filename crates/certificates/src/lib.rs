@@ -1,10 +1,10 @@
-//! Who may take part in a run: one authority per run, one certificate per node.
+//! The certificates of a run: one authority for each run, one certificate for each node.
 //!
-//! This room decides which peer a node believes, and how the certificates of a run are made, kept, renewed and
-//! revoked. A certificate says which node its owner is, [`Identity`], and a node is believed for that and nothing else:
-//! not for its address, nor for what it says later. Who is refused is refused inside the handshake, before anything
-//! that it sends is read. It does not know what nodes say to each other or over which transport, and it owns no
-//! clock: TLS asks the machine's.
+//! This crate decides which peer a node accepts, and how the certificates of a run are made, stored, renewed and
+//! revoked. A certificate names its node, [`Identity`]. A peer is accepted for its certificate alone, not for its
+//! address and not for what it sends later. A refused peer is refused inside the handshake, before anything that it
+//! sends is read. The crate does not know what nodes send to each other or over which transport, and it owns no clock:
+//! TLS asks the machine for the time.
 //!
 //! # Example
 //!
@@ -43,6 +43,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 mod authority;
 mod credentials;
 mod directory;
@@ -69,7 +71,7 @@ pub use validity::{Validity, date};
 
 use rustls::pki_types::CertificateDer;
 
-/// The SHA-256 of a certificate in hexadecimal digits, as other tools show it.
+/// The SHA-256 of a certificate in hexadecimal digits, as other tools print it.
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     register::hex(ring::digest::digest(&ring::digest::SHA256, certificate).as_ref())
 }

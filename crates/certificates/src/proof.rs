@@ -1,4 +1,4 @@
-//! A certificate that was believed in a handshake, for as long as it is not revoked.
+//! A certificate that was accepted in a handshake, watched for its revocation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::tls::provider;
 use super::trust::Believed;
 use super::{Refusal, Validity};
 
-/// What the peer of a connection has shown.
+/// The certificates of the peer of a connection, watched for their revocation.
 pub struct Proof {
     chain: Vec<CertificateDer<'static>>,
     believed: watch::Receiver<Arc<Believed>>,
@@ -22,13 +22,14 @@ impl Proof {
         chain: Vec<CertificateDer<'static>>,
         mut believed: watch::Receiver<Arc<Believed>>,
     ) -> Self {
-        // The handshake is past: what it was judged by may have changed since.
+        // The lists may have changed since the handshake.
         believed.mark_changed();
         Self { chain, believed }
     }
 
-    /// Waits until the certificate is revoked, and answers with the refusal that it would meet. Dropping the future loses
-    /// nothing.
+    /// Waits until the certificate is revoked, and returns the refusal that a new handshake would have.
+    ///
+    /// Cancel safe.
     pub async fn revoked(&mut self) -> Refusal {
         while self.believed.changed().await.is_ok() {
             let believed = self.believed.borrow().clone();
@@ -36,12 +37,12 @@ impl Proof {
                 return refusal;
             }
         }
-        // Nobody is left to revoke anything.
+        // The credentials are gone, so that no list can change any more.
         std::future::pending().await
     }
 }
 
-/// The refusal of a certificate that is revoked. One that was believed and has expired since is none.
+/// The refusal of a revoked certificate. A certificate that has expired since its handshake is not refused.
 fn removal(believed: &Believed, chain: &[CertificateDer<'_>]) -> Option<Refusal> {
     let (first, intermediates) = chain.split_first()?;
     let begins = chain.iter().filter_map(|one| Validity::of(one).ok());

@@ -1,4 +1,4 @@
-//! What an authority has signed: needed to revoke what it no longer has in hand.
+//! The register of signed certificates: an authority needs it to revoke a certificate of which it has no copy.
 
 use rustls::pki_types::UnixTime;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Register {
         self.issued.push(Entry { serial, identity: identity.to_string(), removed_s: None });
     }
 
-    /// Marks every certificate that a node has been given so far. Says whether there was one to mark.
+    /// Marks every certificate that a node has been given so far as revoked. Returns whether one was not marked before.
     pub(super) fn remove(&mut self, identity: &Identity, now: UnixTime) -> bool {
         let name = identity.to_string();
         let marked = self
@@ -46,14 +46,14 @@ impl Register {
         marked.count() > 0
     }
 
-    /// Whether all that a node was ever given is revoked.
+    /// Whether every certificate that a node was given is revoked. False for a node that was given none.
     pub(super) fn is_removed(&self, identity: &Identity) -> bool {
         let name = identity.to_string();
         let mut own = self.issued.iter().filter(|entry| entry.identity == name).peekable();
         own.peek().is_some() && own.all(|entry| entry.removed_s.is_some())
     }
 
-    /// Every node that was ever given a certificate, once, sorted.
+    /// Every node that was ever given a certificate, each once, sorted.
     pub(super) fn nodes(&self) -> Vec<Identity> {
         let mut nodes: Vec<Identity> =
             self.issued.iter().filter_map(|entry| entry.identity.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! TLS 1.3 between nodes, both of which prove who they are.
+//! TLS 1.3 between nodes, with certificates on both sides.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use rustls::{ClientConfig, ServerConfig, version};
 use super::trust::Judge;
 use super::{Credentials, Identity};
 
-/// TLS for a node that accepts: the peer must prove that it is one of `allowed`.
+/// TLS for a node that accepts connections: the peer must prove that it is one of `allowed`.
 ///
-/// Sessions are never resumed and nothing is sent early (0-RTT): either would let in a peer whose certificate has
-/// been revoked since, and early data could be replayed.
+/// Sessions are never resumed and there is no early data (0-RTT): both would let in a peer whose certificate has been
+/// revoked since, and early data could be replayed.
 pub fn accepting(
     credentials: &Credentials,
     allowed: impl IntoIterator<Item = Identity>,
@@ -33,7 +33,7 @@ pub fn accepting(
 
 /// TLS for a node that connects: the peer must prove that it is `expected`.
 ///
-/// The name that TLS asks for ([`SERVER_NAME`]) is not sent and not checked.
+/// The server name of TLS ([`SERVER_NAME`]) is not sent and not checked.
 pub fn connecting(credentials: &Credentials, expected: &Identity) -> ClientConfig {
     let verifier = Arc::new(judge(credentials, BTreeSet::from([expected.clone()])));
     let mut config = ClientConfig::builder_with_provider(provider())
@@ -52,10 +52,10 @@ fn judge(credentials: &Credentials, expected: BTreeSet<Identity>) -> Judge {
     Judge::new(credentials.trust(), &credentials.identity().run, expected, provider())
 }
 
-/// Chosen here and not by the process, whose default another library could have set.
+/// The provider is chosen here, because another library may have set the default of the process.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What to give where TLS asks a node that connects for the name of its peer.
+/// The server name that TLS asks a connecting node for. It has no effect.
 pub const SERVER_NAME: &str = "gaia";

@@ -1,8 +1,8 @@
-//! Whom a node believes: a chain that its authorities have signed, that holds, that is not revoked, and that names
-//! a node it expects.
+//! Which peers a node accepts: the chain is signed by a trusted authority, valid and not revoked, and names an expected
+//! node.
 //!
-//! Everything is decided inside the handshake, by webpki and then by name, so that no byte of a stranger's payload
-//! is ever read. The name that TLS would check says nothing here: only the identity in the certificate counts.
+//! The decision is made inside the handshake, by webpki and then by the identity, so that no payload of an unknown peer is
+//! read. The server name of TLS is not checked: only the identity in the certificate counts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,22 +24,22 @@ use webpki::{
 use super::identity::shown;
 use super::{CertificateError, Identity, Refusal, fingerprint};
 
-/// The authorities of a run and what they have revoked, which may change while nodes run.
+/// The authorities of a run and their revocation lists, which may change while nodes run.
 pub(super) struct Trust {
     believed: watch::Sender<Arc<Believed>>,
 }
 
-/// The same as of some moment.
+/// The authorities and their revocation lists at one moment.
 pub(super) struct Believed {
     anchors: Vec<TrustAnchor<'static>>,
     removed: Vec<CertRevocationList<'static>>,
     /// The authorities, for errors.
     named: String,
-    /// What it was made of.
+    /// The bytes that it was made from.
     source: (Vec<CertificateDer<'static>>, Vec<CertificateRevocationListDer<'static>>),
 }
 
-/// Decides about the peers of one node in one place.
+/// Verifies the peers of one node.
 #[derive(Debug)]
 pub(super) struct Judge {
     trust: Arc<Trust>,
@@ -49,7 +49,7 @@ pub(super) struct Judge {
 }
 
 impl Trust {
-    /// `removed` has a list of each authority, empty or not: without it a node that left would be let in again.
+    /// `removed` must have a list of each authority, which may be empty: without it a revoked node would be accepted.
     pub(super) fn new(
         authorities: &[CertificateDer<'static>],
         removed: &[CertificateRevocationListDer<'static>],
@@ -58,7 +58,7 @@ impl Trust {
         Ok(Self { believed: watch::Sender::new(Arc::new(believed)) })
     }
 
-    /// Believes these from now on; says whether that is anything new. What is wrong changes nothing.
+    /// Replaces the authorities and the lists, and returns whether they are different. An error changes nothing.
     pub(super) fn replace(
         &self,
         authorities: &[CertificateDer<'static>],
@@ -77,7 +77,7 @@ impl Trust {
         self.believed.borrow().clone()
     }
 
-    /// What will be believed, from what is believed now.
+    /// The current authorities and lists, and every later change of them.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<Believed>> {
         self.believed.subscribe()
     }
@@ -93,19 +93,23 @@ impl Believed {
                 CertificateError::unfit(format!("bytes that are wrong ({error})"), expected)
             }
         };
+
         let mut anchors = Vec::new();
         for der in authorities {
             let anchor = anchor_from_trusted_cert(der).map_err(broken("an authority"))?;
             anchors.push(anchor.to_owned());
         }
+
         if anchors.is_empty() {
             return Err(CertificateError::unfit("no authority", "the authority of the run"));
         }
+
         let mut lists = Vec::new();
         for der in removed {
             let list = OwnedCertRevocationList::from_der(der);
             lists.push(list.map_err(broken("a list of what is revoked"))?.into());
         }
+
         let listed = |anchor: &TrustAnchor<'_>| {
             let by = |list: &CertRevocationList<'_>| list.issuer() == anchor.subject.as_ref();
             lists.iter().any(by)
@@ -114,13 +118,15 @@ impl Believed {
             let expected = "a list of what is revoked, from each authority";
             return Err(CertificateError::unfit("an authority without one", expected));
         }
+
         let named: Vec<String> = authorities.iter().map(short_fingerprint).collect();
         let named = format!("authority {}", named.join(" or "));
         let source = (authorities.to_vec(), removed.to_vec());
+
         Ok(Self { anchors, removed: lists, named, source })
     }
 
-    /// What a chain proves: who its owner is, if it may do `usage` at `now`.
+    /// The identity that a chain proves, for `usage` at `now`.
     pub(super) fn prove(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -132,7 +138,8 @@ impl Believed {
         let certificate = read(end_entity)?;
         let claimed = claimed(&certificate)?;
         let lists: Vec<&CertRevocationList<'_>> = self.removed.iter().collect();
-        // An authority that is new, and vouched for by one that is known here, has no list here yet.
+
+        // A new authority whose certificate a trusted one has signed has no list here yet.
         let revocation = RevocationOptionsBuilder::new(&lists)
             .expect("each authority has a list, and there is an authority")
             .with_status_policy(UnknownStatusPolicy::Allow)
@@ -147,6 +154,7 @@ impl Believed {
             Some(revocation),
             None,
         );
+
         match proven {
             Ok(_) => Ok(claimed),
             Err(error) => Err(self.refusal(claimed, &certificate, error)),
@@ -160,6 +168,7 @@ impl Believed {
         error: webpki::Error,
     ) -> Refusal {
         use webpki::Error;
+
         let expected = self.named.clone();
         match error {
             Error::CertExpired { time, not_after } => {
@@ -316,9 +325,12 @@ impl fmt::Debug for Trust {
     }
 }
 
-/// Who a peer is, from the certificates that a finished handshake gives.
+/// The identity of a peer, from the certificates of a finished handshake.
 ///
-/// The handshake has proven them; this reads and decides nothing.
+/// The handshake has verified the certificates; this function only reads them.
+///
+/// # Errors
+/// Where there is no certificate, it cannot be read, or it names no node.
 pub fn identity_of(certificates: &[CertificateDer<'_>]) -> Result<Identity, Refusal> {
     let first = certificates.first().ok_or(Refusal::NoCertificate)?;
     claimed(&read(first)?)
@@ -328,7 +340,7 @@ fn read<'a>(der: &'a CertificateDer<'a>) -> Result<EndEntityCert<'a>, Refusal> {
     EndEntityCert::try_from(der).map_err(|error| Refusal::Unreadable { reason: error.to_string() })
 }
 
-/// The one identity in a certificate. Two would leave open which of them is meant.
+/// The identity in a certificate. A certificate with two is refused, because they could differ.
 fn claimed(certificate: &EndEntityCert<'_>) -> Result<Identity, Refusal> {
     let names: Vec<&str> = certificate.valid_uri_names().collect();
     let found = match names.as_slice() {

@@ -1,4 +1,4 @@
-//! From when to when a certificate holds.
+//! The time in which a certificate is valid.
 
 use std::time::Duration;
 
@@ -8,15 +8,17 @@ use time::OffsetDateTime;
 
 use super::CertificateError;
 
-/// From when to when a certificate holds, to the second.
+/// The time in which a certificate is valid, to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
+    /// The first second.
     pub not_before: UnixTime,
+    /// The last second.
     pub not_after: UnixTime,
 }
 
 impl Validity {
-    /// From an hour before `now`, for hosts whose clocks are behind, until `lasting` after it.
+    /// From an hour before `now`, for hosts whose clocks are behind, until `lasting` after `now`.
     pub fn starting(now: UnixTime, lasting: Duration) -> Self {
         let now = now.as_secs();
         Self {
@@ -25,7 +27,10 @@ impl Validity {
         }
     }
 
-    /// What a certificate says.
+    /// The validity of a certificate.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unfit`] where the bytes are no certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, CertificateError> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| {
             CertificateError::unfit(format!("bytes that are wrong ({error})"), "a certificate")
@@ -50,7 +55,7 @@ impl Validity {
     }
 }
 
-/// A time as people read it, to the minute.
+/// A time as text, to the minute, in UTC.
 pub fn date(time: UnixTime) -> String {
     let time = offset(time);
     format!("{} {:02}:{:02} UTC", time.date(), time.hour(), time.minute())
@@ -67,5 +72,5 @@ pub(super) fn offset(time: UnixTime) -> OffsetDateTime {
 
 const BACKDATED: Duration = Duration::from_secs(3_600);
 
-/// The last that a certificate can say (RFC 5280, section 4.1.2.5): 9999-12-31 23:59:59.
+/// The last second that a certificate can name (RFC 5280, section 4.1.2.5): 9999-12-31 23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;

@@ -1,4 +1,4 @@
-//! The checkpoints of one run: writes new ones, lets old ones go, finds the newest that is whole.
+//! The checkpoints of one run or node: writes new ones, removes old ones, finds the newest that is whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ pub struct Checkpoints {
     disk: Box<dyn Disk>,
 }
 
-/// What checkpoints are named after and ordered by.
+/// The number that checkpoints are named after and ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Clocks,
@@ -32,34 +32,42 @@ enum Order {
 }
 
 impl Checkpoints {
-    /// The checkpoints under `path` of the run whose plan and data have the hash `plan`; the newest `keep` stay, at
-    /// least 1.
+    /// The checkpoints under `path` of the run whose plan and data have the hash `plan`. The newest `keep` are kept.
+    ///
+    /// # Panics
+    /// Where `keep` is 0.
     pub fn new(path: &Path, plan: u64, seed: Seed, keep: usize) -> Self {
         Self::on(Box::new(Filesystem), path, plan, seed, keep)
     }
 
-    /// As [`Self::new`], on another disk.
+    /// As [`Self::new`], with another disk to write to.
+    ///
+    /// # Panics
+    /// Where `keep` is 0.
     pub fn on(disk: Box<dyn Disk>, path: &Path, plan: u64, seed: Seed, keep: usize) -> Self {
         assert!(keep > 0, "the newest checkpoint is kept");
         let plan = format!("{plan:016x}");
         Self { path: path.to_owned(), plan, seed, keep, order: Order::Clocks, disk }
     }
 
-    /// Orders them by the first record that each needs of a log, as those of a node are, which may write several in one
-    /// clock.
+    /// Orders them by the first record of the log that each needs. A node, which may write several in one clock, uses this
+    /// order.
     #[must_use]
     pub fn by_records(self) -> Self {
         Self { order: Order::Records, ..self }
     }
 
-    /// Writes a checkpoint, then lets the oldest go. Where the disk fails, those that were there still are.
+    /// Writes a checkpoint, then removes the oldest ones. Returns the directory of the new one.
+    ///
+    /// # Errors
+    /// Where the disk fails. The earlier checkpoints are still there.
     ///
     /// # Panics
     /// Where they are ordered by records and this one names none.
     pub fn write(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
         let number = self.order.of(&checkpoint.facts).expect("a node's checkpoint names a record");
         let path = self.path.join(self.order.name(number));
-        // A run repeats to the bit: what a resumed one comes by again is there already, unless it is damaged.
+        // A resumed run repeats to the bit, so that a checkpoint of this number is the same, unless it is damaged.
         if self.read(&path).is_err() {
             self.replace(&path, checkpoint)?;
         }
@@ -75,36 +83,45 @@ impl Checkpoints {
         let at = path.join(MANIFEST);
         let text = fs::read(&at).map_err(CheckpointError::io(&at, CANNOT_READ))?;
         let manifest = Manifest::read(&at, &text)?;
+
         if manifest.plan != self.plan {
             let (found, expected) = (shown(&manifest.plan), self.plan.clone());
             return Err(CheckpointError::OtherPlan { path: at, found, expected });
         }
+
         if self.order.of(&manifest.run).is_none() {
             return Err(CheckpointError::unreadable(&at, "names no record of a log"));
         }
+
         let mut files: BTreeMap<&str, &FileMark> = BTreeMap::new();
         files.extend(manifest.files.iter().map(|file| (file.name.as_str(), file)));
+
         if let Some(model) = files.remove(MODEL) {
             MarkedFile::open(path, model)?.read()?;
         }
+
         let mut mark = |name: &str| {
             let missing = || CheckpointError::unreadable(&at, format!("`{name}` is not listed"));
             files.remove(name).ok_or_else(missing)
         };
+
         let mut state = State::default();
         for (content, name) in tensors::FILES {
             tensors::read(path, mark(name)?, content, &mut state.tensors)?;
         }
+
         let records = MarkedFile::open(path, mark(RECORDS)?)?.read()?;
         state.records = rmp_serde::from_slice(&records)
             .map_err(|error| CheckpointError::unreadable(&path.join(RECORDS), error))?;
+
         if let Some(name) = files.keys().next() {
             return Err(CheckpointError::unreadable(&at, format!("lists `{name}`")));
         }
+
         Ok(Resumed { path: path.to_owned(), facts: manifest.run, state })
     }
 
-    /// Reads the newest checkpoint that is whole; `None` where there is none of any kind.
+    /// Reads the newest checkpoint that is whole. `None` where there is no checkpoint.
     ///
     /// # Errors
     /// Where there are some and none is whole and of this run: the newest one's error.
@@ -124,7 +141,10 @@ impl Checkpoints {
         first.map_or(Ok(None), none)
     }
 
-    /// The clocks, or first records, that there are checkpoints of, whole or not, ascending.
+    /// The clocks, or first records, of all checkpoints, whole or not, ascending.
+    ///
+    /// # Errors
+    /// Where the directory cannot be listed.
     pub fn numbers(&self) -> Result<Vec<u64>, CheckpointError> {
         let entries = self.entries()?;
         let mut numbers: Vec<u64> =
@@ -146,28 +166,32 @@ impl Checkpoints {
         Ok(names)
     }
 
-    /// Writes a checkpoint beside its place, and then moves it there.
+    /// Writes a checkpoint beside its place, then renames it.
     fn replace(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
         let name = path.file_name().expect("a checkpoint has a name").to_string_lossy();
         let draft = self.path.join(format!("{DRAFT}{name}"));
         self.remove(&draft)?;
         self.disk.create_directory(&draft).map_err(unwritten(&draft))?;
+
         let mut marks = Vec::new();
         for (name, bytes) in self.files(checkpoint) {
             let file = draft.join(name);
             self.disk.write(&file, &bytes).map_err(unwritten(&file))?;
             marks.push(FileMark::of(name, &bytes));
         }
+
         let manifest = Manifest::new(&self.plan, self.seed.0, checkpoint.facts.clone(), marks);
         let file = draft.join(MANIFEST);
         self.disk.write(&file, manifest.to_json().as_bytes()).map_err(unwritten(&file))?;
         self.disk.sync_directory(&draft).map_err(unwritten(&draft))?;
         self.remove(path)?;
         self.disk.rename(&draft, path).map_err(unwritten(path))?;
+
         let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
         for directory in [Some(self.path.as_path()), parent].into_iter().flatten() {
             self.disk.sync_directory(directory).map_err(unwritten(directory))?;
         }
+
         Ok(())
     }
 
@@ -186,7 +210,7 @@ impl Checkpoints {
         model.chain(tensors).chain(records)
     }
 
-    /// Removes all but the newest up to `written`, and drafts. What cannot be removed only takes up room.
+    /// Removes all but the newest up to `written`, and drafts. A failure leaves an old checkpoint and is logged.
     fn prune(&mut self, written: u64) {
         let Ok(names) = self.entries() else { return };
         let numbers = names.iter().filter_map(|name| self.order.number(name));
@@ -222,7 +246,7 @@ impl Order {
         }
     }
 
-    /// What a checkpoint is named after, if it has that.
+    /// The number of a checkpoint. `None` where it is ordered by records and has none.
     fn of(self, facts: &Facts) -> Option<u64> {
         match self {
             Self::Clocks => Some(facts.clock),
@@ -241,7 +265,7 @@ impl Order {
     }
 }
 
-/// What a name begins with while its checkpoint is being written.
+/// The prefix of a name while its checkpoint is being written.
 const DRAFT: &str = ".part-";
 
 const CANNOT_READ: &str = "cannot be read";

@@ -1,24 +1,39 @@
-//! What checkpoints ask of a disk, one step at a time, so that tests can let each of them fail.
+//! The operations that checkpoints need of a disk, each by itself, so that tests can make each of them fail.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A disk. Each call has happened when it returns, and of what is written or synced a crash loses nothing after.
+/// A disk. When a call returns, it is complete, and no later crash loses what it has written or synced.
 pub trait Disk {
-    /// Makes a directory and those it is in.
+    /// Makes a directory and its parents.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn create_directory(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Writes a new file whole, and waits until the disk has it.
+    /// Writes a new file whole and syncs it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Waits until the disk has the names in a directory.
+    /// Syncs the names in a directory.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn sync_directory(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Gives a directory another name at once; there is nothing of that name.
+    /// Renames a directory atomically. Nothing has the new name.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a directory and all in it.
+    /// Removes a directory and its contents.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn remove_directory(&mut self, path: &Path) -> io::Result<()>;
 }
 
@@ -38,7 +53,7 @@ impl Disk for Filesystem {
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {
-        // Only Unix opens directories; elsewhere names are the file system's own business.
+        // Only Unix can open a directory. Elsewhere the file system syncs names by itself.
         if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
 

@@ -6,42 +6,146 @@ use std::path::{Path, PathBuf};
 use gaia_core::log::LogError;
 use gaia_core::types::StateError;
 
-/// A checkpoint or a log that could not be written, or is not to be believed. Each names the file.
+/// Why a checkpoint or a log cannot be written or read. Each error names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
+    /// The operating system refused to read or write.
     #[error("{} {problem}: {source}", path.display())]
-    Io { path: PathBuf, problem: &'static str, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What failed, such as `cannot be written`.
+        problem: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A file has not the length that its manifest or header names.
     #[error("{} is {found} bytes long where its manifest says {expected}", path.display())]
-    WrongLength { path: PathBuf, found: u64, expected: u64 },
+    WrongLength {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its length in bytes.
+        found: u64,
+        /// The length that it should have.
+        expected: u64,
+    },
+    /// A file is damaged.
     #[error("{} is damaged: its checksum is {found:08x} where its manifest says {expected:08x}", path.display())]
-    WrongChecksum { path: PathBuf, found: u32, expected: u32 },
+    WrongChecksum {
+        /// The file or directory.
+        path: PathBuf,
+        /// The CRC-32 of its bytes.
+        found: u32,
+        /// The CRC-32 that they should have.
+        expected: u32,
+    },
+    /// A file is not what this program writes.
     #[error("{} cannot be read: {problem}", path.display())]
-    Unreadable { path: PathBuf, problem: String },
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was found.
+        problem: String,
+    },
+    /// A checkpoint was written by another version of the program.
     #[error("{} is of checkpoint version {found}, this program reads version {expected}", path.display())]
-    OtherVersion { path: PathBuf, found: String, expected: String },
+    OtherVersion {
+        /// The file or directory.
+        path: PathBuf,
+        /// The version of the file.
+        found: String,
+        /// The version of this program.
+        expected: String,
+    },
+    /// A file belongs to another run.
     #[error("{} is of another run: its plan and data have hash {found}, this run's {expected}", path.display())]
-    OtherPlan { path: PathBuf, found: String, expected: String },
+    OtherPlan {
+        /// The file or directory.
+        path: PathBuf,
+        /// The hash in the file.
+        found: String,
+        /// The hash of this run.
+        expected: String,
+    },
+    /// A state does not fit the machines of this run.
     #[error("{} does not fit this run: {error}", path.display())]
-    OtherState { path: PathBuf, error: StateError },
+    OtherState {
+        /// The file or directory.
+        path: PathBuf,
+        /// What does not fit.
+        error: StateError,
+    },
+    /// There are checkpoints, and none is whole.
     #[error("{} holds no whole checkpoint: {newest}", path.display())]
-    NoneWhole { path: PathBuf, newest: Box<Self> },
+    NoneWhole {
+        /// The file or directory.
+        path: PathBuf,
+        /// The error of the newest one.
+        newest: Box<Self>,
+    },
+    /// Another process has locked the directory.
     #[error("{} is used by another process", path.display())]
-    InUse { path: PathBuf },
+    InUse {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// A segment of a log is damaged or belongs to another node.
     #[error("{} {error}", path.display())]
-    Log { path: PathBuf, error: LogError },
+    Log {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: LogError,
+    },
+    /// Records are missing between two segments.
     #[error("{} begins with record {found} where record {expected} is next", path.display())]
-    LogGap { path: PathBuf, found: u64, expected: u64 },
+    LogGap {
+        /// The file or directory.
+        path: PathBuf,
+        /// The first record of the later segment.
+        found: u64,
+        /// The record after the last of the earlier one.
+        expected: u64,
+    },
+    /// The log starts after the record from which it is to be replayed.
     #[error("{} lacks record {needed}: {}", path.display(), first.map_or_else(
         || "it holds no log".to_owned(),
         |first| format!("its first is record {first}"),
     ))]
-    LogBeginsLate { path: PathBuf, first: Option<u64>, needed: u64 },
+    LogBeginsLate {
+        /// The file or directory.
+        path: PathBuf,
+        /// The first record of the log, if there is any.
+        first: Option<u64>,
+        /// The record from which it is to be replayed.
+        needed: u64,
+    },
+    /// The log ends before the record from which it is to be replayed.
     #[error("{} lacks record {needed}: record {next} is the next to be written", path.display())]
-    LogEndsEarly { path: PathBuf, next: u64, needed: u64 },
+    LogEndsEarly {
+        /// The file or directory.
+        path: PathBuf,
+        /// The number after the last record.
+        next: u64,
+        /// The record from which it is to be replayed.
+        needed: u64,
+    },
+    /// A record is too long to be appended.
     #[error("{} takes no record of {bytes} bytes, {most} are the most", path.display())]
-    OversizedRecord { path: PathBuf, bytes: usize, most: usize },
+    OversizedRecord {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is allowed.
+        most: usize,
+    },
+    /// A log takes no more records after a failure of its disk.
     #[error("{} takes no more: the disk has failed before", path.display())]
-    LogStopped { path: PathBuf },
+    LogStopped {
+        /// The file or directory.
+        path: PathBuf,
+    },
 }
 
 impl CheckpointError {
@@ -54,7 +158,7 @@ impl CheckpointError {
         Self::Unreadable { path: path.to_owned(), problem: shown(&problem.to_string()) }
     }
 
-    /// Whether what is wrong is what was given, and not the disk.
+    /// Whether the caller gave a wrong directory or file. False where a disk failed.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
@@ -64,7 +168,7 @@ impl CheckpointError {
     }
 }
 
-/// Text from a file as it may be printed: a line at most, and nothing that a terminal would obey.
+/// Text from a file, made safe to print: one line at most, control characters escaped.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars().take(SHOWN_CHARS_MAX) {

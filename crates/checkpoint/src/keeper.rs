@@ -1,4 +1,4 @@
-//! When a run writes a checkpoint, and when it stops at one.
+//! When a run writes a checkpoint, and when it stops.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::{Checkpoint, CheckpointError, Checkpoints, Resumed};
 use gaia_core::types::Clock;
 
-/// Keeps the checkpoints of one run.
+/// Writes the checkpoints of one run.
 pub struct Keeper {
     checkpoints: Checkpoints,
     every: Option<u64>,
@@ -17,9 +17,10 @@ pub struct Keeper {
     resumed: Option<Resumed>,
 }
 
-/// What a driver is to do once every data center has finished a clock.
+/// What a driver does after every data center has finished a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
+    /// Go on.
     Nothing,
     /// Write a checkpoint and go on.
     Checkpoint,
@@ -28,20 +29,23 @@ pub enum Due {
 }
 
 impl Keeper {
-    /// Keeps a checkpoint each `every` clocks, at least 1, or `None` for none but the last. The run stops at the end
-    /// of the clock in which `interrupted` becomes true.
+    /// Writes a checkpoint every `every` clocks, at least 1; with `None` only where the run is interrupted. The run stops at
+    /// the end of the clock in which `interrupted` becomes true.
+    ///
+    /// # Panics
+    /// Where `every` is 0.
     pub fn new(checkpoints: Checkpoints, every: Option<u64>, interrupted: Arc<AtomicBool>) -> Self {
         assert!(every != Some(0), "checkpoints are some clocks apart");
         Self { checkpoints, every, interrupted, resumed: None }
     }
 
-    /// Has the run go on from what was read instead of starting.
+    /// Makes the run resume from a checkpoint instead of starting.
     #[must_use]
     pub fn resuming(self, resumed: Option<Resumed>) -> Self {
         Self { resumed, ..self }
     }
 
-    /// What the run is to go on from, once.
+    /// The checkpoint to resume from. Later calls return `None`.
     pub fn take_resumed(&mut self) -> Option<Resumed> {
         self.resumed.take()
     }
@@ -59,14 +63,17 @@ impl Keeper {
         }
     }
 
-    /// Writes a checkpoint, and says where it is.
+    /// Writes a checkpoint, and returns its directory.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::write`].
     pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
         let path = self.checkpoints.write(checkpoint)?;
         info!(clock = checkpoint.facts.clock, path = %path.display(), "checkpoint written");
         Ok(path)
     }
 
-    /// Writes a checkpoint; where the disk fails, the run goes on with those it has.
+    /// Writes a checkpoint. Where the disk fails, a warning is logged and the run continues.
     pub fn keep_if_possible(&mut self, checkpoint: &Checkpoint) {
         if let Err(error) = self.keep(checkpoint) {
             warn!(%error, "no checkpoint of clock {}", checkpoint.facts.clock);

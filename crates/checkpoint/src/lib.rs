@@ -1,28 +1,31 @@
 //! Checkpoints and logs: the state of a run or a node on disk, whole or not at all.
 //!
-//! This room decides how a state becomes files, which files are believed, and when a run is to write some. It does not
-//! know what a state or a record of a log means: machines take theirs out and put it back ([`gaia_core::types::Walk`]), a driver says when.
-//! The paper has no checkpoints.
+//! This crate decides how a state becomes files, which files are valid, and when a run writes them. It does not know what
+//! a state or a record of a log means: state machines save and load themselves ([`gaia_core::types::Walk`]), and a driver
+//! decides when. The paper has no checkpoints.
 //!
 //! A checkpoint is a directory `checkpoints/clock-NNNN/`, or of one node `checkpoints/record-NNNN/`:
 //!
 //! | file | |
 //! |---|---|
-//! | `model.safetensors` | for people, and not of one node: the first data center's copy, each table under its name as rows × width |
+//! | `model.safetensors` | for other tools, and not in the checkpoints of one node: the first data center's copy, each table under its name as rows × width |
 //! | `values.safetensors` | values that servers hold, by server |
-//! | `residuals.safetensors` | sums of changes, made and carried: what links have yet to carry is their difference |
-//! | `optimizer.safetensors` | momentum of tasks and servers, and what homes remember of data centers |
+//! | `residuals.safetensors` | sums of changes, made and carried; the difference is what links have not carried yet |
+//! | `optimizer.safetensors` | momentum of tasks and servers, and what the homes of blocks keep for each data center |
 //! | `state.msgpack` | everything else by name, each record as MessagePack |
 //! | `manifest.json` | version, plan, clocks, watermarks of links; length and CRC-32 of each file, and its own |
 //!
-//! The files are written into a directory of another name and synced one by one, the manifest last; then the directory
-//! is synced and renamed. So under its name a checkpoint is whole, unless the disk has lost some of it: then a length or
-//! a checksum says so. Checksums find accidents, not forgers: a checkpoint is to be trusted like the program that reads it.
+//! The files are written into a directory of another name and synced one by one, the manifest last. Then the directory is
+//! synced and renamed. So a checkpoint under its own name is whole, unless the disk has lost a part of it, which a length
+//! or a checksum detects. Checksums detect accidents and not forgeries: read a checkpoint only from a source that you
+//! trust as much as the program.
 //!
-//! A node that must survive its process has a directory `nodes/NAME/` with its `checkpoints/` and a `log/` of what has come
-//! to it since ([`NodeStore`]). The log is made of segments, files named after their first record ([`LogDirectory`]); what
-//! is in them is [`gaia_core::log`]'s business. Each checkpoint names the first record that is to be replayed on it, and
-//! segments go when no checkpoint that is kept needs them.
+//! A node of the real driver has a directory `nodes/NAME/` with its `checkpoints/` and a `log/` of what it has received
+//! since ([`NodeStore`]). The log consists of segments, which are files named after their first record
+//! ([`LogDirectory`]); [`gaia_core::log`] defines their contents. Each checkpoint names the first record that is to be
+//! replayed on it, and a segment is removed when no checkpoint that is kept needs it.
+
+#![warn(missing_docs)]
 
 mod directory;
 mod disk;
@@ -50,21 +53,25 @@ pub use manifest::{ClockOf, Facts, LinkMark};
 pub use node_store::{NodeStore, NodeStoreConfig};
 pub use state_file::StateFile;
 
-/// What a driver saves.
+/// The state that a driver saves.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
+    /// How far the run had come.
     pub facts: Facts,
-    /// The first data center's copy; none where one node alone is saved.
+    /// The first data center's copy. `None` where one node alone is saved.
     pub model: Option<Model>,
+    /// The state of every machine.
     pub state: State,
 }
 
-/// What a driver goes on from.
+/// A checkpoint that was read, from which a driver resumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resumed {
-    /// Where it was read, for errors.
+    /// The directory that it was read from, for errors.
     pub path: PathBuf,
+    /// How far the run had come.
     pub facts: Facts,
+    /// The state of every machine.
     pub state: State,
 }
 

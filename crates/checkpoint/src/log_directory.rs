@@ -1,6 +1,7 @@
-//! The log of one node in a directory: segments that are read, gone on with and let go.
+//! The log of one node in a directory: segments that are read, extended and removed.
 //!
-//! A segment is a file named after its first record. [`gaia_core::log`] says what is in it and what a crash may leave of it.
+//! A segment is a file named after its first record. [`gaia_core::log`] defines its contents, and what a crash may leave of
+//! it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,50 +12,53 @@ use super::CheckpointError;
 use super::log_disk::{DRAFT, LogDisk, LogFolder};
 use gaia_core::log::{Appender, End, LogError, Owner, Record, Scan, TornTail};
 
-/// What a log must be told.
+/// The settings of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
+    /// The run and the node that the log belongs to.
     pub owner: Owner,
-    /// A segment that has come to so many bytes by the end of a group is the last no more.
+    /// The length in bytes from which on, at the end of a group, the next segment is started.
     pub segment_bytes: u64,
-    /// What one record may have at most, below 4 GiB.
+    /// The longest record in bytes, below 4 GiB.
     pub record_bytes_max: usize,
 }
 
 /// A log that is written.
 ///
-/// Once a step of the disk has failed it takes nothing any more: after a failed sync nobody knows what the disk has, and
-/// asking again would have it say that all is well.
+/// Once an operation of the disk has failed it takes no more records: after a failed sync the contents of the disk are
+/// unknown, and a second sync would succeed without having written them.
 pub struct LogDirectory {
     path: PathBuf,
     config: LogConfig,
     disk: Box<dyn LogDisk>,
-    /// The first records of all segments; the last is that of the one which is written.
+    /// The first records of all segments. The last segment is the one that is written.
     segments: BTreeSet<u64>,
     appender: Appender,
-    /// What has yet to be written.
+    /// Bytes that are not written yet.
     pending: Vec<u8>,
-    /// Bytes of the last segment that were written.
+    /// Bytes of the last segment that are written.
     written_bytes: u64,
     stopped: bool,
 }
 
-/// What was found in a log.
+/// The result of opening a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// How many records were handed on.
+    /// How many records were replayed.
     pub records: u64,
-    /// What was cut off.
+    /// The torn tail that was cut off, if there was one.
     pub torn: Option<TornTail>,
 }
 
 impl LogDirectory {
-    /// Opens the log in a directory, and hands all its records from number `from` on to `replay`, in order. A torn tail
-    /// is cut off, and what remains is synced and marked. Where there is none, `from` being 0, a log is begun.
+    /// Opens the log in a directory, and passes all its records from number `from` on to `replay`, in order.
+    ///
+    /// A torn tail is cut off. Afterwards all records are synced and marked as such. Where there is no log and `from` is 0,
+    /// a new one is started.
     ///
     /// # Errors
-    /// Where another process has the log, it is damaged or another's, does not reach from `from` on without a gap, or the
-    /// disk fails; or the first of `replay`.
+    /// Where another process has locked the log; where it is damaged, belongs to another node, or has not all records from
+    /// `from` on; where the disk fails; and the first error of `replay`.
     pub fn recover<E: From<CheckpointError>>(
         path: &Path,
         config: LogConfig,
@@ -64,7 +68,13 @@ impl LogDirectory {
         Self::recover_on(Box::new(LogFolder::open(path)?), path, config, from, replay)
     }
 
-    /// As [`Self::recover`], on another disk; `path` is for errors.
+    /// As [`Self::recover`], on another disk. `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`Self::recover`].
+    ///
+    /// # Panics
+    /// Where records of 4 GiB or more are allowed.
     pub fn recover_on<E: From<CheckpointError>>(
         mut disk: Box<dyn LogDisk>,
         path: &Path,
@@ -74,6 +84,7 @@ impl LogDirectory {
     ) -> Result<(Self, Recovered), E> {
         let lengths = u32::MAX as usize;
         assert!(config.record_bytes_max <= lengths, "a record's length is four bytes");
+
         let mut segments = segments(disk.as_mut(), path)?;
         if segments.is_empty() && from == 0 {
             let (appender, written_bytes) = begin_segment(disk.as_mut(), path, &config, 0)?;
@@ -81,10 +92,12 @@ impl LogDirectory {
             let log = Self::at(disk, path, config, segments, appender, written_bytes);
             return Ok((log, Recovered { records: 0, torn: None }));
         }
+
         let (end, tail, records) = read(disk.as_mut(), path, &config, &segments, from, replay)?;
         let last = *segments.last().expect("a log that was read has segments");
         let whole_bytes = end.whole_bytes as u64;
         let file = path.join(name(last));
+
         if let Some(torn) = end.torn {
             warn!(
                 path = %file.display(), offset = whole_bytes, bytes = torn.bytes, record = torn.number,
@@ -93,20 +106,23 @@ impl LogDirectory {
             disk.cut(&name(last), whole_bytes)
                 .map_err(CheckpointError::io(&file, "cannot be cut off"))?;
         }
+
         let proven_bytes = end.proven_bytes as u64;
         disk.rewrite(&name(last), proven_bytes, &tail)
             .map_err(CheckpointError::io(&file, "cannot be written anew"))?;
+
         let mut log = Self::at(disk, path, config, segments, end.appender, whole_bytes);
         if log.synced() < log.next_number() {
             log.mark()?;
         }
+
         Ok((log, Recovered { records, torn: end.torn }))
     }
 
-    /// Takes a record and answers its number. It is there for good after the next [`Self::sync`].
+    /// Appends a record and returns its number. The record is durable after the next [`Self::sync`].
     ///
     /// # Errors
-    /// Where it is too long, and is not taken, or the disk fails or has failed.
+    /// Where the record is too long, in which case it is not appended; where the disk fails, or has failed before.
     ///
     /// # Panics
     /// Where it is empty.
@@ -124,10 +140,10 @@ impl LogDirectory {
         Ok(number)
     }
 
-    /// Waits until the disk has all records. With this they will be there after any crash.
+    /// Waits until the disk has all records. They survive any later crash.
     ///
     /// # Errors
-    /// Where the disk fails or has failed: none of the records since the last sync must have consequences.
+    /// Where the disk fails, or has failed before. The records since the last sync must not have any effect outside.
     pub fn sync(&mut self) -> Result<(), CheckpointError> {
         self.check_goes()?;
         if self.appender.next_number() == self.appender.synced() {
@@ -143,17 +159,17 @@ impl LogDirectory {
         self.mark()
     }
 
-    /// Hands all records to the machine without waiting for its disk: they survive the end of this process, not that of
-    /// the machine.
+    /// Passes all records to the operating system without waiting for the disk. They survive the end of this process, but
+    /// not that of the machine.
     ///
     /// # Errors
-    /// Where the disk fails or has failed.
+    /// Where the disk fails, or has failed before.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         self.check_goes()?;
         self.write()
     }
 
-    /// Removes the segments whose records are all below `number`. What cannot be removed only takes up room.
+    /// Removes the segments whose records are all below `number`. A failure leaves an old segment and is logged.
     pub fn drop_before(&mut self, number: u64) {
         let firsts: Vec<u64> = self.segments.iter().copied().collect();
         for pair in firsts.windows(2).filter(|pair| pair[1] <= number) {
@@ -178,7 +194,7 @@ impl LogDirectory {
         self.appender.synced()
     }
 
-    /// The first records of the segments that there are.
+    /// The first record of each segment, ascending.
     pub fn segments(&self) -> impl Iterator<Item = u64> {
         self.segments.iter().copied()
     }
@@ -217,13 +233,13 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Says that all so far is synced, as it is.
+    /// Writes a mark that all records so far are synced. They are.
     fn mark(&mut self) -> Result<(), CheckpointError> {
         self.appender.push_mark(&mut self.pending);
         self.write()
     }
 
-    /// Begins the next segment. That it is there says that all before it is synced.
+    /// Starts the next segment. Its existence proves that all earlier ones are synced.
     fn rotate(&mut self) -> Result<(), CheckpointError> {
         let first = self.appender.next_number();
         match begin_segment(self.disk.as_mut(), &self.path, &self.config, first) {
@@ -240,7 +256,7 @@ impl LogDirectory {
         }
     }
 
-    /// Stops for good where a step has failed.
+    /// Stops the log where an operation has failed.
     fn unless_failed(
         &mut self,
         step: std::io::Result<()>,
@@ -257,7 +273,7 @@ impl LogDirectory {
     }
 }
 
-/// The first records of all segments. What was left of making one is removed.
+/// The first records of all segments. Drafts of segments are removed.
 fn segments(disk: &mut dyn LogDisk, path: &Path) -> Result<BTreeSet<u64>, CheckpointError> {
     let names = disk.names().map_err(CheckpointError::io(path, "cannot be listed"))?;
     for draft in names.iter().filter(|name| name.starts_with(DRAFT)) {
@@ -281,8 +297,9 @@ fn begin_segment(
     Ok((appender, header.len() as u64))
 }
 
-/// Reads all records from number `from` on; answers how the last segment ends, what of it no mark says to be synced, and
-/// how many records there were.
+/// Reads all records from number `from` on.
+///
+/// Returns how the last segment ends, its bytes that no mark covers, and how many records were replayed.
 fn read<E: From<CheckpointError>>(
     disk: &mut dyn LogDisk,
     path: &Path,
@@ -296,34 +313,30 @@ fn read<E: From<CheckpointError>>(
         first: segments.first().copied(),
         needed: from,
     };
+
     let start = *segments.range(..=from).next_back().ok_or_else(begins_late)?;
     let mut records = 0;
     let mut expected = start;
     let mut firsts = segments.range(start..).peekable();
+
     loop {
-        let first = *firsts.next().expect("the last one is returned from");
+        let first = *firsts.next().expect("the loop returns at the last segment");
         let file = path.join(name(first));
         if first != expected {
             return Err(CheckpointError::LogGap { path: file, found: first, expected }.into());
         }
+
         let bytes =
             disk.read(&name(first)).map_err(CheckpointError::io(&file, "cannot be read"))?;
-        let refused = |error| CheckpointError::Log { path: file.clone(), error };
-        let mut scan =
-            Scan::new(&bytes, &config.owner, config.record_bytes_max).map_err(refused)?;
-        if scan.first() != first {
-            let found = scan.first();
-            return Err(CheckpointError::LogGap { path: file, found, expected }.into());
-        }
-        for record in scan.by_ref() {
-            let record = record.map_err(refused)?;
+        let end = replay_segment(&file, &bytes, config, first, |record| {
             if record.number >= from {
                 replay(record)?;
                 records += 1;
             }
-        }
-        let end = scan.finish().map_err(refused)?;
+            Ok::<(), E>(())
+        })?;
         expected = end.appender.next_number();
+
         if firsts.peek().is_none() {
             if expected < from {
                 let path = path.to_owned();
@@ -331,23 +344,46 @@ fn read<E: From<CheckpointError>>(
                     CheckpointError::LogEndsEarly { path, next: expected, needed: from }.into()
                 );
             }
+
             let tail = bytes[end.proven_bytes..end.whole_bytes].to_vec();
             return Ok((end, tail, records));
         }
+
         if let Some(TornTail { number, broken, .. }) = end.torn {
-            // There is a next segment, so this one was synced.
+            // The next segment proves that this one was synced, so that a crash cannot have torn it.
             let error = LogError::Damaged { offset: end.whole_bytes, number, broken };
-            return Err(refused(error).into());
+            return Err(CheckpointError::Log { path: file, error }.into());
         }
     }
 }
 
-/// The name of the segment that begins with a record.
+/// Passes every record of the segment `file`, which must start with record `first`, to `replay`. Returns how it ends.
+fn replay_segment<E: From<CheckpointError>>(
+    file: &Path,
+    bytes: &[u8],
+    config: &LogConfig,
+    first: u64,
+    mut replay: impl FnMut(Record<'_>) -> Result<(), E>,
+) -> Result<End, E> {
+    let refused = |error| CheckpointError::Log { path: file.to_owned(), error };
+    let mut scan = Scan::new(bytes, &config.owner, config.record_bytes_max).map_err(refused)?;
+    if scan.first() != first {
+        let (path, found) = (file.to_owned(), scan.first());
+        return Err(CheckpointError::LogGap { path, found, expected: first }.into());
+    }
+
+    for record in scan.by_ref() {
+        replay(record.map_err(refused)?)?;
+    }
+    Ok(scan.finish().map_err(refused)?)
+}
+
+/// The name of the segment whose first record is `first`.
 fn name(first: u64) -> String {
     format!("{first:020}{SUFFIX}")
 }
 
-/// The record that the segment of this name begins with.
+/// The first record of the segment of this name.
 fn first_of(text: &str) -> Option<u64> {
     let first = text.strip_suffix(SUFFIX)?.parse().ok()?;
     (name(first) == text).then_some(first)
@@ -356,5 +392,5 @@ fn first_of(text: &str) -> Option<u64> {
 const SUFFIX: &str = ".log";
 const CANNOT_SYNC: &str = "cannot be synced";
 
-/// Beyond this records are written without waiting for the end of their group.
+/// Longer groups are written in several parts.
 const PENDING_BYTES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a log asks of a disk, one step at a time, so that tests and simulations can let each of them fail.
+//! The operations that a log needs of a disk, each by itself, so that tests and simulations can make each of them fail.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -10,46 +10,73 @@ use super::disk::{Disk, Filesystem};
 /// The files of one log, by name.
 pub trait LogDisk {
     /// The names of all files, in any order.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn names(&mut self) -> io::Result<Vec<String>>;
 
-    /// All that a file holds.
+    /// The contents of a file.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn read(&mut self, name: &str) -> io::Result<Vec<u8>>;
 
-    /// Makes a file of these bytes, whole or not at all, and waits until the disk has it.
+    /// Makes a file of these bytes, whole or not at all, and syncs it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes behind the end of a file. Until the next [`Self::sync`] a crash may leave any part of it.
+    /// Writes at the end of a file. Until the next [`Self::sync`] a crash may leave any part of it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
     /// Waits until the disk has all of a file.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn sync(&mut self, name: &str) -> io::Result<()>;
 
-    /// Writes anew what a file holds from a byte on up to its end, and waits until the disk has all of the file. What is
-    /// in memory is what it holds, whether the disk has it or has failed to sync it before.
+    /// Writes the end of a file again, from a byte on, and syncs the file.
+    ///
+    /// The bytes are those that the file has already. They are written again because an earlier sync of them may have
+    /// failed, after which a new sync alone would do nothing.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts a file off after so many bytes, and waits until the disk has what is left.
+    /// Shortens a file to so many bytes, and syncs it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn cut(&mut self, name: &str, bytes: u64) -> io::Result<()>;
 
     /// Removes a file. After a crash it may be there again.
+    ///
+    /// # Errors
+    /// Those of the operating system.
     fn remove(&mut self, name: &str) -> io::Result<()>;
 }
 
-/// A directory of this machine, locked.
+/// A directory of this machine, locked until it is dropped.
 #[derive(Debug)]
 pub struct LogFolder {
     path: PathBuf,
-    /// The file that was appended to last: what became of a write is told to those who have had it open since.
+    /// The file that was appended to last, kept open: the operating system reports a failed write only to descriptors that
+    /// were open at the time.
     open: Option<(String, File)>,
-    /// Unlocked when it is closed, also by the end of the process.
+    /// Closing it unlocks the directory, also at the end of the process.
     _lock: File,
 }
 
 impl LogFolder {
-    /// Makes the directory where there is none, and keeps other processes out of it.
+    /// Opens the directory, or makes it, and locks it against other processes.
     ///
     /// # Errors
-    /// Where another process has it, or the disk fails.
+    /// [`CheckpointError::InUse`] where another process has locked it, [`CheckpointError::Io`] where the disk fails.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         make_directory(path).map_err(CheckpointError::io(path, "cannot be made"))?;
         let lock_path = path.join(LOCK);
@@ -105,7 +132,7 @@ impl LogDisk for LogFolder {
     }
 
     fn rewrite(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
-        // A file that is open for appending writes at its end alone.
+        // A file that is open for appending can only be written at its end.
         let mut file = OpenOptions::new().write(true).open(self.path.join(name))?;
         file.seek(SeekFrom::Start(from))?;
         file.write_all(bytes)?;
@@ -123,7 +150,7 @@ impl LogDisk for LogFolder {
     }
 }
 
-/// Makes a directory and those it is in, and waits until the disk has their names.
+/// Makes a directory and its parents, and syncs their names.
 fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     Filesystem.create_directory(path)?;
@@ -134,7 +161,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a name begins with while its file is being made.
+/// The prefix of a name while its file is being made.
 pub(super) const DRAFT: &str = ".part-";
 
 const LOCK: &str = "lock";

@@ -1,4 +1,4 @@
-//! The manifest: what a checkpoint is of, and what its files must be.
+//! The manifest: the run of a checkpoint, how far it had come, and the length and checksum of each file.
 
 use std::path::Path;
 
@@ -6,17 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{CheckpointError, shown};
 
-/// How far a run had come, for people and tools.
+/// How far a run had come, in a form that people and tools can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
     /// Every data center has finished this clock.
     pub clock: u64,
-    /// The first record of the node's log that is to be replayed on the state; none for a state without a log.
+    /// The first record of the node's log that is to be replayed on the state. `None` for a state without a log.
     pub first_record: Option<u64>,
     /// Virtual nanoseconds since the run began.
     pub time_ns: u64,
+    /// The clocks of each data center.
     pub clocks: Vec<ClockOf>,
+    /// How far the frames of each link have come.
     pub watermarks: Vec<LinkMark>,
 }
 
@@ -24,9 +26,11 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockOf {
+    /// Its name in the topology.
     pub data_center: String,
+    /// The last clock that all its workers have finished.
     pub clock: u64,
-    /// Of each worker: what it visits next follows from this and its seed.
+    /// The clock of each worker. With its seed it determines which examples the worker visits next.
     pub workers: Vec<u64>,
 }
 
@@ -34,25 +38,28 @@ pub struct ClockOf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkMark {
+    /// The data center that this is the state of.
     pub from: String,
+    /// The data center at the other end.
     pub to: String,
+    /// The shard whose servers the link joins.
     pub shard: u16,
-    /// The last that `from` has sent to `to`.
+    /// The last frame that `from` has sent to `to`.
     pub sent: u64,
-    /// The last of `to` that `from` has applied.
+    /// The last frame of `to` that `from` has applied.
     pub received: u64,
 }
 
-/// What is written as `manifest.json`.
+/// The contents of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
     pub(super) version: u32,
-    /// The program's version: what a state holds may change with it.
+    /// The version of the program. The contents of a state may change with it.
     pub(super) program: String,
     /// A hash of the plan and its data.
     pub(super) plan: String,
-    /// The root of all chance.
+    /// The seed of every random number.
     pub(super) seed: u64,
     pub(super) run: Facts,
     pub(super) files: Vec<FileMark>,
@@ -60,7 +67,7 @@ pub(super) struct Manifest {
     pub(super) crc32: u32,
 }
 
-/// What one file must be.
+/// The length and the checksum of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileMark {
@@ -133,6 +140,7 @@ mod tests {
         let dc = |clock| ClockOf { data_center: "north".into(), clock, workers: vec![clock, 9] };
         let (from, to) = ("north".to_owned(), "south".to_owned());
         let mark = LinkMark { from, to, shard: 1, sent: 300, received: 299 };
+
         let run = Facts {
             clock: 8,
             first_record: Some(77),
@@ -140,15 +148,18 @@ mod tests {
             clocks: vec![dc(8), dc(10)],
             watermarks: vec![mark],
         };
+
         let files = vec![FileMark::of("state.msgpack", b"some bytes"), FileMark::of("empty", b"")];
         let manifest = Manifest::new("00ff", 7, run, files);
         let good = manifest.to_json().into_bytes();
         let read = |text: &[u8]| Manifest::read(Path::new("manifest.json"), text);
+
         assert_eq!(read(&good).unwrap(), manifest);
+
         for bit in 0..good.len() * 8 {
             let mut flipped = good.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // Of a space may become a line's end.
+            // A flipped bit may turn a space into the end of a line.
             if let Ok(read) = read(&flipped) {
                 assert!(good[bit / 8].is_ascii_whitespace(), "bit {bit}");
                 assert_eq!(read, manifest);

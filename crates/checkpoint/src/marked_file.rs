@@ -1,4 +1,4 @@
-//! A file of a checkpoint, which must be as the manifest says: read in parts by all processors, and checked.
+//! A file of a checkpoint: read in parts by all processors, and checked against the manifest.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::error::CheckpointError;
 use super::manifest::FileMark;
 
-/// A file whose length is right; whether its bytes are is known once they are read.
+/// A file of the right length. Its checksum is verified once all bytes are read.
 pub(super) struct MarkedFile<'m> {
     path: PathBuf,
     mark: &'m FileMark,
@@ -18,8 +18,10 @@ pub(super) struct MarkedFile<'m> {
 }
 
 impl<'m> MarkedFile<'m> {
+    /// Opens a file that the manifest lists.
+    ///
     /// # Errors
-    /// Where there is no such file, or one of another length.
+    /// Where there is no such file, or it has another length.
     pub(super) fn open(directory: &Path, mark: &'m FileMark) -> Result<Self, CheckpointError> {
         let path = directory.join(&mark.name);
         let unread = CheckpointError::io(&path, CANNOT_READ);
@@ -51,7 +53,7 @@ impl<'m> MarkedFile<'m> {
         Ok(bytes)
     }
 
-    /// Reads some of it, to be checked together with what was read before.
+    /// Reads a part of it, and adds it to the checksum of the parts before.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -75,10 +77,10 @@ impl<'m> MarkedFile<'m> {
         Ok(())
     }
 
-    /// Whether all that was read is what was written.
+    /// Verifies the checksum of all parts.
     ///
     /// # Errors
-    /// Where it is not.
+    /// Where it is not that of the manifest.
     pub(super) fn check(&self, whole: &Hasher) -> Result<(), CheckpointError> {
         let (found, expected) = (whole.clone().finalize(), self.mark.crc32);
         if found != expected {
@@ -89,7 +91,7 @@ impl<'m> MarkedFile<'m> {
     }
 }
 
-/// What one thread reads and checks at a time: little enough to be in its cache still when it is checked.
+/// What one thread reads and checks at a time. It must fit the cache, since it is read twice.
 const PART_BYTES: usize = 2 << 20;
 
 const CANNOT_READ: &str = "cannot be read";

@@ -1,4 +1,4 @@
-//! What one node has on disk: its last checkpoints, and the log of what has come to it since.
+//! The files of one node: its last checkpoints, and the log of what it has received since.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,12 @@ use super::{
 use gaia_core::log::Record;
 use gaia_core::types::Seed;
 
-/// What a store must be told.
+/// The settings of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStoreConfig {
+    /// The settings of the log.
     pub log: LogConfig,
+    /// The seed of the run.
     pub seed: Seed,
     /// How many checkpoints are kept, at least 1.
     pub keep: usize,
@@ -27,19 +29,21 @@ pub struct NodeStore {
 }
 
 impl NodeStore {
-    /// Opens the directory of a node, or makes it. `restore` makes the node's state of the newest checkpoint that is
-    /// whole, if there is any, and `replay` brings it up to date, record by record.
+    /// Opens the directory of a node, or makes it, and rebuilds the node's state.
+    ///
+    /// `restore` makes the state from the newest checkpoint that is whole, or from nothing where there is none. `replay`
+    /// applies each record of the log since then, in order. The directory is locked until the store is dropped.
     ///
     /// # Errors
-    /// Where another process has the directory, its checkpoints or its log are damaged or another's, or the disk fails;
-    /// or the first of `restore` and `replay`.
+    /// Where another process has locked the directory; where the checkpoints or the log are damaged or belong to another
+    /// run; where the disk fails; and the first error of `restore` or `replay`.
     pub fn recover<S, E: From<CheckpointError>>(
         path: &Path,
         config: NodeStoreConfig,
         restore: impl FnOnce(Option<Resumed>) -> Result<S, E>,
         replay: impl FnMut(&mut S, Record<'_>) -> Result<(), E>,
     ) -> Result<(Self, S, Recovered), E> {
-        // Its lock is that of the checkpoints too.
+        // The lock of the log covers the checkpoints too.
         let folder = LogFolder::open(&Self::log_path(path))?;
         Self::recover_on(Box::new(folder), path, config, restore, replay)
     }
@@ -67,29 +71,29 @@ impl NodeStore {
         Ok((Self { checkpoints, log }, state, recovered))
     }
 
-    /// Whether a directory has a checkpoint, whole or not: [`Self::recover`] then begins with one, or fails.
+    /// Whether a directory has a checkpoint, whole or not. If so, [`Self::recover`] starts from one or fails.
     pub fn has_checkpoint(path: &Path) -> bool {
         let entries = Checkpoints::new(&path.join(CHECKPOINTS), 0, Seed(0), 1).by_records();
         entries.numbers().is_ok_and(|numbers| !numbers.is_empty())
     }
 
-    /// Where the log of a node's directory lies.
+    /// The folder of the log in a node's directory.
     pub fn log_path(path: &Path) -> PathBuf {
         path.join("log")
     }
 
-    /// Where records go.
+    /// The log, which takes the records.
     pub fn log(&mut self) -> &mut LogDirectory {
         &mut self.log
     }
 
-    /// Writes a checkpoint, lets the oldest go, and of the log what none needs.
+    /// Writes a checkpoint, and removes the oldest ones and the segments of the log that none of the others needs.
     ///
     /// # Errors
-    /// Where the disk fails. The node has what it had before and may go on.
+    /// Where the disk fails. The earlier checkpoints are still there, and the node may go on.
     ///
     /// # Panics
-    /// Where the checkpoint does not name its first record, or holds what was not synced before.
+    /// Where the checkpoint does not name its first record, or contains records that are not synced.
     pub fn keep(&mut self, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
         let first = checkpoint.facts.first_record;
         let synced = self.log.synced();

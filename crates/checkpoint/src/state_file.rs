@@ -1,4 +1,4 @@
-//! The state of one small machine in one file, replaced whole each time.
+//! The state of one small state machine in one file, which is replaced whole.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | 6 | 2 | zero |
 //! | 8 | 8 | hash of the plan |
 //! | 16 | 8 | bytes of the records |
-//! | 24 | 4 | CRC-32 of what is before, but for this field, and of the records |
+//! | 24 | 4 | CRC-32 of the 24 bytes before and of the records |
 //! | 28 | n | the records by name, as MessagePack |
 //!
-//! It is written under another name, synced and renamed, so that under its own name it is whole.
+//! The file is written under another name, synced and renamed, so that it is whole under its own name.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use super::disk::{Disk, Filesystem};
 use super::error::CheckpointError;
 use gaia_core::types::State;
 
-/// The file of one machine.
+/// The file of one state machine.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -30,7 +30,7 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file at `path` of a machine of the run whose plan has the hash `plan`. The directory it is in is made.
+    /// The file at `path`, for the run whose plan has the hash `plan`. Its directory is made where there is none.
     ///
     /// # Errors
     /// Where the disk fails.
@@ -42,15 +42,16 @@ impl StateFile {
         Ok(Self { path: path.to_owned(), plan })
     }
 
-    /// Replaces what was written before. The state must be of records alone.
+    /// Writes the state, and replaces the one that was written before.
     ///
     /// # Errors
-    /// Where the disk fails; what was written before is still there.
+    /// Where the disk fails. The state that was written before is still there.
     ///
     /// # Panics
     /// Where the state has tensors.
     pub fn write(&self, state: &State) -> Result<(), CheckpointError> {
         assert!(state.tensors.is_empty(), "a small machine has no tensors");
+
         let records = rmp_serde::to_vec(&state.records).expect("a vector takes all records");
         let mut bytes = Vec::with_capacity(HEADER_BYTES + records.len());
         bytes.extend_from_slice(MAGIC);
@@ -58,20 +59,23 @@ impl StateFile {
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&self.plan.to_le_bytes());
         bytes.extend_from_slice(&(records.len() as u64).to_le_bytes());
+
         let crc = crc(&bytes, &records);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&records);
+
         let draft = self.path.with_extension("part");
         let unwritten = |path: &Path| CheckpointError::io(path, "cannot be written");
         let disk = &mut Filesystem;
         disk.write(&draft, &bytes).map_err(unwritten(&draft))?;
         disk.rename(&draft, &self.path).map_err(unwritten(&self.path))?;
+
         let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
         let folder = folder.unwrap_or_else(|| Path::new("."));
         disk.sync_directory(folder).map_err(unwritten(folder))
     }
 
-    /// Reads what was written last; `None` where there is none.
+    /// Reads the state that was written last. `None` where none was.
     ///
     /// # Errors
     /// Where the file is damaged, or of another version or plan.
@@ -81,35 +85,43 @@ impl StateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(CheckpointError::io(path, "cannot be read"))?,
         };
+
         let unreadable = |problem: String| CheckpointError::unreadable(path, problem);
         let (header, records) = bytes
             .split_first_chunk::<HEADER_BYTES>()
             .ok_or_else(|| unreadable(format!("{} bytes, its header has more", bytes.len())))?;
+
         let field = |at: usize| {
             let field = header[at..at + 8].first_chunk().expect("eight bytes of the header");
             u64::from_le_bytes(*field)
         };
+
         if header[..4] != *MAGIC {
             return Err(unreadable(format!("begins with {:02x?}, not {MAGIC:02x?}", &header[..4])));
         }
+
         let version = u16::from_le_bytes([header[4], header[5]]);
         if version != VERSION {
             return Err(unreadable(format!("version {version}, this program reads {VERSION}")));
         }
+
         let (found, expected) = (records.len() as u64, field(16));
         if found != expected {
             return Err(CheckpointError::WrongLength { path: path.clone(), found, expected });
         }
+
         let expected = u32::from_le_bytes([header[24], header[25], header[26], header[27]]);
         let found = crc(&header[..24], records);
         if found != expected {
             return Err(CheckpointError::WrongChecksum { path: path.clone(), found, expected });
         }
+
         if field(8) != self.plan {
             let text = |plan: u64| format!("{plan:016x}");
             let (found, expected) = (text(field(8)), text(self.plan));
             return Err(CheckpointError::OtherPlan { path: path.clone(), found, expected });
         }
+
         let records: BTreeMap<String, Bytes> =
             rmp_serde::from_slice(records).map_err(|error| unreadable(error.to_string()))?;
         Ok(Some(State { tensors: BTreeMap::new(), records }))
@@ -137,14 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn the_last_state_reads_back_and_every_damage_is_told() {
+    fn the_last_state_reads_back_and_every_damage_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nodes/coordinator/state");
         let file = StateFile::new(&path, 7).unwrap();
+
         assert_eq!(file.read().unwrap(), None);
         file.write(&state(1)).unwrap();
         file.write(&state(2)).unwrap();
         assert_eq!(file.read().unwrap(), Some(state(2)));
+
         let whole = std::fs::read(&path).unwrap();
         for bit in 0..8 * whole.len() {
             let mut damaged = whole.clone();
@@ -152,11 +166,14 @@ mod tests {
             std::fs::write(&path, damaged).unwrap();
             assert!(file.read().is_err(), "bit {bit}");
         }
+
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert!(file.read().is_err(), "{length} bytes");
         }
+
         std::fs::write(&path, &whole).unwrap();
+
         let other = StateFile::new(&path, 8).unwrap().read().unwrap_err();
         assert!(matches!(other, CheckpointError::OtherPlan { .. }), "{other}");
     }

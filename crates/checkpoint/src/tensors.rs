@@ -1,4 +1,4 @@
-//! Numbers as safetensors files: read by `safetensors.numpy.load_file` and the like.
+//! Numbers as safetensors files, which `safetensors.numpy.load_file` and other tools can read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,8 +46,10 @@ pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     }))
 }
 
-/// Reads a file of tensors of one kind that must be as its mark says, each straight to where it stays: a state has
-/// gigabytes, and to have it in memory twice takes longer than its checksum.
+/// Reads a file of tensors of one kind, and checks it against its mark.
+///
+/// Each tensor is read to its final place in memory: a state has gigabytes, and copying it takes longer than its
+/// checksum.
 pub(super) fn read(
     directory: &Path,
     mark: &FileMark,
@@ -56,60 +58,71 @@ pub(super) fn read(
 ) -> Result<(), CheckpointError> {
     let file = MarkedFile::open(directory, mark)?;
     let unreadable = |problem: String| CheckpointError::unreadable(file.path(), problem);
+
     let (header, metadata) = match header(&file) {
         Ok(found) => found,
         Err(Unfit::Disk(error)) => return Err(error),
         Err(Unfit::Header(problem)) => {
-            // Damage is called damage.
+            // A wrong checksum is the better explanation of a header that makes no sense.
             file.read()?;
             return Err(unreadable(problem));
         }
     };
+
     let mut whole = Hasher::new();
     whole.update(&header);
+
     let mut read = Vec::new();
     for name in metadata.offset_keys() {
         let info = metadata.info(&name).expect("a name of the header");
         let (from, to) = info.data_offsets;
         let mut values = vec![0.0_f32; (to - from) / 4];
+
         file.read_part(header.len() + from, bytemuck::cast_slice_mut(&mut values), &mut whole)?;
+
         if cfg!(target_endian = "big") {
             let swap = |value: &mut f32| *value = f32::from_bits(value.to_bits().swap_bytes());
             values.iter_mut().for_each(swap);
         }
+
         read.push((name, Tensor { content, values }));
     }
+
     file.check(&whole)?;
     tensors.extend(read);
     Ok(())
 }
 
-/// Why there is no header to go by.
+/// Why a header cannot be used.
 enum Unfit {
     Disk(CheckpointError),
     Header(String),
 }
 
-/// The bytes before the numbers, and what they say: tensors of numbers of four bytes, one after another to the end of the
-/// file.
+/// The bytes before the numbers, and their contents. All tensors have numbers of four bytes and fill the rest of the file.
 fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     let problem = |problem: String| Unfit::Header(problem);
     let short = || problem(format!("{} bytes, its header has more", file.len()));
-    // It is checked with all else that is in the file.
+
+    // The header is checked together with the rest of the file.
     let mut unchecked = Hasher::new();
     let mut bytes = vec![0; LENGTH_BYTES];
     if file.len() < LENGTH_BYTES {
         return Err(short());
     }
+
     file.read_part(0, &mut bytes, &mut unchecked).map_err(Unfit::Disk)?;
+
     let length = bytes.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(LENGTH_BYTES);
     if end > file.len() {
         return Err(short());
     }
+
     bytes.resize(end, 0);
     let rest = &mut bytes[LENGTH_BYTES..];
     file.read_part(LENGTH_BYTES, rest, &mut unchecked).map_err(Unfit::Disk)?;
+
     let metadata: Metadata =
         serde_json::from_slice(rest).map_err(|error| problem(error.to_string()))?;
     for name in metadata.offset_keys() {
@@ -118,9 +131,11 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
             return Err(problem(format!("`{name}` is {found:?}, not F32")));
         }
     }
+
     if end.saturating_add(metadata.data_len()) != file.len() {
         return Err(problem("its tensors do not end where it does".into()));
     }
+
     Ok((bytes, metadata))
 }
 
@@ -137,7 +152,7 @@ impl View for Written<'_> {
         &self.shape
     }
 
-    /// In memory numbers mostly are as files have them: little endian.
+    /// The bytes in little-endian order, which is the order in memory on most machines.
     fn data(&self) -> Cow<'_, [u8]> {
         if cfg!(target_endian = "big") {
             self.values.iter().flat_map(|value| value.to_le_bytes()).collect()
@@ -151,5 +166,5 @@ impl View for Written<'_> {
     }
 }
 
-/// Of the length of a header, which comes first.
+/// The length of the header is a number of eight bytes at the start of the file.
 const LENGTH_BYTES: usize = 8;

@@ -11,6 +11,10 @@ use super::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
 /// Reads a folder of batches, each plain or gzip: the training examples, batch by batch, and the test examples.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
     let train = read(find(folder)?.values())?;
     let names = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
@@ -21,12 +25,13 @@ pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataE
     Ok((train, read([file])?))
 }
 
-/// The training batches by their number; of one that lies there plain and packed, the plain one.
+/// The training batches by their number. Of a batch that is there plain and compressed, the plain one is read.
 fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
     if !folder.is_dir() {
         let expected = "a folder of CIFAR-10 batches";
         return Err(DataError::broken(folder, Place::Whole, "no folder", expected));
     }
+
     let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
     let mut batches = BTreeMap::new();
     for entry in read_dir(folder).map_err(unreadable)? {
@@ -35,15 +40,18 @@ fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
         let plain = name.strip_suffix(".gz").unwrap_or(name);
         let number = plain.strip_prefix("data_batch_").and_then(|name| name.strip_suffix(".bin"));
         let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
+
         if plain == name || !batches.contains_key(&number) {
             batches.insert(number, file);
         }
     }
+
     if batches.is_empty() {
         let file = folder.join("data_batch_1.bin");
         let expected = "it, or the same with .gz";
         return Err(DataError::broken(&file, Place::Whole, "no such file", expected));
     }
+
     Ok(batches)
 }
 
@@ -56,35 +64,41 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
             let broken = |after: usize, found: String, expected: String| {
                 DataError::broken(file, Place::Byte(at + after as u64), found, expected)
             };
+
             let Some((&label, image)) = record.split_first() else {
                 if at == 0 {
                     return Err(broken(0, "an empty file".into(), "at least one image".into()));
                 }
                 break;
             };
+
             if usize::from(label) >= CLASSES {
                 let expected = format!("a class below {CLASSES}");
                 return Err(broken(0, format!("class {label}"), expected));
             }
+
             if record.len() < RECORD_BYTES {
                 let expected = format!("an image of {} bytes after its class", SHAPE.values());
                 return Err(broken(record.len(), "the end of the file".into(), expected));
             }
+
             if labels.len() == EXAMPLES_MAX {
                 let expected = format!("at most {EXAMPLES_MAX} images in all batches");
                 return Err(broken(0, "one more image".into(), expected));
             }
+
             labels.push(u32::from(label));
             pixels.extend_from_slice(image);
         }
     }
+
     let features = Features::Bytes(pixels);
     Ok(DenseExamples { shape: SHAPE, classes: CLASSES, features, labels })
 }
 
 const CLASSES: usize = 10;
 
-/// Twenty times what was published; 4 GB of pixels.
+/// Twenty times the published number of images; 4 GB of pixels.
 const EXAMPLES_MAX: usize = 1 << 20;
 
 const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };

@@ -1,6 +1,6 @@
-//! Documents as the UCI bag-of-words collection has them: three lines that say how many documents, words and counts
-//! there are, then one count a row, `document word count`, numbered from 1. The words themselves are in a file of
-//! their own, one a line.
+//! Documents in the format of the UCI bag-of-words collection: three lines with the numbers of documents, words and
+//! counts, then one count a row, `document word count`, numbered from 1. The words themselves are in another file, one a
+//! line.
 
 use std::path::Path;
 
@@ -10,8 +10,12 @@ use gaia_ml::examples::Documents;
 
 /// Reads documents, plain or gzip.
 ///
-/// Documents without words are left out, so the others are numbered anew in the order of their numbers. Rows may stand
-/// in any order; counts of the same document and word are added.
+/// Documents without words are left out, and the others are numbered from 0 in the order of their numbers. Rows may be in
+/// any order. Counts of the same document and word are added.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
     let mut source = Source::open(file)?;
     let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
@@ -20,36 +24,56 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
     let file = file.to_owned();
     let mut rows: Vec<(u32, u32, u32)> = Vec::new();
     let mut tokens = 0_u64;
+
     while let Some((row, line)) = source.row()? {
         let broken = |found: String, expected: String| {
             DataError::broken(&file, Place::Row(row), found, expected)
         };
+
         if line.is_empty() {
             continue;
         }
+
         if rows.len() == counts {
             return Err(broken(
                 shown(line),
                 format!("no more than {counts} counts, as row 3 says"),
             ));
         }
+
         let counted = parse(line, documents, vocabulary)
             .map_err(|(found, expected)| broken(found, expected))?;
         tokens += u64::from(counted.2);
+
         if tokens > TOKENS_MAX {
             let expected = format!("at most {TOKENS_MAX} tokens in all");
             return Err(broken(counted.2.to_string(), expected));
         }
+
         rows.push(counted);
     }
+
     let whole = |found: String, expected: String| {
         Err(DataError::broken(&file, Place::Whole, found, expected))
     };
+
     if rows.len() < counts {
         let found = format!("{} counts", rows.len());
         return whole(found, format!("{counts} of them, as row 3 says"));
     }
+
+    let read = gathered(rows, vocabulary);
+    if read.len() < 2 {
+        let found = format!("{} documents with words", read.len());
+        return whole(found, "at least 2 of them".into());
+    }
+    Ok(read)
+}
+
+/// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added.
+fn gathered(mut rows: Vec<(u32, u32, u32)>, vocabulary: usize) -> Documents {
     rows.sort_unstable();
+
     let mut read = Documents::empty(vocabulary);
     let (mut words, mut of_words): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     for document in rows.chunk_by(|a, b| a.0 == b.0) {
@@ -61,41 +85,45 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
         }
         read.push(&words, &of_words);
     }
-    if read.len() < 2 {
-        let found = format!("{} documents with words", read.len());
-        return whole(found, "at least 2 of them".into());
-    }
-    Ok(read)
+    read
 }
 
 /// Reads the words of `vocabulary`, one a line, plain or gzip.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_vocabulary(file: &Path, vocabulary: usize) -> Result<Vec<String>, DataError> {
     let mut source = Source::open(file)?;
     let mut words: Vec<String> = Vec::new();
     while let Some((row, line)) = source.row()? {
         let word = std::str::from_utf8(line).map(str::trim).ok();
         let word = word.filter(|word| !word.is_empty() && !word.contains(char::is_control));
+
         let expected = match word {
             Some(word) if words.len() < vocabulary => {
                 words.push(word.to_owned());
                 continue;
             }
-            // A blank line after the last word is nothing.
+            // A blank line after the last word is skipped.
             None if line.is_empty() && words.len() == vocabulary => continue,
             None => "a word".to_owned(),
             Some(_) => format!("no more than {vocabulary} words, as there are in the documents"),
         };
+
         return Err(DataError::broken(file, Place::Row(row), shown(line), expected));
     }
+
     if words.len() < vocabulary {
         let found = format!("{} words", words.len());
         let expected = format!("{vocabulary} of them, as there are in the documents");
         return Err(DataError::broken(file, Place::Whole, found, expected));
     }
+
     Ok(words)
 }
 
-/// One of the numbers that a file opens with.
+/// One of the numbers in the first three lines of a file.
 fn header(source: &mut Source<'_>, name: &str, most: usize) -> Result<usize, DataError> {
     let file = source.file().to_owned();
     let expected = || format!("{name}, 1 to {most}");
@@ -116,6 +144,7 @@ fn parse(
 ) -> Result<(u32, u32, u32), (String, String)> {
     let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
     let mut fields = text.split_ascii_whitespace();
+
     let mut field = |name: &str, most: usize| {
         let field = fields.next().ok_or_else(|| (shown(line), format!("{name} in the row")))?;
         let number: Option<usize> = field.parse().ok();
@@ -124,9 +153,11 @@ fn parse(
             .map(|number| number as u32)
             .ok_or_else(|| (shown(field.as_bytes()), format!("{name}, 1 to {most}")))
     };
+
     let document = field("a document", documents)?;
     let word = field("a word", vocabulary)?;
     let count = field("a count", COUNT_MAX)?;
+
     match fields.next() {
         None => Ok((document - 1, word - 1, count)),
         Some(_) => Err((shown(line), "a document, a word and a count".into())),

@@ -5,24 +5,42 @@ use std::path::{Path, PathBuf};
 
 use gaia_ml::ConfigError;
 
-/// Why there is no data to train on.
+/// Why an application cannot be built from its data.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
+    /// A setting does not fit the data.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The operating system refused to read a file.
     #[error("{}: cannot be read: {reason}", file.display())]
-    Unreadable { file: PathBuf, reason: std::io::Error },
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The operating system's reason.
+        reason: std::io::Error,
+    },
+    /// A file is not what its format says.
     #[error("{}{place}: found {found}, expected {expected}", file.display())]
-    Broken { file: PathBuf, place: Place, found: String, expected: String },
+    Broken {
+        /// The file.
+        file: PathBuf,
+        /// Where in the file.
+        place: Place,
+        /// What was found there.
+        found: String,
+        /// What was expected there.
+        expected: String,
+    },
 }
 
-/// Where in a file something is wrong.
+/// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line, counted from 1.
     Row(u64),
     /// A byte of the decompressed file, counted from 0.
     Byte(u64),
+    /// The file as a whole.
     Whole,
 }
 
@@ -47,7 +65,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Bytes from a file as they may be shown: printable, and no more than a line holds.
+/// Bytes from a file, made safe to print and cut to a part of a line.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES)]);
     let mut shown = format!("\"{}\"", text.escape_debug());

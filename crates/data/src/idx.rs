@@ -10,6 +10,10 @@ use super::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
 /// Reads a folder of four files, each plain or gzip: the training and the test examples.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
     if !folder.is_dir() {
         let expected = "a folder of four IDX files";
@@ -32,10 +36,12 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
     let file = find(folder, set, IMAGES)?;
     let (sizes, pixels) = parse(Source::open(&file)?, IMAGES.dimensions)?;
     let shape = Shape { channels: 1, height: sizes[1] as usize, width: sizes[2] as usize };
+
     if shape.values() == 0 || sizes[0] == 0 {
         let found = format!("{} images of {} pixels", sizes[0], shape.values());
         return Err(DataError::broken(&file, Place::Byte(4), found, "at least one pixel"));
     }
+
     let file = find(folder, set, LABELS)?;
     let (counts, labels) = parse(Source::open(&file)?, LABELS.dimensions)?;
     if counts[0] != sizes[0] {
@@ -43,6 +49,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
         let expected = format!("as many as there are images, {}", sizes[0]);
         return Err(DataError::broken(&file, Place::Byte(4), found, expected));
     }
+
     let largest = labels.iter().copied().max().unwrap_or(0);
     Ok(DenseExamples {
         shape,
@@ -58,33 +65,41 @@ fn parse(mut source: Source<'_>, dimensions: u8) -> Result<(Vec<u64>, Vec<u8>), 
     let broken = |at, found: String, expected: String| {
         DataError::broken(&file, Place::Byte(at), found, expected)
     };
+
     let header_bytes = 4 + 4 * u64::from(dimensions);
     let header = source.bytes(0, header_bytes)?;
     let magic = [0, 0, UNSIGNED_BYTE, dimensions];
+
     if header.len() < 4 || header[..4] != magic {
         let found = format!("the bytes {:02x?}", &header[..header.len().min(4)]);
         return Err(broken(0, found, format!("an IDX file of bytes, {magic:02x?}")));
     }
+
     if header.len() as u64 != header_bytes {
         let at = header.len() as u64;
         return Err(broken(at, "the end of the file".into(), "the sizes of the dimensions".into()));
     }
+
     let (words, _) = header[4..].as_chunks::<4>();
     let sizes: Vec<u64> = words.iter().map(|&word| u64::from(u32::from_be_bytes(word))).collect();
     let product = sizes.iter().try_fold(1_u64, |product, &size| product.checked_mul(size));
+
     let Some(values) = product.filter(|&values| values <= VALUES_MAX) else {
         let expected = format!("at most {VALUES_MAX} values");
         return Err(broken(4, format!("dimensions of {sizes:?}"), expected));
     };
+
     let bytes = source.bytes(header_bytes, values + 1)?;
     let expected = format!("{values} values, as its dimensions {sizes:?} say");
     if (bytes.len() as u64) < values {
         let at = header_bytes + bytes.len() as u64;
         return Err(broken(at, "the end of the file".into(), expected));
     }
+
     if bytes.len() as u64 > values {
         return Err(broken(header_bytes + values, "more bytes".into(), expected));
     }
+
     Ok((sizes, bytes))
 }
 
@@ -95,7 +110,7 @@ struct Member {
     dimensions: u8,
 }
 
-/// The file of a set, under any of the names it goes by.
+/// The file of a set, under any of its usual names.
 fn find(folder: &Path, set: &str, member: Member) -> Result<PathBuf, DataError> {
     let Member { name, dimensions } = member;
     for separator in ['-', '.'] {

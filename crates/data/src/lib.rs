@@ -1,8 +1,10 @@
-//! Reads data files, or makes data up, and splits it over data centers.
+//! Reads data files, or generates synthetic data, and partitions it over data centers.
 //!
-//! What comes out is an application whose examples are in memory and dealt to workers, every example to
-//! exactly one. Readers stream, trust no header and name the row or byte where a file is broken. This room
-//! knows formats and files; what is learnt from the examples is for `ml` to know.
+//! The result is an application whose examples are in memory and partitioned over workers, every example to exactly one.
+//! Readers stream, trust no header, and name the row or byte where a file is broken. This crate knows formats and files;
+//! `gaia-ml` knows what is learnt from the examples.
+
+#![warn(missing_docs)]
 
 mod cifar;
 mod docword;
@@ -38,9 +40,14 @@ pub use libsvm::read_libsvm;
 pub use movielens::read_movielens;
 pub use split::{hold_out, split};
 
-/// Loads or generates the application's data and splits it over the workers of each data center.
+/// Loads or generates the application's data and partitions it over the workers of each data center.
 ///
-/// Workers are numbered data center by data center; all data centers together have at least one.
+/// Workers are numbered data center by data center; without any worker the data is partitioned as for one. The same
+/// settings and seed give the same examples.
+///
+/// # Errors
+/// [`DataError::Config`] where a setting does not fit the data, [`DataError::Unreadable`] or [`DataError::Broken`] where
+/// a file cannot be used.
 pub fn build(
     config: &AppConfig,
     workers_per_dc: &[usize],
@@ -75,11 +82,14 @@ fn ratings(
             (read_movielens(path)?, path.display().to_string())
         }
     };
+
     let parameters = (all.users + all.items) * (config.rank + usize::from(config.bias));
     check_parameters("rank", config.rank, parameters)?;
+
     let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
     let (train, test) = (all.select(&train), all.select(&test));
     let parts = split(data.split, data.skew, &train.user, workers, seed.child("split"));
+
     Ok(MatrixFactorization::new(config.clone(), train, test, parts, &name))
 }
 
@@ -145,6 +155,7 @@ fn sparse(
         SparseSource::Libsvm => {
             let path = path_of(data.path.as_deref())?;
             let (mut all, test) = read_libsvm(path)?;
+
             let (train, mut test) = if let Some(test) = test {
                 (all, test)
             } else {
@@ -153,14 +164,18 @@ fn sparse(
                 all = all.select(&train);
                 (all, test)
             };
+
             let width = train.width.max(test.width);
             let train = SparseExamples { width, ..train };
             test.width = width;
+
             (train, test, path.display().to_string())
         }
     };
+
     let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
     let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
+
     Ok(LogisticRegression::new(config.clone(), train, test, parts, &name))
 }
 
@@ -174,37 +189,44 @@ fn documents(
         let parameters = (vocabulary + 1).saturating_mul(config.topics);
         check_parameters("topics", config.topics, parameters)
     };
+
     let cut = |test: &Documents| Completion::new(test, seed.child("completion"));
     let (train, held_out, labels, vocabulary, name) = match data.source {
         DocumentSource::Synthetic => {
             let generator = &data.synthetic;
             check(generator.vocabulary)?;
+
             let made = synthetic::documents(generator, data.held_out, seed.child("synthetic"));
             let held_out = cut(&made.test);
             let best = WordProbabilities::new(generator.topics, made.words)
                 .perplexity(&held_out, generator.topic_concentration);
             let name = format!("{} planted ones (best perplexity {best:.1})", generator.topics);
+
             (made.train, held_out, made.labels, None, name)
         }
         DocumentSource::Docword => {
             let path = path_of(data.path.as_deref())?;
             let all = read_docword(path)?;
             check(all.vocabulary)?;
+
             let words = data.vocabulary_path.as_deref();
             let vocabulary =
                 words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
             let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
             let (train, test) = (all.select(&train), all.select(&test));
             let labels = most_frequent_words(&train);
+
             (train, cut(&test), labels, vocabulary, path.display().to_string())
         }
     };
+
     let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
     let config = config.clone();
+
     Ok(TopicModel::new(config, train, held_out, parts, vocabulary, seed, &name))
 }
 
-/// The word that each document has most of; of equals the first.
+/// The most frequent word of each document. Of equally frequent ones the first.
 fn most_frequent_words(documents: &Documents) -> Vec<u32> {
     let of_document = |document| {
         let (words, counts) = documents.document(document);
@@ -215,7 +237,7 @@ fn most_frequent_words(documents: &Documents) -> Vec<u32> {
     (0..documents.len()).map(of_document).collect()
 }
 
-/// Images from the files, or made; `kind` is what made ones are called.
+/// Images from files, or synthetic ones, which reports call `kind`.
 fn images<G: Default>(
     data: &DataConfig<ImageSource, G>,
     kind: &str,

@@ -8,7 +8,11 @@ use gaia_ml::examples::SparseExamples;
 
 /// Reads examples of two classes, plain or gzip, and the test set where `NAME.t` lies beside the file.
 ///
-/// Labels are +1 and -1, or 1 and 0. `qid:` is passed over, and so is what follows a `#`.
+/// Labels are +1 and -1, or 1 and 0. `qid:` is skipped, and so is the text after a `#`.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_libsvm(file: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
     let train = parse(Source::open(file)?)?;
     if train.len() < 2 {
@@ -28,6 +32,7 @@ fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
     let mut columns = Vec::new();
     let mut values = Vec::new();
     let mut negative = None;
+
     while let Some((row, line)) = source.row()? {
         let broken =
             |(found, expected): Found| DataError::broken(&file, Place::Row(row), found, expected);
@@ -35,40 +40,48 @@ fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
         let text = std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
         let mut tokens = text.split_ascii_whitespace();
         let Some(token) = tokens.next() else { continue };
+
         if examples.len() == EXAMPLES_MAX {
             let expected = format!("at most {EXAMPLES_MAX} examples");
             return Err(broken(("one more example".into(), expected)));
         }
+
         let label = label(token, &mut negative).map_err(broken)?;
         columns.clear();
         values.clear();
+
         for token in tokens.filter(|token| !token.starts_with("qid:")) {
             let (column, value) = entry(token, columns.last().copied()).map_err(broken)?;
             columns.push(column);
             values.push(value);
         }
+
         examples.push(&columns, &values, label);
+
         let width = columns.last().map_or(0, |&column| column as usize + 1);
         examples.width = examples.width.max(width);
     }
+
     Ok(examples)
 }
 
 /// What was found, and what was expected instead.
 type Found = (String, String);
 
-/// A label as +1 or -1; a file that has written -1 for its negatives must not write 0.
+/// A label as +1 or -1. A file that uses -1 for negatives must not use 0 as well.
 fn label(token: &str, negative: &mut Option<i8>) -> Result<f32, Found> {
     let expected = match negative {
         None => "a label, +1 or -1, or 1 or 0",
         Some(0) => "a label, 1 or 0 as in the rows before",
         Some(_) => "a label, +1 or -1 as in the rows before",
     };
+
     let wrong = || (shown(token.as_bytes()), expected.to_owned());
     let value: f64 = token.parse().map_err(|_| wrong())?;
     if value == 1.0 {
         return Ok(1.0);
     }
+
     let written = if value == 0.0 {
         0
     } else if value == -1.0 {
@@ -76,6 +89,7 @@ fn label(token: &str, negative: &mut Option<i8>) -> Result<f32, Found> {
     } else {
         return Err(wrong());
     };
+
     if *negative.get_or_insert(written) == written { Ok(-1.0) } else { Err(wrong()) }
 }
 

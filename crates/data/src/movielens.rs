@@ -1,4 +1,4 @@
-//! MovieLens ratings: `ratings.csv`, `u.data` and `ratings.dat`, told apart by their first row.
+//! MovieLens ratings: `ratings.csv`, `u.data` and `ratings.dat`, distinguished by their first row.
 
 use std::path::Path;
 
@@ -10,6 +10,10 @@ use gaia_ml::examples::Ratings;
 ///
 /// Users and items are numbered from 0 in ascending order of their numbers in the file; ratings come out
 /// sorted by user and item.
+///
+/// # Errors
+/// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
+/// large.
 pub fn read_movielens(file: &Path) -> Result<Ratings, DataError> {
     parse(Source::open(file)?)
 }
@@ -26,27 +30,36 @@ fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
     let file = source.file().to_owned();
     let mut separator = None;
     let mut rows: Vec<(u32, u32, f32)> = Vec::new();
+
     while let Some((row, line)) = source.row()? {
         let separator = *separator.get_or_insert_with(|| Separator::of(line));
+
         if line.is_empty() || (row == 1 && is_header(line)) {
             continue;
         }
+
         if rows.len() == RATINGS_MAX {
             let expected = format!("at most {RATINGS_MAX} ratings");
             return Err(DataError::broken(&file, Place::Row(row), "one more rating", expected));
         }
+
         let rating = separator.rating(line).map_err(|(found, expected)| {
             DataError::broken(&file, Place::Row(row), found, expected)
         })?;
+
         rows.push(rating);
     }
+
     if rows.len() < 2 {
         let found = format!("{} in all", rows.len());
         return Err(DataError::broken(&file, Place::Whole, found, "at least 2 ratings"));
     }
+
     rows.sort_by_key(|&(user, item, _)| (user, item));
+
     let users = ascending(rows.iter().map(|row| row.0));
     let items = ascending(rows.iter().map(|row| row.1));
+
     Ok(Ratings {
         users: users.len(),
         items: items.len(),
@@ -126,5 +139,5 @@ fn place(ids: &[u32], id: u32) -> u32 {
 /// Positions are 32-bit, and three times this many bytes must fit in memory.
 const RATINGS_MAX: usize = 1 << 30;
 
-/// The largest rating there may be, in size.
+/// The largest absolute value of a rating.
 const RATING_MAX: f32 = 1000.0;

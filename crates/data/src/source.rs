@@ -1,9 +1,9 @@
-//! Data files as streams of bytes and of rows, plain or gzip by what they begin with.
+//! Data files as streams of bytes and of rows, plain or gzip. The first bytes of a file decide which.
 //!
-//! What a reader keeps is a few times what it reads, so a plain file bounds the memory by its own size. A packed one
-//! would not: deflate makes up to 1032 bytes of one, and a few megabytes would fill any memory. So a gzip file may
-//! expand to [`EXPANSION_MAX`] times its size and no further, beyond a first [`UNPACKED_BYTES_FREE`]. Rows of numbers
-//! and images that were photographed expand 3 to 15 times; what repeats itself more is unpacked by hand.
+//! A reader keeps a few times what it reads, so that the size of a plain file bounds the memory. The size of a compressed
+//! file does not: deflate expands one byte to at most 1032, and a few megabytes would fill any memory. So a gzip file may
+//! expand to at most [`EXPANSION_MAX`] times its size, beyond a first [`UNPACKED_BYTES_FREE`]. Rows of numbers and
+//! photographs expand 3 to 15 times. A file that expands more must be decompressed by the user.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,12 +15,12 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::error::{DataError, Place, shown};
 
-/// A data file, decompressed on the way.
+/// A data file, decompressed while it is read.
 pub(super) struct Source<'a> {
     file: PathBuf,
     bytes: Box<dyn BufRead + 'a>,
     line: Vec<u8>,
-    /// Rows handed out.
+    /// Rows returned so far.
     rows: u64,
 }
 
@@ -37,7 +37,7 @@ impl Source<'static> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads what `bytes` delivers, under the name of `file`.
+    /// Reads from `bytes`. Errors name `file`.
     pub(super) fn new(file: &Path, bytes: impl Read + 'a) -> Result<Self, DataError> {
         let packed = Rc::new(Cell::new(0));
         let bytes = Counted { bytes, count: Rc::clone(&packed) };
@@ -61,13 +61,16 @@ impl<'a> Source<'a> {
     /// The next line without its end, and its number from 1; `None` at the end of the file.
     pub(super) fn row(&mut self) -> Result<Option<(u64, &[u8])>, DataError> {
         self.line.clear();
+
         let row = self.rows + 1;
         let mut limited = (&mut self.bytes).take(ROW_BYTES_MAX + 1);
         let read = limited.read_until(b'\n', &mut self.line);
         let read = read.map_err(|reason| unpack_error(&self.file, Place::Row(row), reason))?;
+
         if read == 0 {
             return Ok(None);
         }
+
         if read as u64 > ROW_BYTES_MAX {
             let expected = format!("a row of at most {ROW_BYTES_MAX} bytes");
             return Err(DataError::broken(
@@ -77,18 +80,22 @@ impl<'a> Source<'a> {
                 expected,
             ));
         }
+
         self.rows = row;
+
         let mut line = self.line.as_slice();
         line = line.strip_suffix(b"\n").unwrap_or(line);
         line = line.strip_suffix(b"\r").unwrap_or(line);
+
         if row == 1 {
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         }
+
         Ok(Some((row, line)))
     }
 
-    /// Reads up to `most` bytes from `at`, fewer only where the file ends. Memory grows with what is there,
-    /// not with what is asked for.
+    /// Reads up to `most` bytes from `at`, fewer only where the file ends. Memory grows with the bytes that are there and
+    /// not with `most`.
     pub(super) fn bytes(&mut self, at: u64, most: u64) -> Result<Vec<u8>, DataError> {
         let mut bytes = Vec::new();
         (&mut self.bytes)
@@ -99,7 +106,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Counts the bytes that are taken from a file.
+/// Counts the bytes that are read from a file.
 struct Counted<R> {
     bytes: R,
     count: Rc<Cell<u64>>,
@@ -113,10 +120,10 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What a gzip stream holds, as far as it may expand.
+/// The contents of a gzip stream, up to the allowed expansion.
 struct Unpacked<R> {
     decoder: MultiGzDecoder<R>,
-    /// Bytes of the file that have been taken.
+    /// Bytes of the file that have been read.
     packed: Rc<Cell<u64>>,
     count: u64,
 }
@@ -133,7 +140,7 @@ impl<R: BufRead> Read for Unpacked<R> {
     }
 }
 
-/// What is wrong with a file that stops giving bytes halfway.
+/// The error of a file that cannot be read to its end.
 fn unpack_error(file: &Path, place: Place, reason: std::io::Error) -> DataError {
     match reason.kind() {
         ErrorKind::FileTooLarge => {
@@ -157,11 +164,11 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Bytes of an unpacked file for each byte of the packed one.
+/// Bytes of the decompressed file for each byte of the compressed one.
 const EXPANSION_MAX: u64 = 100;
 
-/// Bytes that any gzip file may expand to, however few it has: a small file may well hold one thing many times.
+/// Bytes that any gzip file may expand to, however small it is: a small file may repeat one value many times.
 const UNPACKED_BYTES_FREE: u64 = 1 << 26;
 
-/// Bytes in one row; a file without line ends must not fill the memory.
+/// Bytes in one row. A file without line ends must not fill the memory.
 const ROW_BYTES_MAX: u64 = 1 << 24;

@@ -1,7 +1,7 @@
-//! Which worker gets which example.
+//! How examples are partitioned over workers.
 //!
-//! Every example goes to exactly one worker. Data centers get examples in proportion to their workers, so a
-//! skewed split changes what a data center sees and not how much.
+//! Every example goes to exactly one worker. Data centers get examples in proportion to their workers, so that a skewed
+//! split changes which examples a data center has and not how many.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,37 +22,44 @@ pub fn hold_out(examples: usize, share: f64, seed: Seed) -> (Vec<u32>, Vec<u32>)
     (train, order)
 }
 
-/// How many examples a share is: at least one and not all, where there are two.
+/// How many examples a share is. Of two or more examples it is at least one and not all.
 pub(super) fn held_out_count(examples: usize, share: f64) -> usize {
     let most = examples.saturating_sub(1);
     ((examples as f64 * share).round() as usize).clamp(most.min(1), most)
 }
 
-/// Deals examples to `workers`, at least 1: a `skew` share as `split` decides by their `groups` (the user or label of
-/// each), the rest evenly.
+/// Partitions examples over `workers`, at least 1.
+///
+/// A share `skew` of them, 0 to 1, goes where `split` decides by their `groups`, which are the user or the label of each
+/// example; the rest is partitioned evenly. Returns the positions of each worker's examples.
 pub fn split(split: Split, skew: f64, groups: &[u32], workers: usize, seed: Seed) -> Parts {
     let mut parts = vec![Vec::new(); workers];
     let order = shuffled(groups.len(), seed.child("order"));
+
     let skewed = match split {
         Split::Even => 0,
         Split::ByUser | Split::ByLabel => (groups.len() as f64 * skew).round() as usize,
     };
+
     let (skewed, even) = order.split_at(skewed.min(order.len()));
     match split {
         Split::Even => {}
         Split::ByUser => whole_groups(skewed, groups, seed.child("groups"), &mut parts),
         Split::ByLabel => sorted_cuts(skewed, groups, seed.child("groups"), &mut parts),
     }
+
     for (index, &example) in even.iter().enumerate() {
         parts[index % workers].push(example);
     }
+
     for part in &mut parts {
         part.sort_unstable();
     }
+
     parts.into_iter().map(Into::into).collect()
 }
 
-/// Each group to one worker, the largest first to the worker that has least.
+/// Each group to one worker: the largest first, to the worker that has the fewest examples.
 fn whole_groups(examples: &[u32], groups: &[u32], seed: Seed, parts: &mut [Vec<u32>]) {
     let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for &example in examples {

@@ -1,7 +1,7 @@
-//! Every metric of a process: its name, what it means, its labels.
+//! Every metric of a process: its name, its meaning, its labels.
 //!
-//! Names follow Prometheus: base units, `_total` on what only grows. `node` and `peer` are called as their certificates'
-//! folders are, such as `tokyo/server-0`.
+//! Names follow Prometheus: base units, `_total` for counters. The labels `node` and `peer` are the names of folders of
+//! certificates, such as `tokyo/server-0`.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -46,8 +46,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Puts every metric into the registry, beside what is true of the whole process. It began at so many seconds
-    /// since 1970.
+    /// Registers every metric, and sets those of the whole process. `started_s` is its start in seconds since 1970.
     pub(super) fn new(registry: &Registry, started_s: f64) -> Self {
         let to = Definer { registry };
         let start = Gauge::new(
@@ -55,10 +54,13 @@ impl Definitions {
             "When the process began, in seconds since 1970.",
         );
         to.put(start).set(started_s);
+
         let build = to.gauges("gaia_build_info", "The version of this program.", &["version"]);
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+
         let to_peer = ["node", "peer"];
         let by_lane = ["node", "peer", "lane"];
+
         Self {
             node_info: to.gauges(
                 "gaia_node_info",
@@ -223,14 +225,14 @@ impl Definitions {
     }
 }
 
-/// Puts metrics into a registry.
+/// Registers metrics.
 struct Definer<'a> {
     registry: &'a Registry,
 }
 
 impl Definer<'_> {
     fn put<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
-        let made = made.expect("our own names and labels are legal");
+        let made = made.expect("the names and labels are constant and legal");
         self.registry.register(Box::new(made.clone())).expect("each metric is defined once");
         made
     }
@@ -257,9 +259,9 @@ impl Definer<'_> {
     }
 }
 
-/// From a small kernel to a large network on one core.
+/// Bounds of the buckets in seconds: from a small kernel to a large network on one core.
 const ITERATION_S: &[f64] =
     &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0];
 
-/// From a disk with a protected cache to one that is overloaded.
+/// Bounds of the buckets in seconds: from a disk with a protected cache to an overloaded one.
 const SYNC_S: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];

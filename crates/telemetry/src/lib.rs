@@ -1,8 +1,10 @@
-//! What a run tells about itself: one record per evaluation, one per link, one at the end; and for who watches a node
-//! of a real run, its metrics and how it stands.
+//! The records and the metrics of a run: one record for each evaluation, one for each link, one at the end; and, for a
+//! process of a real run, its metrics and its health.
 //!
-//! Drivers fill all of it in; `report/` shows the records, and whoever asks over HTTP the rest. Nothing here measures
-//! anything.
+//! Drivers fill them in. `gaia-report` shows the records, and the real driver serves the metrics over HTTP. This crate
+//! measures nothing itself.
+
+#![warn(missing_docs)]
 
 mod definitions;
 mod meters;

@@ -1,7 +1,7 @@
-//! What a node counts, in its own words.
+//! The meters of a node: they turn its counts into metrics.
 //!
-//! Machines keep plain counts; a driver reads them at each heartbeat and says them here. What is told of every frame
-//! costs two additions.
+//! State machines keep plain counts. A driver reads these at each heartbeat and passes them on here. Counting a frame
+//! takes two additions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use gaia_core::server::{BrakeStats, LinkStats};
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, Lane};
 
-/// One node.
+/// The metrics of one node. Clones share them.
 #[derive(Clone)]
 pub struct NodeMeter {
     node: Arc<str>,
@@ -27,7 +27,7 @@ pub struct NodeMeter {
     origin: Instant,
 }
 
-/// A server's link to one mirror.
+/// The metrics of a server's link to one mirror. Clones share them.
 #[derive(Clone)]
 pub struct MirrorMeter {
     node: NodeMeter,
@@ -47,7 +47,7 @@ impl NodeMeter {
         Self { node: node.into(), definitions, standing, origin }
     }
 
-    /// The link to a mirror of that name.
+    /// The meter of the link to a mirror. Its counters exist, at zero, from now on.
     pub fn mirror(&self, peer: &str) -> MirrorMeter {
         let received = Lane::ALL.map(|lane| {
             let labels = [&self.node, peer, lane.name()];
@@ -58,7 +58,7 @@ impl NodeMeter {
         MirrorMeter { node: self.clone(), peer: peer.into(), received }
     }
 
-    /// The node's loop has turned.
+    /// The node's loop has completed a turn.
     pub fn on_turn(&self) {
         self.standing.on_turn(self.origin.elapsed());
     }
@@ -70,13 +70,13 @@ impl NodeMeter {
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(1);
     }
 
-    /// A peer is connected no more.
+    /// A peer is disconnected.
     pub fn on_lost(&self, peer: &str) {
         self.standing.on_lost(peer);
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
-    /// A peer takes no part: nobody waits for it.
+    /// A peer is no member of the run. The node does not wait for it.
     pub fn on_absent(&self, peer: &str) {
         self.standing.on_absent(peer);
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
@@ -87,12 +87,12 @@ impl NodeMeter {
         self.standing.on_begun();
     }
 
-    /// Somebody who called was turned away.
+    /// An incoming connection was refused.
     pub fn on_caller_refused(&self) {
         self.definitions.callers_refused.with_label_values(&[&*self.node]).inc();
     }
 
-    /// How far a server's data center is, and what its brakes gave up so far.
+    /// The clock of a server's data center, what its brakes stopped waiting for so far, and why the first held read waits.
     pub fn on_server(&self, clock: Clock, brakes: BrakeStats, waiting: Option<WaitReason>) {
         let Definitions { clocks_finished, announcements_expired, mirrors_lost, read_held, .. } =
             &*self.definitions;
@@ -111,14 +111,14 @@ impl NodeMeter {
         raise(&self.definitions.lan_bytes.with_label_values(&[&*self.node]), bytes);
     }
 
-    /// Why and for how long a worker's read was held back, on account of which data center, if of another.
+    /// A worker's read was held back. `from` is the data center that it waited for, empty where that is its own.
     pub fn on_held(&self, reason: WaitReason, from: &str, time: Duration) {
         let blocked = &self.definitions.blocked;
         let blocked = blocked.with_label_values(&[&*self.node, reason.name(), from]);
         blocked.inc_by(time.as_secs_f64());
     }
 
-    /// An iteration of a worker has run.
+    /// A worker has computed an iteration.
     pub fn on_iteration(&self, took: Duration) {
         let iterations = &self.definitions.iteration;
         iterations.with_label_values(&[&*self.node]).observe(took.as_secs_f64());
@@ -134,23 +134,23 @@ impl NodeMeter {
         }
     }
 
-    /// How far a data center is, as the coordinator sees it.
+    /// The clock that a data center has finished, as the coordinator knows it.
     pub fn on_data_center_clock(&self, dc: &str, clock: u64) {
         let clocks = &self.definitions.data_center_clock;
         clocks.with_label_values(&[&*self.node, dc]).set(i64::try_from(clock).unwrap_or(i64::MAX));
     }
 
-    /// A worker does the work of one that is lost, as the coordinator has said.
+    /// The coordinator has assigned the work of a lost worker to another.
     pub fn on_taken_over(&self, lost: &str, by: &str) {
         self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(1);
     }
 
-    /// It no longer does.
+    /// The worker `by` no longer does the work of `lost`.
     pub fn on_given_back(&self, lost: &str, by: &str) {
         self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(0);
     }
 
-    /// So many bytes were written to the log and synced, which took so long.
+    /// Bytes were written to the log and synced.
     pub fn on_log_synced(&self, bytes: u64, took: Duration) {
         self.definitions.log_bytes.with_label_values(&[&*self.node]).inc_by(bytes);
         let syncs = &self.definitions.log_sync;
@@ -159,19 +159,19 @@ impl NodeMeter {
 }
 
 impl MirrorMeter {
-    /// A frame has come.
+    /// A frame has arrived.
     pub fn on_frame(&self, lane: Lane, bytes: usize) {
         let (all_bytes, frames) = &self.received[lane.index()];
         all_bytes.inc_by(bytes as u64);
         frames.inc();
     }
 
-    /// A frame was not what it has to be.
+    /// A frame was malformed or out of turn and was not applied.
     pub fn on_frame_refused(&self) {
         self.node.definitions.frames_refused.with_label_values(&self.labels()).inc();
     }
 
-    /// What the server has counted so far.
+    /// The server's counts since its start.
     pub fn on_stats(&self, stats: &LinkStats) {
         let Definitions {
             sent_bytes,
@@ -188,11 +188,13 @@ impl MirrorMeter {
         {
             raise(&sent_bytes.with_label_values(&[labels[0], labels[1], lane.name()]), bytes);
         }
+
         raise(&sent_frames.with_label_values(&labels), stats.frames);
         raise(&sent_updates.with_label_values(&labels), stats.updates);
         raise(&changes.with_label_values(&labels), stats.changes);
         raise(&carried.with_label_values(&labels), stats.carried);
         raise(&announced.with_label_values(&labels), stats.announced);
+
         if stats.changes > 0 {
             let kept = 1.0 - stats.carried as f64 / stats.changes as f64;
             held_back.with_label_values(&labels).set(kept.clamp(0.0, 1.0));
@@ -206,7 +208,7 @@ impl MirrorMeter {
         raise_seconds(&all_busy.with_label_values(&self.labels()), busy);
     }
 
-    /// The clock of this data center, and the latest that has been heard of the mirror.
+    /// The clock of this data center, and the latest clock received from the mirror.
     pub fn on_clocks(&self, own: Clock, heard: Clock) {
         let lag = i128::from(own.0) - i128::from(heard.0);
         let lag = i64::try_from(lag).unwrap_or(i64::MAX);
@@ -218,8 +220,8 @@ impl MirrorMeter {
     }
 }
 
-/// Sets a counter to what has been counted in all. It never falls: a count that begins again, as that of a node that was
-/// rebuilt may, is waited for.
+/// Sets a counter to a total. It never falls: where a rebuilt node counts from the start again, the counter stays until
+/// the new total is larger.
 fn raise(counter: &IntCounter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }
@@ -256,11 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_and_its_links_count_is_told_as_it_stands() {
+    fn counts_of_a_server_and_its_links_become_metrics() {
         let telemetry = Telemetry::new();
         let peers = BTreeMap::from([("b/server-0".to_owned(), "mirror")]);
         let node = telemetry.node("a/server-0", "r", peers);
         let mirror = node.mirror("b/server-0");
+
         check(
             &telemetry,
             &[
@@ -269,24 +272,29 @@ mod tests {
                 r#"gaia_callers_refused_total{node="a/server-0"} 0"#,
             ],
         );
+
         for _ in 0..2 {
             node.on_connected("b/server-0");
             node.on_lost("b/server-0");
             node.on_caller_refused();
         }
+
         node.on_connected("b/server-0");
         mirror.on_frame(Lane::Data, 100);
         mirror.on_frame(Lane::Data, 11);
         mirror.on_frame_refused();
         mirror.on_clocks(Clock(3), Clock(5));
+
         let mut stats =
             LinkStats { data_bytes: 7, control_bytes: 5, frames: 3, ..LinkStats::default() };
         mirror.on_stats(&stats);
         (stats.data_bytes, stats.changes, stats.carried, stats.updates) = (9, 8, 2, 2);
         mirror.on_stats(&stats);
+
         for busy in [1, 4] {
             mirror.on_carried(1000 * busy, Duration::from_millis(500 * busy));
         }
+
         let waiting = WaitReason::MirrorClock { from: DcId(1) };
         let brakes = BrakeStats { announcements_expired: 6, mirrors_lost: 1 };
         node.on_server(Clock(12), brakes, Some(waiting));
@@ -322,13 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn who_does_whose_work_is_told_and_a_node_that_leaves_is_not() {
+    fn taken_over_work_is_a_metric_and_a_node_that_leaves_is_not() {
         let telemetry = Telemetry::new();
         let node = telemetry.node("a/coordinator", "r", BTreeMap::new());
         node.on_taken_over("a/worker-1", "a/worker-0");
         node.on_given_back("a/worker-1", "a/worker-0");
         node.on_taken_over("a/worker-1", "a/worker-2");
         node.on_begun();
+
         let peers = BTreeMap::from([("a/server-0".to_owned(), "server")]);
         telemetry.node("a/worker-1", "r", peers).on_iteration(Duration::from_millis(3));
         assert!(telemetry.ready().is_err());
@@ -342,22 +351,25 @@ mod tests {
                 r#"gaia_iteration_seconds_count{node="a/worker-1"} 1"#,
             ],
         );
+
         let page = telemetry.metrics();
         assert!(!page.contains(r#"gaia_node_info{node="a/worker-1""#), "{page}");
         assert!(!page.contains(r#"gaia_peer_connected{node="a/worker-1""#), "{page}");
     }
 
     #[test]
-    fn what_a_worker_counts_is_told_by_reason() {
+    fn counts_of_a_worker_are_metrics_by_reason() {
         let telemetry = Telemetry::new();
         let node = telemetry.node("a/worker-1", "r", BTreeMap::new());
         node.on_lan(70);
         node.on_lan(90);
         node.on_iteration(Duration::from_millis(3));
+
         let worker = WorkerId { dc: DcId(0), index: 0 };
         for _ in 0..2 {
             node.on_held(WaitReason::LocalWorker { worker }, "", Duration::from_millis(250));
         }
+
         node.on_held(WaitReason::Updates { from: DcId(1) }, "b", Duration::from_secs(2));
         check(
             &telemetry,

@@ -1,4 +1,4 @@
-//! The records themselves. Their field names are contracts that scripts rely on.
+//! The records of a run. Scripts rely on the names of their fields.
 
 use std::fmt;
 
@@ -6,16 +6,18 @@ use serde::{Deserialize, Serialize};
 
 /// One evaluation: a line of `progress.jsonl`.
 ///
-/// Times are the driver's (virtual seconds in simulation), so that two simulated runs of one seed write the same bytes.
+/// Times are those of the driver: virtual seconds in simulation, so that two simulated runs of one seed write the same
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
+    /// Driver seconds since the start.
     pub time_s: f64,
     /// The slowest data center's clock.
     pub clock: u64,
     /// The objective of the worst data center's copy over all data. Not finite (`null`) where it diverged.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
-    /// The mean over copies.
+    /// The mean of the objective over copies. Not finite (`null`) where one diverged.
     #[serde(with = "finite_or_null")]
     pub objective_mean: f64,
     /// The held-out metric of the copy with the worst objective.
@@ -23,29 +25,35 @@ pub struct Progress {
     pub metric: f64,
     /// Bytes that have entered WAN links so far, transport overhead included.
     pub wan_bytes: u64,
+    /// The data centers whose copies were evaluated, in the order of the topology.
     pub data_centers: Vec<DcProgress>,
 }
 
-/// How one data center stands at an evaluation.
+/// One data center at an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DcProgress {
+    /// Its name in the topology.
     pub name: String,
+    /// The last clock that all its workers have finished.
     pub clock: u64,
     /// The objective of this data center's copy over all data.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
+    /// The held-out metric of this copy.
     #[serde(with = "finite_or_null")]
     pub metric: f64,
     /// Bytes sent to other data centers so far.
     pub wan_sent_bytes: u64,
-    /// Seconds that this data center's reads were held back so far, over its workers.
+    /// Worker-seconds that this data center's reads were held back so far.
     pub blocked_s: f64,
 }
 
 /// A named figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricRecord {
+    /// The name of the metric, such as `rmse`.
     pub name: String,
+    /// Its value. Not finite (`null`) where the run diverged.
     #[serde(with = "finite_or_null")]
     pub value: f64,
 }
@@ -53,13 +61,13 @@ pub struct MetricRecord {
 /// Worker-seconds that reads were held back, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockedSeconds {
-    /// Announced parameters that had not arrived.
+    /// Waiting for announced parameters.
     pub barrier: f64,
-    /// A mirror too many clocks behind.
+    /// Waiting for a mirror too many clocks behind.
     pub mirror_clock: f64,
-    /// Updates that BSP or SSP must see before the next clock.
+    /// Waiting for updates that BSP or SSP needs before the next clock.
     pub bandwidth: f64,
-    /// Slower workers of the same data center.
+    /// Waiting for slower workers of the same data center.
     pub local: f64,
     /// A data center that trains on and that no updates pass to or from, while a third one hears both.
     #[serde(default)]
@@ -67,10 +75,10 @@ pub struct BlockedSeconds {
 }
 
 impl BlockedSeconds {
-    /// The time of a cause, by its name in reports.
+    /// The worker-seconds of a cause, by the name of its field.
     ///
     /// # Panics
-    /// Where the name is none of the fields'.
+    /// Where no field has that name.
     pub fn cause_mut(&mut self, cause: &str) -> &mut f64 {
         match cause {
             "barrier" => &mut self.barrier,
@@ -83,26 +91,26 @@ impl BlockedSeconds {
     }
 }
 
-/// What ASP's two brakes gave up when their deadlines passed. All zeros is the ordinary case.
+/// What ASP's two brakes stopped waiting for when their deadlines passed. All are zero in an ordinary run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrakeRecord {
-    /// Announced parameters that had not come in time.
+    /// Announced parameters that did not arrive in time.
     pub announcements_expired: u64,
-    /// Times that a silent mirror was left out.
+    /// How often a silent mirror was left out.
     pub mirrors_lost: u64,
 }
 
-/// What the guard against skew found and did, over all data centers.
+/// What the guard against skew measured and changed, over all data centers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardRecord {
-    /// Copies measured away from home.
+    /// Copies that were measured in another data center.
     pub probes: u64,
-    /// Of those, how many called for more tightness.
+    /// How many of those asked for more tightness.
     pub alarms: u64,
-    /// The most that a copy lost away from home, as a share of what the model lost before training.
+    /// The largest loss of a copy in another data center, as a share of the loss before training.
     #[serde(with = "finite_or_null")]
     pub loss_max: f64,
-    /// How tight data centers were in the end: 0 as configured, each step a quarter of that.
+    /// The tightness at the end: 0 is as configured, and each step is a quarter of the one before.
     pub tightness: u8,
     /// Bytes of copies that crossed the WAN, transport overhead not included.
     pub bytes: u64,
@@ -111,46 +119,60 @@ pub struct GuardRecord {
 /// A data center that joined a run under way, or left it for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MembershipRecord {
+    /// Its name in the topology.
     pub data_center: String,
+    /// Whether it joined or left.
     pub change: MembershipChange,
-    /// When, in driver seconds.
+    /// Driver seconds since the start.
     pub time_s: f64,
 }
 
+/// A change of which data centers are members of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MembershipChange {
+    /// The data center became a member after the start.
     Joined,
+    /// The data center was a member and cannot join again.
     Left,
 }
 
-/// What both ends of all links say of the data frames between them.
+/// A comparison of the data frames that both ends of every link have counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConservationRecord {
     /// Directed links whose ends were compared, once for each shard.
     pub links: usize,
     /// Data frames that were applied.
     pub frames: u64,
-    /// Links on which not all that was cut was applied, once and in order.
+    /// Links on which not every frame was applied, once and in order.
     pub broken: Vec<BrokenLink>,
 }
 
-/// A link whose ends do not agree.
+/// A link whose ends have counted different frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenLink {
+    /// The data center that sent.
     pub from: String,
+    /// The data center that received.
     pub to: String,
+    /// The shard whose servers the link joins.
     pub shard: u16,
+    /// Data frames that the sender cut.
     pub cut_frames: u64,
+    /// Data frames that the receiver applied.
     pub applied_frames: u64,
 }
 
-/// What one directed link carried and caused.
+/// What one directed link carried, and what waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {
+    /// The data center that sends.
     pub from: String,
+    /// The data center that receives.
     pub to: String,
+    /// The bandwidth, with the scale applied.
     pub bandwidth_bits_per_second: f64,
+    /// The round-trip time in milliseconds.
     pub rtt_ms: f64,
     /// Bytes that entered the link, transport overhead included.
     pub bytes: u64,
@@ -164,87 +186,110 @@ pub struct LinkRecord {
     pub frames: u64,
     /// Parameters updated by what was sent.
     pub updates: u64,
-    /// Of the parameter changes made at home, the share that this link had not carried as updates of their own:
-    /// merged with others or held back. 0 to 1.
+    /// The share of the sender's own parameter changes that did not cross this link as updates of their own, because they
+    /// were merged with others or held back; 0 to 1.
     pub held_back_fraction: f64,
     /// Share of the time the link was busy, 0 to 1.
     pub utilisation: f64,
     /// Worker-seconds the receiver waited for this sender, by cause.
     pub blocked_s: BlockedSeconds,
+    /// US dollars for the bytes that entered the link.
     pub cost_usd: f64,
 }
 
-/// How a run went: `summary.json`.
+/// The results of a run: `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// The name of the run.
     pub name: String,
+    /// The kind of application.
     pub app: String,
+    /// The name of the driver.
     pub driver: String,
+    /// The seed of every random number.
     pub seed: u64,
+    /// The version of the program.
     pub version: String,
+    /// The synchronisation model within data centers.
     pub local_sync: String,
+    /// The synchronisation model between data centers.
     pub remote_sync: String,
     /// The topology's name.
     pub wan: String,
-    /// What WAN bandwidths were multiplied by.
+    /// The factor applied to WAN bandwidths.
     pub bandwidth_scale: f64,
+    /// The names of all data centers, in the order of the topology.
     pub data_centers: Vec<String>,
-    /// What changed of which take part, in order.
+    /// The data centers that joined or left during the run, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub membership: Vec<MembershipRecord>,
+    /// Parameter servers of all data centers.
     pub servers: usize,
+    /// Workers of all data centers.
     pub workers: usize,
+    /// Parameters of the model.
     pub parameters: usize,
+    /// Whether the run met its target objective, or its objective settled.
     pub converged: bool,
     /// Why the run stopped: `objective`, `converged`, `clocks`, `seconds` or `diverged`.
     pub stopped_by: String,
     /// How training has diverged, and whose changes showed it. Left out where it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diverged: Option<String>,
+    /// The objective that ends the run. `None` where it has none.
     pub target_objective: Option<f64>,
     /// Driver seconds from the start to the first evaluation that met the target, or the stop rule.
     pub time_to_target_s: Option<f64>,
+    /// The clock of that evaluation.
     pub clocks_to_target: Option<u64>,
+    /// WAN bytes sent until then.
     pub wan_bytes_to_target: Option<u64>,
     /// Driver seconds at the end of training, the drain not included.
     pub time_s: f64,
+    /// The clock that every data center has finished at the end of training.
     pub clocks: u64,
     /// Clocks that each data center has finished, in the order of `data_centers`.
     #[serde(default)]
     pub data_center_clocks: Vec<u64>,
-    /// The worst data center's copy over all data at the end, after the drain.
+    /// The objective of the worst copy over all data, after the drain. Not finite (`null`) where it diverged.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
+    /// The held-out metric of the same copy.
     pub metric: MetricRecord,
+    /// Bytes that entered WAN links, transport overhead included.
     pub wan_bytes: u64,
+    /// US dollars for those bytes.
     pub wan_cost_usd: f64,
-    /// What all servers and workers cost until training ended, at `cost.usd_per_machine_hour`.
+    /// US dollars for all servers and workers until training ended, at `cost.usd_per_machine_hour`.
     #[serde(default)]
     pub machine_cost_usd: f64,
+    /// Bytes between workers and servers of one data center.
     pub lan_bytes: u64,
-    /// Of the parameter changes that could have crossed a link, the share that did, 0 to 1.
+    /// The share of parameter changes that crossed a link, of those that could; 0 to 1.
     pub significant_fraction: f64,
+    /// Worker-seconds that reads were held back, by cause.
     pub blocked_s: BlockedSeconds,
     /// The largest difference of finished clocks seen between two data centers.
     pub clock_lag_max: u64,
-    /// What ASP's brakes had to give up so that no wait was for ever.
+    /// What ASP's brakes stopped waiting for.
     #[serde(default)]
     pub brakes: BrakeRecord,
-    /// Left out where there was no guard.
+    /// `None` without a guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardRecord>,
-    /// Left out where servers keep no ledgers, which those of the real driver do.
+    /// `None` where servers keep no ledgers. Those of the real driver keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservation: Option<ConservationRecord>,
     /// Whether all copies were equal to the bit after the drain.
     pub copies_equal: bool,
+    /// Every directed WAN link.
     pub links: Vec<LinkRecord>,
     /// Real seconds that the run took on this machine.
     pub wall_s: f64,
 }
 
 impl Summary {
-    /// Machines and WAN traffic together.
+    /// US dollars for machines and WAN traffic together.
     pub fn cost_usd(&self) -> f64 {
         self.machine_cost_usd + self.wan_cost_usd
     }
@@ -263,28 +308,32 @@ impl fmt::Display for BrokenLink {
 }
 
 impl BlockedSeconds {
+    /// The worker-seconds of all causes together.
     pub fn total(self) -> f64 {
         self.barrier + self.mirror_clock + self.bandwidth + self.local + self.partial_partition
     }
 }
 
-/// Who watches a run as it goes.
+/// Receives the progress of a run.
 pub trait Observer {
-    /// Called once per evaluation, in order.
+    /// An evaluation is complete. Called in the order of evaluations.
     fn on_progress(&mut self, progress: &Progress);
 
-    /// Called now and then between evaluations, with driver seconds, each data center's clock, or nothing where it takes no
-    /// part, and WAN bytes sent so far.
+    /// Called between evaluations, at no fixed interval.
+    ///
+    /// `time_s` is driver seconds. `clocks` and `wan_sent_bytes` have one entry for each data center: its clock, or `None`
+    /// where it is no member, and the WAN bytes that it has sent so far.
     fn on_tick(&mut self, _time_s: f64, _clocks: &[Option<u64>], _wan_sent_bytes: &[u64]) {}
 
-    /// Called where a worker that is lost is taken over by another, each called as its folder of certificates is.
+    /// The worker `by` does the work of the lost worker `lost`. Both are named like their folders of certificates, such as
+    /// `tokyo/worker-0`.
     fn on_taken_over(&mut self, _lost: &str, _by: &str) {}
 
-    /// Called where that worker no longer does the lost one's work.
+    /// The worker `by` no longer does the work of `lost`.
     fn on_given_back(&mut self, _lost: &str, _by: &str) {}
 }
 
-/// JSON knows no infinity and no NaN, and a training run that diverges has both: they travel as `null`.
+/// Serde for figures of a run that may diverge. JSON has no infinity and no NaN, so both are written as `null`.
 pub mod finite_or_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! How one node stands: whether its loop turns, and what it waits for before it takes part.
+//! The health of one node: whether its loop turns, and what it waits for before it is ready.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,21 +10,21 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Standing {
     node: String,
-    /// When the loop last turned, in milliseconds and one more; 0 before it has.
+    /// When the loop last completed a turn, in milliseconds plus one; 0 before the first turn.
     turned: AtomicU64,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Peers that are not connected, and what each is to this node.
+    /// Peers that are not connected, with their roles.
     awaited: BTreeMap<String, &'static str>,
     peers: BTreeMap<String, &'static str>,
     begun: bool,
 }
 
 impl Standing {
-    /// A node that is connected to none of its peers; each comes with what it is to the node, such as `mirror`.
+    /// A node that is connected to none of its peers. Each peer has a role, such as `mirror`.
     pub(super) fn new(node: &str, peers: BTreeMap<String, &'static str>) -> Self {
         let inner = Inner { awaited: peers.clone(), peers, begun: false };
         Self { node: node.into(), turned: AtomicU64::new(0), inner: Mutex::new(inner) }
@@ -34,7 +34,7 @@ impl Standing {
         &self.node
     }
 
-    /// Everyone that the node cannot do without.
+    /// Every peer that the node needs.
     pub(super) fn peers(&self) -> Vec<String> {
         self.inner().peers.keys().cloned().collect()
     }
@@ -62,10 +62,10 @@ impl Standing {
         self.inner().begun = true;
     }
 
-    /// Whether the loop has turned lately, or is yet to begin.
+    /// Whether the loop has turned lately, or has not started yet.
     ///
     /// # Errors
-    /// Says for how long it has not.
+    /// The time for which it has not turned.
     pub(super) fn alive(&self, now: Duration) -> Result<(), String> {
         let Some(turned) = self.turned.load(Ordering::Relaxed).checked_sub(1) else {
             return Ok(());
@@ -80,7 +80,7 @@ impl Standing {
     /// Whether the run has begun here and every peer is connected.
     ///
     /// # Errors
-    /// Says what is waited for.
+    /// What the node waits for.
     pub(super) fn ready(&self) -> Result<(), String> {
         let inner = self.inner();
         if !inner.awaited.is_empty() {
@@ -101,15 +101,15 @@ impl Standing {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Each change is one call: what a panic leaves behind is whole.
+        // Each change is one call, so that a panic leaves consistent data behind.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A loop that has stood still for this long is stuck. It is the silence after which peers give a node up.
+/// A loop that has not turned for this long is stuck.
 const STILL_MAX: Duration = Duration::from_secs(10);
 
-/// So many of the peers that are waited for are named.
+/// How many of the awaited peers are named.
 const NAMED_MAX: usize = 8;
 
 #[cfg(test)]
@@ -123,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_stands_still_is_told_of() {
+    fn a_loop_that_stands_still_is_reported() {
         let standing = standing(1);
         let at = Duration::from_secs;
-        assert_eq!(standing.alive(at(1000)), Ok(()), "before its loop begins a node only waits");
+        assert_eq!(standing.alive(at(1000)), Ok(()), "a node whose loop has not started is alive");
         standing.on_turn(at(1000));
         assert_eq!(standing.alive(at(1009)), Ok(()));
         let said = standing.alive(at(1012)).unwrap_err();
@@ -142,6 +142,7 @@ mod tests {
             let said = standing.ready().err().unwrap_or_default();
             assert_eq!(said.strip_prefix("south/server-0: ").unwrap_or(&said), expect);
         };
+
         check("waits for coordinator north/coordinator, mirror t0/server-0");
         standing.on_connected("north/coordinator");
         check("waits for mirror t0/server-0");

@@ -1,6 +1,6 @@
-//! One process as who watches it sees it: its metrics as text, whether it lives, whether it takes part.
+//! The telemetry of one process: its metrics as text, whether it is alive, whether it is ready.
 
-#![allow(clippy::disallowed_types, reason = "watchers want to know when a process began")]
+#![allow(clippy::disallowed_types, reason = "a metric says when the process started")]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::definitions::Definitions;
 use super::meters::NodeMeter;
 use super::standing::Standing;
 
-/// What this process tells about itself, shared by all who tell and all who ask.
+/// The metrics and the health of this process. Clones share them.
 #[derive(Clone)]
 pub struct Telemetry(Arc<Process>);
 
@@ -26,7 +26,7 @@ struct Process {
 }
 
 impl Telemetry {
-    /// Of a process that begins.
+    /// The telemetry of a process that starts, without nodes.
     pub fn new() -> Self {
         let registry = Registry::new();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -35,8 +35,9 @@ impl Telemetry {
         Self(Arc::new(Process { registry, definitions, origin: Instant::now(), nodes }))
     }
 
-    /// Takes a node in: its name, its run, and the peers that it cannot do without, each with what it is to the node,
-    /// such as `mirror`.
+    /// Adds a node: its name, its run, and the peers that it needs, each with its role, such as `mirror`.
+    ///
+    /// The node is not ready before it is connected to all of them and the run has begun.
     pub fn node(&self, name: &str, run: &str, peers: BTreeMap<String, &'static str>) -> NodeMeter {
         let Process { definitions, origin, .. } = &*self.0;
         for peer in peers.keys() {
@@ -48,11 +49,11 @@ impl Telemetry {
         NodeMeter::new(name, definitions.clone(), standing, *origin)
     }
 
-    /// A node, as it was taken in, is no longer one of this process; what it has counted stays.
+    /// Removes a node that was added with the same name and run. Its counters stay.
     pub fn leave(&self, name: &str, run: &str) {
         let Definitions { node_info, peer_connected, .. } = &*self.0.definitions;
         let left: Vec<_> = self.nodes().extract_if(.., |node| node.name() == name).collect();
-        // All were set when the node was taken in.
+        // All were set when the node was added.
         for peer in left.iter().flat_map(|node| node.peers()) {
             let _there = peer_connected.remove_label_values(&[name, &peer]);
         }
@@ -68,16 +69,16 @@ impl Telemetry {
     /// Whether the loops of all nodes of this process turn.
     ///
     /// # Errors
-    /// Says which do not, a line each.
+    /// The nodes whose loops do not, one a line.
     pub fn alive(&self) -> Result<(), String> {
         let now = self.0.origin.elapsed();
         self.all(|node| node.alive(now))
     }
 
-    /// Whether all nodes of this process take part in the run.
+    /// Whether there is a node, and all nodes of this process take part in the run.
     ///
     /// # Errors
-    /// Says what they wait for, a line each.
+    /// What the nodes wait for, one a line.
     pub fn ready(&self) -> Result<(), String> {
         if self.nodes().is_empty() {
             return Err("starts".into());
@@ -85,7 +86,7 @@ impl Telemetry {
         self.all(Standing::ready)
     }
 
-    /// One who wanted to watch was turned away.
+    /// A connection to the page of metrics was closed because too many were open.
     pub fn on_watcher_refused(&self) {
         self.0.definitions.watchers_refused.inc();
     }

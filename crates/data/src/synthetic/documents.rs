@@ -8,14 +8,16 @@ use gaia_core::types::{Random, Seed};
 use gaia_ml::apps::TopicGenerator;
 use gaia_ml::examples::Documents;
 
-/// Made-up documents, and the model that made them.
+/// Synthetic documents, and the model that generated them.
 #[derive(Clone, Debug)]
 pub struct GeneratedDocuments {
+    /// The documents to train on.
     pub train: Documents,
+    /// The held-out documents.
     pub test: Documents,
-    /// The topic that each training document has most of.
+    /// The most frequent topic of each training document.
     pub labels: Vec<u32>,
-    /// Word by word the probability that each topic gives it: `vocabulary × topics`.
+    /// For each word its probability under each topic: `vocabulary × topics`.
     pub words: Vec<f32>,
 }
 
@@ -31,11 +33,13 @@ pub fn documents(config: &TopicGenerator, held_out: f64, seed: Seed) -> Generate
     let priors: Vec<f64> = (0..vocabulary).map(|word| scale / (word as f64 + ZIPF_SHIFT)).collect();
     let of_topics: Vec<Vec<f64>> = (0..topics).map(|_| dirichlet(&priors, &mut random)).collect();
     let mut words = vec![0.0; vocabulary * topics];
+
     for (topic, of_topic) in of_topics.iter().enumerate() {
         for (word, probability) in of_topic.iter().enumerate() {
             words[word * topics + topic] = *probability as f32;
         }
     }
+
     let word_sums: Vec<Vec<f64>> = of_topics.iter().map(|of_topic| sums(of_topic)).collect();
 
     let mut random = seed.child("documents").random();
@@ -44,6 +48,7 @@ pub fn documents(config: &TopicGenerator, held_out: f64, seed: Seed) -> Generate
     let (mut train, mut test) = (Documents::empty(vocabulary), Documents::empty(vocabulary));
     let mut labels = Vec::new();
     let tests = held_out_count(config.documents, held_out);
+
     for document in 0..config.documents {
         let shares = dirichlet(&priors, &mut random);
         let share_sums = sums(&shares);
@@ -54,6 +59,7 @@ pub fn documents(config: &TopicGenerator, held_out: f64, seed: Seed) -> Generate
                 draw(&word_sums[topic], &mut random) as u32
             })
             .collect();
+
         if document < tests {
             test.push_tokens(&mut tokens);
         } else {
@@ -61,6 +67,7 @@ pub fn documents(config: &TopicGenerator, held_out: f64, seed: Seed) -> Generate
             labels.push(most(&shares) as u32);
         }
     }
+
     GeneratedDocuments { train, test, labels, words }
 }
 
@@ -77,7 +84,7 @@ fn dirichlet(priors: &[f64], random: &mut Random) -> Vec<f64> {
     if sum > 0.0 {
         drawn.iter_mut().for_each(|share| *share /= sum);
     } else {
-        // Concentrations this low underflow: all of it goes to one.
+        // Such low concentrations underflow. All weight then goes to one component.
         let one = random.random_range(0..drawn.len());
         drawn[one] = 1.0;
     }
@@ -98,7 +105,7 @@ fn draw(sums: &[f64], random: &mut Random) -> usize {
     sums.partition_point(|&sum| sum <= place).min(sums.len() - 1)
 }
 
-/// The position of the largest share; the first of equals.
+/// The position of the largest share. Of equal ones the first.
 fn most(shares: &[f64]) -> usize {
     (0..shares.len()).rev().max_by(|&a, &b| shares[a].total_cmp(&shares[b])).unwrap_or(0)
 }

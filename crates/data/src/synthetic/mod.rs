@@ -1,4 +1,4 @@
-//! Data made up from a known model, so that everything runs with no file and tests know the best answer.
+//! Synthetic data from a known model, so that runs need no file and tests know the best result.
 
 mod documents;
 
@@ -16,42 +16,52 @@ use gaia_ml::apps::{
 use gaia_ml::examples::{DenseExamples, Features, Ratings, Shape, SparseExamples};
 use gaia_ml::kernels::vector::{dot, largest};
 
-/// Made-up examples, and the accuracy on `test` of the model that made them: none does better but by luck.
+/// Synthetic examples, and the accuracy of the model that generated them. A trained model is better only by chance.
 #[derive(Clone, Debug)]
 pub struct Generated<T> {
+    /// The examples to train on.
     pub train: T,
+    /// The held-out examples.
     pub test: T,
+    /// The accuracy of the generating model on `test`, 0 to 1.
     pub best_accuracy: f64,
 }
 
 /// Ratings `3.5 + bias(user) + bias(item) + low-rank matrix + noise`, sorted by user and item.
 ///
 /// Each bias has a variance of 0.25 and the matrix one of 0.5; popular items are drawn more often (item `i`
-/// with weight `1 ÷ (i + 10)`). No model has a held-out error below the noise but by luck.
+/// with weight `1 ÷ (i + 10)`). A trained model has a held-out error below the noise only by chance.
 pub fn ratings(config: &RatingGenerator, seed: Seed) -> Ratings {
     let rank = config.rank;
     let scale = (0.5 / rank as f32).sqrt().sqrt();
+
     let factors = |rows: usize, name| -> Vec<f32> {
         let mut random = seed.child(name).random();
         (0..rows * rank).map(|_| scale * normal(&mut random)).collect()
     };
+
     let biases = |rows: usize, name| -> Vec<f32> {
         let mut random = seed.child(name).random();
         (0..rows).map(|_| 0.5 * normal(&mut random)).collect()
     };
+
     let (users, items) = (factors(config.users, "users"), factors(config.items, "items"));
     let user_biases = biases(config.users, "user biases");
     let item_biases = biases(config.items, "item biases");
     let mut pairs = pairs(config, &mut seed.child("pairs").random());
+
     pairs.sort_unstable();
     pairs.dedup();
+
     let mut random = seed.child("noise").random();
     let noise = config.noise as f32;
+
     let value = |&(user, item): &(u32, u32)| {
         let (user, item) = (user as usize, item as usize);
         let product = dot(&users[user * rank..][..rank], &items[item * rank..][..rank]);
         3.5 + user_biases[user] + item_biases[item] + product + noise * normal(&mut random)
     };
+
     Ratings {
         users: config.users,
         items: config.items,
@@ -61,7 +71,7 @@ pub fn ratings(config: &RatingGenerator, seed: Seed) -> Ratings {
     }
 }
 
-/// Spherical Gaussian classes; the best answer is the nearest center.
+/// Spherical Gaussian classes. The best classifier chooses the nearest center.
 pub fn mixture(config: &MixtureGenerator, held_out: f64, seed: Seed) -> Generated<DenseExamples> {
     let width = config.features;
     let mut random = seed.child("centers").random();
@@ -69,6 +79,7 @@ pub fn mixture(config: &MixtureGenerator, held_out: f64, seed: Seed) -> Generate
     let centers: Vec<f32> =
         (0..config.classes * width).map(|_| scale * normal(&mut random)).collect();
     let mut random = seed.child("examples").random();
+
     let draw = |features: &mut [f32]| {
         let class = random.random_range(0..config.classes as u32);
         let center = &centers[class as usize * width..][..width];
@@ -77,6 +88,7 @@ pub fn mixture(config: &MixtureGenerator, held_out: f64, seed: Seed) -> Generate
         }
         class
     };
+
     let best = |features: &[f32]| {
         let nearness: Vec<f32> = centers
             .chunks_exact(width)
@@ -84,6 +96,7 @@ pub fn mixture(config: &MixtureGenerator, held_out: f64, seed: Seed) -> Generate
             .collect();
         largest(&nearness) as u32
     };
+
     dense(config.examples, held_out, (width, config.classes), draw, best)
 }
 
@@ -93,7 +106,8 @@ pub fn teacher(config: &TeacherGenerator, held_out: f64, seed: Seed) -> Generate
     let mut random = seed.child("network").random();
     let first: Vec<f32> = (0..config.hidden * width).map(|_| normal(&mut random)).collect();
     let second: Vec<f32> = (0..classes * config.hidden).map(|_| normal(&mut random)).collect();
-    // The rectifiers' mean would give every example the label of the largest sum of weights.
+
+    // The positive mean of the rectifiers would give every example the label with the largest sum of weights.
     let mean = (width as f32 / std::f32::consts::TAU).sqrt();
     let best = |features: &[f32]| {
         let hidden: Vec<f32> =
@@ -102,6 +116,7 @@ pub fn teacher(config: &TeacherGenerator, held_out: f64, seed: Seed) -> Generate
             second.chunks_exact(config.hidden).map(|row| dot(row, &hidden)).collect();
         largest(&scores) as u32
     };
+
     let mut random = seed.child("examples").random();
     let draw = |features: &mut [f32]| {
         features.iter_mut().for_each(|feature| *feature = normal(&mut random));
@@ -109,10 +124,12 @@ pub fn teacher(config: &TeacherGenerator, held_out: f64, seed: Seed) -> Generate
         let wrong = random.random_bool(config.label_noise);
         (best(features) + if wrong { shift } else { 0 }) % classes as u32
     };
+
     dense(config.examples, held_out, (width, classes), draw, best)
 }
 
-/// Images with the pattern of their class somewhere; the best answer is the class before labels went wrong.
+/// Images with the pattern of their class at a random place. The best classifier finds the class before some labels were
+/// replaced.
 pub fn images(config: &ImageGenerator, held_out: f64, seed: Seed) -> Generated<DenseExamples> {
     let shape = config.shape();
     let mut random = seed.child("patterns").random();
@@ -120,19 +137,25 @@ pub fn images(config: &ImageGenerator, held_out: f64, seed: Seed) -> Generated<D
         (0..config.classes).map(|_| pattern(shape.channels, &mut random)).collect();
     let mut random = seed.child("examples").random();
     let noise = config.noise as f32;
+
     let mut draw = |features: &mut [f32]| {
         features.iter_mut().for_each(|feature| *feature = noise * normal(&mut random));
+
         let class = random.random_range(0..config.classes);
         add_pattern(&patterns[class], shape, features, &mut random);
+
         for _ in 0..config.distractors {
             let distractor = pattern(shape.channels, &mut random);
             add_pattern(&distractor, shape, features, &mut random);
         }
+
         class as u32
     };
+
     let (mut train, mut test) =
         draw_dense(config.examples, held_out, (shape, config.classes), &mut draw);
     let mut random = seed.child("wrong labels").random();
+
     let mut spoil = |labels: &mut [u32]| {
         let mut wrong = 0;
         for label in labels {
@@ -142,15 +165,18 @@ pub fn images(config: &ImageGenerator, held_out: f64, seed: Seed) -> Generated<D
                 wrong += 1;
             }
         }
+
         wrong
     };
+
     let wrong = spoil(&mut test.labels);
     spoil(&mut train.labels);
+
     let best_accuracy = 1.0 - f64::from(wrong) / test.len() as f64;
     Generated { train, test, best_accuracy }
 }
 
-/// Sparse binary features, labelled with the odds that planted weights give them.
+/// Sparse binary features, with labels drawn from the probabilities that planted weights give them.
 pub fn planted(config: &PlantedGenerator, held_out: f64, seed: Seed) -> Generated<SparseExamples> {
     let scale = config.signal / (config.active as f64).sqrt();
     let weights = Normal::new(0.0, scale).expect("a checked scale is finite");
@@ -163,11 +189,14 @@ pub fn planted(config: &PlantedGenerator, held_out: f64, seed: Seed) -> Generate
     let mut train = SparseExamples::empty(config.features);
     let mut test = SparseExamples::empty(config.features);
     let mut hits = 0_usize;
+
     for example in 0..config.examples {
         draw_distinct(config.features as u32, config.active, &mut columns, &mut random);
+
         let margin: f64 = columns.iter().map(|&column| weights[column as usize]).sum();
         let positive = random.random_bool(1.0 / (1.0 + (-margin).exp()));
         let label = if positive { 1.0 } else { -1.0 };
+
         if example < tests {
             test.push(&columns, &ones, label);
             hits += usize::from(positive == (margin > 0.0));
@@ -175,10 +204,11 @@ pub fn planted(config: &PlantedGenerator, held_out: f64, seed: Seed) -> Generate
             train.push(&columns, &ones, label);
         }
     }
+
     Generated { train, test, best_accuracy: hits as f64 / tests as f64 }
 }
 
-/// Draws dense examples and scores the best answer on the held-out ones.
+/// Draws dense examples, and computes the accuracy of the generating model on the held-out ones.
 fn dense(
     examples: usize,
     held_out: f64,

@@ -1,5 +1,5 @@
-//! The settings that all applications share: where data comes from, how it is split, how the learning rate
-//! falls; and what is said of a setting that no application can run with.
+//! The settings that applications share: where data comes from, how it is partitioned, how the learning rate falls; and
+//! the error of a setting that is not allowed.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use gaia_core::types::Clock;
 
-/// Where examples come from and which data center each goes to: the `[app.data]` table.
+/// Where examples come from and how they are partitioned: the `[app.data]` table.
 ///
 /// `S` names the sources that an application has, `G` holds the sizes of its generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ where
     pub held_out: f64,
     /// Which examples each data center gets.
     pub split: Split,
-    /// The share of each data center's examples that `split` decides, 0 to 1; the rest are dealt evenly.
+    /// The share of each data center's examples that `split` decides, 0 to 1; the rest are partitioned evenly.
     pub skew: f64,
     /// Sizes of the generator, for `source = "synthetic"`.
     pub synthetic: G,
@@ -38,10 +38,10 @@ where
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// A seeded shuffle, dealt to all workers in turn.
+    /// A seeded shuffle, partitioned evenly over all workers.
     #[default]
     Even,
-    /// All ratings of a user to one worker; users so that workers hold about as many ratings each.
+    /// All ratings of a user to one worker, so that all workers have about the same number of ratings.
     ByUser,
     /// Examples sorted by label and cut, so that a data center sees few labels.
     ByLabel,
@@ -51,18 +51,21 @@ pub enum Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateDecay {
+    /// It stays the same.
     None,
     /// η₀ ÷ √pass, passes counted from 1.
     InverseSqrtPass,
 }
 
-/// A setting that has the right type and no sense.
+/// A setting of the right type with a value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("app.{key} is {value}, expected {expected}")]
 pub struct ConfigError {
     /// The key below `[app]`, dots between tables.
     pub key: String,
+    /// The value as it was set.
     pub value: String,
+    /// The values that are allowed.
     pub expected: String,
 }
 
@@ -90,6 +93,7 @@ impl RateDecay {
 }
 
 impl ConfigError {
+    /// The error that the key has this value.
     pub fn new(key: &str, value: impl Display, expected: impl Into<String>) -> Self {
         Self { key: key.into(), value: value.to_string(), expected: expected.into() }
     }

@@ -9,29 +9,36 @@ pub type Parts = Vec<Arc<[u32]>>;
 /// Ratings that users gave to items, in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratings {
+    /// Number of users.
     pub users: usize,
+    /// Number of items.
     pub items: usize,
     /// The user of each rating, below `users`.
     pub user: Vec<u32>,
     /// The item of each rating, below `items`.
     pub item: Vec<u32>,
+    /// The value of each rating.
     pub value: Vec<f32>,
 }
 
-/// How the features of one example lie, or the values that a layer makes of it: `channels` planes, one after
-/// the other, of `height` rows of `width` values.
+/// The arrangement of the features of one example, or of the values of a layer: `channels` planes, one after the other,
+/// of `height` rows of `width` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// Number of planes.
     pub channels: usize,
+    /// Rows of each plane.
     pub height: usize,
+    /// Values of each row.
     pub width: usize,
 }
 
-/// Examples with as many features each, and one of several classes.
+/// Examples with the same number of features each, and one of several classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DenseExamples {
-    /// Of each example; features that are no image are one row of one plane.
+    /// The shape of each example. Features that are no image are one row of one plane.
     pub shape: Shape,
+    /// Number of classes.
     pub classes: usize,
     /// `labels.len() × shape.values()` values, example by example.
     pub features: Features,
@@ -39,11 +46,12 @@ pub struct DenseExamples {
     pub labels: Vec<u32>,
 }
 
-/// Dense features, in the form they came in.
+/// Dense features, in the form of their source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Features {
     /// Pixels: 0 stands for 0.0 and 255 for 1.0.
     Bytes(Vec<u8>),
+    /// Numbers as they are.
     Floats(Vec<f32>),
 }
 
@@ -56,6 +64,7 @@ pub struct SparseExamples {
     pub offsets: Vec<usize>,
     /// Strictly ascending within an example.
     pub columns: Vec<u32>,
+    /// The value of each feature in `columns`.
     pub values: Vec<f32>,
     /// +1 or -1 for each example.
     pub labels: Vec<f32>,
@@ -64,7 +73,7 @@ pub struct SparseExamples {
 /// Documents as bags of words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Documents {
-    /// Words that there are.
+    /// Number of words.
     pub vocabulary: usize,
     /// Where each document begins in `words` and `counts`; one more than there are documents.
     pub offsets: Vec<usize>,
@@ -75,10 +84,12 @@ pub struct Documents {
 }
 
 impl Ratings {
+    /// Number of ratings.
     pub fn len(&self) -> usize {
         self.value.len()
     }
 
+    /// Whether there is no rating.
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
     }
@@ -124,10 +135,12 @@ impl fmt::Display for Shape {
 }
 
 impl DenseExamples {
+    /// Number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
+    /// Whether there is no example.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -175,10 +188,12 @@ impl SparseExamples {
         self.labels.push(label);
     }
 
+    /// Number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
+    /// Whether there is no example.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -226,11 +241,12 @@ impl Documents {
         self.offsets.push(self.words.len());
     }
 
-    /// Documents that there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
+    /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

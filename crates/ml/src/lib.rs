@@ -1,8 +1,10 @@
-//! What is trained: applications, their kernels and their gradients.
+//! The applications, their kernels and their gradients.
 //!
-//! This room turns data and rows of a model into deltas. It knows nothing of a network, of files or of the
-//! time; a worker hands it rows and takes deltas away. Examples arrive here in memory and already dealt to
-//! workers; how they were read or made up is for `data` to know.
+//! This crate turns data and rows of a model into deltas. It knows nothing of computer networks, files or the time: a
+//! worker passes it rows and receives deltas. Examples are in memory and partitioned over workers when they arrive here;
+//! `gaia-data` reads or generates them.
+
+#![warn(missing_docs)]
 
 pub mod apps;
 pub mod config;

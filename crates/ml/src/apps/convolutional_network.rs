@@ -12,7 +12,7 @@ use gaia_core::types::Seed;
 /// Settings of `kind = "convolutional-network"`.
 ///
 /// Each of `filters` is a block: a convolution, a normalisation where asked for, max pooling and a rectifier.
-/// Dense layers with rectifiers follow, then a softmax. The defaults were chosen on MNIST and on made-up
+/// Dense layers with rectifiers follow, then a softmax. The defaults were chosen on MNIST and on synthetic
 /// images with 3 to 22 workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,6 +41,7 @@ pub struct ConvolutionalNetworkConfig {
     pub weight_decay: f64,
     /// Training examples that the objective is taken over, a seeded choice; more than there are: all.
     pub evaluate_examples: usize,
+    /// The examples.
     pub data: DataConfig<ImageSource, ImageGenerator>,
 }
 
@@ -48,6 +49,7 @@ pub struct ConvolutionalNetworkConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalization {
+    /// Nothing.
     #[default]
     None,
     /// Group normalisation, which needs no statistics of a data center's examples.
@@ -67,9 +69,9 @@ pub struct ImageGenerator {
     pub channels: usize,
     /// Rows and columns of each image, at least 5.
     pub side: usize,
-    /// Examples made, the held-out ones included.
+    /// Examples to generate, the held-out ones included.
     pub examples: usize,
-    /// Patterns of no class in each image, each made up for it.
+    /// Random patterns of no class in each image.
     pub distractors: usize,
     /// Standard deviation of the noise on each pixel; the patterns' is 1.
     pub noise: f64,
@@ -77,7 +79,7 @@ pub struct ImageGenerator {
     pub label_noise: f64,
 }
 
-/// Builds the application from examples dealt to workers by `parts`.
+/// Builds the application from examples partitioned over workers by `parts`.
 ///
 /// # Panics
 ///
@@ -98,21 +100,26 @@ pub fn convolutional_network(
                 builder.normalized_convolution(filters, config.kernel, config.groups)
             }
         };
+
         // The rectifier could stand before the pooling with the same result, on more values.
         if config.pool > 1 {
             builder = builder.max_pooling(config.pool);
         }
+
         builder = builder.rectifier();
     }
+
     for &units in &config.hidden {
         builder = builder.dense(units).rectifier();
     }
+
     let stack = builder.dense(train.classes).build();
     let filters = config.filters.iter().map(|&filters| format!("{filters}@{0}×{0}", config.kernel));
     let dense = config.hidden.iter().chain([&train.classes]).map(ToString::to_string);
     let layers: Vec<String> =
         [train.shape.to_string()].into_iter().chain(filters).chain(dense).collect();
     let name = format!("convolutional network {}", layers.join("-"));
+
     Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
 }
 
@@ -151,38 +158,47 @@ impl Default for ImageGenerator {
 }
 
 impl ConvolutionalNetworkConfig {
-    /// Checks every key's range.
+    /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         count_layers("filters", self.filters.len(), 1)?;
+
         for (layer, &filters) in self.filters.iter().enumerate() {
             count(&format!("filters[{layer}]"), filters, 1, 1 << 12)?;
         }
+
         if self.kernel.is_multiple_of(2) || self.kernel > KERNEL_MAX {
             let expected = format!("an odd number, 1 to {KERNEL_MAX}");
             return Err(ConfigError::new("kernel", self.kernel, expected));
         }
+
         count("pool", self.pool, 1, 8)?;
         count("groups", self.groups, 1, 1 << 12)?;
+
         let odd = self.filters.iter().find(|filters| !filters.is_multiple_of(self.groups));
         if let Some(filters) = odd.filter(|_| self.normalization == Normalization::Group) {
             let expected =
                 format!("a number that divides all filters, of which there are {filters}");
             return Err(ConfigError::new("groups", self.groups, expected));
         }
+
         validate_hidden(&self.hidden, 0)?;
         self.training().validate()?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;
+
         let generator = &self.data.synthetic;
         count("data.synthetic.classes", generator.classes, 2, 1 << 16)?;
         count("data.synthetic.channels", generator.channels, 1, 1 << 10)?;
         count("data.synthetic.side", generator.side, PATTERN_SIDE, 1 << 10)?;
         count("data.synthetic.examples", generator.examples, 10, 1 << 28)?;
         count("data.synthetic.distractors", generator.distractors, 0, 1 << 10)?;
+
         let pixels = generator.shape().values();
         fits("data.synthetic.examples", generator.examples, pixels, "pixels")?;
+
         let pattern = generator.channels * PATTERN_SIDE * PATTERN_SIDE;
         fits("data.synthetic.classes", generator.classes, pattern, "values of a pattern")?;
         within("data.synthetic.noise", generator.noise, 0.0, 1000.0)?;
+
         within("data.synthetic.label_noise", generator.label_noise, 0.0, 1.0)
     }
 
@@ -239,7 +255,7 @@ impl ImageGenerator {
     }
 }
 
-/// Rows and columns of the patterns in made-up images.
+/// Rows and columns of the patterns in synthetic images.
 pub const PATTERN_SIDE: usize = 5;
 
 /// The largest window that a filter may see.

@@ -35,11 +35,17 @@ pub use topic_model::{
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum AppConfig {
+    /// Matrix factorisation of ratings.
     MatrixFactorization(MatrixFactorizationConfig),
+    /// Softmax regression over dense examples.
     SoftmaxRegression(SoftmaxRegressionConfig),
+    /// A multi-layer perceptron over dense examples.
     Perceptron(PerceptronConfig),
+    /// A convolutional network over images.
     ConvolutionalNetwork(ConvolutionalNetworkConfig),
+    /// Logistic regression over sparse examples of two classes.
     LogisticRegression(LogisticRegressionConfig),
+    /// Topic modelling of documents.
     TopicModel(TopicModelConfig),
 }
 
@@ -69,7 +75,7 @@ impl AppConfig {
         }
     }
 
-    /// Checks every key's range.
+    /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::MatrixFactorization(config) => config.validate(),
@@ -147,6 +153,7 @@ mod tests {
             let found = read(kind, keys).expect_err(keys).to_string();
             assert!(found.contains(error), "{found}");
         };
+
         check("matrix-factorization", "ranks = 3", "unknown field `ranks`, expected one of `rank`");
         check("softmax-regression", "data.sauce = 1", "unknown field `sauce`");
         check("perceptron", "data.synthetic.noise = 1", "unknown field `noise`");
@@ -169,6 +176,7 @@ mod tests {
             let config = read(kind, keys).expect("good types");
             assert_eq!(config.validate().expect_err(keys).to_string(), error);
         };
+
         let kind = "matrix-factorization";
         check(kind, "rank = 0", "app.rank is 0, expected a whole number, 1 to 1024");
         check(
@@ -188,34 +196,45 @@ mod tests {
         );
         check(kind, "data.held_out = 1.0", "app.data.held_out is 1, expected above 0 and below 1");
         check(kind, "data.skew = -0.5", "app.data.skew is -0.5, expected 0 to 1");
+
         let labels = "app.data.split is \"by-label\", expected \"even\" or \"by-user\"";
         check(kind, "data.split = \"by-label\"", labels);
+
         let path = "app.data.path is missing, expected the path of the data files";
         check(kind, "data.source = \"movielens\"", path);
         check("perceptron", "hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers");
+
         let units = "app.hidden[1] is 0, expected a whole number, 1 to 1048576";
         check("perceptron", "hidden = [3, 0]", units);
+
         let kind = "convolutional-network";
         check(kind, "filters = []", "app.filters is a list of 0, expected 1 to 16 layers");
+
         let filters = "app.filters[1] is 0, expected a whole number, 1 to 4096";
         check(kind, "filters = [3, 0]", filters);
         check(kind, "kernel = 4", "app.kernel is 4, expected an odd number, 1 to 15");
         check(kind, "kernel = 17", "app.kernel is 17, expected an odd number, 1 to 15");
         check(kind, "pool = 0", "app.pool is 0, expected a whole number, 1 to 8");
         check(kind, "groups = 0", "app.groups is 0, expected a whole number, 1 to 4096");
+
         let groups =
             "app.groups is 3, expected a number that divides all filters, of which there are 8";
         check(kind, "normalization = \"group\"\ngroups = 3", groups);
+
         let hidden = "app.hidden is a list of 17, expected 0 to 16 layers";
         check(kind, &format!("hidden = {:?}", [1; 17]), hidden);
         check(kind, "momentum = 1.0", "app.momentum is 1, expected 0 to 0.999");
+
         let side = "app.data.synthetic.side is 4, expected a whole number, 5 to 1024";
         check(kind, "data.synthetic.side = 4", side);
+
         let wrong = "app.data.synthetic.label_noise is 1.5, expected 0 to 1";
         check(kind, "data.synthetic.label_noise = 1.5", wrong);
+
         let examples =
             "app.data.synthetic.examples is 200000000, expected at most 16777216 for 64 pixels";
         check(kind, "data.synthetic.examples = 200000000", examples);
+
         let active = "app.data.synthetic.active is 15, expected a whole number, 1 to 10";
         check("logistic-regression", "data.synthetic.features = 10", active);
     }

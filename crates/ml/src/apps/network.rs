@@ -1,5 +1,5 @@
-//! A feed-forward network that classifies: what softmax regression, the perceptron and the convolutional
-//! network have in common once their layers are stacked.
+//! A feed-forward network that classifies: the common part of softmax regression, the perceptron and the convolutional
+//! network.
 //!
 //! A clock is one step of mini-batch gradient descent: every worker takes the mean gradient of its own
 //! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
@@ -37,6 +37,7 @@ pub(super) struct Training {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageSource {
+    /// Generated, by the application's own generator.
     #[default]
     Synthetic,
     /// A folder of four IDX files, as MNIST is published, plain or gzip.
@@ -45,7 +46,7 @@ pub enum ImageSource {
     Cifar,
 }
 
-/// The application: dense examples dealt to workers.
+/// The application: dense examples partitioned over workers.
 pub struct Network {
     shared: Arc<Shared>,
     parts: Parts,
@@ -55,7 +56,7 @@ pub struct Network {
     summary: String,
 }
 
-/// What the tasks of all workers read.
+/// The data that the tasks of all workers share.
 struct Shared {
     training: Training,
     stack: Stack,
@@ -73,7 +74,7 @@ struct GradientDescent {
 }
 
 impl Network {
-    /// Examples dealt to workers by `parts`; `name` and `data` say in a few words what is trained on what.
+    /// Examples partitioned over workers by `parts`; `name` and `data` describe what is trained and on what.
     ///
     /// # Panics
     ///
@@ -89,12 +90,14 @@ impl Network {
     ) -> Self {
         assert!(!train.is_empty());
         assert_eq!((train.shape, train.classes), (test.shape, test.classes));
+
         let mut evaluated: Vec<u32> = (0..train.len() as u32).collect();
         if let Some(most) = training.evaluate_examples.filter(|&most| most < train.len()) {
             evaluated.shuffle(&mut seed.child("evaluate").random());
             evaluated.truncate(most);
             evaluated.sort_unstable();
         }
+
         let summary = format!(
             "{name} on {data}: {} examples and {} held out, {} parameters",
             train.len(),
@@ -103,6 +106,7 @@ impl Network {
         );
         let workers = parts.len().max(1);
         let per_clock = training.batch * workers;
+
         let shared = Arc::new(Shared {
             clocks_per_pass: train.len().div_ceil(per_clock).max(1) as u64,
             training,
@@ -110,6 +114,7 @@ impl Network {
             train: Arc::new(train),
             workers,
         });
+
         Self { shared, parts, test: Arc::new(test), evaluated, summary }
     }
 }
@@ -181,18 +186,22 @@ impl Task for GradientDescent {
         let shared = &self.shared;
         let Shared { stack, train, training, .. } = &**shared;
         let batch = self.visits.batch(clock);
+
         if batch.is_empty() {
             return (Deltas::none(stack.layout()), Work::default());
         }
+
         let mut deltas = Deltas::dense(stack.layout());
         stack.forward(model, train, batch, &mut self.activations);
         stack.backward(model, train, batch, &mut self.activations, &mut deltas);
+
         if training.weight_decay > 0.0 {
             for id in stack.weights() {
                 let gradient = &mut deltas.tables[id.index()].values;
                 axpy(training.weight_decay as f32, model.table(id), gradient);
             }
         }
+
         let momentum = training.momentum as f32;
         for (velocity, gradient) in self.velocity.iter_mut().zip(&mut deltas.tables) {
             for (velocity, gradient) in velocity.iter_mut().zip(&mut gradient.values) {
@@ -200,11 +209,13 @@ impl Task for GradientDescent {
                 *gradient = *velocity;
             }
         }
+
         let rate = training.learning_rate * shared.rate_factor(clock);
         let scale = (-rate / shared.workers as f64) as f32;
         for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
             *value *= scale;
         }
+
         let flops = stack.flops() * batch.len() as f64;
         (deltas, Work { examples: batch.len() as u64, flops })
     }

@@ -29,6 +29,7 @@ pub struct PerceptronConfig {
     pub weight_decay: f64,
     /// Training examples that the objective is taken over, a seeded choice; more than there are: all.
     pub evaluate_examples: usize,
+    /// The examples.
     pub data: DataConfig<ImageSource, TeacherGenerator>,
 }
 
@@ -42,13 +43,13 @@ pub struct TeacherGenerator {
     pub features: usize,
     /// Hidden units of the network that labels.
     pub hidden: usize,
-    /// Examples made, the held-out ones included.
+    /// Examples to generate, the held-out ones included.
     pub examples: usize,
     /// The share of labels that are wrong on purpose: no model is right more often than the rest.
     pub label_noise: f64,
 }
 
-/// Builds the application from examples dealt to workers by `parts`.
+/// Builds the application from examples partitioned over workers by `parts`.
 pub fn perceptron(
     config: &PerceptronConfig,
     train: DenseExamples,
@@ -101,7 +102,7 @@ impl PerceptronConfig {
         }
     }
 
-    /// Checks every key's range.
+    /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         validate_hidden(&self.hidden, 1)?;
         self.training().validate()?;

@@ -28,6 +28,7 @@ pub struct SoftmaxRegressionConfig {
     /// Training examples that the objective is taken over, a seeded choice; left out: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_examples: Option<usize>,
+    /// The examples.
     pub data: DataConfig<ImageSource, MixtureGenerator>,
 }
 
@@ -41,13 +42,13 @@ pub struct MixtureGenerator {
     pub classes: usize,
     /// Numbers in each example.
     pub features: usize,
-    /// Examples made, the held-out ones included.
+    /// Examples to generate, the held-out ones included.
     pub examples: usize,
     /// The distance between two centers, in standard deviations of a class.
     pub separation: f64,
 }
 
-/// Builds the application from examples dealt to workers by `parts`.
+/// Builds the application from examples partitioned over workers by `parts`.
 pub fn softmax_regression(
     config: &SoftmaxRegressionConfig,
     train: DenseExamples,
@@ -93,7 +94,7 @@ impl SoftmaxRegressionConfig {
         }
     }
 
-    /// Checks every key's range.
+    /// Checks the range of every key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.training().validate()?;
         self.data.validate(&[Split::Even, Split::ByLabel])?;

@@ -65,6 +65,7 @@ mod tests {
             let all: Arc<[u32]> = (0..examples).collect();
             let mut visits = Visits::new(all.clone(), batches, Seed(1));
             let mut passes = Vec::new();
+
             for pass in 0..3 {
                 let mut seen = Vec::new();
                 for batch in 0..batches {
@@ -73,10 +74,12 @@ mod tests {
                     let mut restarted = Visits::new(all.clone(), batches, Seed(1));
                     assert_eq!(restarted.batch(clock), visits.batch(clock));
                 }
+
                 passes.push(seen.clone());
                 seen.sort_unstable();
                 assert_eq!(seen, all.to_vec());
             }
+
             assert!(examples < 7 || passes[0] != passes[1]);
         }
     }

@@ -23,6 +23,7 @@ impl<'a> Matrix<'a> {
         Self { values, rows, columns, row_stride: columns, column_stride: 1 }
     }
 
+    /// The transpose, over the same values.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self {
@@ -46,9 +47,11 @@ impl<'a> Matrix<'a> {
 pub fn multiply(left: Matrix<'_>, right: Matrix<'_>, scale: f32, keep: f32, product: &mut [f32]) {
     assert_eq!(left.columns, right.rows);
     assert_eq!(product.len(), left.rows * right.columns);
+
     if product.is_empty() {
         return;
     }
+
     // SAFETY: a `Matrix` covers rows × columns values under its strides, by construction; the product's
     // length was checked above, and a `&mut` cannot overlap the factors.
     unsafe {
@@ -129,10 +132,13 @@ mod tests {
                 .collect();
             let mut plain = start.clone();
             let right = Matrix::new(&right, inner, columns);
+
             multiply(Matrix::new(&left, rows, inner), right, 2.0, 0.5, &mut plain);
+
             let mut transposed = start.clone();
             let left = Matrix::new(&left_transposed, inner, rows).transposed();
             multiply(left, right, 2.0, 0.5, &mut transposed);
+
             for ((plain, transposed), expected) in plain.iter().zip(&transposed).zip(&expected) {
                 assert!((plain - expected).abs() < 1e-3, "{plain} {expected}");
                 assert!((transposed - expected).abs() < 1e-3, "{transposed} {expected}");

@@ -9,7 +9,9 @@ use super::vectorized;
 /// One rating of a batch; rows are counted within the private copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rating {
+    /// The user's row within the private copy.
     pub user: u32,
+    /// The item's row within the private copy.
     pub item: u32,
     /// The rating minus the mean of all ratings.
     pub value: f32,
@@ -53,6 +55,7 @@ pub fn descend(
             let user_row = &mut users[user * width..(user + 1) * width];
             let item_row = &mut items[item * width..(item + 1) * width];
             let error = rating.value - predict(user_row, item_row, rank);
+
             step(
                 user_row,
                 item_row,
@@ -81,11 +84,13 @@ fn step(
         (1.0 - user_rate * regularization, 1.0 - item_rate * regularization);
     let (user_factors, user_bias) = user.split_at_mut(rank);
     let (item_factors, item_bias) = item.split_at_mut(rank);
+
     for (user, item) in user_factors.iter_mut().zip(item_factors) {
         let (old_user, old_item) = (*user, *item);
         *user = user_keep * old_user + user_pull * old_item;
         *item = item_keep * old_item + item_pull * old_user;
     }
+
     for (user, item) in user_bias.iter_mut().zip(item_bias) {
         *user = user_keep * *user + user_pull;
         *item = item_keep * *item + item_pull;

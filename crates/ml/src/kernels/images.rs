@@ -11,11 +11,14 @@ use super::vectorized;
 /// The size of each of several planes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planes {
+    /// Rows of each plane.
     pub height: usize,
+    /// Values of each row.
     pub width: usize,
 }
 
 impl Planes {
+    /// Values of each plane.
     pub const fn values(self) -> usize {
         self.height * self.width
     }
@@ -64,7 +67,7 @@ pub fn fold(patches: &mut [f32], channels: usize, planes: Planes, side: usize, o
 }
 
 /// Writes the largest value of each window of `side × side` to `output`, and its position in its plane to
-/// `places`; the first of equals. Rows and columns that fill no window are left out.
+/// `places`; of equal ones the first. Rows and columns that fill no window are left out.
 ///
 /// # Panics
 ///
@@ -82,6 +85,7 @@ pub fn largest_of_windows(
     vectorized(|| {
         let outputs = output.chunks_exact_mut(pooled.width);
         let outputs = outputs.zip(places.chunks_exact_mut(pooled.width)).enumerate();
+
         for (at, (output, places)) in outputs {
             let (plane, row) = (at / pooled.height, at % pooled.height * side * planes.width);
             let lines = &input[plane * planes.values() + row..][..side * planes.width];
@@ -122,12 +126,14 @@ fn largest_of_fours<const LANES: usize>(
     let width = lines.len() / 2;
     let (above, below) = lines.split_at(width);
     let windows = output.len();
+
     for first in (0..windows).step_by(LANES) {
         let first = first.min(windows - LANES);
         let above = &above[2 * first..2 * (first + LANES)];
         let below = &below[2 * first..2 * (first + LANES)];
         let output = &mut output[first..first + LANES];
         let places = &mut places[first..first + LANES];
+
         for lane in 0..LANES {
             let mut best = above[2 * lane];
             let mut place = 0;
@@ -136,10 +142,12 @@ fn largest_of_fours<const LANES: usize>(
                 (below[2 * lane], width as u32),
                 (below[2 * lane + 1], width as u32 + 1),
             ];
+
             for (value, at) in others {
                 place = if value > best { at } else { place };
                 best = if value > best { value } else { best };
             }
+
             output[lane] = best;
             places[lane] = start + 2 * (first + lane) as u32 + place;
         }
@@ -268,7 +276,9 @@ mod tests {
             let Planes { height, width } = planes;
             let input = numbers(channels * examples * planes.values(), 1.0);
             let mut patches = vec![f32::NAN; input.len() * side * side];
+
             unfold(&input, channels, planes, side, &mut patches);
+
             let mut patches = patches.into_iter();
             for channel in 0..channels {
                 for (down, right) in (0..side).flat_map(|d| (0..side).map(move |r| (d, r))) {
@@ -313,9 +323,11 @@ mod tests {
             largest_of_windows(&input, planes, side, &mut found.0, &mut found.1);
             assert_eq!(found, (output.to_vec(), places.to_vec()));
         };
+
         check(2, &[3.0], &[1]);
         check(3, &[9.0], &[2]);
         check(1, &input, &[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+
         for width in 2..40 {
             let planes = Planes { height: 5, width };
             let values: Vec<f32> = numbers(3 * planes.values(), 0.0)
@@ -324,7 +336,9 @@ mod tests {
                 .collect();
             let count = 3 * 2 * (width / 2);
             let (mut output, mut places) = (vec![0.0; count], vec![0; count]);
+
             largest_of_windows(&values, planes, 2, &mut output, &mut places);
+
             for at in 0..count {
                 let (row, column) = (at / (width / 2) % 2, at % (width / 2));
                 let plane = &values[at / (width / 2) / 2 * planes.values()..];

@@ -25,12 +25,14 @@ pub fn fold_in(
 ) {
     let width = weights.len();
     assert_eq!(scratch.len(), width);
+
     let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let scale = 1.0 / (prior * width as f32 + sum as f32);
     weights.fill(1.0 / width as f32);
     vectorized(|| {
         for _ in 0..steps {
             scratch.fill(0.0);
+
             for (&item, &count) in items.iter().zip(counts) {
                 let row = &probabilities[item as usize * width..][..width];
                 let scale = count as f32 / dot_lanes(weights, row).max(LEAST);
@@ -38,6 +40,7 @@ pub fn fold_in(
                     *share += scale * probability;
                 }
             }
+
             for (weight, share) in weights.iter_mut().zip(&*scratch) {
                 *weight = (prior + *weight * share) * scale;
             }

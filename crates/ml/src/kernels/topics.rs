@@ -29,6 +29,7 @@ pub struct Token {
     pub word: u32,
     /// The place of its document in the batch.
     pub document: u32,
+    /// The topic that it has, which sampling replaces.
     pub topic: u32,
 }
 
@@ -90,8 +91,8 @@ impl TopicSampler {
         }
     }
 
-    /// Draws every token's topic anew, in order, each from its distribution given all others; returns how many
-    /// weights it went over.
+    /// Draws every token's topic again, in order, each from its distribution given all others. Returns how many weights it
+    /// went over.
     ///
     /// `tokens` are sorted by word, and `counts` not changed yet. `documents` holds the topics of each document of the
     /// batch.
@@ -107,10 +108,12 @@ impl TopicSampler {
         random: &mut Random,
     ) -> u64 {
         debug_assert!(tokens.is_sorted_by_key(|token| token.word));
+
         let mut steps = self.begin(counts);
         for run in tokens.chunk_by_mut(|a, b| a.word == b.word) {
             let word = run[0].word as usize;
             steps += self.enter(counts, word);
+
             for token in run {
                 let document = &mut documents[token.document as usize];
                 document.remove(token.topic);
@@ -121,6 +124,7 @@ impl TopicSampler {
                 steps += (2 * document.0.len() + 3 * FAN_OUT * self.tree.depth()) as u64;
             }
         }
+
         steps
     }
 
@@ -142,6 +146,7 @@ impl TopicSampler {
         let row = counts.words[word];
         find_above_zero(row, &mut self.present);
         changed.extend_from_slice(&self.present);
+
         let sums = (self.tree.depth() * changed.len()).min(self.tree.groups());
         let Self { tree, scales, beta, .. } = self;
         vectorized(|| {
@@ -153,10 +158,12 @@ impl TopicSampler {
                     tree.add_up_to(at);
                 }
             }
+
             if !one_by_one {
                 tree.add_up();
             }
         });
+
         (row.len() / BLOCK + changed.len() + sums * FAN_OUT) as u64
     }
 
@@ -238,7 +245,7 @@ impl SumTree {
         self.levels[0][at / FAN_OUT][at % FAN_OUT] = weight;
     }
 
-    /// Sums anew above one weight. Sums are added up, never adjusted, so that rounding does not gather in them.
+    /// Computes the sums above one weight again. Sums are never adjusted, so that rounding errors do not accumulate.
     #[inline(always)]
     fn add_up_to(&mut self, mut at: usize) {
         for level in 1..self.levels.len() {
@@ -264,7 +271,7 @@ impl SumTree {
         self.levels.last().map_or(0.0, |top| sum(&top[0]))
     }
 
-    /// Sums that a change makes anew.
+    /// How many sums a change affects.
     fn depth(&self) -> usize {
         self.levels.len()
     }
@@ -366,6 +373,7 @@ mod tests {
     #[test]
     fn every_draw_has_the_distribution_that_a_sampler_over_all_topics_has() {
         const PLACES: u32 = 4000;
+
         for (seed, topics) in [1, 2, 3, 16, 33, 100, 300].into_iter().enumerate() {
             let mut random = Seed(seed as u64).random();
             let rows: Vec<Vec<f32>> = (0..4).map(|_| row(topics, &mut random)).collect();
@@ -375,25 +383,31 @@ mod tests {
             let mut has: Vec<u32> =
                 (0..12).map(|_| random.random_range(0..topics as u32)).collect();
             let mut document = DocumentTopics::default();
+
             has.iter().for_each(|&topic| document.add(topic));
             sampler.begin(&counts);
+
             for turn in 0..40 {
                 let word = turn / 10;
                 if turn % 10 == 0 {
                     sampler.enter(&counts, word);
                 }
+
                 let topic = has.swap_remove(random.random_range(0..has.len()));
                 document.remove(topic);
                 sampler.change(&mut counts, word, topic, -1.0);
+
                 let mut drawn = vec![0.0; topics];
                 for place in 0..PLACES {
                     let place = (f64::from(place) + 0.5) / f64::from(PLACES);
                     drawn[sampler.draw(&document, place) as usize] += 1.0 / f64::from(PLACES);
                 }
+
                 for (drawn, exact) in drawn.iter().zip(dense(&sampler, &counts, word, &has)) {
                     // A topic has at most two stretches of places.
                     assert!((drawn - exact).abs() < 2.1 / f64::from(PLACES), "{drawn} {exact}");
                 }
+
                 let topic = sampler.draw(&document, random.random());
                 has.push(topic);
                 document.add(topic);
@@ -419,15 +433,19 @@ mod tests {
             .collect();
         let before = tokens.clone();
         let mut sampler = TopicSampler::new(topics, 50, 0.3, 0.02);
+
         sampler.resample(&mut tokens, &mut documents, &mut counts, &mut random);
+
         let mut word_changes = vec![0.0; 3 * topics];
         let mut total_changes = vec![0.0; topics];
         for (token, by) in before.iter().map(|t| (t, -1.0)).chain(tokens.iter().map(|t| (t, 1.0))) {
             word_changes[token.word as usize * topics + token.topic as usize] += by;
             total_changes[token.topic as usize] += by;
         }
+
         assert_eq!(counts.word_changes, word_changes);
         assert_eq!(counts.total_changes, total_changes);
+
         let held: u32 = documents.iter().flat_map(|document| &document.0).map(|(_, n)| n).sum();
         assert_eq!(held, 30);
         assert_ne!(before, tokens);

@@ -73,7 +73,7 @@ pub fn softmax(logits: &mut [f32]) -> f64 {
     f64::from(largest) + sum.ln()
 }
 
-/// The position of the largest value; the first of equals, 0 of none.
+/// The position of the largest value; of equal ones the first, 0 of none.
 pub fn largest(values: &[f32]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

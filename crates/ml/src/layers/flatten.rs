@@ -10,6 +10,7 @@ pub struct Flatten {
 }
 
 impl Flatten {
+    /// The layer for inputs of some shape.
     pub const fn new(input: Shape) -> Self {
         Self { input }
     }

@@ -1,8 +1,8 @@
-//! Softmax and cross-entropy: how wrong the logits of some examples are.
+//! Softmax and cross-entropy: the loss of the logits of some examples.
 
 use crate::kernels::vector::{largest, softmax};
 
-/// What logits are worth.
+/// The loss and the accuracy of logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
     /// The sum of all examples' cross-entropy.

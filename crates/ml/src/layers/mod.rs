@@ -1,8 +1,8 @@
-//! What networks are made of: layers that carry a batch forward and gradients back, and the stack of them.
+//! The layers of networks, which pass a batch forward and gradients back, and the stack of them.
 //!
 //! A layer owns no parameters: they are tables of the model, so that servers shard, filter and mirror them
-//! like any others. It is handed the model, what came in and what it made of that, and room of its own to
-//! keep what the way back needs. Nothing is allocated once that room has grown to the size of a batch.
+//! like any others. It receives the model, its input and its output, and a workspace for the values that the backward pass
+//! needs. Nothing is allocated once the workspace has grown to the size of a batch.
 //!
 //! Between layers the values of a batch lie channel by channel: `channels × examples × height × width`. A
 //! plane of one channel is contiguous over the whole batch, so that a convolution is one long product and its
@@ -31,10 +31,10 @@ use gaia_core::types::{Deltas, Model, Seed, TableId};
 
 /// One step of a network on a batch of examples.
 pub trait Layer: Send + Sync {
-    /// What comes out for each example.
+    /// The shape of the output for each example.
     fn output(&self) -> Shape;
 
-    /// Writes to `output` what the layer makes of `input`, and to `room` what [`Self::backward`] will need.
+    /// Computes `output` from `input`, and keeps in `room` what [`Self::backward`] needs.
     fn forward(&self, model: &Model, pass: Forward<'_>, room: &mut Room);
 
     /// Carries the gradient of the loss with respect to what came out back to what came in, and writes that
@@ -64,27 +64,34 @@ pub trait Layer: Send + Sync {
     }
 }
 
-/// A batch on its way forward.
+/// A batch in the forward pass.
 pub struct Forward<'a> {
+    /// How many examples the batch has.
     pub examples: usize,
+    /// The values that enter the layer.
     pub input: &'a [f32],
+    /// The values that leave the layer, to be written.
     pub output: &'a mut [f32],
 }
 
-/// A batch on its way back.
+/// A batch in the backward pass.
 pub struct Backward<'a> {
+    /// How many examples the batch has.
     pub examples: usize,
+    /// The values that entered the layer.
     pub input: &'a [f32],
+    /// The values that left the layer.
     pub output: &'a [f32],
     /// The gradient with respect to `output`.
     pub slope: &'a [f32],
-    /// Where the gradient with respect to `input` goes; `None` in the first layer, where nobody asks.
+    /// The gradient with respect to `input`, to be written. `None` in the first layer, which needs none.
     pub slope_before: Option<&'a mut [f32]>,
 }
 
-/// What a layer keeps between the way forward and the way back.
+/// The workspace of a layer: what it keeps between the forward and the backward pass.
 #[derive(Default)]
 pub struct Room {
+    /// Values that the layer keeps.
     pub values: Vec<f32>,
     /// Positions among the values that came in.
     pub places: Vec<u32>,

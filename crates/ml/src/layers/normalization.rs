@@ -91,8 +91,10 @@ impl Layer for GroupNormalization {
         let Backward { examples, input, slope, mut slope_before, .. } = pass;
         let gain = model.table(self.gain);
         let [gain_table, bias_table] = [self.gain.index(), self.bias.index()];
+
         gradient.tables[gain_table].values.fill(0.0);
         gradient.tables[bias_table].values.fill(0.0);
+
         let (moments, _) = room.values.as_chunks::<2>();
         for group in 0..self.groups {
             for example in 0..examples {
@@ -103,16 +105,19 @@ impl Layer for GroupNormalization {
                     let slopes = sum(&slope[plane.clone()]);
                     let products = dot(&slope[plane.clone()], &input[plane]);
                     let normalized = inverse * (products - mean * slopes);
+
                     gradient.tables[gain_table].values[channel] += normalized;
                     gradient.tables[bias_table].values[channel] += slopes;
                     with_gain += f64::from(gain[channel] * slopes);
                     with_normalized += f64::from(gain[channel] * normalized);
                 }
+
                 let Some(before) = slope_before.as_deref_mut() else { continue };
                 let with_gain = (with_gain / self.group_values()) as f32;
                 let with_normalized = (with_normalized / self.group_values()) as f32;
                 let from_input = -inverse * inverse * with_normalized;
                 let shift = -inverse * with_gain - from_input * mean;
+
                 for channel in self.channels(group) {
                     let plane = self.plane(examples, channel, example);
                     let slope = (gain[channel] * inverse, &slope[plane.clone()]);

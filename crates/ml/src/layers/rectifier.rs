@@ -1,4 +1,4 @@
-//! The rectifier: what is below zero becomes zero.
+//! The rectifier: values below zero become zero.
 
 use super::{Backward, Forward, Layer, Room};
 use crate::examples::Shape;
@@ -11,6 +11,7 @@ pub struct Rectifier {
 }
 
 impl Rectifier {
+    /// The layer for inputs of some shape.
     pub const fn new(shape: Shape) -> Self {
         Self { shape }
     }

@@ -1,4 +1,4 @@
-//! Layers one on top of the other, from the examples to the loss.
+//! Layers in sequence, from the examples to the loss.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Stack {
     layout: Arc<ModelLayout>,
 }
 
-/// A stack that grows, layer by layer from the input on.
+/// Builds a stack, layer by layer from the input on.
 pub struct Builder {
     input: Shape,
     layers: Vec<Box<dyn Layer>>,
@@ -29,10 +29,10 @@ pub struct Builder {
     weighted: usize,
 }
 
-/// What passes through a stack for one batch, layer by layer.
+/// The values of one batch in a stack, layer by layer.
 #[derive(Default)]
 pub struct Activations {
-    /// What goes into each layer, and what comes out of the last.
+    /// The input of each layer, and the output of the last.
     values: Vec<Vec<f32>>,
     rooms: Vec<Room>,
     /// The gradient with respect to what the layer at hand made, and to what it was given; each as long as
@@ -47,7 +47,7 @@ impl Builder {
         Self { input, layers: Vec::new(), tables: Vec::new(), weighted: 0 }
     }
 
-    /// What the layers so far hand on.
+    /// The shape of the output of the layers so far.
     pub fn shape(&self) -> Shape {
         self.layers.last().map_or(self.input, |layer| layer.output())
     }
@@ -79,18 +79,25 @@ impl Builder {
         self.with(layer)
     }
 
+    /// Adds max pooling over windows of `side × side`.
+    ///
+    /// # Panics
+    ///
+    /// Where images hold no window.
     #[must_use]
     pub fn max_pooling(self, side: usize) -> Self {
         let layer = MaxPooling::new(self.shape(), side);
         self.with(layer)
     }
 
+    /// Adds a rectifier.
     #[must_use]
     pub fn rectifier(self) -> Self {
         let layer = Rectifier::new(self.shape());
         self.with(layer)
     }
 
+    /// The stack of the layers so far. The values of the last layer are the logits.
     pub fn build(self) -> Stack {
         let layout = Arc::new(ModelLayout::new(self.tables));
         Stack { input: self.input, layers: self.layers, layout }
@@ -111,6 +118,7 @@ impl Builder {
 }
 
 impl Stack {
+    /// The tables of all layers.
     pub fn layout(&self) -> &Arc<ModelLayout> {
         &self.layout
     }
@@ -140,7 +148,7 @@ impl Stack {
         layers.map(|(at, layer)| if at == 0 { 2.0 } else { 3.0 } * layer.flops()).sum()
     }
 
-    /// Carries some examples through the stack, up to the logits.
+    /// Computes the logits of some examples.
     pub fn forward(
         &self,
         model: &Model,
@@ -171,6 +179,7 @@ impl Stack {
         let logits = &values[self.layers.len()];
         slope[..logits.len()].copy_from_slice(logits);
         slope_of_loss(&mut slope[..logits.len()], labels(data, batch));
+
         for (at, layer) in self.layers.iter().enumerate().rev() {
             let (input, output) = (&values[at], &values[at + 1]);
             let pass = Backward {
@@ -180,6 +189,7 @@ impl Stack {
                 slope: &slope[..output.len()],
                 slope_before: (at > 0).then_some(&mut slope_before[..input.len()]),
             };
+
             layer.backward(model, pass, &mut rooms[at], gradient);
             std::mem::swap(slope, slope_before);
         }
@@ -195,7 +205,7 @@ impl Stack {
         self.weights().map(|id| square_norm(model.table(id))).sum()
     }
 
-    /// What the model is worth on some examples: chunk by chunk, added in order.
+    /// The loss and the accuracy of the model on some examples, added chunk by chunk in order.
     pub fn score(&self, model: &Model, data: &DenseExamples, examples: &[u32]) -> Score {
         let batch = (ROOM_VALUES / self.room()).clamp(1, SCORED_TOGETHER);
         let scores: Vec<Score> = examples

@@ -130,11 +130,12 @@ impl Completion {
         Self { seen, unseen }
     }
 
-    /// Documents that there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
+    /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }

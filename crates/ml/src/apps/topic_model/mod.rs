@@ -2,8 +2,8 @@
 //! distributed as AD-LDA is (Newman, Asuncion, Smyth and Welling, JMLR 10, 2009).
 //!
 //! The model counts tokens: how many of each word have each topic, and how many in all. Each clock a worker draws
-//! the topics of one mini-batch of its documents anew, given the counts that it read and its own changes to them, and
-//! hands back the changes. Which token has which topic stays with the worker, so neither documents nor their topics
+//! the topics of one mini-batch of its documents again, given the counts that it read and its own changes to them, and
+//! returns the changes. Which token has which topic stays with the worker, so neither documents nor their topics
 //! leave their data center. Workers that sample at the same time do not see each other's changes until the next
 //! clock, which for counts over many documents makes no difference that matters. Data centers that hear little of
 //! each other while topics are still undecided may number them differently, and take long to agree: counts that are
@@ -29,7 +29,7 @@ use crate::examples::{Documents, Parts};
 use gaia_core::application::{Application, Direction, Evaluation, Metric, Task};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId, TableLayout};
 
-/// The application: documents dealt to workers.
+/// The application: documents partitioned over workers.
 pub struct TopicModel {
     shared: Arc<Shared>,
     parts: Parts,
@@ -41,7 +41,7 @@ pub struct TopicModel {
     summary: String,
 }
 
-/// What the tasks of all workers read.
+/// The data that the tasks of all workers share.
 struct Shared {
     config: TopicModelConfig,
     layout: Arc<ModelLayout>,
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl TopicModel {
-    /// Documents dealt to workers by `parts`; `vocabulary` names the words where it is known, and `data` says in a
+    /// Documents partitioned over workers by `parts`; `vocabulary` names the words where it is known, and `data` says in a
     /// few words where they come from.
     ///
     /// # Panics
@@ -70,15 +70,18 @@ impl TopicModel {
         assert!(!train.is_empty());
         assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), train.len());
         assert!(vocabulary.as_ref().is_none_or(|names| names.len() == train.vocabulary));
+
         let width = config.topics;
         let layout = Arc::new(ModelLayout::new(vec![
             TableLayout { name: "word-topic".into(), rows: train.vocabulary, width },
             TableLayout { name: "topics".into(), rows: 1, width },
         ]));
         let mut evaluated: Vec<u32> = (0..train.len() as u32).collect();
+
         evaluated.shuffle(&mut seed.child("evaluate").random());
         evaluated.truncate(config.evaluate_documents);
         evaluated.sort_unstable();
+
         let summary = format!(
             "{} topics of {data}: {} words, {} documents of {} tokens and {} held out, {} parameters",
             config.topics,
@@ -90,6 +93,7 @@ impl TopicModel {
         );
         let seed = seed.child("topics");
         let shared = Arc::new(Shared { config, layout, train, seed });
+
         Self { shared, parts, held_out, evaluated, vocabulary, summary }
     }
 }

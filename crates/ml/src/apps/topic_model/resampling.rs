@@ -1,4 +1,4 @@
-//! What one worker does: draws the topics of its own tokens anew, a mini-batch of documents a clock.
+//! The task of one worker: it draws the topics of its own tokens again, a mini-batch of documents each clock.
 
 use std::sync::Arc;
 
@@ -51,8 +51,10 @@ impl Resampling {
             topics.extend(shared.first_topics(document).take(words.len() - topics.len()));
             offsets.push(words.len());
         }
+
         let config = &shared.config;
         let own: Arc<[u32]> = (0..documents.len() as u32).collect();
+
         Self {
             documents,
             offsets,
@@ -76,8 +78,10 @@ impl Resampling {
         if self.prepared == Some(clock) {
             return;
         }
+
         let batch = &mut self.batch;
         batch.documents.clear();
+
         let mut tokens: Vec<(u32, u32, u32)> = Vec::new();
         for (slot, &document) in self.visits.batch(clock).iter().enumerate() {
             let places = self.offsets[document as usize]..self.offsets[document as usize + 1];
@@ -86,10 +90,12 @@ impl Resampling {
             batch.documents.push(topics);
             tokens.extend(places.map(|place| (self.words[place], slot as u32, place as u32)));
         }
+
         tokens.sort_unstable();
         batch.rows.clear();
         batch.tokens.clear();
         batch.places.clear();
+
         for (word, document, place) in tokens {
             if batch.rows.last() != Some(&word) {
                 batch.rows.push(word);
@@ -98,6 +104,7 @@ impl Resampling {
             batch.tokens.push(Token { word, document, topic: self.topics[place as usize] });
             batch.places.push(place);
         }
+
         self.prepared = Some(clock);
     }
 }
@@ -112,10 +119,12 @@ impl Task for Resampling {
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
         self.prepare(clock);
+
         let batch = &mut self.batch;
         if batch.tokens.is_empty() {
             return (Deltas::none(&self.shared.layout), Work::default());
         }
+
         let rows = batch.rows.iter().map(|&word| model.row(WORD_TOPIC, word as usize)).collect();
         let mut counts = Counts::new(rows, model.row(TOPICS, 0));
         let mut random = self.seed.nth(clock.0 as usize).random();
@@ -125,13 +134,16 @@ impl Task for Resampling {
             &mut counts,
             &mut random,
         );
+
         for (token, &place) in batch.tokens.iter().zip(&batch.places) {
             self.topics[place as usize] = token.topic;
         }
+
         let words = TableDeltas { rows: batch.rows.clone(), values: counts.word_changes };
         let totals = TableDeltas { rows: vec![0], values: counts.total_changes };
         let examples = batch.tokens.len() as u64;
         let work = Work { examples, flops: FLOPS_PER_WEIGHT * weights as f64 };
+
         (Deltas { tables: vec![words, totals] }, work)
     }
 

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::files::Bundle;
-use super::tls::provider;
+use super::provider::provider;
 use super::trust::Trust;
 use super::{CertificateError, Identity, Proof, Validity, identity_of};
 

@@ -52,6 +52,7 @@ mod error;
 mod files;
 mod identity;
 mod proof;
+mod provider;
 mod refusal;
 mod register;
 mod tls;

@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use tokio::sync::watch;
 use webpki::KeyUsage;
 
-use super::tls::provider;
+use super::provider::provider;
 use super::trust::Believed;
 use super::{Refusal, Validity};
 

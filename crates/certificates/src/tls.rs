@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig, version};
 
+use super::provider::provider;
 use super::trust::Judge;
 use super::{Credentials, Identity};
 
@@ -50,11 +50,6 @@ pub fn connecting(credentials: &Credentials, expected: &Identity) -> ClientConfi
 
 fn judge(credentials: &Credentials, expected: BTreeSet<Identity>) -> Judge {
     Judge::new(credentials.trust(), &credentials.identity().run, expected, provider())
-}
-
-/// The provider is chosen here, because another library may have set the default of the process.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// The server name that TLS asks a connecting node for. It has no effect.

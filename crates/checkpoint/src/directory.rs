@@ -11,7 +11,7 @@ use super::disk::{Disk, Filesystem};
 use super::error::{CheckpointError, shown};
 use super::manifest::{Facts, FileMark, Manifest};
 use super::marked_file::MarkedFile;
-use super::{Checkpoint, MANIFEST, MODEL, RECORDS, Resumed, tensors};
+use super::{Checkpoint, Resumed, tensors};
 use gaia_core::types::{Seed, State};
 
 /// The directory `checkpoints/` of one run or node.
@@ -268,5 +268,8 @@ impl Order {
 /// The prefix of a name while its checkpoint is being written.
 const DRAFT: &str = ".part-";
 
+const MANIFEST: &str = "manifest.json";
+const MODEL: &str = "model.safetensors";
+const RECORDS: &str = "state.msgpack";
 const CANNOT_READ: &str = "cannot be read";
 const CANNOT_LIST: &str = "cannot be listed";

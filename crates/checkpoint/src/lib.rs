@@ -27,6 +27,7 @@
 
 #![warn(missing_docs)]
 
+mod checkpoint;
 mod directory;
 mod disk;
 mod error;
@@ -39,10 +40,7 @@ mod node_store;
 mod state_file;
 mod tensors;
 
-use std::path::PathBuf;
-
-use gaia_core::types::{Model, State};
-
+pub use checkpoint::{Checkpoint, Resumed};
 pub use directory::Checkpoints;
 pub use disk::{Disk, Filesystem};
 pub use error::CheckpointError;
@@ -52,29 +50,3 @@ pub use log_disk::{LogDisk, LogFolder};
 pub use manifest::{ClockOf, Facts, LinkMark};
 pub use node_store::{NodeStore, NodeStoreConfig};
 pub use state_file::StateFile;
-
-/// The state that a driver saves.
-#[derive(Clone, Debug)]
-pub struct Checkpoint {
-    /// How far the run had come.
-    pub facts: Facts,
-    /// The first data center's copy. `None` where one node alone is saved.
-    pub model: Option<Model>,
-    /// The state of every machine.
-    pub state: State,
-}
-
-/// A checkpoint that was read, from which a driver resumes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resumed {
-    /// The directory that it was read from, for errors.
-    pub path: PathBuf,
-    /// How far the run had come.
-    pub facts: Facts,
-    /// The state of every machine.
-    pub state: State,
-}
-
-const MANIFEST: &str = "manifest.json";
-const MODEL: &str = "model.safetensors";
-const RECORDS: &str = "state.msgpack";

@@ -49,10 +49,8 @@ impl Definitions {
     /// Registers every metric, and sets those of the whole process. `started_s` is its start in seconds since 1970.
     pub(super) fn new(registry: &Registry, started_s: f64) -> Self {
         let to = Definer { registry };
-        let start = Gauge::new(
-            "process_start_time_seconds",
-            "When the process began, in seconds since 1970.",
-        );
+        let start =
+            Gauge::new("process_start_time_seconds", "Start of the process in seconds since 1970.");
         to.put(start).set(started_s);
 
         let build = to.gauges("gaia_build_info", "The version of this program.", &["version"]);
@@ -74,12 +72,12 @@ impl Definitions {
             ),
             connections: to.counters(
                 "gaia_peer_connections_total",
-                "Connections made with the peer; beyond the first they are reconnects.",
+                "Connections made with the peer, reconnects included.",
                 &to_peer,
             ),
             callers_refused: to.counters(
                 "gaia_callers_refused_total",
-                "Connections that the node turned away: not of this run, not believed, or not proven in time.",
+                "Incoming connections that the node refused: of another run, without a valid certificate, or not proven in time.",
                 &["node"],
             ),
             clocks_finished: to.counters(
@@ -114,7 +112,7 @@ impl Definitions {
             ),
             busy: to.seconds(
                 "gaia_mirror_busy_seconds_total",
-                "How long frames have kept the link to the mirror busy.",
+                "Seconds that frames kept the link to the mirror busy.",
                 &to_peer,
             ),
             received_bytes: to.counters(
@@ -129,22 +127,22 @@ impl Definitions {
             ),
             frames_refused: to.counters(
                 "gaia_mirror_frames_refused_total",
-                "Frames of the mirror that were not what they have to be; nothing of them was applied.",
+                "Frames of the mirror that were malformed or out of turn, and were not applied.",
                 &to_peer,
             ),
             changes: to.counters(
                 "gaia_mirror_changes_total",
-                "Parameters changed at home, once per clock, that the link to the mirror might have carried.",
+                "Parameters changed in this data center, counted once each clock, that the link to the mirror could carry.",
                 &to_peer,
             ),
             carried: to.counters(
                 "gaia_mirror_carried_changes_total",
-                "Of the changes made at home, those that the link to the mirror carried.",
+                "Changes of this data center that the link to the mirror carried.",
                 &to_peer,
             ),
             held_back: to.reals(
                 "gaia_mirror_held_back_ratio",
-                "Of the changes made at home so far, the share that was merged or held back, 0 to 1.",
+                "Share of the changes of this data center that was merged or held back, 0 to 1.",
                 &to_peer,
             ),
             announced: to.counters(
@@ -154,12 +152,12 @@ impl Definitions {
             ),
             lag: to.gauges(
                 "gaia_mirror_lag_clocks",
-                "Clocks that this data center is ahead of what it has heard of the mirror; negative where behind.",
+                "Clocks that this data center is ahead of the last clock received from the mirror; negative where behind.",
                 &to_peer,
             ),
             announcements_expired: to.counters(
                 "gaia_announcements_expired_total",
-                "Announced parameters whose deadline passed before they came.",
+                "Announced parameters whose deadline passed before they arrived.",
                 &["node"],
             ),
             mirrors_lost: to.counters(
@@ -169,17 +167,17 @@ impl Definitions {
             ),
             read_held: to.gauges(
                 "gaia_read_held",
-                "Whether a worker's read is held back, for this reason the first of them.",
+                "Whether a worker's read is held back; the reason is that of the first such read.",
                 &["node", "reason"],
             ),
             blocked: to.seconds(
                 "gaia_blocked_seconds_total",
-                "How long the worker's reads were held back; `from` is the data center waited for, if another.",
+                "Seconds that the worker's reads were held back; `from` is the other data center that they waited for, if any.",
                 &["node", "reason", "from"],
             ),
             iteration: to.histograms(
                 "gaia_iteration_seconds",
-                "How long the worker's iterations have computed.",
+                "Duration of the worker's iterations.",
                 ITERATION_S,
             ),
             evaluations: to.counters(
@@ -204,7 +202,7 @@ impl Definitions {
             ),
             taken_over: to.gauges(
                 "gaia_worker_taken_over",
-                "Whether a worker that is lost has its work done by this other one.",
+                "Whether the worker `by` does the work of the lost worker.",
                 &["node", "worker", "by"],
             ),
             log_bytes: to.counters(
@@ -214,12 +212,12 @@ impl Definitions {
             ),
             log_sync: to.histograms(
                 "gaia_log_sync_seconds",
-                "How long writes to the log have taken, each with its sync.",
+                "Duration of writes to the log, with their syncs.",
                 SYNC_S,
             ),
             watchers_refused: to.put(IntCounter::new(
                 "gaia_watchers_refused_total",
-                "Connections to this page that were closed since too many were open.",
+                "Connections to this page that were closed because too many were open.",
             )),
         }
     }

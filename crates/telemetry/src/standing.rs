@@ -84,15 +84,15 @@ impl Standing {
     pub(super) fn ready(&self) -> Result<(), String> {
         let inner = self.inner();
         if !inner.awaited.is_empty() {
-            let mut said = format!("{}: waits for ", self.node);
+            let mut waiting = format!("{}: waits for ", self.node);
             for (place, (peer, kind)) in inner.awaited.iter().take(NAMED_MAX).enumerate() {
                 let comma = if place == 0 { "" } else { ", " };
-                write!(said, "{comma}{kind} {peer}").expect("a string takes every text");
+                write!(waiting, "{comma}{kind} {peer}").expect("a string takes every text");
             }
             if let Some(more @ 1..) = inner.awaited.len().checked_sub(NAMED_MAX) {
-                write!(said, " and {more} more").expect("a string takes every text");
+                write!(waiting, " and {more} more").expect("a string takes every text");
             }
-            return Err(said);
+            return Err(waiting);
         }
         if !inner.begun {
             return Err(format!("{}: waits for the run to begin", self.node));
@@ -129,8 +129,8 @@ mod tests {
         assert_eq!(standing.alive(at(1000)), Ok(()), "a node whose loop has not started is alive");
         standing.on_turn(at(1000));
         assert_eq!(standing.alive(at(1009)), Ok(()));
-        let said = standing.alive(at(1012)).unwrap_err();
-        assert_eq!(said, "south/server-0: its loop has not turned for 12 s");
+        let waiting = standing.alive(at(1012)).unwrap_err();
+        assert_eq!(waiting, "south/server-0: its loop has not turned for 12 s");
         standing.on_turn(at(1012));
         assert_eq!(standing.alive(at(1013)), Ok(()));
     }
@@ -139,8 +139,8 @@ mod tests {
     fn a_node_is_ready_once_all_are_met_and_the_run_has_begun_and_for_as_long() {
         let standing = standing(1);
         let check = |expect: &str| {
-            let said = standing.ready().err().unwrap_or_default();
-            assert_eq!(said.strip_prefix("south/server-0: ").unwrap_or(&said), expect);
+            let waiting = standing.ready().err().unwrap_or_default();
+            assert_eq!(waiting.strip_prefix("south/server-0: ").unwrap_or(&waiting), expect);
         };
 
         check("waits for coordinator north/coordinator, mirror t0/server-0");
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn of_many_that_are_missing_some_are_named() {
-        let said = standing(20).ready().unwrap_err();
-        assert!(said.ends_with("t14/server-0 and 13 more"), "{said}");
+        let waiting = standing(20).ready().unwrap_err();
+        assert!(waiting.ends_with("t14/server-0 and 13 more"), "{waiting}");
     }
 }

@@ -92,8 +92,9 @@ impl Telemetry {
     }
 
     fn all(&self, ask: impl Fn(&Standing) -> Result<(), String>) -> Result<(), String> {
-        let said: Vec<String> = self.nodes().iter().filter_map(|node| ask(node).err()).collect();
-        if said.is_empty() { Ok(()) } else { Err(said.join("\n")) }
+        let problems: Vec<String> =
+            self.nodes().iter().filter_map(|node| ask(node).err()).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 
     fn nodes(&self) -> MutexGuard<'_, Vec<Arc<Standing>>> {

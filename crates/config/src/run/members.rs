@@ -54,7 +54,7 @@ impl Plan {
     ///
     /// A copy is `bytes` bytes long. Only data centers that send updates to `dc`, and for which `there` is true, are
     /// considered. `None` where there is no such data center; where the remote model is BSP, SSP or local steps; and
-    /// where `dc` is a hub, since nobody else has the updates that it has not forwarded.
+    /// where `dc` is a hub, since no other node has the updates that it has not forwarded.
     pub fn copy_source(&self, dc: DcId, bytes: u64, there: impl Fn(DcId) -> bool) -> Option<DcId> {
         let overlay = self.overlay();
         let shares_updates = matches!(self.remote, RemoteSync::Tap(_) | RemoteSync::Asp(_));
@@ -82,7 +82,7 @@ impl Plan {
         let alone = self.topology.data_centers.len() == 1;
         (lacks && !alone).then(|| match name {
             "asp" => {
-                "`overlay = \"mesh\"`: nobody else has the updates that a hub has not forwarded"
+                "`overlay = \"mesh\"`: no other node has the updates that a hub has not forwarded"
                     .into()
             }
             _ => format!("`tap` or `asp`: under {name} every clock needs all data centers"),

@@ -34,7 +34,7 @@ struct Variant {
     own: Vec<usize>,
 }
 
-/// The file as it stands, and once with each block of alternatives in the place of its table.
+/// The file itself, and once with each block of alternatives in the place of its table.
 fn variants() -> Vec<Variant> {
     let plain: Vec<String> = REFERENCE.lines().map(str::to_owned).collect();
     let mut variants = vec![Variant { own: (0..plain.len()).collect(), lines: plain.clone() }];

@@ -104,8 +104,8 @@ pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
                 continue;
             }
             let pair = (DcId(from as u16), DcId(to as u16));
-            let said = overrides.get(&pair).copied().unwrap_or_default();
-            links.push(wan.link(sources, &checks, pair, (&from_dc.name, &to_dc.name), said)?);
+            let own = overrides.get(&pair).copied().unwrap_or_default();
+            links.push(wan.link(sources, &checks, pair, (&from_dc.name, &to_dc.name), own)?);
         }
     }
 
@@ -313,7 +313,7 @@ fn link_overrides(
             queue.check(checks, &path("queue"))?;
         }
 
-        let said = LinkOverride {
+        let own = LinkOverride {
             bandwidth: link.bandwidth,
             rtt: link.rtt,
             price: link.price,
@@ -321,10 +321,10 @@ fn link_overrides(
             queue: link.queue,
         };
 
-        overrides.entry((from, to)).or_default().lay(said);
+        overrides.entry((from, to)).or_default().lay(own);
 
         if link.symmetric {
-            overrides.entry((to, from)).or_default().lay(said);
+            overrides.entry((to, from)).or_default().lay(own);
         }
     }
 

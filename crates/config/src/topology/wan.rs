@@ -14,7 +14,7 @@ use crate::range::{self, Checks};
 use gaia_core::topology::WanLink;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UnitError, UsdPerGb};
 
-/// The figures of links that have no own ones.
+/// The figures of links that do not set their own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WanKeys {
@@ -108,7 +108,7 @@ impl Wan {
         checks: &Checks<'_>,
         (from, to): (DcId, DcId),
         names: (&str, &str),
-        said: LinkOverride,
+        own: LinkOverride,
     ) -> Result<WanLink, Problem> {
         let missing = |key: &str, what: &str| {
             let (from, to) = names;
@@ -117,7 +117,7 @@ impl Wan {
             checks.root.problem(&format!("topology.wan.{key}"), Fault::MissingKey { expected })
         };
 
-        let bandwidth = match said.bandwidth {
+        let bandwidth = match own.bandwidth {
             Some(bandwidth) => scaled(bandwidth, self.bandwidth_scale),
             None => {
                 let within = |bandwidth: &Bandwidth| {
@@ -132,7 +132,7 @@ impl Wan {
             }
         };
 
-        let rtt = match said.rtt {
+        let rtt = match own.rtt {
             Some(rtt) => rtt,
             None => {
                 let found = self.rtt.of(sources, names, |rtt| *rtt <= range::RTT_MAX, "a time")?;
@@ -140,7 +140,7 @@ impl Wan {
             }
         };
 
-        let price = match said.price {
+        let price = match own.price {
             Some(price) => price,
             None => self.price.of(sources, names, |_| true, "a price")?.unwrap_or_default(),
         };
@@ -151,8 +151,8 @@ impl Wan {
             bandwidth: Bandwidth::from_bits_per_second(bandwidth),
             rtt,
             price,
-            loss: said.loss.unwrap_or(self.loss),
-            queue: said.queue.unwrap_or(self.queue).bytes_at(bandwidth),
+            loss: own.loss.unwrap_or(self.loss),
+            queue: own.queue.unwrap_or(self.queue).bytes_at(bandwidth),
         })
     }
 }

@@ -144,8 +144,9 @@ pub(crate) const OBJECTIVE: Range = Range::closed(f64::MIN, f64::MAX, "a number"
 pub(crate) const PERCENT: Range = Range::above(0.0, 100.0, "a percentage above 0, at most 100");
 pub(crate) const PRICE: Range = Range::closed(0.0, 1e6, "US dollars from 0 to 1000000");
 pub(crate) const OVERHEAD_MAX: DurationSetting = DurationSetting(Duration::from_secs(3600));
-/// A month.
+/// A day.
 pub(crate) const DEADLINE_MAX: DurationSetting = DurationSetting(Duration::from_secs(86_400));
+/// Thirty days.
 pub(crate) const GIVE_UP_MAX: DurationSetting = DurationSetting(Duration::from_secs(30 * 86_400));
 pub(crate) const CLOCKS_MAX: u64 = 1 << 40;
 /// A larger difference of clocks would never hold a read back.

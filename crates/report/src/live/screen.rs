@@ -39,6 +39,7 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
     let (bold, dim) = (Style::new().for_stderr().bold(), Style::new().for_stderr().dim());
     let title = bold.apply_to(fitted(&board.plan.title, columns)).to_string();
     let mut lines = vec![title, fitted(&state(board), columns)];
+
     let longest = board.plan.data_centers.iter();
     let longest = longest.map(|dc| console::measure_text_width(&plain(&dc.name))).max();
     let width = longest.unwrap_or(0).clamp(11, columns.saturating_sub(FIGURES).max(11));
@@ -50,6 +51,7 @@ fn lines(board: &Board, rows: usize, columns: usize) -> Vec<String> {
     // A terminal with few rows shows data centers first.
     let shows_foot = !taken_over.is_empty() && rows > lines.len() + 3;
     let foot = shows_foot.then(|| format!("  taken over: {taken_over}"));
+
     let room = rows.saturating_sub(lines.len() + 1 + usize::from(foot.is_some())).max(1);
     let all = board.data_centers.len();
     let shown = if all <= room { all } else { room.saturating_sub(1).max(1) };

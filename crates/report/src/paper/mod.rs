@@ -48,7 +48,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`ReportError::Io`] where the file is missing or cannot be read, [`ReportError::Broken`] where it is not
-    /// what [`write`] writes.
+    /// what [`write()`] writes.
     pub fn read_paper(&self) -> Result<PaperFile, ReportError> {
         self.read_record(FILE, "the records of the paper's evaluation")
     }

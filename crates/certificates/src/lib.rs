@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use gaia::certificates::{
+//! use gaia_certificates::{
 //!     Authority, Identity, SERVER_NAME, Validity, accepting, connecting, identity_of,
 //! };
 //! use rustls::pki_types::UnixTime;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{Job, Part};
 use crate::codec::Changes;
 use crate::node::{ProbeRequest, Probed};
+use crate::server::blocks::parts::{Job, Part};
 use crate::sync::{GuardConfig, ValueFormat};
 use crate::types::{Clock, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind};

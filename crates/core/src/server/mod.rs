@@ -5,36 +5,17 @@
 //! of whole clocks, local steps by *rounds*. The server sequences them: a message comes in, one face reacts, and what
 //! that opens goes out.
 
-mod budget;
+mod blocks;
 mod config;
-mod contributor_counts;
-mod copying;
 mod divergence;
-mod drain;
 mod error;
-mod exchange;
-mod filter;
 mod frames;
 mod guard;
 mod handshake;
-mod job_link;
 mod local_server;
-mod local_steps;
-mod mirror_client;
-mod mirror_server;
-mod mirrors;
-mod momentum_correction;
-mod outer;
-mod parts;
-mod peer;
-mod rate;
-mod reachability;
 mod remote;
-mod rounds;
-mod sources;
 mod state;
 mod stats;
-mod sums;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -48,9 +29,9 @@ use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
 use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
+pub use blocks::drain::DrainMethod;
 pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
-pub use drain::DrainMethod;
 pub use error::PeerError;
 pub use guard::GuardStats;
 pub use state::Watermark;

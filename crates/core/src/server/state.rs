@@ -1,8 +1,7 @@
 //! What changes of a server as time goes on, taken out of it and put back.
 
 use super::Server;
-use super::remote::Remote;
-use crate::types::{DcId, ShardLayout, StateError, Walk};
+use crate::types::{DcId, StateError, Walk};
 
 /// How far the frames of one link have come, by their sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,20 +32,6 @@ impl Server {
 
     /// How far the frames of each link have come.
     pub fn watermarks(&self) -> Vec<Watermark> {
-        match &self.remote {
-            Remote::Exchange(exchange) => exchange.watermarks(),
-            Remote::Mirrors(mirrors) => mirrors.watermarks(),
-            Remote::LocalSteps(local_steps) => local_steps.watermarks(),
-        }
-    }
-}
-
-impl Remote {
-    fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError> {
-        match self {
-            Self::Exchange(exchange) => exchange.state(walk),
-            Self::Mirrors(mirrors) => mirrors.state(walk, layout),
-            Self::LocalSteps(local_steps) => local_steps.state(walk),
-        }
+        self.remote.watermarks()
     }
 }

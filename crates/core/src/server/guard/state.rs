@@ -1,7 +1,7 @@
 //! What changes of a guard as time goes on.
 
 use super::{Guard, Traveller};
-use crate::server::parts::Job;
+use crate::server::blocks::parts::Job;
 use crate::types::{Clock, Content, DcId, StateError, Walk};
 
 impl Guard {

@@ -1,7 +1,7 @@
 //! What changes of the faces towards mirrors as time goes on.
 
 use super::Mirrors;
-use crate::server::drain::{Drain, DrainMethod};
+use crate::server::blocks::drain::{Drain, DrainMethod};
 use crate::server::state::Watermark;
 use crate::types::{DcId, ShardLayout, StateError, Walk};
 

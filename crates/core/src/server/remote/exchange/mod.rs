@@ -14,13 +14,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::ServerConfig;
-use super::drain::{block, check_span};
-use super::error::PeerError;
-use super::stats::LinkStats;
-use super::sums::{Changed, Cutting, Sum, add_change};
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
+use crate::server::blocks::drain::{block, check_span};
+use crate::server::blocks::sums::{Changed, Cutting, Sum, add_change};
+use crate::server::config::ServerConfig;
+use crate::server::error::PeerError;
+use crate::server::stats::LinkStats;
 use crate::store::ShardStore;
 use crate::sync::{Gate, ValueFormat, WaitReason};
 use crate::types::{Clock, DcId, ServerId, Staleness, Tightness};
@@ -28,7 +28,7 @@ use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
 
 /// One server's part in the exchange of whole clocks.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(in crate::server) struct Exchange {
     id: ServerId,
     data_centers: usize,
     staleness: Staleness,

@@ -10,14 +10,14 @@ use crate::types::{Content, DcId, StateError, Tightness, Walk};
 
 /// What changed in one clock.
 #[derive(Debug)]
-pub(super) struct Changed {
-    pub(super) values: Vec<f32>,
-    pub(super) touched: Touched,
+pub(in crate::server) struct Changed {
+    pub(in crate::server) values: Vec<f32>,
+    pub(in crate::server) touched: Touched,
 }
 
 /// A total in the making.
 #[derive(Debug)]
-pub(super) struct Sum {
+pub(in crate::server) struct Sum {
     total: Changed,
     /// Parts that came before their turn, so that the sum runs in the order of data centers.
     early: BTreeMap<DcId, Changed>,
@@ -31,17 +31,17 @@ pub(super) struct Sum {
 
 /// Changes cut for one frame.
 #[derive(Debug, Default)]
-pub(super) struct Cutting {
+pub(in crate::server) struct Cutting {
     indexes: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Changed {
-    pub(super) fn none(parameters: usize) -> Self {
+    pub(in crate::server) fn none(parameters: usize) -> Self {
         Self { values: vec![0.0; parameters], touched: Touched::none(parameters) }
     }
 
-    pub(super) fn part(&self, range: Range<usize>) -> Self {
+    pub(in crate::server) fn part(&self, range: Range<usize>) -> Self {
         let mut part = Self::none(range.len());
         part.values.copy_from_slice(&self.values[range.clone()]);
         for place in self.touched.iter_range(range.clone()) {
@@ -51,26 +51,26 @@ impl Changed {
     }
 
     /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.tensor("values", Content::Changes, &mut self.values)?;
         self.touched.state(walk, "touched", self.values.len())
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(in crate::server) fn add(&mut self, other: &Self) {
         for (place, value) in other.touched_values() {
             self.values[place] += value;
             self.touched.insert(place);
         }
     }
 
-    pub(super) fn touched_values(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
+    pub(in crate::server) fn touched_values(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
         self.touched.iter_range(0..self.values.len()).map(|place| (place, self.values[place]))
     }
 }
 
 impl Sum {
     /// An empty sum over `size` parameters.
-    pub(super) fn new(size: usize, data_centers: usize) -> Self {
+    pub(in crate::server) fn new(size: usize, data_centers: usize) -> Self {
         Self {
             total: Changed::none(size),
             early: BTreeMap::new(),
@@ -81,13 +81,13 @@ impl Sum {
     }
 
     /// The part of a data center, as far as it has come.
-    pub(super) fn part(&mut self, of: DcId) -> &mut Changed {
+    pub(in crate::server) fn part(&mut self, of: DcId) -> &mut Changed {
         let size = self.total.values.len();
         self.early.entry(of).or_insert_with(|| Changed::none(size))
     }
 
     /// Notes that a data center's part is whole and adds what is in turn; whether all are in.
-    pub(super) fn complete(&mut self, of: DcId) -> bool {
+    pub(in crate::server) fn complete(&mut self, of: DcId) -> bool {
         self.complete[of.index()] = true;
         while self.complete.get(self.next) == Some(&true) {
             if let Some(part) = self.early.remove(&DcId(self.next as u16)) {
@@ -99,21 +99,21 @@ impl Sum {
     }
 
     /// The first data center whose part is not whole.
-    pub(super) fn missing(&self) -> Option<DcId> {
+    pub(in crate::server) fn missing(&self) -> Option<DcId> {
         self.complete.iter().position(|complete| !complete).map(|index| DcId(index as u16))
     }
 
     /// Notes what a data center wishes for.
-    pub(super) fn wish(&mut self, tightness: Tightness) {
+    pub(in crate::server) fn wish(&mut self, tightness: Tightness) {
         self.tightness = self.tightness.max(tightness);
     }
 
-    pub(super) fn tightness(&self) -> Tightness {
+    pub(in crate::server) fn tightness(&self) -> Tightness {
         self.tightness
     }
 
     /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         let (size, data_centers) = (self.total.values.len(), self.complete.len());
         self.total.state(&mut walk.at("total"))?;
         let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
@@ -123,7 +123,7 @@ impl Sum {
         walk.record("tightness", &mut self.tightness)
     }
 
-    pub(super) fn total(self) -> Changed {
+    pub(in crate::server) fn total(self) -> Changed {
         self.total
     }
 }
@@ -131,7 +131,7 @@ impl Sum {
 impl Cutting {
     /// Takes changes from `range` (of which `source` holds the places from `offset` on) until about `room`
     /// bytes are full; returns where the next frame begins.
-    pub(super) fn fill(
+    pub(in crate::server) fn fill(
         &mut self,
         source: &Changed,
         range: Range<usize>,
@@ -153,14 +153,14 @@ impl Cutting {
         end
     }
 
-    pub(super) fn changes(&self) -> Changes<'_> {
+    pub(in crate::server) fn changes(&self) -> Changes<'_> {
         Changes::Sparse { indexes: &self.indexes, values: &self.values }
     }
 }
 
 /// Adds what a total changes. Dense frames hold zeros that sparse ones leave out, and adding zero to -0 would
 /// make it 0 in one data center and not in another.
-pub(super) fn add_change(value: &mut f32, change: f32) {
+pub(in crate::server) fn add_change(value: &mut f32, change: f32) {
     if change != 0.0 {
         *value += change;
     }

@@ -1,24 +1,29 @@
 //! What stands between this data center and the others: one of three ways, behind one face.
 
+mod exchange;
+mod local_steps;
+mod mirrors;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ServerConfig;
-use super::drain::DrainMethod;
-use super::error::PeerError;
-use super::exchange::{self, Exchange};
-use super::local_steps::{self, LocalSteps};
-use super::mirrors::Mirrors;
-use super::stats::{BrakeStats, LinkStats};
 use crate::codec::Changes;
 use crate::node::Lane;
+use crate::server::blocks::drain::DrainMethod;
+use crate::server::config::ServerConfig;
+use crate::server::error::PeerError;
+use crate::server::state::Watermark;
+use crate::server::stats::{BrakeStats, LinkStats};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, RemoteSync};
-use crate::types::{Clock, DcId, Instant, Staleness, Tightness};
+use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, ControlMessage};
+use exchange::Exchange;
+use local_steps::LocalSteps;
+use mirrors::Mirrors;
 
 #[derive(Debug)]
 pub(super) enum Remote {
@@ -430,6 +435,27 @@ impl Remote {
         match self {
             Self::Exchange(_) | Self::LocalSteps(_) => vec![0.0; range.len()],
             Self::Mirrors(mirrors) => mirrors.residual(to, range),
+        }
+    }
+
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        match self {
+            Self::Exchange(exchange) => exchange.state(walk),
+            Self::Mirrors(mirrors) => mirrors.state(walk, layout),
+            Self::LocalSteps(local_steps) => local_steps.state(walk),
+        }
+    }
+
+    /// How far the frames of each link have come.
+    pub(super) fn watermarks(&self) -> Vec<Watermark> {
+        match self {
+            Self::Exchange(exchange) => exchange.watermarks(),
+            Self::Mirrors(mirrors) => mirrors.watermarks(),
+            Self::LocalSteps(local_steps) => local_steps.watermarks(),
         }
     }
 }

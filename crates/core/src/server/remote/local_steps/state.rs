@@ -1,8 +1,8 @@
 //! What changes of the rounds as time goes on.
 
 use super::LocalSteps;
+use crate::server::blocks::sums::Sum;
 use crate::server::state::Watermark;
-use crate::server::sums::Sum;
 use crate::types::{Clock, Content, StateError, Walk};
 
 impl LocalSteps {

@@ -23,7 +23,7 @@ pub(super) struct Sources {
 ///
 /// Under momentum `m` a step is `u = m·u' + g`: most of it follows from the step before. Shared as steps, each gradient
 /// crosses a link again and again for as long as it lasts, with all that is delayed on the way. Shared as
-/// `g = u − m·u'` it crosses once, and the mirror gives it the momentum ([`super::momentum_correction`]): the momentum correction of
+/// `g = u − m·u'` it crosses once, and the mirror gives it the momentum ([`crate::server::remote::mirrors::momentum_correction`]): the momentum correction of
 /// Lin et al. (ICLR 2018), for copies that add.
 #[derive(Debug)]
 struct Gradients {

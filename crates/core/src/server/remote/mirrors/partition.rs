@@ -1,6 +1,6 @@
 //! Partial partitions: this data center and another do not hear each other, and a third one hears both.
 //!
-//! Each server finds out by itself which data centers must not train ([`crate::server::reachability`]). Where its own is
+//! Each server finds out by itself which data centers must not train ([`super::reachability`]). Where its own is
 //! one of them it holds back all reads for as long as that lasts, whatever deadlines say: to go on would spoil every
 //! copy. It goes on applying what comes and sending what it owes.
 //!

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Mirrors;
 use crate::codec::Changes;
-use crate::server::drain::Drain;
+use crate::server::blocks::drain::Drain;
 use crate::server::error::PeerError;
 use crate::store::ShardStore;
 use crate::types::{Clock, DcId, Instant};

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::ServerConfig;
-use super::parts::Part;
 use crate::codec::Changes;
+use crate::server::blocks::parts::Part;
+use crate::server::config::ServerConfig;
 use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};
 use crate::types::{Content, DcId, StateError, Walk};

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::Rebuild;
 use super::budget::Budget;
-use super::mirror_client::Rebuild;
 use super::rate::RateEstimate;
-use super::stats::LinkStats;
 use crate::codec::Changes;
 use crate::outbox::Outbox;
+use crate::server::stats::LinkStats;
 use crate::store::Touched;
 use crate::types::{Clock, DcId, StateError, Walk};
 use crate::wire::ControlMessage;

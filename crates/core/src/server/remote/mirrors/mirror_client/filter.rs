@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Schedule;
 use super::budget::Budget;
 use super::rate::RateEstimate;
+use crate::server::config::Schedule;
 use crate::significance::{TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};

@@ -14,7 +14,7 @@ use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 /// They are rounded as one sequence, once, and frames are cut between blocks that share a scale: so all receivers
 /// get the same bits, however much room each link has.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(in crate::server) struct Part {
     indexes: Vec<u32>,
     values: Vec<f32>,
     format: ValueFormat,
@@ -22,11 +22,11 @@ pub(super) struct Part {
 
 /// A part on its way to a peer.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) kind: BulkKind,
-    pub(super) clock: Clock,
+pub(in crate::server) struct Job {
+    pub(in crate::server) kind: BulkKind,
+    pub(in crate::server) clock: Clock,
     /// What the sender wishes for.
-    pub(super) tightness: Tightness,
+    pub(in crate::server) tightness: Tightness,
     part: Arc<Part>,
     /// Changes that have left.
     cursor: usize,
@@ -34,7 +34,7 @@ pub(super) struct Job {
 
 impl Part {
     /// Takes what `source`, the parameters from `start` on, holds; what `format` cannot hold stays.
-    pub(super) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
+    pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
         let mut indexes: Vec<u32> = (start as u32..)
             .zip(source.iter())
             .filter(|(_, value)| **value != 0.0)
@@ -55,7 +55,7 @@ impl Part {
         Self { indexes, values, format }
     }
 
-    pub(super) fn changes(&self) -> Changes<'_> {
+    pub(in crate::server) fn changes(&self) -> Changes<'_> {
         Changes::Sparse { indexes: &self.indexes, values: &self.values }
     }
 
@@ -74,18 +74,18 @@ impl Part {
 }
 
 impl Job {
-    pub(super) fn new(kind: BulkKind, clock: Clock, part: Arc<Part>) -> Self {
+    pub(in crate::server) fn new(kind: BulkKind, clock: Clock, part: Arc<Part>) -> Self {
         Self { kind, clock, tightness: Tightness::NONE, part, cursor: 0 }
     }
 
     /// A job to put state into.
-    pub(super) fn none() -> Self {
+    pub(in crate::server) fn none() -> Self {
         let part = Part { indexes: Vec::new(), values: Vec::new(), format: ValueFormat::F32 };
         Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
     }
 
     /// Walks over all of it; the shard has so many `parameters`.
-    pub(super) fn state(
+    pub(in crate::server) fn state(
         &mut self,
         walk: &mut Walk<'_>,
         parameters: usize,
@@ -108,7 +108,11 @@ impl Job {
     }
 
     /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.
-    pub(super) fn next_frame(&mut self, header: BulkHeader, room: usize) -> (Bytes, u64, bool) {
+    pub(in crate::server) fn next_frame(
+        &mut self,
+        header: BulkHeader,
+        room: usize,
+    ) -> (Bytes, u64, bool) {
         let (changes, next) = self.part.cut(self.cursor, room);
         let last = next.is_none();
         let mut frame = Vec::with_capacity(room.min(1 << 16));

@@ -15,8 +15,12 @@
 //! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` says how the copy
 //! sees it meanwhile: with `combine = "sum"` it is 1. With `"mean"` it is the number of all workers who change the
 //! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
-//! round's result is the mean of where they would have gone ([`super::contributor_counts`]).
+//! round's result is the mean of where they would have gone ([`contributor_counts`]).
 
+mod contributor_counts;
+mod job_link;
+mod outer;
+mod rounds;
 mod state;
 
 use std::collections::BTreeMap;
@@ -25,26 +29,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::ServerConfig;
-use super::contributor_counts::{ContributorCounts, Factors};
-use super::drain::{Drain, DrainMethod, check_span};
-use super::error::PeerError;
-use super::job_link::JobLink;
-use super::outer::OuterStep;
-use super::parts::{Job, Part};
-use super::rounds::Rounds;
-use super::stats::LinkStats;
-use super::sums::{Sum, add_change};
 use crate::codec::Changes;
 use crate::node::Lane;
+use crate::server::blocks::drain::{Drain, DrainMethod, check_span};
+use crate::server::blocks::parts::{Job, Part};
+use crate::server::blocks::sums::{Sum, add_change};
+use crate::server::config::ServerConfig;
+use crate::server::error::PeerError;
+use crate::server::stats::LinkStats;
 use crate::store::{ShardStore, Touched};
 use crate::sync::{Combine, Gate, LocalStepsConfig, ValueFormat, WaitReason};
 use crate::types::{Clock, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+use contributor_counts::{ContributorCounts, Factors};
+use job_link::JobLink;
+use outer::OuterStep;
+use rounds::Rounds;
 
 /// One server's part in the rounds.
 #[derive(Debug)]
-pub(super) struct LocalSteps {
+pub(in crate::server) struct LocalSteps {
     id: ServerId,
     rounds: Rounds,
     overlap: u64,

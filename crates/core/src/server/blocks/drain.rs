@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::error::PeerError;
 use crate::codec::Changes;
+use crate::server::error::PeerError;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
@@ -31,13 +31,13 @@ pub enum DrainMethod {
 }
 
 /// The part of a shard that the data center at a place among `count` is home to.
-pub(super) fn block(parameters: usize, place: usize, count: usize) -> Range<usize> {
+pub(in crate::server) fn block(parameters: usize, place: usize, count: usize) -> Range<usize> {
     parameters * place / count..parameters * (place + 1) / count
 }
 
 /// The state of one server's drain.
 #[derive(Debug)]
-pub(super) struct Drain {
+pub(in crate::server) struct Drain {
     method: DrainMethod,
     own: DcId,
     home: Range<usize>,
@@ -97,7 +97,7 @@ enum Content {
 
 impl Drain {
     /// `mirrors` are the other data centers that take part.
-    pub(super) fn new(
+    pub(in crate::server) fn new(
         method: DrainMethod,
         own: DcId,
         mirrors: impl IntoIterator<Item = DcId>,
@@ -128,7 +128,7 @@ impl Drain {
     /// Begins to send copies, once all that mirrors sent was applied to `values`.
     ///
     /// `residual(to, range)` is what the link to a mirror has not carried.
-    pub(super) fn start(
+    pub(in crate::server) fn start(
         &mut self,
         values: &[f32],
         residual: impl Fn(DcId, Range<usize>) -> Vec<f32>,
@@ -145,12 +145,12 @@ impl Drain {
         self.phase = Phase::Gathering;
     }
 
-    pub(super) fn is_started(&self) -> bool {
+    pub(in crate::server) fn is_started(&self) -> bool {
         self.phase != Phase::Waiting
     }
 
     /// Takes a part of a mirror's copy of the home block.
-    pub(super) fn on_copy(
+    pub(in crate::server) fn on_copy(
         &mut self,
         from: DcId,
         changes: Changes<'_>,
@@ -163,7 +163,7 @@ impl Drain {
     }
 
     /// Once all copies of the home block are here: the result, which is then on its way to every mirror.
-    pub(super) fn conclude(&mut self, values: &mut [f32]) {
+    pub(in crate::server) fn conclude(&mut self, values: &mut [f32]) {
         let complete = self.mirrors.values().all(|mirror| mirror.copy.complete);
         if self.phase != Phase::Gathering || !complete {
             return;
@@ -191,7 +191,7 @@ impl Drain {
     }
 
     /// Takes a part of the result for a mirror's home block, which holds our copy of it.
-    pub(super) fn on_result(
+    pub(in crate::server) fn on_result(
         &mut self,
         from: DcId,
         changes: Changes<'_>,
@@ -206,7 +206,7 @@ impl Drain {
     }
 
     /// The next frame for a mirror, of about `room` bytes at most; `next_sequence` takes its number.
-    pub(super) fn next_frame(
+    pub(in crate::server) fn next_frame(
         &mut self,
         to: DcId,
         from: ServerId,
@@ -239,7 +239,7 @@ impl Drain {
     }
 
     /// Whether every result is here and everything of ours has left.
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::server) fn is_done(&self) -> bool {
         let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
     }
@@ -291,7 +291,7 @@ impl Outgoing {
 }
 
 /// Checks that a frame changes nothing outside of a range.
-pub(super) fn check_span(
+pub(in crate::server) fn check_span(
     from: DcId,
     changes: Changes<'_>,
     range: &Range<usize>,

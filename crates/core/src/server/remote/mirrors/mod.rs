@@ -1,7 +1,11 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 
 mod members;
+mod mirror_client;
+mod mirror_server;
+mod momentum_correction;
 mod partition;
+mod reachability;
 mod rebuild;
 mod state;
 
@@ -11,24 +15,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ServerConfig;
-use super::drain::{Drain, DrainMethod};
-use super::error::PeerError;
-use super::mirror_client::MirrorClient;
-use super::mirror_server::MirrorServer;
-use super::momentum_correction::MomentumCorrection;
-use super::reachability::Reachability;
-use super::stats::{BrakeStats, LinkStats};
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
+use crate::server::blocks::drain::{Drain, DrainMethod};
+use crate::server::config::ServerConfig;
+use crate::server::error::PeerError;
+use crate::server::stats::{BrakeStats, LinkStats};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{AspConfig, Brake, Correction, Gate, OnPartition, TapConfig, WaitReason};
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+use mirror_client::MirrorClient;
+use mirror_server::MirrorServer;
+use momentum_correction::MomentumCorrection;
+use reachability::Reachability;
 
 /// The faces towards mirrors, and the drain that ends them.
 #[derive(Debug)]
-pub(super) struct Mirrors {
+pub(in crate::server) struct Mirrors {
     id: ServerId,
     shards: usize,
     client: MirrorClient,

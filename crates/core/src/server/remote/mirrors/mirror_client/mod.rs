@@ -4,9 +4,15 @@
 //! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
 //! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
 
+mod budget;
 mod catch_up;
 mod catch_up_backlog;
+mod copying;
+mod filter;
+mod peer;
+mod rate;
 mod rebuild;
+mod sources;
 mod state;
 
 use std::collections::BTreeMap;
@@ -15,21 +21,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ServerConfig;
-use super::budget::Budget;
-use super::filter::Filter;
-use super::peer::{Peer, Route};
-use super::rate::RateEstimate;
-use super::sources::Sources;
-use super::stats::LinkStats;
 use crate::codec::{Changes, encode_indexes};
 use crate::node::Lane;
 use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
+use crate::server::config::ServerConfig;
+use crate::server::stats::LinkStats;
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
 use crate::types::{Clock, DcId, Instant, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
+use budget::Budget;
+use filter::Filter;
+use peer::{Peer, Route};
+use rate::RateEstimate;
+use sources::Sources;
 
 pub(super) use rebuild::Rebuild;
 

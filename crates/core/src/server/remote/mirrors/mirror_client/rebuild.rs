@@ -12,9 +12,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::catch_up_backlog::CatchUpBacklog;
+use super::copying::Copying;
 use super::{MirrorClient, Sharing};
 use crate::codec::Changes;
-use crate::server::copying::Copying;
 use crate::types::{Clock, Content, DcId, Instant, StateError, Walk};
 use crate::wire::{ControlMessage, encode_control};
 

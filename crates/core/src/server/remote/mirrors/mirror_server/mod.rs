@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PeerError;
-use super::stats::BrakeStats;
 use crate::codec::Changes;
+use crate::server::error::PeerError;
+use crate::server::stats::BrakeStats;
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, OnPartition, WaitReason};
 use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};

@@ -1,7 +1,7 @@
 //! Mirrors that have missed updates while a link was dead, and are told when they have them.
 
 use super::MirrorClient;
-use crate::server::peer::CatchUp;
+use super::peer::CatchUp;
 use crate::types::DcId;
 use crate::wire::ControlMessage;
 

@@ -1,8 +1,8 @@
 //! What changes of an exchange as time goes on.
 
 use super::{Exchange, Job, Link};
+use crate::server::blocks::sums::{Changed, Sum};
 use crate::server::state::Watermark;
-use crate::server::sums::{Changed, Sum};
 use crate::types::{Content, StateError, Walk};
 use crate::wire::BulkKind;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::blocks::drain::DrainMethod;
+use super::blocks::DrainMethod;
 use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync};
 use crate::types::{Bandwidth, Clock, DcId, ServerId, ShardLayout};
 

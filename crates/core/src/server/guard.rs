@@ -5,19 +5,17 @@
 //! same worker: when and where follow from the clock alone. A copy is taken and measured as workers are about to read
 //! it, so what is found is what they train on.
 
-mod state;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::blocks::{Job, Part};
 use crate::codec::Changes;
 use crate::node::{ProbeRequest, Probed};
-use crate::server::blocks::parts::{Job, Part};
 use crate::sync::{GuardConfig, ValueFormat};
-use crate::types::{Clock, DcId, ServerId, Tightness};
+use crate::types::{Clock, Content, DcId, ServerId, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, BulkKind};
 
 /// One server's part in the guard.
@@ -122,19 +120,20 @@ impl Guard {
         self.leaving.insert(host, Job::new(BulkKind::Probe, clock, Arc::new(part)));
     }
 
-    /// The next frame of a copy on its way to a host.
+    /// The next frame of a copy on its way to a host. Where there is one, `next_sequence` takes its number on the link.
     pub(super) fn next_frame(
         &mut self,
         to: DcId,
         room: usize,
-        sequence: impl FnOnce() -> u64,
+        next_sequence: impl FnOnce() -> Option<u64>,
     ) -> Option<Bytes> {
         let job = self.leaving.get_mut(&to)?;
+        let sequence = next_sequence()?;
         let header = BulkHeader {
             kind: job.kind,
             origin: self.id.dc,
             shard: self.id.shard,
-            sequence: sequence(),
+            sequence,
             clock: job.clock,
             last: false,
             relayed: false,
@@ -224,6 +223,36 @@ impl Guard {
 
     pub(super) fn stats(&self) -> GuardStats {
         self.stats
+    }
+
+    /// Walks over what changes as time goes on; the shard has so many `parameters`.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        parameters: usize,
+    ) -> Result<(), StateError> {
+        walk.record("next", &mut self.next)?;
+        walk.entries(
+            "leaving",
+            &mut self.leaving,
+            |_| Some(Job::none()),
+            |job, walk| job.state(walk, parameters),
+        )?;
+        let fresh = |_: &DcId| {
+            let values = vec![0.0; parameters];
+            Some(Traveller { clock: Clock::ZERO, values, whole: false })
+        };
+        walk.entries("travellers", &mut self.travellers, fresh, |traveller, walk| {
+            walk.record("clock", &mut traveller.clock)?;
+            walk.tensor("values", Content::Values, &mut traveller.values)?;
+            walk.record("whole", &mut traveller.whole)
+        })?;
+        walk.record("wish", &mut self.wish)?;
+        walk.record("tightness", &mut self.tightness)?;
+        walk.record("last_lost", &mut self.last_lost)?;
+        walk.record("quiet", &mut self.quiet)?;
+        walk.record("patience", &mut self.patience)?;
+        walk.record("stats", &mut self.stats)
     }
 }
 

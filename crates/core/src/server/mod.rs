@@ -1,9 +1,12 @@
 //! A parameter server: conducts its faces, owns no arithmetic.
 //!
-//! To its workers it is the *local server*; out to other data centers the *mirror client*; in from them the
-//! *mirror server* (Hsieh et al., NSDI 2017). BSP and SSP replace the latter two by an *exchange*
-//! of whole clocks, local steps by *rounds*. The server sequences them: a message comes in, one face reacts, and what
-//! that opens goes out.
+//! To its workers it is the *local server*; to other data centers it is what its remote model makes of it. With ASP and
+//! TAP that is a *mirror client*, out to them, and a *mirror server*, in from them (Hsieh et al., NSDI 2017); with BSP and
+//! SSP an *exchange* of whole clocks; with local steps *rounds*.
+//!
+//! The room decides the order in which these react: a message comes in, one face reacts, and what that opens goes out. It
+//! refuses to know which remote model runs: that is `remote/`, where each model has a folder and a line. What several
+//! models and the guard share about blocks of a shard is in `blocks/`.
 
 mod blocks;
 mod config;
@@ -14,7 +17,6 @@ mod guard;
 mod handshake;
 mod local_server;
 mod remote;
-mod state;
 mod stats;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,24 +25,25 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Buffers;
-use crate::node::{Lane, RowsRead, ServerInput, WorkerMessage};
-use crate::store::ShardStore;
+use crate::node::{Lane, Probed, RowsRead, ServerInput, WorkerMessage};
+use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
+use crate::types::{
+    Clock, DcId, Instant, Model, ServerId, ShardLayout, StateError, Tightness, Walk, WorkerId,
+};
 
-pub use blocks::drain::DrainMethod;
+pub use blocks::DrainMethod;
 pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
 pub use divergence::Divergence;
 pub use error::PeerError;
 pub use guard::GuardStats;
-pub use state::Watermark;
-pub use stats::{BrakeStats, LinkStats};
+pub use stats::{BrakeStats, LinkStats, Watermark};
 
 use guard::Guard;
 use handshake::Handshake;
 use local_server::LocalServer;
-use remote::Remote;
+use remote::{RemoteModel, remote_model};
 
 /// What a server wants done.
 #[derive(Clone, Debug)]
@@ -81,7 +84,7 @@ pub struct Server {
     store: ShardStore,
     local: LocalServer,
     handshake: Handshake,
-    remote: Remote,
+    remote: Box<dyn RemoteModel>,
     guard: Option<Guard>,
     drain: DrainMethod,
     draining: Draining,
@@ -104,7 +107,7 @@ enum Draining {
 impl Server {
     pub fn new(config: ServerConfig, initial: &Model) -> Self {
         let store = ShardStore::new(config.layout.clone(), initial);
-        let remote = Remote::new(&config, &store);
+        let remote = remote_model(&config, &store);
         Self {
             id: config.id,
             store,
@@ -141,25 +144,7 @@ impl Server {
             }
             WorkerMessage::Reset => self.local.forget_read(from),
             WorkerMessage::Update { clock, deltas, probed } => {
-                match Divergence::find(from, clock, &deltas) {
-                    None => {
-                        let remote = &mut self.remote;
-                        self.store.add(&deltas, |place, change, values| {
-                            remote.on_change(clock, place, change, values);
-                        });
-                    }
-                    Some(divergence) => {
-                        self.outputs.push_back(ServerOutput::Diverged(divergence));
-                    }
-                }
-                if let Some(finished) = self.local.on_update(from, clock) {
-                    self.finish_clock(now, finished);
-                }
-                if let Some(guard) = &mut self.guard {
-                    for probed in &probed {
-                        self.remote.wish(guard.on_probed(probed));
-                    }
-                }
+                self.handle_update(now, from, clock, &deltas, &probed);
             }
         }
         self.advance(now);
@@ -198,7 +183,7 @@ impl Server {
         Ok(())
     }
 
-    /// Begins a incarnation of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
+    /// Begins an incarnation of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
     /// part. Until the copy has come, nothing is read.
     ///
     /// # Errors
@@ -393,13 +378,72 @@ impl Server {
         self.remote.residual(to, 0..self.store.values().len())
     }
 
-    fn finish_clock(&mut self, now: Instant, finished: Clock) {
-        self.remote.on_clock(now, finished, &mut self.store, self.read_fraction);
-        self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
+    /// Walks over what changes as time goes on, once all outputs are polled.
+    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
+        self.store.state(walk)?;
+        let layout = self.store.layout();
+        self.local.state(&mut walk.at("local"), layout)?;
+        self.handshake.state(walk)?;
+        self.remote.state(&mut walk.at("remote"), layout)?;
+        if let Some(guard) = &mut self.guard {
+            guard.state(&mut walk.at("guard"), layout.parameters())?;
+        }
+        walk.record("draining", &mut self.draining)?;
+        walk.record("read_fraction", &mut self.read_fraction)?;
+        walk.record("copy_ready", &mut self.copy_ready)
     }
 
-    /// Lets go what the last event has opened.
+    /// How far the frames of each link have come.
+    pub fn watermarks(&self) -> Vec<Watermark> {
+        self.remote.watermarks()
+    }
+
+    /// Takes what a worker changed in the iteration that started at `clock`, and what it measured for the guard.
+    fn handle_update(
+        &mut self,
+        now: Instant,
+        from: WorkerId,
+        clock: Clock,
+        deltas: &ShardDeltas,
+        probed: &[Probed],
+    ) {
+        if let Some(divergence) = Divergence::find(from, clock, deltas) {
+            self.outputs.push_back(ServerOutput::Diverged(divergence));
+        } else {
+            let remote = &mut self.remote;
+            self.store.add(deltas, |place, change, values| {
+                remote.on_change(clock, place, change, values);
+            });
+        }
+
+        if let Some(finished) = self.local.on_update(from, clock) {
+            self.remote.on_clock(now, finished, &mut self.store, self.read_fraction);
+            self.outputs.push_back(ServerOutput::ClockFinished { clock: finished });
+        }
+
+        if let Some(guard) = &mut self.guard {
+            for probed in probed {
+                self.remote.wish(guard.on_probed(probed));
+            }
+        }
+    }
+
+    /// Lets go what the last event has opened: reads, the news of a copy that is ready, the drain and its end.
     fn advance(&mut self, now: Instant) {
+        self.answer_reads(now);
+
+        let ready = self.remote.copy_clock(self.local.clock());
+        if ready > self.copy_ready {
+            self.copy_ready = ready;
+            self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
+        }
+
+        self.advance_drain();
+    }
+
+    /// Answers the reads that may go. A copy for the guard is taken as it is read.
+    fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
         for read in self.local.admit(now, |clock, rows| remote.gate(clock, rows, store)) {
             let probes = self.guard.as_mut().map_or_else(Vec::new, |guard| {
@@ -409,15 +453,15 @@ impl Server {
                 }
                 guard.requests(read.worker.index, store.values())
             });
+
             let (clock, held) = (read.clock, read.held);
             let message = RowsRead { clock, values: store.read(&read.rows), held, probes };
             self.outputs.push_back(ServerOutput::ToWorker { worker: read.worker, message });
         }
-        let ready = self.remote.copy_clock(self.local.clock());
-        if ready > self.copy_ready {
-            self.copy_ready = ready;
-            self.outputs.push_back(ServerOutput::CopyReady { clock: ready });
-        }
+    }
+
+    /// Begins the drain once the workers are at the clocks it was asked for at, and ends it once the model says so.
+    fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
         {
@@ -427,6 +471,7 @@ impl Server {
             self.remote.begin_drain(self.drain, inactive, &mut self.store);
             self.draining = Draining::Yes;
         }
+
         if self.draining == Draining::Yes && self.remote.is_drained(self.local.clock()) {
             self.draining = Draining::Done;
             self.remote.end_drain(&mut self.store);

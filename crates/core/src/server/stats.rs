@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::DcId;
+
 /// What one server sent to one mirror.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
@@ -27,4 +29,14 @@ pub struct BrakeStats {
     pub announcements_expired: u64,
     /// Times that a silent mirror was left out.
     pub mirrors_lost: u64,
+}
+
+/// How far the frames of one link have come, by their sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermark {
+    pub peer: DcId,
+    /// The last that was sent to the peer.
+    pub sent: u64,
+    /// The last of the peer's that was applied.
+    pub received: u64,
 }

@@ -4,8 +4,6 @@
 //! sent was applied, each server sends its copy of every block to the block's home; the home takes the mean
 //! (or adds every residual addressed to it) in the order of data centers and sends the result to all.
 
-mod state;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +11,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::block::block;
 use crate::codec::Changes;
 use crate::server::error::PeerError;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, DcId, ServerId, Tightness};
+use crate::types::{Clock, Content, DcId, ServerId, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// How copies become equal at the end of a run.
@@ -28,11 +27,6 @@ pub enum DrainMethod {
     Mean,
     /// Every residual is delivered. Can hurt a network trained with momentum.
     Residuals,
-}
-
-/// The part of a shard that the data center at a place among `count` is home to.
-pub(in crate::server) fn block(parameters: usize, place: usize, count: usize) -> Range<usize> {
-    parameters * place / count..parameters * (place + 1) / count
 }
 
 /// The state of one server's drain.
@@ -78,7 +72,7 @@ struct Incoming {
 /// Values on their way to a mirror.
 #[derive(Debug)]
 struct Outgoing {
-    content: Content,
+    payload: Payload,
     /// The place of the first value.
     start: usize,
     values: Arc<Vec<f32>>,
@@ -88,7 +82,7 @@ struct Outgoing {
 
 /// What a drain frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Content {
+enum Payload {
     /// A copy, or residuals, of the receiver's home block.
     Copy,
     /// The result for the sender's home block.
@@ -139,7 +133,7 @@ impl Drain {
                 DrainMethod::Mean => values[range].to_vec(),
                 DrainMethod::Residuals => residual(*to, range),
             };
-            mirror.outgoing.push_back(Outgoing::new(Content::Copy, mirror.home.start, copy.into()));
+            mirror.outgoing.push_back(Outgoing::new(Payload::Copy, mirror.home.start, copy.into()));
         }
         self.copies.insert(self.own, values[self.home.clone()].to_vec());
         self.phase = Phase::Gathering;
@@ -168,6 +162,7 @@ impl Drain {
         if self.phase != Phase::Gathering || !complete {
             return;
         }
+
         self.phase = Phase::Concluded;
         let copies = std::mem::take(&mut self.copies);
         let result: Vec<f32> = (0..self.home.len())
@@ -179,11 +174,12 @@ impl Drain {
                 DrainMethod::Residuals => copies.values().map(|copy| copy[index]).sum(),
             })
             .collect();
+
         values[self.home.clone()].copy_from_slice(&result);
         let result = Arc::new(result);
         for mirror in self.mirrors.values_mut() {
             mirror.outgoing.push_back(Outgoing::new(
-                Content::Result,
+                Payload::Result,
                 self.home.start,
                 result.clone(),
             ));
@@ -215,10 +211,11 @@ impl Drain {
     ) -> Option<Bytes> {
         let queue = &mut self.mirrors.get_mut(&to)?.outgoing;
         let outgoing = queue.front_mut()?;
-        let kind = match outgoing.content {
-            Content::Copy => BulkKind::DrainCopy,
-            Content::Result => BulkKind::DrainResult,
+        let kind = match outgoing.payload {
+            Payload::Copy => BulkKind::DrainCopy,
+            Payload::Result => BulkKind::DrainResult,
         };
+
         let (start, values, last) = outgoing.take((room / 4).max(64));
         let header = BulkHeader {
             kind,
@@ -243,6 +240,39 @@ impl Drain {
         let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
     }
+
+    /// Walks over what changes as time goes on.
+    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("method", &mut self.method)?;
+        walk.record("phase", &mut self.phase)?;
+        for (of, mirror) in &mut self.mirrors {
+            mirror.state(&mut walk.at(of), &self.home)?;
+        }
+
+        let (own, home) = (self.own, self.home.len());
+        let mirrors = &self.mirrors;
+        let come = |of: &DcId| match mirrors.get(of) {
+            Some(mirror) => Some(mirror.copy.values),
+            None => (*of == own).then_some(home),
+        };
+        let fresh = |of: &DcId| come(of).map(|values| vec![0.0; values]);
+        walk.entries("copies", &mut self.copies, fresh, |copy, walk| {
+            walk.tensor("copy", Content::Values, copy)
+        })?;
+        if self.phase == Phase::Gathering && !self.copies.contains_key(&own) {
+            return Err(walk.unfit("copies"));
+        }
+        Ok(())
+    }
+}
+
+impl Mirror {
+    fn state(&mut self, walk: &mut Walk<'_>, home: &Range<usize>) -> Result<(), StateError> {
+        walk.record_that("copy", &mut self.copy, |found, _| found.fits(home))?;
+        walk.record_that("result", &mut self.result, |found, _| found.fits(&self.home))?;
+        let none = || Outgoing::new(Payload::Copy, 0, Arc::new(Vec::new()));
+        walk.queue("outgoing", &mut self.outgoing, none, Outgoing::state)
+    }
 }
 
 impl Incoming {
@@ -262,6 +292,7 @@ impl Incoming {
         let Changes::Dense { start, values } = changes else {
             return Err(wrong("scattered parameters".into()));
         };
+
         let part = start as usize..start as usize + values.len();
         if self.complete || part.start != due.start || part.end > due.end {
             return Err(wrong(format!("{part:?}")));
@@ -274,11 +305,15 @@ impl Incoming {
         self.complete = last;
         Ok(values)
     }
+
+    fn fits(&self, block: &Range<usize>) -> bool {
+        self.values <= block.len() && self.complete <= (self.values == block.len())
+    }
 }
 
 impl Outgoing {
-    fn new(content: Content, start: usize, values: Arc<Vec<f32>>) -> Self {
-        Self { content, start, values, sent: 0 }
+    fn new(payload: Payload, start: usize, values: Arc<Vec<f32>>) -> Self {
+        Self { payload, start, values, sent: 0 }
     }
 
     /// Takes the next `most` values: where they go, what they are, and whether they are the last.
@@ -288,27 +323,16 @@ impl Outgoing {
         let ended = self.sent == self.values.len();
         ((self.start + start) as u32, &self.values[start..self.sent], ended)
     }
-}
 
-/// Checks that a frame changes nothing outside of a range.
-pub(in crate::server) fn check_span(
-    from: DcId,
-    changes: Changes<'_>,
-    range: &Range<usize>,
-) -> Result<(), PeerError> {
-    let outside = match changes {
-        Changes::Dense { values: [], .. } => None,
-        Changes::Dense { start, values } => {
-            let (first, last) = (start as usize, start as usize + values.len() - 1);
-            [first, last].into_iter().find(|index| !range.contains(index))
+    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+        walk.record("content", &mut self.payload)?;
+        walk.record("start", &mut self.start)?;
+        let mut values = self.values.to_vec();
+        walk.numbers("values", Content::Values, &mut values, |_| true)?;
+        let length = values.len();
+        if walk.restores() {
+            self.values = Arc::new(values);
         }
-        Changes::Sparse { indexes, .. } => {
-            let mut indexes = indexes.iter().map(|index| *index as usize);
-            indexes.find(|index| !range.contains(index))
-        }
-    };
-    let expected = || format!("{range:?}");
-    outside.map_or(Ok(()), |index| {
-        Err(PeerError::PeerSentForeignParameter { from, index, expected: expected() })
-    })
+        walk.record_that("sent", &mut self.sent, |found, _| *found <= length)
+    }
 }

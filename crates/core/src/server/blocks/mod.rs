@@ -1,8 +1,15 @@
-//! What models share that cut a shard into blocks, one home each.
+//! What models share that cut a shard into blocks, with a data center as the home of each.
 //!
-//! Decides how changes of a block are summed over data centers, rounded and cut into frames, and how copies become equal at
-//! the end of a run. Refuses to know when a model does any of that, and what it means for reads.
+//! Decides where a block lies, how its changes are summed over data centers, rounded and cut into frames, and how copies
+//! become equal at the end of a run. Refuses to know when a model does any of that, and which reads wait for it.
 
-pub(super) mod drain;
-pub(super) mod parts;
+mod block;
+mod drain;
+mod parts;
 pub(super) mod sums;
+
+pub use drain::DrainMethod;
+
+pub(super) use block::{block, check_span};
+pub(super) use drain::Drain;
+pub(super) use parts::{Job, Part};

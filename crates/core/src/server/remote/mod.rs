@@ -1,10 +1,19 @@
-//! What stands between this data center and the others: one of three ways, behind one face.
+//! Remote synchronisation: how this data center shares updates with the others, and when it waits for them.
+//!
+//! A remote model is one folder with an implementation of [`RemoteModel`], and one line in [`remote_model`]. It decides what
+//! leaves for each mirror, what a frame from a mirror does to the copy, which reads must wait, and how all copies become
+//! equal at the end. It refuses to know the workers and their clocks, the handshake, and what a worker is answered: the
+//! server asks the model, and does the rest.
+//!
+//! [`exchange`] has BSP and SSP, [`mirrors`] TAP and ASP (Hsieh et al., NSDI 2017, section 3), [`local_steps`] DiLoCo and
+//! what came after it.
 
 mod exchange;
 mod local_steps;
 mod mirrors;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -12,450 +21,299 @@ use bytes::Bytes;
 
 use crate::codec::Changes;
 use crate::node::Lane;
-use crate::server::blocks::drain::DrainMethod;
+use crate::server::blocks::DrainMethod;
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
-use crate::server::state::Watermark;
-use crate::server::stats::{BrakeStats, LinkStats};
+use crate::server::stats::{BrakeStats, LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, RemoteSync};
-use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, StateError, Tightness, Walk};
+use crate::types::{Clock, DcId, Instant, ShardLayout, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, ControlMessage};
+
 use exchange::Exchange;
 use local_steps::LocalSteps;
 use mirrors::Mirrors;
 
-#[derive(Debug)]
-pub(super) enum Remote {
-    /// BSP, SSP.
-    Exchange(Box<Exchange>),
-    /// TAP, ASP.
-    Mirrors(Box<Mirrors>),
-    LocalSteps(Box<LocalSteps>),
+/// The remote model that the configuration names, over the values that all data centers begin with.
+pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn RemoteModel> {
+    match &config.remote {
+        RemoteSync::Bsp(bsp) => Box::new(Exchange::bsp(config, bsp, store)),
+        RemoteSync::Ssp(ssp) => Box::new(Exchange::ssp(config, ssp, store)),
+        RemoteSync::Tap(tap) => Box::new(Mirrors::tap(config, tap)),
+        RemoteSync::Asp(asp) => Box::new(Mirrors::asp(config, asp)),
+        RemoteSync::LocalSteps(steps) => Box::new(LocalSteps::new(config, steps, store)),
+    }
 }
 
-impl Remote {
-    pub(super) fn new(config: &ServerConfig, store: &ShardStore) -> Self {
-        let exchange = |staleness, values| {
-            Self::Exchange(Box::new(Exchange::new(config, staleness, values, store)))
-        };
-        match &config.remote {
-            RemoteSync::Bsp(bsp) => exchange(Staleness(0), bsp.values),
-            RemoteSync::Ssp(ssp) => exchange(ssp.staleness, ssp.values),
-            RemoteSync::Tap(tap) => Self::Mirrors(Box::new(Mirrors::tap(config, tap))),
-            RemoteSync::Asp(asp) => Self::Mirrors(Box::new(Mirrors::asp(config, asp))),
-            RemoteSync::LocalSteps(local_steps) => {
-                Self::LocalSteps(Box::new(LocalSteps::new(config, local_steps, store)))
-            }
-        }
-    }
+/// One server's part in a remote model.
+///
+/// The server calls it in one thread, with what has happened and the time, and then asks what is to be done. The methods
+/// without a body are what every model decides. Those with one are for models that do more, and their body is right for
+/// a model in which all data centers take part from the first clock to the last, and each waits for all others.
+///
+/// # Errors
+/// Methods that take what a mirror sent return an error where it sent what it must not. Nothing of that was applied then.
+pub(super) trait RemoteModel: fmt::Debug + Send + Sync {
+    // What happens at home.
 
-    /// A worker that started at `clock` has changed the parameters at `place`, whose `values` in the store hold that.
-    pub(super) fn on_change(
-        &mut self,
-        clock: Clock,
-        place: Range<usize>,
-        change: &[f32],
-        values: &mut [f32],
-    ) {
-        match self {
-            Self::Exchange(exchange) => exchange.on_change(clock, place, change),
-            Self::Mirrors(mirrors) => mirrors.on_change(place, change),
-            Self::LocalSteps(local_steps) => local_steps.on_change(place, change, values),
-        }
-    }
+    /// A worker in the iteration that started at `clock` has changed the parameters at `place` by `change`. Their `values`
+    /// in the store hold the change already.
+    fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], values: &mut [f32]);
 
-    /// All workers of this data center have finished `finished`.
+    /// All workers of this data center have finished their clocks up to `finished`, which is at least 1.
     ///
-    /// `read_fraction` is the part of the shard that a worker of this data center reads in a clock.
-    pub(super) fn on_clock(
+    /// `read_fraction` is the part of the shard, 0 to 1, that a worker of this data center reads in a clock.
+    fn on_clock(
         &mut self,
         now: Instant,
         finished: Clock,
         store: &mut ShardStore,
         read_fraction: f64,
-    ) {
-        match self {
-            Self::Exchange(exchange) => exchange.on_clock(Clock(finished.0 - 1), store),
-            Self::Mirrors(mirrors) => mirrors.on_clock(now, finished, store, read_fraction),
-            Self::LocalSteps(local_steps) => local_steps.on_clock(finished, store),
-        }
-    }
+    );
 
-    pub(super) fn on_bulk(
+    /// Whether a read of `rows` by a worker at `clock` may go, and if not, what it waits for.
+    fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate;
+
+    // What comes from mirrors, and what leaves for them.
+
+    /// A frame came, of whatever kind. Called before any other method takes the frame.
+    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError>;
+
+    /// Takes the changes of a data frame. Its origin and shard, and the bounds of its values, are checked already; its
+    /// sequence number, clock and parameters are not.
+    fn on_bulk(
         &mut self,
         now: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
         store: &mut ShardStore,
-    ) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(exchange) => exchange.on_bulk(from, header, changes, store),
-            Self::Mirrors(mirrors) => mirrors.on_bulk(now, from, header, changes, store),
-            Self::LocalSteps(local_steps) => local_steps.on_bulk(from, header, changes, store),
-        }
-    }
+    ) -> Result<(), PeerError>;
 
-    /// Takes the next sequence number of a link, for a frame that is not the remote model's own.
-    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
-        match self {
-            Self::Exchange(_) => unreachable!("an exchange has no guard"),
-            Self::Mirrors(mirrors) => mirrors.next_sequence(to),
-            Self::LocalSteps(local_steps) => local_steps.next_sequence(to),
-        }
-    }
+    /// The next frame for a mirror, of about `room` bytes at most; `None` where nothing waits in this lane.
+    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes>;
 
-    /// Takes note of such a frame.
-    pub(super) fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(_) => unreachable!("an exchange has no guard"),
-            Self::Mirrors(mirrors) => mirrors.on_probe(from, header.sequence),
-            Self::LocalSteps(local_steps) => local_steps.on_probe(from, header),
-        }
-    }
-
-    /// This data center wishes all to be so tight.
-    pub(super) fn wish(&mut self, wish: Tightness) {
-        match self {
-            Self::Exchange(_) => {}
-            Self::Mirrors(mirrors) => mirrors.wish(wish),
-            Self::LocalSteps(local_steps) => local_steps.wish(wish),
-        }
-    }
-
-    /// How tight all are, as far as this data center knows.
-    pub(super) fn tightness(&self) -> Tightness {
-        match self {
-            Self::Exchange(_) => Tightness::NONE,
-            Self::Mirrors(mirrors) => mirrors.tightness(),
-            Self::LocalSteps(local_steps) => local_steps.tightness(),
-        }
-    }
-
-    /// Whether copies are as far apart at a read of `clock` as they come to be.
-    pub(super) fn is_loosest_at(&self, clock: Clock) -> bool {
-        match self {
-            Self::Exchange(_) | Self::Mirrors(_) => true,
-            Self::LocalSteps(local_steps) => local_steps.is_last_before_round(clock),
-        }
-    }
-
-    pub(super) fn on_control(
+    /// Takes a message of the control lane. A model that sends none refuses all.
+    fn on_control(
         &mut self,
-        now: Instant,
+        _now: Instant,
         from: DcId,
         message: ControlMessage,
-        store: &mut ShardStore,
+        _store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(exchange) => exchange.on_control(from, &message),
-            Self::Mirrors(mirrors) => mirrors.on_control(now, from, message, store),
-            Self::LocalSteps(local_steps) => local_steps.on_control(from, &message),
-        }
+        Err(self.unexpected(from, message.name()))
     }
 
-    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        match self {
-            Self::Exchange(exchange) => exchange.on_heard(from),
-            Self::Mirrors(mirrors) => mirrors.on_heard(now, from),
-            Self::LocalSteps(local_steps) => local_steps.on_heard(from),
-        }
+    /// Whether updates wait in the outbox of a link. Without an outbox there are none.
+    fn has_updates_for(&self, _to: DcId) -> bool {
+        false
     }
 
-    /// Nothing can come from a mirror until it is heard again. Where its updates are needed, they are waited for.
-    pub(super) fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.on_disconnected(from),
-            Self::Exchange(_) | Self::LocalSteps(_) => self.on_heard(now, from),
-        }
+    /// A link has carried so many `bytes` in the time that it was `busy`.
+    fn on_drained(&mut self, _to: DcId, _bytes: u64, _busy: Duration) {}
+
+    /// Passes on what has come from others, on a hub of an overlay. `own` is the data center's clock.
+    fn forward(&mut self, _now: Instant, _own: Clock, _store: &ShardStore) {}
+
+    // Time.
+
+    /// Lets pass what has waited until its deadline. `waiting_since` is since when the longest-held read waits for a
+    /// mirror's clock, if one does.
+    fn handle_timeout(
+        &mut self,
+        _now: Instant,
+        _waiting_since: Option<Instant>,
+        _store: &ShardStore,
+    ) {
     }
 
-    /// Whether something may come from a mirror, as far as this model keeps note of that.
-    pub(super) fn may_hear(&self, from: DcId) -> bool {
-        matches!(self, Self::Mirrors(mirrors) if mirrors.may_hear(from))
+    /// When [`Self::handle_timeout`] may have something to do.
+    fn poll_timeout(&self, _waiting_since: Option<Instant>) -> Option<Instant> {
+        None
     }
 
-    /// The data centers that must not train, each with one that trains and that it exchanges no updates with.
-    pub(super) fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
-        match self {
-            Self::Mirrors(mirrors) => Some(mirrors.paused()),
-            // These wait for all in any case.
-            Self::Exchange(_) | Self::LocalSteps(_) => None,
-        }
+    // The end of the run.
+
+    /// All workers have stopped, at the same clocks in all data centers: begins to make all copies equal. The data centers
+    /// that are `inactive` take no part. A model whose exchange leaves all copies equal has nothing to begin.
+    fn begin_drain(
+        &mut self,
+        _method: DrainMethod,
+        _inactive: &BTreeSet<DcId>,
+        _store: &mut ShardStore,
+    ) {
     }
 
-    /// Clocks that a mirror has missed while its data center was paused.
-    pub(super) fn excused(&self, mirror: DcId) -> u64 {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.excused(mirror),
-            Self::Exchange(_) | Self::LocalSteps(_) => 0,
-        }
+    /// Whether the drain is over, with this data center's workers at `clock`: nothing more is to come or to leave.
+    fn is_drained(&self, clock: Clock) -> bool;
+
+    /// The drain is over: leaves the common values in the store, where they are not there already.
+    fn end_drain(&self, _store: &mut ShardStore) {}
+
+    // Mirrors that come and go. A model that needs every data center in every clock cannot go on without one.
+
+    /// Nothing can come from a mirror until it is heard again. A model that needs its updates waits for them.
+    fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        self.on_heard(now, from)
     }
 
-    /// This data center has lost its copy, and takes that of a mirror.
-    pub(super) fn begin_rebuild(
+    /// This data center has lost its copy, begins its `incarnation` of this number, and takes the copy of a mirror.
+    fn begin_rebuild(
         &mut self,
         from: DcId,
-        incarnation: u64,
-        inactive: &BTreeSet<DcId>,
-        store: &mut ShardStore,
+        _incarnation: u64,
+        _inactive: &BTreeSet<DcId>,
+        _store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.begin_rebuild(from, incarnation, inactive, store),
-            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
-        }
-    }
-
-    /// Whether the copy of a mirror is on its way.
-    pub(super) fn is_rebuilding(&self) -> bool {
-        matches!(self, Self::Mirrors(mirrors) if mirrors.is_rebuilding())
-    }
-
-    /// Whether nothing of a copy that was asked for is still to come.
-    pub(super) fn is_whole(&self) -> bool {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.is_whole(),
-            Self::Exchange(_) | Self::LocalSteps(_) => true,
-        }
-    }
-
-    /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
-    pub(super) fn rebuilt_at(&self) -> Clock {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.rebuilt_at(),
-            Self::Exchange(_) | Self::LocalSteps(_) => Clock::ZERO,
-        }
+        Err(self.lost_copy(from))
     }
 
     /// A mirror has said hello for the first time, in this incarnation of it.
-    pub(super) fn on_first(
+    fn on_first(
         &mut self,
-        from: DcId,
-        incarnation: u64,
-        store: &ShardStore,
+        _from: DcId,
+        _incarnation: u64,
+        _store: &ShardStore,
     ) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.on_first(from, incarnation, store),
-            Self::Exchange(_) | Self::LocalSteps(_) => Ok(()),
-        }
+        Ok(())
     }
 
-    /// A mirror has lost all that it had.
-    pub(super) fn on_reset(
+    /// A mirror has lost all that it had, and begins this incarnation.
+    fn on_reset(
         &mut self,
         from: DcId,
-        incarnation: u64,
-        store: &ShardStore,
+        _incarnation: u64,
+        _store: &ShardStore,
     ) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.on_reset(from, incarnation, store),
-            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(from)),
-        }
+        Err(self.lost_copy(from))
     }
 
     /// A mirror has left for good, in this incarnation of it.
-    pub(super) fn on_left(
-        &mut self,
-        dc: DcId,
-        incarnation: u64,
-        store: &ShardStore,
-    ) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => {
-                mirrors.on_left(dc, incarnation, store);
-                Ok(())
-            }
-            Self::Exchange(_) | Self::LocalSteps(_) => Err(self.lost(dc)),
-        }
-    }
-
-    /// A mirror's data lane says that it has carried what its link to another one begins with.
-    pub(super) fn on_fork(
+    fn on_left(
         &mut self,
         from: DcId,
-        to: DcId,
-        incarnation: u64,
-        store: &ShardStore,
+        _incarnation: u64,
+        _store: &ShardStore,
     ) -> Result<(), PeerError> {
-        match self {
-            Self::Mirrors(mirrors) => {
-                mirrors.on_fork(from, to, incarnation, store);
-                Ok(())
-            }
-            Self::Exchange(_) | Self::LocalSteps(_) => {
-                let (found, sync) = ("fork", self.name());
-                Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
-            }
-        }
+        Err(self.lost_copy(from))
     }
 
-    fn lost(&self, from: DcId) -> PeerError {
-        PeerError::PeerLostCopy { from, sync: self.name() }
-    }
-
-    /// What errors call it.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Exchange(_) => exchange::NAME,
-            Self::Mirrors(_) => "an exchange of updates",
-            Self::LocalSteps(_) => local_steps::NAME,
-        }
-    }
-
-    pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.on_drained(to, bytes, busy);
-        }
-    }
-
-    /// On a hub of an overlay: passes on what has come. `own` is the data center's clock.
-    pub(super) fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.forward(now, own, store);
-        }
-    }
-
-    pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
-        match self {
-            Self::Exchange(exchange) => exchange.gate(clock),
-            Self::Mirrors(mirrors) => mirrors.gate(clock, rows, store),
-            Self::LocalSteps(local_steps) => local_steps.gate(clock),
-        }
-    }
-
-    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        match self {
-            Self::Exchange(exchange) => exchange.poll_transmit(to, lane, room),
-            Self::Mirrors(mirrors) => mirrors.poll_transmit(to, lane, room),
-            Self::LocalSteps(local_steps) => local_steps.poll_transmit(to, lane, room),
-        }
-    }
-
-    pub(super) fn handle_timeout(
+    /// A mirror's data lane says that it has carried what the mirror's link to `to` begins with.
+    fn on_fork(
         &mut self,
-        now: Instant,
-        waiting_since: Option<Instant>,
-        store: &ShardStore,
-    ) {
-        if let Self::Mirrors(mirrors) = self {
-            mirrors.handle_timeout(now, waiting_since, store);
-        }
+        from: DcId,
+        _to: DcId,
+        _incarnation: u64,
+        _store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        Err(self.unexpected(from, "fork"))
     }
 
-    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
-        match self {
-            Self::Exchange(_) | Self::LocalSteps(_) => None,
-            Self::Mirrors(mirrors) => mirrors.poll_timeout(waiting_since),
-        }
+    /// Whether the copy of a mirror is on its way.
+    fn is_rebuilding(&self) -> bool {
+        false
     }
 
-    /// `inactive` are the data centers that take no part: none but under TAP and ASP.
-    pub(super) fn begin_drain(
-        &mut self,
-        method: DrainMethod,
-        inactive: &BTreeSet<DcId>,
-        store: &mut ShardStore,
-    ) {
-        match self {
-            Self::Exchange(_) => {}
-            Self::Mirrors(mirrors) => mirrors.begin_drain(method, inactive, store),
-            Self::LocalSteps(local_steps) => local_steps.begin_drain(method, store),
-        }
+    /// Whether nothing of a copy that was asked for is still to come.
+    fn is_whole(&self) -> bool {
+        true
     }
 
-    /// Whether the drain is over, with this data center's workers at `clock`.
-    pub(super) fn is_drained(&self, clock: Clock) -> bool {
-        match self {
-            Self::Exchange(exchange) => exchange.is_settled(clock),
-            Self::Mirrors(mirrors) => mirrors.is_drained(),
-            Self::LocalSteps(local_steps) => local_steps.is_drained(),
-        }
+    /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
+    fn rebuilt_at(&self) -> Clock {
+        Clock::ZERO
     }
+
+    /// Whether something may come from a mirror, as far as this model keeps note of that.
+    fn may_hear(&self, _from: DcId) -> bool {
+        false
+    }
+
+    /// The data centers that must not train, each with one that trains and that it exchanges no updates with. A model that
+    /// waits for all has no use for that.
+    fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
+        None
+    }
+
+    /// Clocks that a mirror has missed while its data center was paused, and that nobody waits for.
+    fn excused(&self, _mirror: DcId) -> u64 {
+        0
+    }
+
+    // The guard against skew. Only a model whose configuration has a guard is asked.
+
+    /// Takes the next sequence number of a link, for a frame of the guard; `None` where the model's links carry none.
+    fn next_sequence(&mut self, _to: DcId) -> Option<u64> {
+        None
+    }
+
+    /// Takes note of such a frame from a mirror.
+    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+        Err(self.unexpected(from, header.kind.name()))
+    }
+
+    /// This data center wishes all copies to be kept together so tightly.
+    fn wish(&mut self, _wish: Tightness) {}
+
+    /// How tight all are, as far as this data center knows.
+    fn tightness(&self) -> Tightness {
+        Tightness::NONE
+    }
+
+    /// Whether copies are as far apart at a read of `clock` as they come to be.
+    fn is_loosest_at(&self, _clock: Clock) -> bool {
+        true
+    }
+
+    // What others ask.
+
+    /// What errors call the model.
+    fn name(&self) -> &'static str;
 
     /// Clocks that the copy holds, with this data center's workers at `clock`.
-    pub(super) fn copy_clock(&self, clock: Clock) -> Clock {
-        match self {
-            Self::Exchange(exchange) => exchange.shared_clock(),
-            Self::Mirrors(_) | Self::LocalSteps(_) => clock,
-        }
+    fn copy_clock(&self, clock: Clock) -> Clock {
+        clock
     }
 
-    /// The values that all data centers agree on, where a model has such.
-    pub(super) fn agreed(&self) -> Option<&[f32]> {
-        match self {
-            Self::Exchange(exchange) => Some(exchange.global()),
-            Self::Mirrors(_) => None,
-            Self::LocalSteps(local_steps) => local_steps.agreed(),
-        }
+    /// The values that all data centers agree on, where they are not this data center's copy.
+    fn agreed(&self) -> Option<&[f32]> {
+        None
     }
 
-    /// The drain is over: leaves the common state in the store.
-    pub(super) fn end_drain(&self, store: &mut ShardStore) {
-        match self {
-            Self::Exchange(exchange) => store.values_mut().copy_from_slice(exchange.global()),
-            Self::Mirrors(_) | Self::LocalSteps(_) => {}
-        }
-    }
-
-    /// Up to which clock what `of` sends is here, where it says.
-    pub(super) fn mirror_clock(&self, of: DcId) -> Option<Clock> {
-        match self {
-            Self::Exchange(exchange) => Some(exchange.clock_of(of)),
-            Self::Mirrors(mirrors) => mirrors.clock_of(of),
-            Self::LocalSteps(_) => None,
-        }
-    }
-
-    /// Whether updates wait in the outbox of a link, where there is one.
-    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
-        match self {
-            Self::Mirrors(mirrors) => mirrors.has_updates_for(to),
-            Self::Exchange(_) | Self::LocalSteps(_) => false,
-        }
-    }
-
-    pub(super) fn stats(&self, to: DcId) -> LinkStats {
-        match self {
-            Self::Exchange(exchange) => exchange.stats(to),
-            Self::Mirrors(mirrors) => mirrors.stats(to),
-            Self::LocalSteps(local_steps) => local_steps.stats(to),
-        }
-    }
-
-    pub(super) fn brakes(&self) -> BrakeStats {
-        match self {
-            Self::Exchange(_) | Self::LocalSteps(_) => BrakeStats::default(),
-            Self::Mirrors(mirrors) => mirrors.brakes(),
-        }
+    /// Up to which clock the updates of a mirror are here, where the model says.
+    fn mirror_clock(&self, _of: DcId) -> Option<Clock> {
+        None
     }
 
     /// What one link has not carried, for a range of parameters; zeros where nothing is kept for a link.
-    pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
-        match self {
-            Self::Exchange(_) | Self::LocalSteps(_) => vec![0.0; range.len()],
-            Self::Mirrors(mirrors) => mirrors.residual(to, range),
-        }
+    fn residual(&self, _to: DcId, range: Range<usize>) -> Vec<f32> {
+        vec![0.0; range.len()]
     }
 
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        layout: &ShardLayout,
-    ) -> Result<(), StateError> {
-        match self {
-            Self::Exchange(exchange) => exchange.state(walk),
-            Self::Mirrors(mirrors) => mirrors.state(walk, layout),
-            Self::LocalSteps(local_steps) => local_steps.state(walk),
-        }
+    /// What was sent to a mirror.
+    ///
+    /// # Panics
+    /// Where `to` is not a mirror of this server.
+    fn stats(&self, to: DcId) -> LinkStats;
+
+    /// What deadlines have made it give up. A model without a deadline gives up nothing.
+    fn brakes(&self) -> BrakeStats {
+        BrakeStats::default()
     }
 
-    /// How far the frames of each link have come.
-    pub(super) fn watermarks(&self) -> Vec<Watermark> {
-        match self {
-            Self::Exchange(exchange) => exchange.watermarks(),
-            Self::Mirrors(mirrors) => mirrors.watermarks(),
-            Self::LocalSteps(local_steps) => local_steps.watermarks(),
-        }
+    /// How far the frames of each link have come, in the order of mirrors.
+    fn watermarks(&self) -> Vec<Watermark>;
+
+    /// Walks over what changes as time goes on.
+    fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError>;
+
+    /// A mirror sent what this model does not use.
+    fn unexpected(&self, from: DcId, found: &'static str) -> PeerError {
+        PeerError::PeerSentUnexpectedKind { from, found, sync: self.name() }
+    }
+
+    /// A data center has lost its copy, or gone, and this model cannot do without it.
+    fn lost_copy(&self, from: DcId) -> PeerError {
+        PeerError::PeerLostCopy { from, sync: self.name() }
     }
 }

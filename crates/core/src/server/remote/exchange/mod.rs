@@ -5,30 +5,37 @@
 //! order and sends the total to all. So a clock costs each data center about twice the model once, not once
 //! per peer (a reduce-scatter and an all-gather), in frames that are dense or sparse, whichever is smaller.
 //! All data centers add the same totals in the same order, so their `global` values are equal to the bit.
+//!
+//! BSP is SSP with a staleness of 0. The room decides when a part and a total leave, and which read waits for which total. It
+//! refuses to know mirrors that leave or come back: every clock needs all of them.
 
-mod state;
+mod link;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
+use super::RemoteModel;
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
-use crate::server::blocks::drain::{block, check_span};
 use crate::server::blocks::sums::{Changed, Cutting, Sum, add_change};
+use crate::server::blocks::{block, check_span};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
-use crate::server::stats::LinkStats;
-use crate::store::ShardStore;
-use crate::sync::{Gate, ValueFormat, WaitReason};
-use crate::types::{Clock, DcId, ServerId, Staleness, Tightness};
-use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk};
+use crate::server::stats::{LinkStats, Watermark};
+use crate::store::{ShardRows, ShardStore};
+use crate::sync::{BspConfig, Gate, SspConfig, ValueFormat, WaitReason};
+use crate::types::{
+    Clock, Content, DcId, Instant, ServerId, ShardLayout, Staleness, StateError, Tightness, Walk,
+};
+use crate::wire::{BulkHeader, BulkKind, encode_bulk};
+
+use link::{Job, Link};
 
 /// One server's part in the exchange of whole clocks.
 #[derive(Debug)]
-pub(in crate::server) struct Exchange {
+pub(super) struct Exchange {
     id: ServerId,
     data_centers: usize,
     staleness: Staleness,
@@ -49,26 +56,18 @@ pub(in crate::server) struct Exchange {
     cutting: Cutting,
 }
 
-#[derive(Debug, Default)]
-struct Link {
-    sequence: u64,
-    received: u64,
-    /// The clock whose part is next to come.
-    part: Clock,
-    jobs: VecDeque<Job>,
-    stats: LinkStats,
-}
-
-/// A block of one clock on its way to a peer.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Job {
-    kind: BulkKind,
-    clock: Clock,
-    cursor: usize,
-}
-
 impl Exchange {
-    pub(super) fn new(
+    /// Every read sees every clock before its own.
+    pub(super) fn bsp(config: &ServerConfig, bsp: &BspConfig, store: &ShardStore) -> Self {
+        Self::new(config, Staleness(0), bsp.values, store)
+    }
+
+    /// A read may go before the last clocks are there, as many as the staleness says.
+    pub(super) fn ssp(config: &ServerConfig, ssp: &SspConfig, store: &ShardStore) -> Self {
+        Self::new(config, ssp.staleness, ssp.values, store)
+    }
+
+    fn new(
         config: &ServerConfig,
         staleness: Staleness,
         format: ValueFormat,
@@ -90,8 +89,10 @@ impl Exchange {
             cutting: Cutting::default(),
         }
     }
+}
 
-    pub(super) fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32]) {
+impl RemoteModel for Exchange {
+    fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], _: &mut [f32]) {
         let parameters = self.global.len();
         let own = self.own.entry(clock).or_insert_with(|| Changed::none(parameters));
         for (value, change) in own.values[place.clone()].iter_mut().zip(change) {
@@ -100,17 +101,20 @@ impl Exchange {
         own.touched.insert_range(place);
     }
 
-    /// The data center has finished the clock that started at `clock`: its part is on its way to each home.
-    pub(super) fn on_clock(&mut self, clock: Clock, store: &mut ShardStore) {
+    /// This data center's part of the clock is on its way to each home.
+    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
+        let clock = Clock(finished.0 - 1);
         let parameters = self.global.len();
         let mut own = self.own.remove(&clock).unwrap_or_else(|| Changed::none(parameters));
-        self.open = clock.next();
+        self.open = finished;
         self.round(&mut own);
+
         for (to, link) in &mut self.links {
             let block = block(parameters, to.index(), self.data_centers);
             link.stats.changes += own.touched.count_range(block.clone()) as u64;
             link.jobs.push_back(Job { kind: BulkKind::Partial, clock, cursor: block.start });
         }
+
         let part = own.part(self.home());
         self.own.insert(clock, own);
         let dc = self.id.dc;
@@ -118,8 +122,8 @@ impl Exchange {
         self.complete_part(clock, dc, store);
     }
 
-    /// Whether a read by a worker at `clock` may go: every total up to `clock - staleness` must be here.
-    pub(super) fn gate(&self, clock: Clock) -> Gate {
+    /// Every total up to `clock - staleness` must be here.
+    fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
         let due = Clock(clock.0.saturating_sub(self.staleness.0));
         let late = self.done.iter().enumerate().find(|(_, done)| **done < due);
         match late {
@@ -128,33 +132,13 @@ impl Exchange {
         }
     }
 
-    /// Clocks whose totals have all come.
-    pub(super) fn shared_clock(&self) -> Clock {
-        self.done.iter().copied().min().expect("a topology has a data center")
-    }
-
-    /// Up to which clock the sums of the block of `home` are here.
-    pub(super) fn clock_of(&self, home: DcId) -> Clock {
-        self.done[home.index()]
-    }
-
-    /// The values that all data centers agree on.
-    pub(super) fn global(&self) -> &[f32] {
-        &self.global
-    }
-
-    /// Notes that a frame came.
-    pub(super) fn on_heard(&self, from: DcId) -> Result<(), PeerError> {
+    fn on_heard(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
         self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
     }
 
-    /// Refuses what only mirrors say to each other.
-    pub(super) fn on_control(&self, from: DcId, message: &ControlMessage) -> Result<(), PeerError> {
-        Err(PeerError::PeerSentUnexpectedKind { from, found: message.name(), sync: NAME })
-    }
-
-    pub(super) fn on_bulk(
+    fn on_bulk(
         &mut self,
+        _: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
@@ -163,6 +147,7 @@ impl Exchange {
         self.check(from, header, changes)?;
         let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.received = header.sequence;
+
         match header.kind {
             BulkKind::Total => self.on_total(from, header, changes, store),
             _ => self.on_partial(from, header, changes, store),
@@ -170,10 +155,12 @@ impl Exchange {
         Ok(())
     }
 
-    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         if lane == Lane::Control {
             return None;
         }
+
+        // A total is kept for the home block alone, a part for the whole shard.
         let job = *self.links.get(&to)?.jobs.front()?;
         let (source, range) = match job.kind {
             BulkKind::Total => (&self.totals[&job.clock], self.home()),
@@ -181,6 +168,7 @@ impl Exchange {
         };
         let offset = if job.kind == BulkKind::Total { range.start } else { 0 };
         let end = self.cutting.fill(source, job.cursor..range.end, offset, self.format, room);
+
         let link = self.links.get_mut(&to)?;
         link.sequence += 1;
         let header = BulkHeader {
@@ -195,6 +183,7 @@ impl Exchange {
         };
         let mut frame = Vec::with_capacity(room.min(1 << 16));
         encode_bulk(&header, self.cutting.changes(), self.format, &mut frame);
+
         let updates = self.cutting.changes().len() as u64;
         link.stats.frames += 1;
         link.stats.data_bytes += frame.len() as u64;
@@ -202,6 +191,7 @@ impl Exchange {
         if job.kind == BulkKind::Partial {
             link.stats.carried += updates;
         }
+
         if header.last {
             link.jobs.pop_front();
             self.forget_carried();
@@ -211,15 +201,68 @@ impl Exchange {
         Some(Bytes::from(frame))
     }
 
-    /// Whether nothing is on its way and every clock up to `clock` is in the global values.
-    pub(super) fn is_settled(&self, clock: Clock) -> bool {
+    /// Nothing is on its way, and every clock up to `clock` is in the global values.
+    fn is_drained(&self, clock: Clock) -> bool {
         self.shared_clock() >= clock && self.links.values().all(|link| link.jobs.is_empty())
     }
 
-    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+    fn end_drain(&self, store: &mut ShardStore) {
+        store.values_mut().copy_from_slice(&self.global);
+    }
+
+    fn name(&self) -> &'static str {
+        "bsp or ssp"
+    }
+
+    fn copy_clock(&self, _: Clock) -> Clock {
+        self.shared_clock()
+    }
+
+    fn agreed(&self) -> Option<&[f32]> {
+        Some(&self.global)
+    }
+
+    /// Up to which clock the sums of the block that `of` is home to are here.
+    fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        Some(self.done[of.index()])
+    }
+
+    fn stats(&self, to: DcId) -> LinkStats {
         self.links[&to].stats
     }
 
+    fn watermarks(&self) -> Vec<Watermark> {
+        self.links.iter().map(|(peer, link)| link.watermark(*peer)).collect()
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>, _: &ShardLayout) -> Result<(), StateError> {
+        let (parameters, home) = (self.global.len(), self.home().len());
+        let data_centers = self.data_centers;
+        walk.tensor("global", Content::Values, &mut self.global)?;
+        let part = |_: &_| Some(Changed::none(parameters));
+        walk.entries("own", &mut self.own, part, Changed::state)?;
+        walk.record("open", &mut self.open)?;
+        walk.entries("sums", &mut self.sums, |_| Some(Sum::new(home, data_centers)), Sum::state)?;
+        let total = |_: &_| Some(Changed::none(home));
+        walk.entries("totals", &mut self.totals, total, Changed::state)?;
+        walk.record_that("done", &mut self.done, |found, _| found.len() == data_centers)?;
+
+        let (own, totals) = (&self.own, &self.totals);
+        let carries = |job: &Job| {
+            let source = match job.kind {
+                BulkKind::Total => totals.contains_key(&job.clock),
+                _ => own.contains_key(&job.clock),
+            };
+            source && job.cursor <= parameters
+        };
+        for (to, link) in &mut self.links {
+            link.state(&mut walk.at(to), carries)?;
+        }
+        Ok(())
+    }
+}
+
+impl Exchange {
     /// Whether a frame is the next of its link, for a clock that its sender can have finished, and within
     /// the block it is about.
     fn check(
@@ -229,10 +272,8 @@ impl Exchange {
         changes: Changes<'_>,
     ) -> Result<(), PeerError> {
         let link = self.links.get(&from).ok_or(PeerError::UnknownPeer { from })?;
-        let (found, expected) = (header.sequence, link.received + 1);
-        if found != expected {
-            return Err(PeerError::PeerSentWrongSequence { from, found, expected });
-        }
+        link.check_sequence(from, header.sequence)?;
+
         let parameters = self.global.len();
         let (expected, below, block) = match header.kind {
             // A part of clock `c` was computed on our total of clock `c - staleness - 1`.
@@ -246,11 +287,9 @@ impl Exchange {
                 let block = block(parameters, from.index(), self.data_centers);
                 (self.done[from.index()], self.open, block)
             }
-            kind => {
-                let found = kind.name();
-                return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: NAME });
-            }
+            kind => return Err(self.unexpected(from, kind.name())),
         };
+
         let found = header.clock;
         if found != expected {
             return Err(PeerError::PeerSentWrongClock { from, found, expected });
@@ -308,9 +347,11 @@ impl Exchange {
         let mut total = self.sums.remove(&clock).expect("a sum was found").total();
         let home = self.home();
         self.round_total(&mut total);
+
         for (place, value) in total.touched_values() {
             add_change(&mut self.global[home.start + place], value);
         }
+
         for link in self.links.values_mut() {
             link.jobs.push_back(Job { kind: BulkKind::Total, clock, cursor: home.start });
         }
@@ -338,13 +379,12 @@ impl Exchange {
     /// Drops sums that every link has carried and parts that every total holds.
     fn forget_carried(&mut self) {
         let shared = self.shared_clock();
-        let awaited = |kind: BulkKind, clock: Clock, links: &BTreeMap<DcId, Link>| {
-            let mut jobs = links.values().flat_map(|link| &link.jobs);
-            jobs.any(|job| job.kind == kind && job.clock == clock)
-        };
         let links = &self.links;
-        self.totals.retain(|clock, _| awaited(BulkKind::Total, *clock, links));
-        self.own.retain(|clock, _| *clock >= shared || awaited(BulkKind::Partial, *clock, links));
+        let is_awaited =
+            |kind, clock| links.values().any(|link| link.has_yet_to_carry(kind, clock));
+
+        self.totals.retain(|clock, _| is_awaited(BulkKind::Total, *clock));
+        self.own.retain(|clock, _| *clock >= shared || is_awaited(BulkKind::Partial, *clock));
     }
 
     /// Rounds a part to what the format holds; what is lost joins the next clock's part.
@@ -384,6 +424,12 @@ impl Exchange {
         }
     }
 
+    /// Clocks whose totals have all come.
+    fn shared_clock(&self) -> Clock {
+        self.done.iter().copied().min().expect("a topology has a data center")
+    }
+
+    /// The block that this data center sums.
     fn home(&self) -> Range<usize> {
         block(self.global.len(), self.id.dc.index(), self.data_centers)
     }
@@ -410,6 +456,3 @@ fn rounded(mut value: f32, format: ValueFormat) -> f32 {
     quantise(std::slice::from_mut(&mut value), format);
     value
 }
-
-/// What errors call the models that exchange whole clocks.
-pub(super) const NAME: &str = "bsp or ssp";

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::codec::Changes;
-use crate::server::blocks::parts::Part;
+use crate::server::blocks::Part;
 use crate::server::config::ServerConfig;
 use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};

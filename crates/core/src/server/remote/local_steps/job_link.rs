@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::server::blocks::parts::Job;
+use crate::server::blocks::Job;
 use crate::server::error::PeerError;
-use crate::server::state::Watermark;
 use crate::server::stats::LinkStats;
+use crate::server::stats::Watermark;
 use crate::types::{Clock, DcId, ServerId, StateError, Walk};
 use crate::wire::{BulkHeader, BulkKind};
 

@@ -21,26 +21,29 @@ mod contributor_counts;
 mod job_link;
 mod outer;
 mod rounds;
-mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::RemoteModel;
 use crate::codec::Changes;
 use crate::node::Lane;
-use crate::server::blocks::drain::{Drain, DrainMethod, check_span};
-use crate::server::blocks::parts::{Job, Part};
 use crate::server::blocks::sums::{Sum, add_change};
+use crate::server::blocks::{Drain, DrainMethod, check_span};
+use crate::server::blocks::{Job, Part};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
-use crate::server::stats::LinkStats;
-use crate::store::{ShardStore, Touched};
+use crate::server::stats::{LinkStats, Watermark};
+use crate::store::{ShardRows, ShardStore, Touched};
 use crate::sync::{Combine, Gate, LocalStepsConfig, ValueFormat, WaitReason};
-use crate::types::{Clock, DcId, ServerId, Tightness};
-use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+use crate::types::{
+    Clock, Content, DcId, Instant, ServerId, ShardLayout, StateError, Tightness, Walk,
+};
+use crate::wire::{BulkHeader, BulkKind};
+
 use contributor_counts::{ContributorCounts, Factors};
 use job_link::JobLink;
 use outer::OuterStep;
@@ -48,7 +51,7 @@ use rounds::Rounds;
 
 /// One server's part in the rounds.
 #[derive(Debug)]
-pub(in crate::server) struct LocalSteps {
+pub(super) struct LocalSteps {
     id: ServerId,
     rounds: Rounds,
     overlap: u64,
@@ -56,7 +59,7 @@ pub(in crate::server) struct LocalSteps {
     /// What own changes count in the copy.
     factors: Factors,
     /// Who changes the home blocks, by fragment; empty where factors are 1.
-    turnouts: Vec<ContributorCounts>,
+    contributors: Vec<ContributorCounts>,
     agreed: Vec<f32>,
     /// What this data center's workers changed and no round has taken.
     own: Vec<f32>,
@@ -96,23 +99,22 @@ impl LocalSteps {
         let rounds = Rounds { parameters, data_centers, steps, fragments, decided };
         let first: Vec<Clock> = (0..fragments).map(|fragment| rounds.first(fragment)).collect();
         let link = || JobLink::new(first.clone());
+
         let dc = config.id.dc;
+        let counts = |fragment| {
+            ContributorCounts::new(&config.all_workers, rounds.block(fragment, dc).len())
+        };
+        let contributors = match local_steps.combine {
+            Combine::Sum => Vec::new(),
+            Combine::Mean => (0..fragments).map(counts).collect(),
+        };
+
         Self {
             id: config.id,
             overlap: local_steps.overlap(),
             format: local_steps.values,
             factors: Factors::new(local_steps.combine, config, parameters),
-            turnouts: match local_steps.combine {
-                Combine::Sum => Vec::new(),
-                Combine::Mean => (0..fragments)
-                    .map(|fragment| {
-                        ContributorCounts::new(
-                            &config.all_workers,
-                            rounds.block(fragment, dc).len(),
-                        )
-                    })
-                    .collect(),
-            },
+            contributors,
             agreed: store.values().to_vec(),
             own: vec![0.0; parameters],
             touched: Touched::none(parameters),
@@ -131,8 +133,10 @@ impl LocalSteps {
             rounds,
         }
     }
+}
 
-    pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32], values: &mut [f32]) {
+impl RemoteModel for LocalSteps {
+    fn on_change(&mut self, _: Clock, place: Range<usize>, change: &[f32], values: &mut [f32]) {
         for (own, change) in self.own[place.clone()].iter_mut().zip(change) {
             *own += change;
         }
@@ -140,23 +144,23 @@ impl LocalSteps {
         self.touched.insert_range(place);
     }
 
-    /// The data center has finished `clock`: a fragment whose round this is begins it.
-    pub(super) fn on_clock(&mut self, clock: Clock, store: &mut ShardStore) {
+    /// A fragment whose round this is begins it.
+    fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
         for (to, link) in &mut self.links {
             let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
             let changes = blocks.map(|block| self.touched.count_range(block)).sum::<usize>();
             link.stats.changes += changes as u64;
         }
         self.touched.clear();
-        let fragment = self.rounds.fragment_at(clock);
-        if let Some(fragment) = fragment.filter(|fragment| self.next[*fragment] == clock) {
-            self.begin_round(fragment, clock, store);
+
+        let fragment = self.rounds.fragment_at(finished);
+        if let Some(fragment) = fragment.filter(|fragment| self.next[*fragment] == finished) {
+            self.begin_round(fragment, finished, store);
         }
     }
 
-    /// Whether a read by a worker at `clock` may go: every round that began `overlap` clocks ago must be over, and
-    /// every round before the next begins.
-    pub(super) fn gate(&self, clock: Clock) -> Gate {
+    /// Every round that began `overlap` clocks ago must be over, and every round before the next begins.
+    fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
         let late = |due: &Clock| {
             let overlap =
                 self.overlap.min(self.rounds.after(*due).ahead_of(*due).saturating_sub(1));
@@ -170,18 +174,13 @@ impl LocalSteps {
         Gate::Open
     }
 
-    /// Notes that a frame came.
-    pub(super) fn on_heard(&self, from: DcId) -> Result<(), PeerError> {
+    fn on_heard(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
         self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
     }
 
-    /// Refuses what only mirrors say to each other.
-    pub(super) fn on_control(&self, from: DcId, message: &ControlMessage) -> Result<(), PeerError> {
-        Err(PeerError::PeerSentUnexpectedKind { from, found: message.name(), sync: NAME })
-    }
-
-    pub(super) fn on_bulk(
+    fn on_bulk(
         &mut self,
+        _: Instant,
         from: DcId,
         header: &BulkHeader,
         changes: Changes<'_>,
@@ -195,11 +194,12 @@ impl LocalSteps {
         };
         let stray = header.tightness != Tightness::NONE
             && (header.kind != BulkKind::Partial || self.rounds.decided.is_none());
+
         match header.kind {
             _ if stray => return unexpected("a run without a guard"),
             BulkKind::Partial => self.on_partial(from, header, changes, store)?,
             BulkKind::Total => self.on_total(from, header, changes, store)?,
-            BulkKind::Workers if !self.turnouts.is_empty() => {
+            BulkKind::Workers if !self.contributors.is_empty() => {
                 self.check_from_home(from, header.clock, changes)?;
                 self.factors.on_workers(changes);
             }
@@ -209,8 +209,9 @@ impl LocalSteps {
             BulkKind::DrainResult if self.drain.is_started() => {
                 self.drain.on_result(from, changes, header.last, store.values_mut())?;
             }
-            _ => return unexpected(NAME),
+            _ => return unexpected(self.name()),
         }
+
         if let Some(link) = self.links.get_mut(&from) {
             link.on_taken(header);
         }
@@ -218,7 +219,7 @@ impl LocalSteps {
         Ok(())
     }
 
-    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         if lane == Lane::Control {
             return None;
         }
@@ -230,53 +231,96 @@ impl LocalSteps {
         })
     }
 
-    /// Makes all copies equal, once every round that has begun is over. Every data center must be at the same clock.
-    pub(super) fn begin_drain(&mut self, method: DrainMethod, store: &mut ShardStore) {
+    /// Copies leave once every round that has begun is over.
+    fn begin_drain(&mut self, method: DrainMethod, _: &BTreeSet<DcId>, store: &mut ShardStore) {
         self.draining = Some(method);
         self.advance_drain(store);
     }
 
-    /// Takes the next sequence number of a link.
-    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
-        self.links.get_mut(&to).expect("a frame is cut for a peer").next_sequence()
+    fn is_drained(&self, _: Clock) -> bool {
+        self.drain.is_done()
     }
 
-    /// Notes a frame of a copy that a peer has sent.
-    pub(super) fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+    fn next_sequence(&mut self, to: DcId) -> Option<u64> {
+        self.links.get_mut(&to).map(JobLink::next_sequence)
+    }
+
+    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
         let link = self.links.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         link.check(from, header)?;
         link.on_taken(header);
         Ok(())
     }
 
-    /// Wishes all to be so tight, from the next round on.
-    pub(super) fn wish(&mut self, wish: Tightness) {
+    /// The wish leaves with the parts of the next round.
+    fn wish(&mut self, wish: Tightness) {
         self.wish = wish;
     }
 
-    /// How tight all wished to be in the last round.
-    pub(super) fn tightness(&self) -> Tightness {
+    /// What all wished for in the last round.
+    fn tightness(&self) -> Tightness {
         self.tightness
     }
 
-    /// Whether a round begins once the iteration that starts at `clock` is over.
-    pub(super) fn is_last_before_round(&self, clock: Clock) -> bool {
+    /// A round begins once the iteration that starts at `clock` is over.
+    fn is_loosest_at(&self, clock: Clock) -> bool {
         self.next.contains(&clock.next())
     }
 
-    /// What the data centers agree on: the model, where the copy is that and steps that nobody has averaged yet.
-    pub(super) fn agreed(&self) -> Option<&[f32]> {
+    fn name(&self) -> &'static str {
+        "local-steps"
+    }
+
+    /// The model: the copy is that, and steps that nobody has averaged yet.
+    fn agreed(&self) -> Option<&[f32]> {
         (self.rounds.data_centers > 1).then_some(&self.agreed)
     }
 
-    pub(super) fn is_drained(&self) -> bool {
-        self.drain.is_done()
-    }
-
-    pub(super) fn stats(&self, to: DcId) -> LinkStats {
+    fn stats(&self, to: DcId) -> LinkStats {
         self.links[&to].stats
     }
 
+    fn watermarks(&self) -> Vec<Watermark> {
+        self.links.iter().map(|(peer, link)| link.watermark(*peer)).collect()
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>, _: &ShardLayout) -> Result<(), StateError> {
+        let parameters = self.agreed.len();
+        walk.record_that("decided", &mut self.rounds.decided, |found, made| {
+            found.is_some() == made.is_some()
+        })?;
+        self.factors.state(walk)?;
+        for (fragment, counts) in self.contributors.iter_mut().enumerate() {
+            counts.state(&mut walk.at(format_args!("contributor_counts.{fragment}")))?;
+        }
+        walk.tensor("agreed", Content::Values, &mut self.agreed)?;
+        walk.tensor("own", Content::Changes, &mut self.own)?;
+        self.touched.state(walk, "touched", parameters)?;
+        for (fragment, outer) in self.outer.iter_mut().enumerate() {
+            outer.state(&mut walk.at(format_args!("outer.{fragment}")))?;
+        }
+        let (rounds, dc) = (&self.rounds, self.id.dc);
+        let sum = |clock: &Clock| {
+            let size = rounds.block(rounds.fragment_at(*clock)?, dc).len();
+            Some(Sum::new(size, rounds.data_centers))
+        };
+        walk.entries("sums", &mut self.sums, sum, Sum::state)?;
+        walk.record_that("completed", &mut self.completed, |a, b| a.len() == b.len())?;
+        walk.record("wish", &mut self.wish)?;
+        walk.record("tightness", &mut self.tightness)?;
+        walk.record_that("next", &mut self.next, |a, b| a.len() == b.len())?;
+        walk.record_that("due", &mut self.due, |found, made| {
+            found.iter().map(Vec::len).eq(made.iter().map(Vec::len))
+        })?;
+        for (to, link) in &mut self.links {
+            link.state(&mut walk.at(to), parameters)?;
+        }
+        self.drain.state(&mut walk.at("drain"))?;
+        walk.record("draining", &mut self.draining)
+    }
+}
+
+impl LocalSteps {
     /// Takes this data center's part of a round from its own changes.
     fn begin_round(&mut self, fragment: usize, clock: Clock, store: &mut ShardStore) {
         self.next[fragment] = self.rounds.after(clock);
@@ -298,6 +342,7 @@ impl LocalSteps {
                 None => self.add_part(home, fragment, clock, part.changes()),
             }
         }
+
         let wish = self.wish;
         self.sum(clock).wish(wish);
         self.complete_part(self.id.dc, fragment, clock, store);
@@ -313,12 +358,14 @@ impl LocalSteps {
         let clock = header.clock;
         let expected = |fragment: usize| self.links[&from].parts[fragment];
         let fragment = self.fragment_of(from, clock, expected)?;
+
         // A data center begins a round once the one before is over for it, so for us, who sent it the step.
         let open = self.due[fragment][self.id.dc.index()];
         if clock > open {
             return Err(PeerError::PeerSentEarlyClock { from, found: clock, below: open.next() });
         }
         check_span(from, changes, &self.rounds.block(fragment, self.id.dc))?;
+
         self.add_part(from, fragment, clock, changes);
         self.sum(clock).wish(header.tightness);
         if header.last {
@@ -388,8 +435,8 @@ impl LocalSteps {
                 part.touched.insert(index - start);
             }
         });
-        if let Some(contributor_counts) = self.turnouts.get_mut(fragment) {
-            contributor_counts.on_part(of, start, changes);
+        if let Some(counts) = self.contributors.get_mut(fragment) {
+            counts.on_part(of, start, changes);
         }
     }
 
@@ -401,16 +448,18 @@ impl LocalSteps {
         let sum = self.sums.remove(&clock).expect("a sum was found");
         self.tightness = sum.tightness();
         self.rounds.decide(clock, self.tightness);
+
         let total = sum.total();
         let start = self.rounds.block(fragment, self.id.dc).start;
         self.completed[fragment] += 1;
         let number = self.completed[fragment];
-        if let Some(contributor_counts) = self.turnouts.get_mut(fragment)
-            && let Some(workers) = contributor_counts.news(number, start)
+        if let Some(counts) = self.contributors.get_mut(fragment)
+            && let Some(workers) = counts.news(number, start)
         {
             self.factors.on_workers(workers.changes());
             self.send_to_all(BulkKind::Workers, clock, workers);
         }
+
         let step = self.outer[fragment].step(&total.values, start);
         step.changes().for_each(|index, value| add_change(&mut self.agreed[index], value));
         self.send_to_all(BulkKind::Total, clock, step);
@@ -445,6 +494,7 @@ impl LocalSteps {
             let own = &self.own;
             self.drain.start(&copy, |_, range| own[range].to_vec());
         }
+
         if self.drain.is_started() {
             self.drain.conclude(store.values_mut());
         }
@@ -495,6 +545,3 @@ impl LocalSteps {
         self.sums.get(&clock).and_then(Sum::missing).unwrap_or(home)
     }
 }
-
-/// What errors call the model.
-pub(super) const NAME: &str = "local-steps";

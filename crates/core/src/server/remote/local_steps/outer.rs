@@ -1,6 +1,6 @@
 //! The outer step: what a round's combined change becomes before all data centers add it.
 
-use crate::server::blocks::parts::Part;
+use crate::server::blocks::Part;
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
 use crate::types::{Content, StateError, Walk};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::server::blocks::drain::block;
+use crate::server::blocks::block;
 use crate::types::{Clock, DcId, Tightness};
 
 /// The timetable of local steps: fragment after fragment, evenly over the clocks between two rounds of one.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Mirrors;
+use crate::server::remote::RemoteModel;
 use crate::store::ShardStore;
 use crate::types::DcId;
 
@@ -19,30 +20,24 @@ impl Mirrors {
         self.judge_partition();
     }
 
-    /// A mirror has left, in this incarnation of it; or in one before, where it is back by now.
-    pub(in crate::server) fn on_left(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
-        if self.client.incarnation_of(dc) <= incarnation {
-            self.leave(dc, incarnation, store);
-        }
-    }
-
     /// Takes up what the coordinator says of who takes part, in case that this data center has heard otherwise or nothing.
     pub(super) fn agree_on(&mut self, inactive: &BTreeSet<DcId>, store: &ShardStore) {
         let present: BTreeSet<DcId> = self.server.present().collect();
         for dc in self.first_hops.keys().copied().collect::<Vec<_>>() {
             match (inactive.contains(&dc), present.contains(&dc)) {
                 (true, true) => self.leave(dc, self.client.incarnation_of(dc), store),
-                (false, false) => self.server.set_absent(dc, false),
+                (false, false) => self.server.set_inactive(dc, false),
                 _ => {}
             }
         }
         self.judge_partition();
     }
 
-    fn leave(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
+    /// A mirror takes no part any more, from this incarnation of it on.
+    pub(super) fn leave(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
         self.client.on_left(dc, incarnation);
         self.server.on_reset(dc, store.layout());
-        self.server.set_absent(dc, true);
+        self.server.set_inactive(dc, true);
         if let Some(wishes) = &mut self.wishes {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());

@@ -1,5 +1,12 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
+//!
+//! The room sequences its parts: [`mirror_client`] decides what leaves, [`mirror_server`] applies what comes and stops reads,
+//! [`reachability`] finds who must not train while links are dead, [`momentum_correction`] gives gradients of mirrors their
+//! momentum. It refuses to know what an update means, and the workers. It is the model of the paper (Hsieh et al., NSDI
+//! 2017, sections 3 and 4).
 
+mod draining;
+mod limits;
 mod members;
 mod mirror_client;
 mod mirror_server;
@@ -7,7 +14,6 @@ mod momentum_correction;
 mod partition;
 mod reachability;
 mod rebuild;
-mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,16 +21,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::RemoteModel;
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
-use crate::server::blocks::drain::{Drain, DrainMethod};
+use crate::server::blocks::{Drain, DrainMethod};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
-use crate::server::stats::{BrakeStats, LinkStats};
+use crate::server::stats::{BrakeStats, LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore};
-use crate::sync::{AspConfig, Brake, Correction, Gate, OnPartition, TapConfig, WaitReason};
-use crate::types::{Clock, DcId, Instant, ServerId, Staleness, Tightness};
+use crate::sync::{AspConfig, Correction, Gate, TapConfig, WaitReason};
+use crate::types::{
+    Clock, DcId, Instant, ServerId, ShardLayout, Staleness, StateError, Tightness, Walk,
+};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
+
+use limits::{Bound, FOR_EVER, Limits};
 use mirror_client::MirrorClient;
 use mirror_server::MirrorServer;
 use momentum_correction::MomentumCorrection;
@@ -32,7 +43,7 @@ use reachability::Reachability;
 
 /// The faces towards mirrors, and the drain that ends them.
 #[derive(Debug)]
-pub(in crate::server) struct Mirrors {
+pub(super) struct Mirrors {
     id: ServerId,
     shards: usize,
     client: MirrorClient,
@@ -64,15 +75,6 @@ enum Model {
     Asp,
 }
 
-/// How far this data center may be ahead of its slowest mirror.
-#[derive(Clone, Copy, Debug)]
-enum Bound {
-    None,
-    Fixed(Staleness),
-    /// ceil(largest RTT ÷ clock time) + links on the way: every hub forwards at its own pace.
-    FromRtt(Duration, u64),
-}
-
 impl Model {
     /// The model's name in errors.
     fn name(self) -> &'static str {
@@ -83,41 +85,18 @@ impl Model {
     }
 }
 
-/// How long reads are held back, and for whom.
-struct Limits {
-    bound: Bound,
-    /// The deadlines of the two brakes.
-    barrier: Duration,
-    mirror_clock: Duration,
-    on_partition: OnPartition,
-}
-
 impl Mirrors {
+    /// All updates are shared, and nobody waits.
     pub(super) fn tap(config: &ServerConfig, tap: &TapConfig) -> Self {
         let client = MirrorClient::tap(config, tap.values);
-        let limits = Limits {
-            bound: Bound::None,
-            barrier: FOR_EVER,
-            mirror_clock: FOR_EVER,
-            on_partition: OnPartition::Continue,
-        };
-        Self::new(config, client, limits, Model::Tap)
+        Self::new(config, client, Limits::tap(), Model::Tap)
     }
 
+    /// Significant updates are shared, under the two brakes.
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
-        let bound = match (asp.mirror_clock, asp.data_center_staleness) {
-            (Brake::Off, _) => Bound::None,
-            (_, Some(staleness)) => Bound::Fixed(staleness),
-            (_, None) => Bound::FromRtt(config.way.rtt, config.way.hops),
-        };
-        let limits = Limits {
-            bound,
-            barrier: asp.barrier_deadline.0,
-            mirror_clock: asp.mirror_clock_deadline.0,
-            on_partition: asp.on_partition,
-        };
         let client = MirrorClient::asp(config, asp);
-        let mut mirrors = Self::new(config, client, limits, Model::Asp);
+        let mut mirrors = Self::new(config, client, Limits::asp(config, asp), Model::Asp);
+
         let momentum = config.momentum_corrected(asp);
         if momentum > 0.0 {
             let delays = config.links.iter().map(|(from, link)| (*from, link.rtt / 2));
@@ -133,6 +112,7 @@ impl Mirrors {
         let neighbours = config.neighbours.clone();
         let is_neighbour = |dc: &DcId| neighbours.iter().any(|clique| clique.contains(dc));
         let links = config.links.keys().map(|dc| (*dc, is_neighbour(dc)));
+
         let mut mirrors = Self {
             id: config.id,
             shards: config.shards,
@@ -157,49 +137,31 @@ impl Mirrors {
         mirrors.set_inactive(&config.inactive);
         mirrors
     }
+}
 
-    pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
+impl RemoteModel for Mirrors {
+    fn on_change(&mut self, _: Clock, place: Range<usize>, change: &[f32], _: &mut [f32]) {
         self.client.on_change(place, change);
     }
 
-    pub(super) fn on_clock(
+    fn on_clock(
         &mut self,
         now: Instant,
-        clock: Clock,
+        finished: Clock,
         store: &mut ShardStore,
         read_fraction: f64,
     ) {
-        self.clock = clock;
+        self.clock = finished;
         if let Some(momentum_correction) = &mut self.momentum_correction {
             momentum_correction.on_clock(store.values_mut());
         }
         if self.drain.is_none() {
-            let reached = self.reached(clock);
-            self.client.on_clock(now, clock, &reached, store, read_fraction);
+            let reached = self.reached(finished);
+            self.client.on_clock(now, finished, &reached, store, read_fraction);
         }
     }
 
-    /// For each clique the clock up to which a ranking covers all that its members are to be told: this data
-    /// center's and those that others have reported.
-    fn reached(&self, own: Clock) -> Vec<Clock> {
-        let slowest = |of: usize| {
-            let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
-            let clocks = others.flat_map(|(_, members)| members);
-            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
-        };
-        let cliques = 0..self.neighbours.len();
-        cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
-    }
-
-    /// On a hub: forwards what has come, as links have room. `own` is the data center's clock.
-    pub(super) fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
-        if self.neighbours.len() > 1 && self.drain.is_none() {
-            let reached = self.reached(own);
-            self.client.forward(now, &reached, store);
-        }
-    }
-
-    pub(super) fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
+    fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
         }
@@ -209,7 +171,15 @@ impl Mirrors {
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
-    pub(super) fn on_bulk(
+    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        if self.server.on_heard(now, from)? {
+            self.reachability.on_heard(from);
+            self.judge_partition();
+        }
+        Ok(())
+    }
+
+    fn on_bulk(
         &mut self,
         now: Instant,
         from: DcId,
@@ -218,6 +188,7 @@ impl Mirrors {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         self.server.check_sequence(from, header.sequence)?;
+
         let unexpected = |sync| {
             let found = header.kind.name();
             Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
@@ -232,15 +203,7 @@ impl Mirrors {
                 return unexpected(OVERLAY);
             }
             (BulkKind::Update, _) => {
-                self.server.on_update(from, header.sequence, changes, store);
-                if let Some(momentum_correction) = &mut self.momentum_correction {
-                    let clock_time = self.client.clock_time();
-                    momentum_correction.on_received(from, clock_time, changes, store.values_mut());
-                }
-                if self.neighbours.len() > 1 {
-                    self.client.on_received(from, changes);
-                }
-                self.client.enqueue(from, changes);
+                self.on_update(from, header.sequence, changes, store);
             }
             (BulkKind::Copy | BulkKind::CopyStep, _) => {
                 self.on_copy(now, from, header, changes, store)?;
@@ -252,13 +215,21 @@ impl Mirrors {
             }
             _ => return unexpected(self.model.name()),
         }
+
         self.server.on_applied(from, header.sequence);
         self.catch_up(from);
         self.advance_drain(store);
         Ok(())
     }
 
-    pub(super) fn on_control(
+    fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
+        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
+            Lane::Control => self.next_word(to),
+            Lane::Data => self.next_drain_frame(to, room),
+        })
+    }
+
+    fn on_control(
         &mut self,
         now: Instant,
         from: DcId,
@@ -295,20 +266,12 @@ impl Mirrors {
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
-                self.server.set_absent(from, false);
+                self.server.set_inactive(from, false);
                 self.judge_partition();
                 self.on_rebuild(from, source, incarnation, store);
             }
             ControlMessage::Unheard { by, version, silent, behind } => {
-                if !self.reachability.knows(by) {
-                    return Err(PeerError::PeerSentForeignOrigin { from, origin: by });
-                }
-                let own = self.id.dc;
-                if by == from && (silent.contains(&own) || behind.contains(&own)) {
-                    self.client.on_missed(from, version);
-                }
-                self.reachability.on_unheard(from, (by, version), [silent, behind]);
-                self.judge_partition();
+                self.on_unheard(from, (by, version), [silent, behind])?;
             }
             ControlMessage::CaughtUp { version, sequence } => {
                 self.server.on_caught_up(from, version, sequence);
@@ -321,89 +284,131 @@ impl Mirrors {
         Ok(())
     }
 
-    pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
-        self.server.on_disconnected(from)?;
-        self.miss(from);
-        Ok(())
+    fn has_updates_for(&self, to: DcId) -> bool {
+        self.client.has_updates_for(to)
     }
 
-    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        if self.server.on_heard(now, from)? {
-            self.reachability.on_heard(from);
-            self.judge_partition();
-        }
-        Ok(())
-    }
-
-    pub(super) fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
+    fn on_drained(&mut self, to: DcId, bytes: u64, busy: Duration) {
         self.client.on_drained(to, bytes, busy, self.shards);
     }
 
-    pub(super) fn begin_drain(
+    fn forward(&mut self, now: Instant, own: Clock, store: &ShardStore) {
+        if self.neighbours.len() > 1 && self.drain.is_none() {
+            let reached = self.reached(own);
+            self.client.forward(now, &reached, store);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, waiting_since: Option<Instant>, store: &ShardStore) {
+        self.server.handle_timeout(now, waiting_since, store.layout());
+    }
+
+    fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
+        self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
+    }
+
+    fn begin_drain(
         &mut self,
         method: DrainMethod,
         inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) {
-        self.agree_on(inactive, store);
-        self.client.close();
-        let parameters = store.values().len();
-        self.drain = Some(Drain::new(method, self.id.dc, self.server.present(), parameters));
-        let ends: Vec<(DcId, u64)> =
-            self.client.sequences().filter(|(to, _)| !inactive.contains(to)).collect();
-        for (to, sequence) in ends {
-            self.client.push_control(to, ControlMessage::EndOfUpdates { sequence });
-        }
-        self.advance_drain(store);
+        self.start_drain(method, inactive, store);
     }
 
-    pub(super) fn is_drained(&self) -> bool {
+    fn is_drained(&self, _: Clock) -> bool {
         self.drain.as_ref().is_some_and(Drain::is_done)
     }
 
-    pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
-            Lane::Control => self.next_word(to),
-            Lane::Data => self.next_drain_frame(to, room),
-        })
+    fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
+        self.server.on_disconnected(from)?;
+        self.miss(from);
+        Ok(())
     }
 
-    pub(super) fn handle_timeout(
+    fn begin_rebuild(
         &mut self,
-        now: Instant,
-        waiting_since: Option<Instant>,
+        from: DcId,
+        incarnation: u64,
+        inactive: &BTreeSet<DcId>,
+        store: &mut ShardStore,
+    ) -> Result<(), PeerError> {
+        self.take_copy_of(from, incarnation, inactive, store)
+    }
+
+    fn on_first(
+        &mut self,
+        from: DcId,
+        incarnation: u64,
         store: &ShardStore,
-    ) {
-        self.server.handle_timeout(now, waiting_since, store.layout());
+    ) -> Result<(), PeerError> {
+        self.meet(from, incarnation, store)
     }
 
-    pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
-        self.server.poll_timeout(waiting_since).filter(|at| *at < Instant::ZERO + FOR_EVER)
+    fn on_reset(
+        &mut self,
+        from: DcId,
+        incarnation: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        self.begin_anew_with(from, incarnation, store)
     }
 
-    pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
-        self.server.clock_of(mirror)
+    /// Says nothing where the mirror has left in an incarnation before the one that counts: it is back by now.
+    fn on_left(
+        &mut self,
+        from: DcId,
+        incarnation: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        if self.client.incarnation_of(from) <= incarnation {
+            self.leave(from, incarnation, store);
+        }
+        Ok(())
     }
 
-    pub(super) fn has_updates_for(&self, to: DcId) -> bool {
-        self.client.has_updates_for(to)
+    fn on_fork(
+        &mut self,
+        from: DcId,
+        to: DcId,
+        incarnation: u64,
+        store: &ShardStore,
+    ) -> Result<(), PeerError> {
+        self.copy_for(to, incarnation, store);
+        self.client.on_fork(from, to, incarnation);
+        Ok(())
     }
 
-    pub(super) fn stats(&self, to: DcId) -> LinkStats {
-        self.client.stats(to)
+    fn is_rebuilding(&self) -> bool {
+        self.rebuilding.is_some()
     }
 
-    pub(super) fn brakes(&self) -> BrakeStats {
-        self.server.stats()
+    fn is_whole(&self) -> bool {
+        self.settling.is_none()
     }
 
-    /// Takes the next sequence number of a link.
-    pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
-        self.client.next_sequence(to)
+    fn rebuilt_at(&self) -> Clock {
+        self.clock
     }
 
-    /// Notes a frame of a copy that a mirror has sent.
-    pub(super) fn on_probe(&mut self, from: DcId, sequence: u64) -> Result<(), PeerError> {
+    fn may_hear(&self, from: DcId) -> bool {
+        !self.server.is_parted(from)
+    }
+
+    fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
+        Some(self.reachability.paused())
+    }
+
+    fn excused(&self, mirror: DcId) -> u64 {
+        self.server.excused(mirror)
+    }
+
+    fn next_sequence(&mut self, to: DcId) -> Option<u64> {
+        Some(self.client.next_sequence(to))
+    }
+
+    fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
+        let sequence = header.sequence;
         self.server.check_sequence(from, sequence)?;
         if self.server.has_ended(from, sequence) {
             let found = BulkKind::Probe.name();
@@ -414,8 +419,8 @@ impl Mirrors {
         Ok(())
     }
 
-    /// Wishes all to be so tight, and tells all where that is new.
-    pub(super) fn wish(&mut self, wish: Tightness) {
+    /// Tells all mirrors where the wish is new.
+    fn wish(&mut self, wish: Tightness) {
         let Some(wishes) = &mut self.wishes else { return };
         if wishes.insert(self.id.dc, wish) == Some(wish) {
             return;
@@ -427,61 +432,103 @@ impl Mirrors {
         self.client.tighten(self.tightness());
     }
 
-    /// How tight all are to be, as far as this data center has heard.
-    pub(super) fn tightness(&self) -> Tightness {
+    fn tightness(&self) -> Tightness {
         self.wishes.iter().flat_map(BTreeMap::values).copied().max().unwrap_or_default()
     }
 
-    /// What one link has not carried, for a range of parameters.
-    pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
+    fn name(&self) -> &'static str {
+        self.model.name()
+    }
+
+    fn mirror_clock(&self, of: DcId) -> Option<Clock> {
+        self.server.clock_of(of)
+    }
+
+    fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
         self.client.residual(to, range)
+    }
+
+    fn stats(&self, to: DcId) -> LinkStats {
+        self.client.stats(to)
+    }
+
+    fn brakes(&self) -> BrakeStats {
+        self.server.stats()
+    }
+
+    fn watermarks(&self) -> Vec<Watermark> {
+        let links = self.client.sequences();
+        links
+            .map(|(peer, sent)| Watermark { peer, sent, received: self.server.applied(peer) })
+            .collect()
+    }
+
+    fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError> {
+        self.client.state(&mut walk.at("client"), layout)?;
+        self.server.state(&mut walk.at("server"), layout)?;
+        self.reachability.state(&mut walk.at("reachability"))?;
+        if let Some(momentum_correction) = &mut self.momentum_correction {
+            momentum_correction.state(&mut walk.at("momentum_correction"))?;
+        }
+
+        let (dc, hops) = (self.id.dc, &self.first_hops);
+        let (server, parameters) = (&self.server, layout.parameters());
+        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, server.present(), parameters));
+        walk.option("drain", &mut self.drain, fresh, Drain::state)?;
+        walk.record("clock", &mut self.clock)?;
+
+        let is_mirror = |dc: &DcId| hops.contains_key(dc);
+        walk.record_that("rebuilding", &mut self.rebuilding, |found, _| {
+            found.as_ref().is_none_or(is_mirror)
+        })?;
+        walk.record_that("settling", &mut self.settling, |found, _| {
+            found.as_ref().is_none_or(is_mirror)
+        })?;
+        walk.record_that("wishes", &mut self.wishes, |found, made| {
+            found.is_some() == made.is_some()
+        })
+    }
+}
+
+impl Mirrors {
+    /// For each clique the clock up to which a ranking covers all that its members are to be told: this data
+    /// center's and those that others have reported.
+    fn reached(&self, own: Clock) -> Vec<Clock> {
+        let slowest = |of: usize| {
+            let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
+            let clocks = others.flat_map(|(_, members)| members);
+            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
+        };
+        let cliques = 0..self.neighbours.len();
+        cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
+    }
+
+    /// Adds a mirror's updates to the copy, and notes them for those that lack them.
+    fn on_update(
+        &mut self,
+        from: DcId,
+        sequence: u64,
+        changes: Changes<'_>,
+        store: &mut ShardStore,
+    ) {
+        self.server.on_update(from, sequence, changes, store);
+        if let Some(momentum_correction) = &mut self.momentum_correction {
+            let clock_time = self.client.clock_time();
+            momentum_correction.on_received(from, clock_time, changes, store.values_mut());
+        }
+
+        if self.neighbours.len() > 1 {
+            self.client.on_received(from, changes);
+        }
+        self.client.enqueue(from, changes);
     }
 
     /// The staleness in force, in clocks; `None` where nothing bounds it.
     fn staleness(&self) -> Option<Staleness> {
-        let clocks = match self.bound {
-            Bound::None => return None,
-            Bound::Fixed(staleness) => staleness.0,
-            Bound::FromRtt(rtt, hops) => {
-                let clocks = self
-                    .client
-                    .clock_time()
-                    .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
-                clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops
-            }
-        };
+        let clocks = self.bound.clocks(self.client.clock_time())?;
         Some(Staleness(self.tightness().of_clocks(clocks)))
-    }
-
-    fn advance_drain(&mut self, store: &mut ShardStore) {
-        let Some(drain) = &mut self.drain else { return };
-        if !drain.is_started() && self.server.all_ended() {
-            // What a mirror lacks of this data center is what the first link on the way there has not carried: what the
-            // links behind it have not is told by those that they start from.
-            let (client, hops) = (&self.client, &self.first_hops);
-            drain.start(store.values(), |to, range| client.residual(hops[&to], range));
-        }
-        if drain.is_started() {
-            drain.conclude(store.values_mut());
-        }
-    }
-
-    fn next_drain_frame(&mut self, to: DcId, room: usize) -> Option<Bytes> {
-        let client = &mut self.client;
-        let drain = self.drain.as_mut()?;
-        let frame = drain.next_frame(to, self.id, room, || client.next_sequence(to))?;
-        let stats = self.client.stats_mut(to);
-        stats.frames += 1;
-        stats.data_bytes += frame.len() as u64;
-        Some(frame)
     }
 }
 
 /// What errors call an update that took a way of its own.
 const OVERLAY: &str = "an overlay of other links";
-
-/// A deadline that never comes.
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-
-/// Clocks shorter than a thousandth of the RTT say that nothing was computed yet.
-const STALENESS_FROM_RTT_MAX: f64 = 1000.0;

@@ -8,30 +8,16 @@
 //! dead link owes are as large, and of the opposite sign. So a link counts as dead until what was missed has come, which
 //! the other end says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use super::Mirrors;
+use crate::server::error::PeerError;
 use crate::types::DcId;
 use crate::wire::encode_control;
 
 impl Mirrors {
-    /// The data centers that must not train, each with one that trains and that it exchanges no updates with.
-    pub(in crate::server) fn paused(&self) -> &BTreeMap<DcId, DcId> {
-        self.reachability.paused()
-    }
-
-    /// Whether something may come from a mirror, as far as the driver has said.
-    pub(in crate::server) fn may_hear(&self, from: DcId) -> bool {
-        !self.server.is_parted(from)
-    }
-
-    /// Clocks that a mirror has missed while its data center was paused, and that nobody waits for.
-    pub(in crate::server) fn excused(&self, mirror: DcId) -> u64 {
-        self.server.excused(mirror)
-    }
-
     /// Nothing comes of a mirror: all are told, if updates should come from it.
     pub(super) fn miss(&mut self, from: DcId) {
         if self.client.clique_of(from).is_some() {
@@ -39,6 +25,26 @@ impl Mirrors {
             self.server.on_missed(from, version);
             self.judge_partition();
         }
+    }
+
+    /// Takes word of which mirrors data center `by` does not hear, and of which it has yet to get what it missed.
+    pub(super) fn on_unheard(
+        &mut self,
+        from: DcId,
+        (by, version): (DcId, u64),
+        [silent, behind]: [BTreeSet<DcId>; 2],
+    ) -> Result<(), PeerError> {
+        if !self.reachability.knows(by) {
+            return Err(PeerError::PeerSentForeignOrigin { from, origin: by });
+        }
+
+        let own = self.id.dc;
+        if by == from && (silent.contains(&own) || behind.contains(&own)) {
+            self.client.on_missed(from, version);
+        }
+        self.reachability.on_unheard(from, (by, version), [silent, behind]);
+        self.judge_partition();
+        Ok(())
     }
 
     /// Looks whether all has come that was missed of a mirror.

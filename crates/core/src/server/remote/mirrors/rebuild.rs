@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 
 use super::Mirrors;
 use crate::codec::Changes;
-use crate::server::blocks::drain::Drain;
+use crate::server::blocks::Drain;
 use crate::server::error::PeerError;
+use crate::server::remote::RemoteModel;
 use crate::store::ShardStore;
-use crate::types::{Clock, DcId, Instant};
+use crate::types::{DcId, Instant};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 impl Mirrors {
     /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it. Those that are
     /// `inactive` send nothing.
-    pub(in crate::server) fn begin_rebuild(
+    pub(super) fn take_copy_of(
         &mut self,
         from: DcId,
         incarnation: u64,
@@ -26,8 +27,10 @@ impl Mirrors {
             return Err(self.cannot_rebuild(from));
         }
         store.values_mut().fill(0.0);
+
         (self.rebuilding, self.settling) = (Some(from), Some(from));
         self.set_inactive(inactive);
+
         let peers: Vec<DcId> = self.server.present().collect();
         for peer in peers {
             self.client.push_control(peer, ControlMessage::Rebuild { from, incarnation });
@@ -35,25 +38,10 @@ impl Mirrors {
         Ok(())
     }
 
-    /// Whether the copy of a mirror is on its way.
-    pub(in crate::server) fn is_rebuilding(&self) -> bool {
-        self.rebuilding.is_some()
-    }
-
-    /// Whether the copy is here with all that belongs to it: nothing comes by way of its source any more.
-    pub(in crate::server) fn is_whole(&self) -> bool {
-        self.settling.is_none()
-    }
-
-    /// The clock of the copy that has come, until a clock is finished.
-    pub(in crate::server) fn rebuilt_at(&self) -> Clock {
-        self.clock
-    }
-
     /// A mirror has said hello for the first time. Where others have told of it before, it has lost what it had before the
-    /// two met: it begins anew here, though nothing was sent to it. A hello of a incarnation before the one that counts says
+    /// two met: it begins anew here, though nothing was sent to it. A hello of an incarnation before the one that counts says
     /// nothing.
-    pub(in crate::server) fn on_first(
+    pub(super) fn meet(
         &mut self,
         from: DcId,
         incarnation: u64,
@@ -66,11 +54,11 @@ impl Mirrors {
         if known == 0 || incarnation < known || drains {
             return Ok(());
         }
-        self.on_reset(from, incarnation, store)
+        self.begin_anew_with(from, incarnation, store)
     }
 
     /// A mirror has lost all that it had.
-    pub(in crate::server) fn on_reset(
+    pub(super) fn begin_anew_with(
         &mut self,
         from: DcId,
         incarnation: u64,
@@ -80,10 +68,12 @@ impl Mirrors {
         if drains || self.settling == Some(from) {
             return Err(self.cannot_rebuild(from));
         }
+
         self.client.on_reset(from, incarnation);
         if self.drain.is_some() {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
         }
+
         self.server.on_reset(from, store.layout());
         self.reachability.on_reset(from);
         self.judge_partition();
@@ -109,18 +99,6 @@ impl Mirrors {
         }
     }
 
-    /// A mirror's link here has carried what its link to `to` begins with.
-    pub(in crate::server) fn on_fork(
-        &mut self,
-        from: DcId,
-        to: DcId,
-        incarnation: u64,
-        store: &ShardStore,
-    ) {
-        self.copy_for(to, incarnation, store);
-        self.client.on_fork(from, to, incarnation);
-    }
-
     /// Takes a part of the copy that this data center has asked for.
     pub(super) fn on_copy(
         &mut self,
@@ -131,13 +109,15 @@ impl Mirrors {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         if self.rebuilding != Some(from) {
-            return Err(self.unexpected(from, header.kind));
+            return Err(self.unexpected(from, header.kind.name()));
         }
+
         match (header.kind, &mut self.momentum_correction) {
             (BulkKind::Copy, _) => changes.add_to(store.values_mut()),
             (_, Some(momentum_correction)) => momentum_correction.add_steps(changes),
-            (_, None) => return Err(self.unexpected(from, header.kind)),
+            (_, None) => return Err(self.unexpected(from, header.kind.name())),
         }
+
         if header.last {
             self.rebuilding = None;
             self.clock = header.clock;
@@ -156,8 +136,9 @@ impl Mirrors {
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
         if self.settling != Some(from) || self.rebuilding.is_some() {
-            return Err(self.unexpected(from, header.kind));
+            return Err(self.unexpected(from, header.kind.name()));
         }
+
         changes.add_to(store.values_mut());
         if let Some(momentum_correction) = &mut self.momentum_correction {
             momentum_correction.on_received(
@@ -167,6 +148,7 @@ impl Mirrors {
                 store.values_mut(),
             );
         }
+
         if header.last {
             self.settling = None;
         }
@@ -174,26 +156,24 @@ impl Mirrors {
     }
 
     /// Takes the copy for a mirror, unless that has been done for this incarnation of it.
-    fn copy_for(&mut self, to: DcId, incarnation: u64, store: &ShardStore) {
+    pub(super) fn copy_for(&mut self, to: DcId, incarnation: u64, store: &ShardStore) {
         if !self.client.is_open(to, incarnation) {
             return;
         }
+
         let mut values = store.values().to_vec();
         let mut steps = self
             .momentum_correction
             .as_ref()
             .map_or_else(Vec::new, |momentum_correction| momentum_correction.step().to_vec());
+
         if let Some([under_way, last]) = self.client.steps() {
             // The step of this clock is shared when the clock is over; the one before it goes on at the mirror.
             values.iter_mut().zip(under_way).for_each(|(value, step)| *value -= step);
             steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
         }
-        self.client.copy_for(to, incarnation, [values, steps], self.clock, self.server.present());
-    }
 
-    fn unexpected(&self, from: DcId, kind: BulkKind) -> PeerError {
-        let (found, sync) = (kind.name(), self.model.name());
-        PeerError::PeerSentUnexpectedKind { from, found, sync }
+        self.client.copy_for(to, incarnation, [values, steps], self.clock, self.server.present());
     }
 
     fn cannot_rebuild(&self, from: DcId) -> PeerError {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sync::ValueFormat;
 use crate::types::Instant;
 
 /// The tokens of one link, in bytes.
@@ -49,6 +50,19 @@ impl Budget {
         }
     }
 }
+
+/// What a sparse update takes in a frame, in bytes, before any has been measured.
+pub(super) fn update_bytes(format: ValueFormat) -> f64 {
+    format.bytes_per_value() + INDEX_BYTES
+}
+
+/// How many sparse updates a frame of `bytes` holds, and no fewer than one.
+pub(super) fn entries_in(bytes: usize, format: ValueFormat) -> usize {
+    ((bytes as f64 / update_bytes(format)) as usize).max(1)
+}
+
+/// Bytes of an index among scattered ones, one of a hundred (benches/codec.rs).
+const INDEX_BYTES: f64 = 1.03;
 
 /// Clocks vary in length: a link may make up in a long one what a short one had no time for.
 const CLOCKS_KEPT: f64 = 1.5;

@@ -7,14 +7,17 @@ use crate::wire::ControlMessage;
 
 impl MirrorClient {
     /// A mirror has said, in its word of this version, that it has missed what this link carries.
-    pub(in crate::server) fn on_missed(&mut self, by: DcId, version: u64) {
+    pub(in crate::server::remote::mirrors) fn on_missed(&mut self, by: DcId, version: u64) {
         if let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.route.is_some()) {
             peer.catch_up = Some(CatchUp { version, left: None });
         }
     }
 
     /// Tells a mirror that it has what it missed, once all of that has left.
-    pub(in crate::server) fn next_caught_up(&mut self, to: DcId) -> Option<ControlMessage> {
+    pub(in crate::server::remote::mirrors) fn next_caught_up(
+        &mut self,
+        to: DcId,
+    ) -> Option<ControlMessage> {
         let peer = self.peers.get_mut(&to)?;
         let route = peer.route.as_ref().filter(|route| !route.waits)?;
         let CatchUp { version, left } = peer.catch_up?;

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::entries_in;
+use super::budget::entries_in;
 use crate::codec::Changes;
 use crate::store::Touched;
 use crate::sync::ValueFormat;

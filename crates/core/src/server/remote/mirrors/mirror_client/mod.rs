@@ -12,8 +12,8 @@ mod filter;
 mod peer;
 mod rate;
 mod rebuild;
+mod rebuilding;
 mod sources;
-mod state;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,15 +29,16 @@ use crate::server::stats::LinkStats;
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
-use crate::types::{Clock, DcId, Instant, ServerId, Tightness};
+use crate::types::{
+    Clock, Content, DcId, Instant, ServerId, ShardLayout, StateError, Tightness, Walk,
+};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
-use budget::Budget;
+
+use budget::{Budget, entries_in, update_bytes};
 use filter::Filter;
 use peer::{Peer, Route};
 use rate::RateEstimate;
 use sources::Sources;
-
-pub(super) use rebuild::Rebuild;
 
 /// Everything one server keeps about what its mirrors lack.
 #[derive(Debug)]
@@ -116,11 +117,11 @@ impl MirrorClient {
             let clique = cliques.iter().position(|members| members.contains(to));
             let route = clique.map(|clique| {
                 let forwarded = (cliques.len() > 1).then(|| Touched::none(parameters));
-                let update_bytes = format.bytes_per_value() + INDEX_BYTES;
-                Route::new(clique, outbox(parameters), Budget::new(update_bytes), forwarded)
+                Route::new(clique, outbox(parameters), Budget::new(update_bytes(format)), forwarded)
             });
             (*to, Peer::new(route, RateEstimate::new(link.bandwidth)))
         });
+
         let momentum = match &sharing {
             Sharing::PerLink { filter } => config.momentum_corrected(&filter.config),
             _ => 0.0,
@@ -160,9 +161,11 @@ impl MirrorClient {
     ) {
         self.measure_clock_time(now);
         self.sources.on_clock();
+
         for peer in self.peers.values_mut().filter(|peer| peer.route.is_some()) {
             peer.stats.changes += self.touched.len() as u64;
         }
+
         match &mut self.sharing {
             Sharing::Everything => mark(&mut self.peers, &self.touched, clock),
             Sharing::Released { filter, released, ranking } => {
@@ -185,6 +188,7 @@ impl MirrorClient {
                 }
             }
         }
+
         self.touched.clear();
         self.announce(clock, read_fraction);
         self.report();
@@ -304,6 +308,30 @@ impl MirrorClient {
         &mut self.peers.get_mut(&to).expect("statistics are kept for mirrors").stats
     }
 
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        match &mut self.sharing {
+            Sharing::Everything => {}
+            Sharing::Released { filter, released, .. } => {
+                filter.state(&mut walk.at("filter"), layout)?;
+                walk.tensor("released", Content::Changes, released)?;
+            }
+            Sharing::PerLink { filter } => filter.state(&mut walk.at("filter"), layout)?,
+        }
+        self.sources.state(&mut walk.at("sources"))?;
+        self.touched.state(walk, "touched", layout.parameters())?;
+        for (to, peer) in &mut self.peers {
+            peer.state(&mut walk.at(to), layout.parameters())?;
+        }
+        walk.record("last_tick", &mut self.last_tick)?;
+        walk.record("closed", &mut self.closed)?;
+        walk.record("clock_time", &mut self.clock_time)
+    }
+
     fn next_control(&mut self, to: DcId) -> Option<Bytes> {
         let peer = self.peers.get_mut(&to)?;
         let mut frame = Vec::new();
@@ -317,6 +345,7 @@ impl MirrorClient {
         if let Some(frame) = self.next_before_updates(to, room) {
             return Some(frame);
         }
+
         let quantum = self.quantum(to).min(room);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.takes_updates())?;
         let route = peer.route.as_mut()?;
@@ -324,6 +353,7 @@ impl MirrorClient {
             Sharing::Released { released, .. } => released,
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(route.clique),
         };
+
         let most = entries_in(quantum, self.format);
         if let Some(catch_up) = &mut peer.catch_up {
             catch_up.left.get_or_insert_with(|| route.outbox.due());
@@ -338,10 +368,12 @@ impl MirrorClient {
                 return None;
             }
         }
+
         let relayed = route.forwarded.as_mut().map_or(0, |forwarded| {
             let indexes = self.batch.indexes.iter();
             indexes.filter(|index| forwarded.remove(**index as usize)).count()
         });
+
         peer.sequence += 1;
         let header = BulkHeader {
             kind: BulkKind::Update,
@@ -356,11 +388,13 @@ impl MirrorClient {
         let changes = Changes::Sparse { indexes: &self.batch.indexes, values: &self.batch.values };
         let mut frame = Vec::with_capacity(quantum);
         encode_bulk(&header, changes, self.format, &mut frame);
+
         route.budget.spend(frame.len(), self.batch.indexes.len());
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
         if let Some(left) = peer.catch_up.as_mut().and_then(|catch_up| catch_up.left.as_mut()) {
             *left = left.saturating_sub(self.batch.indexes.len());
         }
+
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
         peer.stats.updates += updates;
@@ -418,6 +452,7 @@ impl MirrorClient {
             Brake::Off => false,
             Brake::Auto => read_fraction < BARRIER_READ_FRACTION_MAX,
         };
+
         let Some(clock_time) = self.clock_time.filter(|_| wanted) else { return };
         for peer in self.peers.values_mut() {
             let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
@@ -469,14 +504,6 @@ fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
         route.outbox.mark(parameters, clock);
     }
 }
-
-/// How many sparse updates a frame of `bytes` holds, and no fewer than one.
-fn entries_in(bytes: usize, format: ValueFormat) -> usize {
-    ((bytes as f64 / (format.bytes_per_value() + INDEX_BYTES)) as usize).max(1)
-}
-
-/// Bytes of an index among scattered ones, one of a hundred (benches/codec.rs).
-const INDEX_BYTES: f64 = 1.03;
 
 /// A later, more significant update waits behind a tenth of a clock at most.
 const QUANTA_PER_CLOCK: u32 = 10;

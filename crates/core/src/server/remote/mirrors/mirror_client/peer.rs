@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rebuild;
 use super::budget::Budget;
 use super::rate::RateEstimate;
+use super::rebuild::Rebuild;
 use crate::codec::Changes;
 use crate::outbox::Outbox;
 use crate::server::stats::LinkStats;
@@ -109,7 +109,7 @@ impl Peer {
         (self.sequence, self.announcements) = (0, 0);
     }
 
-    /// Begins a incarnation of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
+    /// Begins an incarnation of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
     pub(super) fn forget(&mut self, incarnation: u64, parameters: usize) {
         self.begin_anew();
         (self.incarnation, self.rebuild) = (incarnation, None);

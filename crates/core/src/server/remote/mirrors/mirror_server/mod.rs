@@ -1,19 +1,19 @@
 //! The face in from mirrors: applies what they send, keeps their clocks, and holds back the reads that ASP's
 //! two brakes stop (Hsieh et al., NSDI 2017).
 
-mod state;
+mod mirror;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use crate::codec::Changes;
 use crate::server::error::PeerError;
 use crate::server::stats::BrakeStats;
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, OnPartition, WaitReason};
-use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
+use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, StateError, TableRows, Walk};
+
+use mirror::{Awaited, Mirror};
 
 /// What one server knows of its mirrors.
 #[derive(Debug)]
@@ -28,50 +28,6 @@ pub(super) struct MirrorServer {
     stats: BrakeStats,
 }
 
-#[derive(Debug)]
-struct Mirror {
-    /// Whether it speaks for itself, or a hub for it.
-    neighbour: bool,
-    /// The last sequence number applied.
-    applied: u64,
-    /// The last one that was an update's.
-    updated: u64,
-    /// The latest clock that counts: reported, and covered by what was applied.
-    clock: Clock,
-    /// Clocks reported ahead of the updates that cover them.
-    reported: VecDeque<(Clock, u64)>,
-    heard: Instant,
-    lost: bool,
-    /// Whether nothing can come from it, as its driver says.
-    parted: bool,
-    /// Since it last was so, until it has sent what was missed: the version of this server's word on that.
-    missed: Option<u64>,
-    /// The version of the word that it has answered, and the update that is the last of what was missed.
-    caught_up: Option<(u64, u64)>,
-    /// Whether it has lost what it had, or taken no part, and has yet to report a clock.
-    returning: bool,
-    /// Whether it takes no part in the run: it has left, or has yet to join.
-    inactive: bool,
-    /// Whether its data center must not train, since updates do not pass to all that do.
-    paused: bool,
-    /// Clocks that this data center finished while that one was paused: nobody waits for it to make them up.
-    excused: u64,
-    announced: BTreeMap<u32, Awaited>,
-    /// When announced parameters are due, ascending.
-    deadlines: VecDeque<Instant>,
-    /// The last sequence number this mirror will send, once it has said so.
-    end: Option<u64>,
-}
-
-/// What an announced parameter waits for.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Awaited {
-    /// The first update that may bring it.
-    sequence: u64,
-    /// When reads go on without it.
-    due: Instant,
-}
-
 impl MirrorServer {
     /// `mirrors` are all other data centers, each with whether it is a neighbour in the overlay.
     pub(super) fn new(
@@ -80,27 +36,8 @@ impl MirrorServer {
         [barrier_deadline, mirror_clock_deadline]: [Duration; 2],
         on_partition: OnPartition,
     ) -> Self {
-        let mirror = |neighbour| Mirror {
-            neighbour,
-            applied: 0,
-            updated: 0,
-            clock: Clock::ZERO,
-            reported: VecDeque::new(),
-            heard: Instant::ZERO,
-            lost: false,
-            parted: false,
-            missed: None,
-            caught_up: None,
-            returning: false,
-            inactive: false,
-            paused: false,
-            excused: 0,
-            announced: BTreeMap::new(),
-            deadlines: VecDeque::new(),
-            end: None,
-        };
         Self {
-            mirrors: mirrors.map(|(dc, neighbour)| (dc, mirror(neighbour))).collect(),
+            mirrors: mirrors.map(|(dc, neighbour)| (dc, Mirror::new(neighbour))).collect(),
             barrier_deadline,
             mirror_clock_deadline,
             on_partition,
@@ -195,7 +132,7 @@ impl MirrorServer {
     }
 
     /// Says whether a mirror takes part: nobody waits for one that does not.
-    pub(super) fn set_absent(&mut self, dc: DcId, inactive: bool) {
+    pub(super) fn set_inactive(&mut self, dc: DcId, inactive: bool) {
         if let Some(mirror) = self.mirrors.get_mut(&dc) {
             mirror.inactive = inactive;
         }
@@ -409,6 +346,32 @@ impl MirrorServer {
         self.stats
     }
 
+    /// Walks over what changes as time goes on.
+    pub(super) fn state(
+        &mut self,
+        walk: &mut Walk<'_>,
+        layout: &ShardLayout,
+    ) -> Result<(), StateError> {
+        for (from, mirror) in &mut self.mirrors {
+            mirror.state(&mut walk.at(from), layout.parameters())?;
+        }
+        if walk.restores() {
+            self.announced_rows.fill(0);
+            self.announced = 0;
+            for place in self.mirrors.values().flat_map(|mirror| mirror.announced.keys()) {
+                let (_, row) = layout.row_of_parameter(*place as usize);
+                self.announced_rows[row] += 1;
+                self.announced += 1;
+            }
+        }
+        walk.record("stats", &mut self.stats)
+    }
+
+    /// The last frame of a mirror that was applied.
+    pub(super) fn applied(&self, from: DcId) -> u64 {
+        self.mirrors.get(&from).map_or(0, |mirror| mirror.applied)
+    }
+
     /// Notes that an update brought a parameter, which lifts its barrier unless that waits for a later one.
     fn release(&mut self, from: DcId, place: u32, sequence: u64, layout: &ShardLayout) {
         let Some(mirror) = self.mirrors.get(&from) else { return };
@@ -452,34 +415,6 @@ impl MirrorServer {
         });
         let from = from.expect("an announced row has a mirror that announced it");
         Some(WaitReason::Announced { from, row: blocked as u32 })
-    }
-}
-
-impl Mirror {
-    fn counts(&self) -> bool {
-        self.neighbour && !self.lost && !self.paused
-    }
-
-    fn counted(&self) -> Clock {
-        Clock(self.clock.0.saturating_add(self.excused))
-    }
-
-    /// When this mirror is to be left out if nothing is heard of it, which is once a read has waited for the
-    /// whole deadline and heard nothing.
-    fn silent_at(&self, waiting_since: Option<Instant>, deadline: Duration) -> Option<Instant> {
-        let since = waiting_since.filter(|_| self.counts())?;
-        Some(since.max(self.heard) + deadline)
-    }
-
-    /// Lets the reported clocks count whose updates have been applied.
-    fn count_reports(&mut self) {
-        while let Some((clock, sequence)) = self.reported.front() {
-            if *sequence > self.applied {
-                break;
-            }
-            self.clock = self.clock.max(*clock);
-            self.reported.pop_front();
-        }
     }
 }
 

@@ -1,0 +1,62 @@
+//! The end of a run: updates end, all that was sent is applied, and then the drain makes copies equal.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::Mirrors;
+use crate::server::blocks::{Drain, DrainMethod};
+use crate::store::ShardStore;
+use crate::types::DcId;
+use crate::wire::ControlMessage;
+
+impl Mirrors {
+    /// Ends updates, and tells every mirror that takes part which was the last.
+    pub(super) fn start_drain(
+        &mut self,
+        method: DrainMethod,
+        inactive: &BTreeSet<DcId>,
+        store: &mut ShardStore,
+    ) {
+        self.agree_on(inactive, store);
+        self.client.close();
+
+        let parameters = store.values().len();
+        self.drain = Some(Drain::new(method, self.id.dc, self.server.present(), parameters));
+
+        let ends: Vec<(DcId, u64)> =
+            self.client.sequences().filter(|(to, _)| !inactive.contains(to)).collect();
+        for (to, sequence) in ends {
+            self.client.push_control(to, ControlMessage::EndOfUpdates { sequence });
+        }
+
+        self.advance_drain(store);
+    }
+
+    /// Begins to send copies once all mirrors have ended their updates, and concludes once their copies are here.
+    pub(super) fn advance_drain(&mut self, store: &mut ShardStore) {
+        let Some(drain) = &mut self.drain else { return };
+        if !drain.is_started() && self.server.all_ended() {
+            // What a mirror lacks of this data center is what the first link on the way there has not carried: what the
+            // links behind it have not is told by those that they start from.
+            let (client, hops) = (&self.client, &self.first_hops);
+            drain.start(store.values(), |to, range| client.residual(hops[&to], range));
+        }
+
+        if drain.is_started() {
+            drain.conclude(store.values_mut());
+        }
+    }
+
+    /// The next frame of the drain for a mirror.
+    pub(super) fn next_drain_frame(&mut self, to: DcId, room: usize) -> Option<Bytes> {
+        let client = &mut self.client;
+        let drain = self.drain.as_mut()?;
+        let frame = drain.next_frame(to, self.id, room, || client.next_sequence(to))?;
+
+        let stats = self.client.stats_mut(to);
+        stats.frames += 1;
+        stats.data_bytes += frame.len() as u64;
+        Some(frame)
+    }
+}

@@ -1,0 +1,73 @@
+//! How long reads are held back for mirrors, and how far a data center may be ahead of them.
+
+use std::time::Duration;
+
+use crate::server::config::ServerConfig;
+use crate::sync::{AspConfig, Brake, OnPartition};
+use crate::types::Staleness;
+
+/// How long reads are held back, and for whom.
+pub(super) struct Limits {
+    pub(super) bound: Bound,
+    /// The deadlines of the two brakes.
+    pub(super) barrier: Duration,
+    pub(super) mirror_clock: Duration,
+    pub(super) on_partition: OnPartition,
+}
+
+/// How far this data center may be ahead of its slowest mirror.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    None,
+    Fixed(Staleness),
+    /// ceil(largest RTT ÷ clock time) + links on the way: every hub forwards at its own pace.
+    FromRtt(Duration, u64),
+}
+
+impl Limits {
+    /// No read waits.
+    pub(super) fn tap() -> Self {
+        Self {
+            bound: Bound::None,
+            barrier: FOR_EVER,
+            mirror_clock: FOR_EVER,
+            on_partition: OnPartition::Continue,
+        }
+    }
+
+    /// What the configuration says; where it leaves the staleness out, that follows from the longest way.
+    pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
+        let bound = match (asp.mirror_clock, asp.data_center_staleness) {
+            (Brake::Off, _) => Bound::None,
+            (_, Some(staleness)) => Bound::Fixed(staleness),
+            (_, None) => Bound::FromRtt(config.way.rtt, config.way.hops),
+        };
+        Self {
+            bound,
+            barrier: asp.barrier_deadline.0,
+            mirror_clock: asp.mirror_clock_deadline.0,
+            on_partition: asp.on_partition,
+        }
+    }
+}
+
+impl Bound {
+    /// The clocks that a data center may be ahead, where its own take `clock_time`; `None` where nothing bounds them.
+    pub(super) fn clocks(self, clock_time: Option<Duration>) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Fixed(staleness) => Some(staleness.0),
+            Self::FromRtt(rtt, hops) => {
+                let clocks = clock_time
+                    .map_or(1.0, |time| (rtt.as_secs_f64() / time.as_secs_f64().max(1e-9)).ceil());
+                Some(clocks.min(STALENESS_FROM_RTT_MAX) as u64 + hops)
+            }
+        }
+    }
+}
+
+/// A deadline that never comes.
+pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Clocks shorter than a thousandth of the RTT say that nothing was computed yet.
+const STALENESS_FROM_RTT_MAX: f64 = 1000.0;

@@ -1,5 +1,5 @@
 //! A link is dead between two data centers that both reach a third. Were both to train on, copies would follow different
-//! sums and grow without bound (`docs/partial-partitions.md`): one of them pauses until the link is back.
+//! sums and grow without bound (`docs/src/partial-partitions.md`): one of them pauses until the link is back.
 //!
 //! Data centers descend on quadratics, ½(x − t)² for each parameter, with another t in each. Copies are sums of steps, so
 //! that what diverges does so as the theory says, by a factor of 1 + 0.41 η a clock.

@@ -78,7 +78,7 @@ fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
 }
 
 /// The link between south and west is dead for half a minute, and both hear north. Were they to train on, the objective would
-/// grow a hundredfold (`docs/partial-partitions.md`).
+/// grow a hundredfold (`docs/src/partial-partitions.md`).
 #[test]
 fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     if std::env::var_os(soak::SOAK).is_some() {

@@ -1,7 +1,7 @@
 //! Which data centers may train while some links between them are dead.
 //!
 //! A copy is the sum of all changes that reach it. Where two data centers both exchange updates with a third and not with
-//! each other, the copies hold different sums, and training on them diverges (`docs/partial-partitions.md`). It is stable
+//! each other, the copies hold different sums, and training on them diverges (`docs/src/partial-partitions.md`). It is stable
 //! where the data centers that train form groups: within one, updates pass between any two; between two, none pass.
 //! Who does not fit into a group must not train, but may go on applying what comes.
 
@@ -130,6 +130,7 @@ mod tests {
                 () => LinkState::Level,
             }
         };
+
         let expect = expect.iter().map(|(dc, by)| (DcId(*dc), DcId(*by))).collect();
         let found = paused(&cliques, &present, link);
         assert_eq!(found, expect, "{cliques:?}: {dead:?} dead, {behind:?} behind");

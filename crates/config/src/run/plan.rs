@@ -1,5 +1,7 @@
 //! A run as the other crates see it: complete, resolved and checked.
 
+use std::collections::BTreeSet;
+
 use crate::sections::{
     CheckpointConfig, ComputeConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig,
     FailuresConfig, LogConfig,

@@ -59,7 +59,8 @@ pub(crate) struct ComputeKeys {
 }
 
 impl ComputeConfig {
-    pub(super) fn default_for(driver: DriverKind) -> Self {
+    /// The defaults under a driver: computed costs in virtual time, measured ones elsewhere.
+    pub(crate) fn default_for(driver: DriverKind) -> Self {
         let model = match driver {
             DriverKind::Simulated => ComputeModel::Cost,
             DriverKind::Emulated | DriverKind::Real => ComputeModel::Measured,

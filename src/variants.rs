@@ -43,6 +43,7 @@ pub fn variants(
             });
         }
     }
+
     Ok(variants)
 }
 

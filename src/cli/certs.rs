@@ -293,6 +293,7 @@ impl Answer {
                 "node", "until", "days left", "state"
             ),
         ];
+
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".into());
         for row in &self.certificates {
             let days = text(&row.days_left.map(|days| days.to_string()));
@@ -303,6 +304,7 @@ impl Answer {
             lines
                 .push(format!("  {name:<widest$}  {until:<20}  {days:>9}  {state}  {fingerprint}"));
         }
+
         lines
     }
 }
@@ -315,6 +317,7 @@ impl Row {
             validity.not_after.as_secs().saturating_sub(now.as_secs()) / 86_400
         };
         let name = listed.identity.as_ref().map_or_else(|| "authority".into(), Identity::folder);
+
         Self {
             identity: listed.identity.as_ref().map(Identity::to_string),
             name,

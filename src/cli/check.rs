@@ -69,16 +69,19 @@ pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failu
         .map_err(|error| Failure::data(error, &file))?;
     let mut findings = Findings::new(&plan, application.as_ref());
     let mut broken = 0;
+
     if flags.connect {
         let options = flags.place.options(&plan, false)?;
         let checks = check_links(&plan, &application, &options).map_err(Failure::run)?;
         broken = checks.iter().filter(|check| check.fault.is_some()).count();
         findings.connections = Some(checks.iter().map(ConnectionFindings::new).collect());
     }
+
     for line in findings.lines() {
         terminal.line(&line);
     }
     terminal.result(&findings);
+
     match broken {
         0 => Ok(()),
         1 => Err(Failure::run("a link does not work")),
@@ -141,6 +144,7 @@ impl Findings {
             ),
             format!("            {}", self.data_centers.join(", ")),
         ];
+
         if let Some(links) = &self.links {
             let scale = match self.bandwidth_scale {
                 1.0 => String::new(),
@@ -159,6 +163,7 @@ impl Findings {
                 links.dense_update, links.dense_update_slowest
             ));
         }
+
         lines.push(format!("  compute   {}", self.compute));
         lines.push(format!("  stop      {}", self.stop));
         for link in self.connections.iter().flatten() {
@@ -167,6 +172,7 @@ impl Findings {
             let found = fault.as_deref().unwrap_or("works");
             lines.push(format!("  {from} to {to} ({protocol}, {at}): {found}"));
         }
+
         lines
     }
 }

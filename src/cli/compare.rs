@@ -25,6 +25,7 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
         output: &flags.run.output,
         runs: Vec::new(),
     };
+
     let workers: usize = reference.workers_per_dc.iter().sum();
     terminal.note(&bench.application(&reference)?.describe());
     let reached = bench.run(&reference)?;
@@ -39,11 +40,13 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
         variant.plan.stop = towards(reached, &variant.plan.stop);
         bench.run(&variant)?;
     }
+
     let comparison = Comparison::new(bench.runs);
     write_comparison(&bench.directory, &reference.plan.to_toml(), &comparison)?;
     let block = comparison_block(&comparison, Some(&bench.directory.page()), Paint::for_stdout());
     terminal.line(block.trim_end());
     terminal.result(&comparison.file());
+
     Ok(())
 }
 

@@ -37,6 +37,7 @@ pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> 
         // The complaint goes the way of the log.
         Err(error) => (EnvFilter::new("warn"), Err(complaint(&wanted, &error))),
     };
+
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A process that calls this twice keeps its first log.
     let _already_set = match flags.log {
@@ -46,6 +47,7 @@ pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> 
             log.with_ansi(false).fmt_fields(JsonFields::new()).event_format(lines).try_init()
         }
     };
+
     opened
 }
 
@@ -136,6 +138,7 @@ mod tests {
             tracing::info!(bytes = 7, "a \"message\"\nof two lines");
             drop(span);
         });
+
         let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -148,6 +151,7 @@ mod tests {
         assert_eq!(line["fields"]["message"], "a \"message\"\nof two lines");
         assert_eq!(line["fields"]["bytes"], 7);
         assert_eq!(line["span"]["peer"], "oregon/server-0");
+
         let time = line["timestamp"].as_str().unwrap();
         let shape: String =
             time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();

@@ -215,11 +215,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
+
     let terminal = Terminal::new(cli.verb.output());
     if let Err(complaint) = log::open_log(cli.verb.output(), terminal.colour()) {
         terminal.fail(&Failure::usage(complaint));
         return ExitCode::from(2);
     }
+
     let done = match &cli.verb {
         Verb::Train(flags) => train::train(flags, &terminal),
         Verb::Certs(verb) => certs::certs(verb, &terminal).map(|()| Done::Whole),
@@ -229,6 +231,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Node(flags) => node::node(flags, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
     };
+
     match done {
         Ok(Done::Whole) => ExitCode::SUCCESS,
         Ok(Done::Interrupted) => ExitCode::from(INTERRUPTED),

@@ -64,10 +64,12 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
     plan.driver = gaia_config::DriverKind::Real;
     let mut options = flags.place.options(&plan, flags.ends_with_stdin)?;
     name_node(&labels(&plan, &options.nodes).join("+"));
+
     if let Some(address) = flags.metrics {
         let address = watch(address, &options.telemetry).map_err(Failure::run)?;
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
+
     let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
@@ -82,6 +84,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
             Done::Whole
         });
     }
+
     let output = &flags.run.output;
     let directory = match &output.out {
         // A coordinator that comes back writes on where it was.
@@ -98,12 +101,14 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
                 }
             }
         })?;
+
     let paint = Paint::for_stdout();
     let block = run_block(&outcome.summary, Some(&directory.page()), paint)
         + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);
     outcome.check_sound().map_err(Failure::run)?;
+
     Ok(Done::Whole)
 }
 
@@ -118,6 +123,7 @@ impl PlaceFlags {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         let mut nodes = self.nodes(plan)?;
+
         if nodes.is_empty() {
             nodes.extend(placed(&variables, &plan.topology).map_err(Failure::usage)?);
         }
@@ -125,6 +131,7 @@ impl PlaceFlags {
             return Err(Failure::usage(NO_PLACE));
         }
         let certificates = self.certs.clone().or_else(|| variables.get(CERTS).map(PathBuf::from));
+
         Ok(NodeOptions {
             nodes,
             certificates: certificates.unwrap_or_else(|| "certs".into()),
@@ -149,6 +156,7 @@ impl PlaceFlags {
             let names = names.join(", ");
             return Err(Failure::usage(format!("--dc is `{name}`; expected one of {names}")));
         };
+
         let mut nodes = Vec::new();
         nodes.extend(self.server.map(|number| server(dc, number)));
         nodes.extend(self.worker.map(|number| worker(dc, number)));
@@ -161,6 +169,7 @@ impl PlaceFlags {
             }
             _ => Ok(()),
         };
+
         within("--server", self.server, own.servers)?;
         within("--worker", self.worker, own.workers)?;
         if nodes.is_empty() {
@@ -168,6 +177,7 @@ impl PlaceFlags {
                 "--dc names a data center; say also --server N, --worker N",
             ));
         }
+
         Ok(nodes)
     }
 }

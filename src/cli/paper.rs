@@ -20,10 +20,12 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
             settings: flags.settings.clone(),
         },
     };
+
     request.check(&suite).map_err(Failure::evaluation)?;
     let directory = RunDirectory::create(flags.output.out.as_deref(), "paper")?;
     let run_files = directory.create_child("run-files")?;
     let found = evaluate(&suite, &request, &Teller(terminal)).map_err(Failure::evaluation)?;
+
     for (name, text) in &found.run_files {
         run_files.write(&format!("{name}.toml"), text)?;
     }
@@ -31,6 +33,7 @@ pub(super) fn paper(flags: &PaperFlags, terminal: &Terminal) -> Result<(), Failu
     let block = paper_block(&found.file, Some(&directory.page()), Paint::for_stdout());
     terminal.line(block.trim_end());
     terminal.result(&found.file);
+
     Ok(())
 }
 

@@ -19,14 +19,17 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     let file = run.read()?;
     let plan = file.plan()?;
     let simulated = plan.driver == DriverKind::Simulated;
+
     if plan.driver == DriverKind::Real {
         // This process is the coordinator.
         name_node(&labels(&plan, &[NodeId::Coordinator]).join("+"));
     }
+
     if !simulated && *resume != Resume::Never {
         let driver = plan.driver.name();
         return Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver }));
     }
+
     let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
         .map_err(|error| Failure::data(error, &file))?;
     let from = match resume {
@@ -38,6 +41,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
     };
+
     let ending = if simulated {
         let checkpoints = checkpoints(&plan, application.as_ref(), &directory.checkpoints());
         let resumed = if *resume == Resume::Auto { checkpoints.newest()? } else { from };
@@ -54,6 +58,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         let outcome = carry_out(&plan, &application, &directory, &run.output)?;
         Ending::Finished(Box::new(outcome))
     };
+
     match ending {
         Ending::Finished(outcome) => {
             show(&outcome, &directory, terminal);

@@ -31,6 +31,7 @@ pub(super) fn carry_out(
         json: output.log == LogFormat::Json,
         interrupted,
     };
+
     carry_out_with(plan, application, directory, output, |observer| {
         gaia_driver::run_logged(plan, application, observer, &files)
     })

@@ -99,6 +99,7 @@ impl<'p> Blueprint<'p> {
             inactive: plan.late(),
             plan_hash: self.plan_hash,
         };
+
         Server::new(config, model)
     }
 

@@ -97,6 +97,7 @@ pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
             copy.iter().zip(&copies[0]).all(|(own, first)| same_bits(own.as_ref(), first.as_ref()))
         })
         .collect();
+
     let judged = |copy: &[V]| {
         let copy = layouts.iter().zip(copy.iter().map(AsRef::as_ref));
         application.evaluate(&assemble(copy, application))
@@ -107,6 +108,7 @@ pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
         .zip(&equals_first)
         .map(|(copy, equal)| if *equal { of_first } else { judged(copy) })
         .collect();
+
     Verdict { evaluations, equal: equals_first.iter().all(|equal| *equal) }
 }
 

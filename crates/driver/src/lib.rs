@@ -179,6 +179,7 @@ fn carry_out(
     {
         return Err(RunError::CountsDoNotAddUp);
     }
+
     if application.deltas_are_counts() && plan.failures.lost_workers == LostWorkers::TakeOver {
         return Err(RunError::CountsTakenOver);
     }
@@ -194,12 +195,14 @@ fn carry_out(
         DriverKind::Emulated => emulated::run(plan, application, observer).map(whole),
         DriverKind::Real => real::run(plan, application, observer, files).map(whole),
     }?;
+
     match &ending {
         Ending::Finished(outcome) => tell(plan, &outcome.summary),
         Ending::Interrupted { clock, checkpoint } => {
             info!(clock = clock.0, checkpoint = %checkpoint.display(), "run was interrupted");
         }
     }
+
     Ok(ending)
 }
 

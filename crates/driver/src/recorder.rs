@@ -119,6 +119,7 @@ impl RunRecorder {
                 blocked_s: self.blocked(|of, _| of == dc).total(),
             })
             .collect();
+
         let progress = Progress {
             time_s: now.as_secs_f64(),
             clock: clock.0,
@@ -128,11 +129,13 @@ impl RunRecorder {
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             data_centers,
         };
+
         let met = self.plan.stop.objective.is_some_and(|target| worst.objective <= target);
         if met && self.target.is_none() {
             self.target = Some(Target::at(&progress));
         }
         self.progress.push(progress);
+
         &self.progress[self.progress.len() - 1]
     }
 
@@ -177,6 +180,7 @@ impl RunRecorder {
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
         let links = self.links(all_server_stats, link_counters, stopped_at);
         let changes: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.changes);
+
         let carried: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.carried);
         Summary {
             name: plan.name.clone(),
@@ -239,17 +243,20 @@ impl RunRecorder {
         let mut held: Vec<(DcId, String, Option<DcId>, Duration)> =
             self.held.iter().map(named).collect();
         walk.record("held", &mut held)?;
+
         let mut known = BTreeMap::new();
         for (dc, cause, from, time) in held {
             let cause = WaitReason::NAMES.into_iter().find(|name| **name == *cause);
             known.insert((dc, cause.ok_or_else(|| walk.unfit("held"))?, from), time);
         }
+
         self.held = known;
         walk.record("clock_lag_max", &mut self.clock_lag_max)?;
         walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
         walk.record("membership", &mut self.membership)?;
         walk.record("target", &mut self.target)?;
         walk.record("stopped", &mut self.stopped)?;
+
         walk.record("divergence", &mut self.divergence)
     }
 

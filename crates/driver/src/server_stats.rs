@@ -74,6 +74,7 @@ pub(crate) fn conserved(
             }
         }
     }
+
     (record.links > 0).then_some(record)
 }
 
@@ -101,6 +102,7 @@ mod tests {
                 Ledger { cut: account(cut), applied: account(applied) },
             )]),
         };
+
         let back: &[&[u8]] = &[b"back"];
         vec![server_stats(0, 1, cut, back), server_stats(1, 0, back, applied)]
     }

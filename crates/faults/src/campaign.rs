@@ -83,6 +83,7 @@ impl Report {
                 recovery.restarts, recovery.blank, recovery.torn, recovery.checkpoints
             ),
         ];
+
         for failure in &self.failures {
             let Failure { scenario, violation, shortest, shortest_violation } = failure;
             lines.push(String::new());
@@ -93,12 +94,14 @@ impl Report {
             lines.push(format!("shortest found, as a scenario file: {}", told(shortest_violation)));
             lines.extend(indented(shortest));
         }
+
         let failures = self.failures.len();
         lines.push(if failures == 0 {
             "no promise was broken".into()
         } else {
             format!("{failures} of {} schedules broke a promise", self.schedules)
         });
+
         lines
     }
 }

@@ -156,6 +156,7 @@ impl AddAssign for Counts {
         self.recovery.blank += other.recovery.blank;
         self.recovery.passed_over += other.recovery.passed_over;
         self.recovery.torn += other.recovery.torn;
+
         self.recovery.checkpoints += other.recovery.checkpoints;
     }
 }

@@ -132,6 +132,7 @@ impl Fault {
             }
             faults.push(also);
         }
+
         // Drawn apart, so that without it a schedule is what it is.
         faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
         faults.extend(members::draw(seed.child("members"), nodes));
@@ -140,6 +141,7 @@ impl Fault {
         faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
         faults.sort_by_key(|fault| fault.at);
         blank::draw(seed.child("blank"), &mut faults);
+
         faults
     }
 
@@ -197,6 +199,7 @@ impl Fault {
             FaultKind::DiskFull,
             FaultKind::ClockStep,
         ];
+
         let kind = kinds[within(chance, 0, kinds.len() as u64 - 1) as usize];
         let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
         let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
@@ -205,6 +208,7 @@ impl Fault {
         let factor = within(chance, 2, 10) as f64;
         let strikes_server = kind == FaultKind::ClockStep || within(chance, 0, 2) > 0;
         let server = within(chance, 0, nodes.servers - 1) as u16;
+
         let worker = within(chance, 0, nodes.workers - 1) as u16;
         let moments = [Moment::Before, Moment::Torn, Moment::After];
         let write = moments.get(within(chance, 0, 5) as usize).copied();
@@ -245,6 +249,7 @@ impl Fault {
         if u64::from(self.dc) >= nodes.data_centers {
             return Some(("dc", self.dc.to_string(), dcs));
         }
+
         if self.kind == FaultKind::CoordinatorCrash && self.dc != 0 {
             return Some(("dc", self.dc.to_string(), "0, for the coordinator".into()));
         }
@@ -259,6 +264,7 @@ impl Fault {
             }
             _ => {}
         }
+
         if let Some(mistake) = self.mistake_of_nodes(nodes).or_else(|| blank::mistake(self)) {
             return Some(mistake);
         }
@@ -268,15 +274,18 @@ impl Fault {
                 return Some((key, time.to_string(), format!("at most {most}")));
             }
         }
+
         if self.kind.is_a_moment() && self.lasts != DurationSetting::default() {
             let nothing = format!("nothing: a {} is a moment", self.kind.name());
             return Some(("lasts", self.lasts.to_string(), nothing));
         }
+
         let right = if self.kind.slows() { 1.0..=FACTOR_MAX } else { 1.0..=1.0 };
         if !right.contains(&self.factor) {
             let expected = format!("a factor from {} to {}", right.start(), right.end());
             return Some(("factor", self.factor.to_string(), expected));
         }
+
         let most = if self.kind == FaultKind::ClockStep { STEP_S_MAX } else { 0.0 };
         (self.step_s.is_nan() || self.step_s.abs() > most)
             .then(|| ("step_s", self.step_s.to_string(), format!("seconds from -{most} to {most}")))
@@ -299,6 +308,7 @@ impl Fault {
                 return Some((key, node.to_string(), format!("a {key} from 0 to {}", count - 1)));
             }
         }
+
         let names_none = self.server.is_none() && self.worker.is_none();
         let strikes_one =
             matches!(self.kind, FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::ClockStep);
@@ -309,6 +319,7 @@ impl Fault {
             FaultKind::Crash => !names_none,
             kind => kind == FaultKind::CoordinatorCrash,
         };
+
         self.write.filter(|_| !writes).map(|moment| {
             let expected = "no write, but where a single node crashes".into();
             ("write", format!("{moment:?}").to_lowercase(), expected)

@@ -123,6 +123,7 @@ impl FaultInjector {
             let frame = self.on_made(lane, message.frame.clone());
             message = remade(message, frame);
         }
+
         let arrived = self.arrived.get(&(from, to)).copied().unwrap_or_default();
         let message = match bug {
             Bug::ResendsFromWrongNumber if again => None,
@@ -140,10 +141,12 @@ impl FaultInjector {
             }
             _ => Some(message),
         };
+
         match (&message, is_hello) {
             (Some(message), false) => drop(self.last.insert((from, to), message.clone())),
             _ => drop(self.last.remove(&(from, to))),
         }
+
         message
     }
 
@@ -182,6 +185,7 @@ impl FaultInjector {
         if bug == Bug::AcceptsDamage && message.len() > HEADER_BYTES {
             return believed(&message).into();
         }
+
         if !is_whole(&message) {
             return message;
         }
@@ -189,6 +193,7 @@ impl FaultInjector {
             self.met.insert((at, from), u64_at(&message, FROM));
             return message;
         }
+
         let mut bytes = message.to_vec();
         match bug {
             Bug::KeepsIncarnation => put_u64(&mut bytes, TO, own),
@@ -199,6 +204,7 @@ impl FaultInjector {
             }
             _ => {}
         }
+
         let Some(lane) = lane_of(&message) else {
             reseal(&mut bytes);
             return if bytes == message { message } else { bytes.into() };
@@ -206,6 +212,7 @@ impl FaultInjector {
         let number = u64_at(&message, NUMBER);
         let highest = &mut self.arrived.entry((at, from)).or_default()[lane.index()];
         *highest = number.max(*highest);
+
         match bug {
             Bug::AcceptsRepeats if number <= received[lane.index()] => {
                 put_u64(&mut bytes, NUMBER, received[lane.index()] + 1);
@@ -229,6 +236,7 @@ impl FaultInjector {
                 }
             }
         }
+
         reseal(&mut bytes);
         bytes.into()
     }
@@ -337,6 +345,7 @@ fn with_change(frame: &Bytes, change: impl Fn(BulkKind, &mut f32)) -> Bytes {
     let Some(first) = values.first_mut() else { return frame.clone() };
     let before = *first;
     change(header.kind, first);
+
     if *first == before {
         return frame.clone();
     }
@@ -346,6 +355,7 @@ fn with_change(frame: &Bytes, change: impl Fn(BulkKind, &mut f32)) -> Bytes {
     };
     let mut out = Vec::new();
     encode_bulk(&header, changed, ValueFormat::F32, &mut out);
+
     out.into()
 }
 

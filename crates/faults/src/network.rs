@@ -80,33 +80,40 @@ impl Network {
             return Vec::new();
         }
         let Packets { loss, repetition, reordering, damage, delay, .. } = self.packets;
+
         if self.strikes(loss) {
             self.counts.lost += 1;
             return Vec::new();
         }
+
         if self.strikes(damage) {
             self.counts.damaged += 1;
             bytes = self.damaged(&bytes);
         }
+
         let rtt = self.topology.link(from.dc, to).rtt.0;
         let floor = self.floors.entry((from, to, lane)).or_default();
         let mut at = fate.arrives.max(*floor);
         *floor = at;
+
         if self.strikes(delay) {
             self.counts.delayed += 1;
             at += rtt.mul_f64(3.0 * unit(&mut self.chance));
             self.floors.insert((from, to, lane), at);
         }
+
         let mut arrivals = Vec::new();
         if self.strikes(reordering) {
             // It falls behind those that follow: the floor stays where it was.
             self.counts.reordered += 1;
             at += self.some_time(rtt);
         }
+
         if self.strikes(repetition) {
             self.counts.repeated += 1;
             arrivals.push((at + self.some_time(rtt), bytes.clone()));
         }
+
         arrivals.push((at, bytes));
         arrivals
     }

@@ -169,6 +169,7 @@ impl<'p> Nodes<'p> {
             workers: BTreeMap::new(),
             logs,
         };
+
         let disks = plan.seed.child("disks");
         for id in server_ids(topology) {
             let host = Host::new(NodeId::Server(id), disks, blueprint.plan_hash);
@@ -187,6 +188,7 @@ impl<'p> Nodes<'p> {
             };
             nodes.servers.insert(id, node);
         }
+
         let late = plan.late();
         for id in worker_ids(topology) {
             let host = Host::new(NodeId::Worker(id), disks, blueprint.plan_hash);
@@ -197,6 +199,7 @@ impl<'p> Nodes<'p> {
             }
             nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
         }
+
         for node in nodes.ids() {
             nodes.host(node).up = node.dc().is_none_or(|dc| !late.contains(&dc));
         }
@@ -293,6 +296,7 @@ impl<'p> Nodes<'p> {
         host.disk = Disk::new(name, plan, chance);
         (host.heard, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
         let incarnation = host.incarnation;
+
         match node {
             NodeId::Server(id) => {
                 let shadow = self.fresh_server(id);
@@ -342,6 +346,7 @@ impl<'p> Nodes<'p> {
         let shadow = self.shadow(node);
         fault_injector.on_recovery(node, &mut found);
         let covered = found.checkpoint.as_ref().map_or(0, |(next, _)| *next);
+
         let records = found.records.iter().filter(|(number, _)| *number >= covered);
         let state = found.checkpoint.as_ref().map(|(_, state)| state.clone());
         let wrong = |error: RecoveryError| error.to_string();
@@ -378,6 +383,7 @@ impl<'p> Nodes<'p> {
             }
             NodeId::Coordinator => State::default(),
         };
+
         self.host(node).up = true;
         Ok(Back { replay_pair: ReplayPair { state, shadow }, torn })
     }
@@ -405,6 +411,7 @@ impl<'p> Nodes<'p> {
         let heard = host.heard;
         host.heard = host.disk.next_number();
         let new = records.iter().filter(|(number, _)| *number >= heard);
+
         match node {
             NodeId::Server(id) => {
                 let shadow = &mut self.server_mut(id).shadow;

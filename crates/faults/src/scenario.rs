@@ -110,12 +110,14 @@ impl Scenario {
             ("rows", keys.rows, 1, ROWS_MAX),
             ("clocks", keys.clocks.map(|clocks| clocks as usize), 1, CLOCKS_MAX),
         ];
+
         for (key, value, least, most) in counts {
             if let Some(found) = value.filter(|value| !(least..=most).contains(value)) {
                 let expected = format!("a whole number from {least} to {most}");
                 return Err(file.wrong(key, found, expected));
             }
         }
+
         if let Some(found) = keys.remote.as_ref().filter(|name| !is_remote(name)) {
             return Err(file.wrong("remote", found, RemoteSync::NAMES.join(", ")));
         }
@@ -127,16 +129,19 @@ impl Scenario {
                 }
             }
         }
+
         let scenario = Self::with(seed.or(keys.seed).unwrap_or_default(), keys);
         for (place, fault) in scenario.faults.iter().enumerate() {
             if let Some((key, found, expected)) = fault.mistake(scenario.nodes()) {
                 return Err(file.wrong(&format!("fault.{place}.{key}"), found, expected));
             }
         }
+
         if scenario.late().len() == scenario.data_centers {
             let expected = "a data center that is there from the start";
             return Err(file.wrong("fault", "late joins of all data centers", expected));
         }
+
         Ok(scenario)
     }
 
@@ -222,10 +227,12 @@ impl Scenario {
             stop: StopRules { clocks: Some(self.clocks), ..StopRules::default() },
             ..base().clone()
         };
+
         if plan.needs_all().is_none() {
             let name = |dc: DcId| plan.topology.dc(dc).name.clone();
             plan.failures.late = self.late().into_iter().map(name).collect();
         }
+
         plan
     }
 
@@ -245,6 +252,7 @@ impl Scenario {
         let mut chance = seed.random();
         let ids = || (0..self.data_centers as u16).map(DcId);
         let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
+
         // Of three WANs one is so slow that clocks do not fit into it.
         let least = if within(&mut chance, 0, 2) == 0 { 0.02 } else { 0.1 };
         let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| WanLink {
@@ -256,6 +264,7 @@ impl Scenario {
             loss: 0.0,
             queue: ByteSize(1 << 16),
         });
+
         Topology {
             name: "drawn".into(),
             links: links.collect(),

@@ -38,15 +38,18 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
             all.push(changed);
         }
     };
+
     let count = scenario.faults.len();
     with(&|shorter| shorter.faults.clear());
     with(&|shorter| shorter.faults.truncate(count / 2));
     with(&|shorter| shorter.faults = shorter.faults.split_off(count / 2));
+
     for place in 0..count {
         with(&|shorter| {
             shorter.faults.remove(place);
         });
     }
+
     with(&|shorter| shorter.packets = super::Packets::default());
     with(&|shorter| shorter.packets.loss = 0.0);
     with(&|shorter| shorter.packets.repetition = 0.0);
@@ -59,6 +62,7 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     with(&|shorter| shorter.workers = 1);
     with(&|shorter| shorter.servers = 1);
     with(&|shorter| shorter.rows = (shorter.rows / 2).max(1));
+
     for place in 0..count {
         with(&|shorter| {
             let lasts = &mut shorter.faults[place].lasts;
@@ -66,5 +70,6 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
             *lasts = DurationSetting(Duration::from_millis(millis));
         });
     }
+
     all
 }

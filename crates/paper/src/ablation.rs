@@ -30,6 +30,7 @@ pub(super) fn jobs<'g, 's>(
             jobs.push((ground, model, plan));
         }
     }
+
     Ok(jobs)
 }
 

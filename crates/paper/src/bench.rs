@@ -162,6 +162,7 @@ pub(super) fn in_parallel<J: Sync, R: Send>(
             });
         }
     });
+
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()

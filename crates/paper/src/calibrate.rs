@@ -50,6 +50,7 @@ pub(super) fn fit(
     let (mut slow, mut fast) = (START.ln(), START.ln());
     let mut slow_error = error_at(slow)?;
     let mut fast_error = slow_error;
+
     let mut step = STEP.ln();
     for _ in 0..STEPS_MAX {
         if slow_error >= 0.0 {
@@ -71,6 +72,7 @@ pub(super) fn fit(
             break;
         }
     }
+
     for _ in 0..STEPS_MAX {
         if fast_error <= 0.0 {
             break;
@@ -79,14 +81,17 @@ pub(super) fn fit(
         fast += STEP.ln();
         fast_error = error_at(fast)?;
     }
+
     if slow_error < 0.0 || fast_error > 0.0 {
         let (at, error) = if slow_error < 0.0 { (slow, slow_error) } else { (fast, fast_error) };
         return Ok(fitted(at, error));
     }
+
     // False position, halving the weight of an end that stays (the Illinois rule).
     let (mut slow_weight, mut fast_weight) = (slow_error, fast_error);
     let mut best =
         if slow_error.abs() < fast_error.abs() { (slow, slow_error) } else { (fast, fast_error) };
+
     for _ in 0..STEPS_MAX {
         if best.1.abs() < TOLERANCE {
             break;
@@ -104,6 +109,7 @@ pub(super) fn fit(
             slow_weight /= 2.0;
         }
     }
+
     Ok(fitted(best.0, best.1))
 }
 

@@ -152,6 +152,7 @@ pub(super) fn prepare<'s>(
             found.map(|(_, fit)| (*site, *fit))
         })
         .collect();
+
     let lans = in_parallel(&based, |(site, fit)| {
         let remote = bsp(suite, site, changes)?;
         let plan = site.plan(LAN, fit.scale, &remote, changes)?.on_lan();
@@ -162,6 +163,7 @@ pub(super) fn prepare<'s>(
         }
         Ok(lan)
     })?;
+
     let based: Vec<((Site<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
     in_parallel(&based, |((site, fit), lan)| {
         let target =

@@ -48,6 +48,7 @@ fn of_run(app: &str, run: &Finished) -> Vec<HubRow> {
             usd: data_center_bill(&run.summary, topology, name),
         }
     };
+
     topology.dc_ids().map(of_data_center).collect()
 }
 

@@ -53,6 +53,7 @@ fn shares_below(
     let mut below = [0_u64; SIGNIFICANCES.len()];
     let mut all = 0_u64;
     let mut update = vec![None; model.values.len()];
+
     let mut updated = model.values.clone();
     for clock in (0..clocks).map(Clock) {
         let mut first = 0;
@@ -77,6 +78,7 @@ fn shares_below(
         }
         model.values.copy_from_slice(&updated);
     }
+
     below.map(|count| count as f64 / all.max(1) as f64)
 }
 

@@ -100,12 +100,14 @@ impl Request {
         let mut parts: Vec<(bool, bool)> = Vec::new();
         let on_the_papers =
             [Section::Cells, Section::Brakes, Section::Insignificant, Section::Ablation];
+
         if on_the_papers.iter().any(|section| self.wants(*section)) {
             parts.push((false, true));
         }
         if self.wants(Section::Elsewhere) {
             parts.push((true, true));
         }
+
         for (elsewhere, compete) in parts {
             let wans = if elsewhere { &suite.elsewhere } else { &suite.wans };
             for app in suite.apps.iter().filter(|app| chosen(&self.apps, app.name)) {
@@ -114,11 +116,13 @@ impl Request {
                 }
             }
         }
+
         // The volume of the data and the scale elsewhere are those of the worst WAN.
         let needs_worst = |site: &Site<'_>| site.elsewhere || chosen(&self.models, CENTRALIZE);
         let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else { return sites };
         let wanting: Vec<_> =
             sites.iter().filter(|site| needs_worst(site)).map(|site| site.app).collect();
+
         for app in wanting {
             let own = |site: &Site<'_>| {
                 site.app.name == app.name && site.wan.name == WORST && !site.elsewhere
@@ -127,6 +131,7 @@ impl Request {
                 sites.push(Site { app, wan: worst, elsewhere: false, compete: false });
             }
         }
+
         sites
     }
 

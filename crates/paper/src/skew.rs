@@ -37,6 +37,7 @@ pub(super) fn jobs(suite: &Suite, changes: &Changes) -> Result<Vec<SkewJob>, Eva
             }
         }
     }
+
     Ok(jobs)
 }
 

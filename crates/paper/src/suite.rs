@@ -170,16 +170,19 @@ impl App {
             settings.extend(self.quick);
         }
         let data_path = self.data_path(changes);
+
         if let (Some(_), Some((_, others))) = (&data_path, self.data) {
             settings.extend(others);
         }
         let parsed = |setting: &str| Override::parse(setting);
         let mut overrides: Vec<Override> =
             settings.into_iter().map(parsed).collect::<Result<_, _>>()?;
+
         if let Some(path) = data_path {
             let text = toml::Value::String(path.display().to_string()).to_string();
             overrides.push(Override::flag("--data", "app.data.path", &text));
         }
+
         for setting in changes.settings.iter().filter(|setting| !is_remote(setting)) {
             overrides.push(parsed(setting)?);
         }

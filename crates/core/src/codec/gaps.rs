@@ -39,6 +39,7 @@ pub(super) fn read(
     check(at, parameters)?;
     out.push(at as u32);
     let mut left = count - 1;
+
     while left > 0 {
         let gaps = numbers::read(reader, left.min(BLOCK), &mut block)?;
         left -= gaps.len();
@@ -48,6 +49,7 @@ pub(super) fn read(
         }));
         check(at, parameters)?;
     }
+
     Ok(())
 }
 

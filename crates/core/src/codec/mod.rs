@@ -142,6 +142,7 @@ pub fn encode(changes: Changes<'_>, format: ValueFormat, out: &mut Vec<u8>) -> E
             }
         }
     };
+
     Encoded {
         count: count as u32,
         index_bytes: index_bytes as u32,
@@ -175,6 +176,7 @@ pub fn fit(indexes: &[u32], format: ValueFormat, room: usize) -> usize {
     }
     let (mut fits, mut fits_bytes) = (0, 0);
     let (mut too_many, mut too_many_bytes) = (indexes.len(), whole);
+
     for _ in 0..FIT_PROBES {
         if too_many - fits <= 1 + too_many / FIT_PRECISION {
             break;
@@ -189,6 +191,7 @@ pub fn fit(indexes: &[u32], format: ValueFormat, room: usize) -> usize {
             (too_many, too_many_bytes) = (probe, bytes);
         }
     }
+
     fits
 }
 
@@ -206,6 +209,7 @@ pub fn decode<'b>(
     let form = reader.byte()?;
     let count = indexes::read_count(&mut reader, parameters)?;
     let expected = format.bytes(count);
+
     if value_section.len() != expected {
         return Err(DecodeError::ValueBytes { bytes: value_section.len(), expected });
     }
@@ -220,6 +224,7 @@ pub fn decode<'b>(
         indexes::read_form(form, &mut reader, count, parameters, &mut buffers.indexes)?;
         None
     };
+
     reader.finish()?;
     values::read(value_section, count, format, &mut buffers.values)?;
     Ok(match start {

@@ -67,6 +67,7 @@ pub(super) fn read(
     check(at, parameters)?;
     out.push(at as u32);
     let mut left = count - 1;
+
     while left > 0 {
         let low = reader.byte()?;
         if low > LOW_MAX {
@@ -82,6 +83,7 @@ pub(super) fn read(
         }));
         check(at, parameters)?;
     }
+
     Ok(())
 }
 
@@ -116,6 +118,7 @@ fn read_unary(
         // A gap has at least as many parameters as its upper part has zeros.
         check((start * 8).saturating_sub(BLOCK) as u64, parameters)?;
     }
+
     reader.take(next.div_ceil(8)).map(drop)
 }
 

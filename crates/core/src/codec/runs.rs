@@ -68,10 +68,12 @@ pub(super) fn read(
     }
     let mut at = u64::from(reader.varint()?);
     let mut runs = reader.varint()? as usize;
+
     if runs > count {
         return Err(DecodeError::CountMismatch { expected: count, found: runs });
     }
     let (mut lengths, mut distances) = ([0; BLOCK], [0; BLOCK]);
+
     while runs > 0 {
         let block = runs.min(BLOCK);
         runs -= block;
@@ -96,6 +98,7 @@ pub(super) fn read(
             at = end.saturating_add(skipped);
         }
     }
+
     if out.len() == count {
         Ok(())
     } else {
@@ -144,6 +147,7 @@ fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&Runs)) {
             block.count = 0;
         }
     }
+
     block.lengths[block.count] = (indexes.len() - start) as u32;
     block.distance_count = block.count;
     block.count += 1;

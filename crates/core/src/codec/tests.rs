@@ -13,6 +13,7 @@ fn round_trip(changes: Changes<'_>, format: ValueFormat, parameters: usize) -> (
     let mut buffers = Buffers { indexes: vec![9; 4], values: vec![9.0; 4] };
     let arrived = decode(indexes, values, format, parameters, &mut buffers).unwrap();
     assert_eq!(arrived.len(), encoded.count as usize);
+
     // What arrives is what quantising the sequence that travels makes of it.
     let sent = flatten(changes, parameters);
     let mut frame: Vec<f32> = match arrived {
@@ -26,6 +27,7 @@ fn round_trip(changes: Changes<'_>, format: ValueFormat, parameters: usize) -> (
     {
         assert_eq!(indexes, sent);
     }
+
     (buffers, encoded)
 }
 
@@ -405,6 +407,7 @@ proptest! {
         {
             check_indexes(indexes, parameters);
         }
+
         let mut indexes = Vec::new();
         if decode_indexes(&index_section, parameters, &mut indexes).is_ok() {
             check_indexes(&indexes, parameters);

@@ -99,11 +99,13 @@ pub(super) fn read(
         return Err(DecodeError::UnknownWord { log2 });
     }
     let mut words = reader.varint()? as usize;
+
     if words > count {
         return Err(DecodeError::CountMismatch { expected: count, found: words });
     }
     let mut block = [0; BLOCK];
     let mut next = 0u64;
+
     while words > 0 {
         let skips = numbers::read(reader, words.min(BLOCK), &mut block)?;
         words -= skips.len();
@@ -126,6 +128,7 @@ pub(super) fn read(
             push_bits(first as u32, map, out);
         }
     }
+
     if out.len() == count {
         Ok(())
     } else {

@@ -251,6 +251,7 @@ impl Coordinator {
             |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
         walk.record("phase", &mut self.phase)?;
         let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
+
         for (name, of) in [("inactive", &mut self.inactive), ("arriving", &mut self.arriving)] {
             walk.record_that(name, of, |found, _| found.is_subset(&dcs))?;
         }
@@ -262,6 +263,7 @@ impl Coordinator {
         walk.record("history", &mut self.history)?;
         walk.record("reason", &mut self.reason)?;
         walk.record_that("stopped", &mut self.stopped, |found, _| known(found))?;
+
         let servers = self.config.servers.clone();
         walk.record_that("drained", &mut self.drained, |found, _| {
             found.iter().all(|server| servers.contains(server))
@@ -400,6 +402,7 @@ mod tests {
         let mut run = coordinator(rules, Some(Staleness(0)));
         run.handle_start();
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Start));
+
         for clock in 1..=2 {
             for dc in 0..2 {
                 let server = ServerId { dc: DcId(dc), shard: ShardId(0) };
@@ -407,10 +410,12 @@ mod tests {
                 run.handle_copy_ready(server, Clock(clock));
             }
         }
+
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Evaluate { clock: Clock(2) }));
         run.handle_evaluation(Instant::ZERO, Clock(2), 1.0);
         let stop = CoordinatorOutput::Stop { last: Clock(3), reason: StopReason::Clocks };
         assert_eq!(run.poll_output(), Some(stop));
+
         for dc in 0..2 {
             run.handle_worker_stopped(WorkerId { dc: DcId(dc), index: 0 }, Clock(3));
         }
@@ -421,6 +426,7 @@ mod tests {
             assert_eq!(run.poll_output(), Some(drain));
             run.handle_drained(ServerId { dc: DcId(dc), shard: ShardId(0) });
         }
+
         assert_eq!(run.poll_output(), Some(CoordinatorOutput::Finished));
         assert_eq!(run.poll_output(), None);
     }
@@ -442,6 +448,7 @@ mod tests {
             });
             clocks.collect::<Vec<u64>>()
         };
+
         run.handle_copy_ready(server(0), Clock(2));
         assert_eq!(judged(&mut run), [2], "the one that is there");
         run.handle_joined(DcId(1));
@@ -458,6 +465,7 @@ mod tests {
         run.handle_worker_stopped(worker(1), Clock(5));
         assert_eq!(run.poll_output(), None, "who has left is not heard");
         run.handle_worker_stopped(worker(0), Clock(6));
+
         let inactive = BTreeSet::from([DcId(1)]);
         let drain = CoordinatorOutput::Drain { dc: DcId(0), clocks: vec![Clock(6)], inactive };
         assert_eq!(run.poll_output(), Some(drain));

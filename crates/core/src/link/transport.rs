@@ -141,6 +141,7 @@ impl Transport {
         }
         let packet_bytes = train.bytes.div_ceil(train.packets);
         let recovery = self.link.config().round_trip() + ACKNOWLEDGEMENT_DELAY;
+
         for packet in 1..=train.packets {
             let mut recoveries = 0;
             while self.link.strikes() {
@@ -154,6 +155,7 @@ impl Transport {
                 again.last_departs = again.last_departs.max(Some(departs));
             }
         }
+
         again
     }
 

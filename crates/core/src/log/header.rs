@@ -50,10 +50,12 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
         segment.split_first_chunk::<FIXED_BYTES>().ok_or_else(|| short(FIXED_BYTES))?;
     let [a, b, c, d, v0, v1, n0, n1, numbers @ ..] = *fixed;
     let found = [a, b, c, d];
+
     if found != MAGIC {
         return Err(LogError::OtherFile { found, expected: MAGIC });
     }
     let version = u16::from_le_bytes([v0, v1]);
+
     if version != LOG_VERSION {
         return Err(LogError::OtherVersion { found: version, expected: LOG_VERSION });
     }
@@ -62,11 +64,13 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
     let (node, rest) = rest.split_at_checked(named - FIXED_BYTES).ok_or_else(|| short(bytes))?;
     let crc = rest.first_chunk().ok_or_else(|| short(bytes))?;
     let (found, expected) = (u32::from_le_bytes(*crc), crc32fast::hash(&segment[..named]));
+
     if found != expected {
         return Err(LogError::DamagedHeader { found, expected });
     }
     let (plan, first) = numbers.split_at(size_of::<u64>());
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight of sixteen"));
+
     if number(plan) != owner.plan {
         return Err(LogError::OtherPlan { found: number(plan), expected: owner.plan });
     }
@@ -75,6 +79,7 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
         let found = found.chars().take(SHOWN_CHARS_MAX).collect();
         return Err(LogError::OtherNode { found, expected: owner.node.clone() });
     }
+
     let first = number(first);
     if first > FIRST_MAX {
         return Err(LogError::ImpossibleNumber { found: first, most: FIRST_MAX });

@@ -112,6 +112,7 @@ impl<'b> Scan<'b> {
         let (segment, before) = self.appender.place();
         let (entry, ends_with) = Entry::decode(segment, bytes)?;
         let number = self.appender.next_number();
+
         if entry.number != number {
             return Err(Broken::Number { found: entry.number, expected: number });
         }
@@ -119,6 +120,7 @@ impl<'b> Scan<'b> {
             return Err(Broken::History { found: entry.before, expected: before });
         }
         let right = entry.synced == number || (entry.body_bytes > 0 && entry.synced < number);
+
         if !right {
             return Err(Broken::Synced { found: entry.synced, before: number });
         }
@@ -126,6 +128,7 @@ impl<'b> Scan<'b> {
         let body =
             rest.get(..entry.body_bytes as usize).ok_or(Broken::Short { present, expected })?;
         let (found, expected) = (entry.body_crc, crc32fast::hash(body));
+
         if found != expected {
             return Err(Broken::BodyChecksum { found, expected });
         }

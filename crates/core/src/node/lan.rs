@@ -64,6 +64,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
         }
         WorkerMessage::Reset => out.push(ANEW),
     }
+
     out
 }
 
@@ -77,10 +78,12 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
     if kind > ANEW {
         return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: ANEW });
     }
+
     if kind == ANEW {
         reader.end()?;
         return Ok(WorkerMessage::Reset);
     }
+
     let clock = reader.clock()?;
     let tables = layout.model().table_ids();
     let message = if kind == READ {
@@ -118,6 +121,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
         let deltas = ShardDeltas::checked(deltas, layout).ok_or(foreign)?;
         WorkerMessage::Update { clock, deltas, probed }
     };
+
     reader.end()?;
     Ok(message)
 }
@@ -129,6 +133,7 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
     out.extend_from_slice(&(message.values.len() as u32).to_le_bytes());
     put_values(&message.values, &mut out);
     out.extend_from_slice(&(message.held.len() as u32).to_le_bytes());
+
     for (reason, time) in &message.held {
         let (kind, from, number) = match *reason {
             WaitReason::LocalWorker { worker } => (0, worker.dc, u32::from(worker.index)),
@@ -143,6 +148,7 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         out.extend_from_slice(&nanos.to_le_bytes());
     }
+
     out.extend_from_slice(&(message.probes.len() as u32).to_le_bytes());
     for probe in &message.probes {
         out.extend_from_slice(&probe.of.0.to_le_bytes());
@@ -150,6 +156,7 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
         put_values(&probe.away, &mut out);
         put_values(&probe.home, &mut out);
     }
+
     out
 }
 
@@ -166,6 +173,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
     }
     let values = reader.values(count)?;
     let mut held = Vec::new();
+
     for _ in 0..reader.count()? {
         let kind = reader.byte("a reason")?;
         let from = DcId(u16::from_le_bytes(reader.array("a reason")?));
@@ -185,6 +193,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
         let nanos = u64::from_le_bytes(reader.array("a time")?);
         held.push((reason, Duration::from_nanos(nanos)));
     }
+
     let mut probes = Vec::new();
     for _ in 0..reader.count()? {
         let of = DcId(u16::from_le_bytes(reader.array("a copy")?));
@@ -193,6 +202,7 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
         let home = reader.values(layout.parameters())?;
         probes.push(ProbeRequest { of, clock, away, home });
     }
+
     reader.end()?;
     Ok(RowsRead { clock, values, held, probes })
 }
@@ -305,6 +315,7 @@ mod tests {
             deltas: deltas([&[0, 2, 4, 6, 8], &[2]], &layout),
             probed: vec![probed],
         };
+
         for message in [read, update, WorkerMessage::Reset] {
             let body = encode_worker_message(&message, &layout);
             let again = decode_worker_message(&body, &layout).unwrap();
@@ -338,12 +349,14 @@ mod tests {
                 home: vec![1.5; layout.parameters()],
             }],
         };
+
         let body = encode_rows_read(&message);
         let again = decode_rows_read(&body, &layout).unwrap();
         assert_eq!(format!("{again:?}"), format!("{message:?}"));
         let values = vec![0.0; layout.parameters() + 1];
         let body = encode_rows_read(&RowsRead { values, ..message });
         let long = decode_rows_read(&body, &layout);
+
         assert!(matches!(long, Err(LanError::PeerSentForeign { .. })));
     }
 

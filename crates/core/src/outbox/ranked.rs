@@ -87,6 +87,7 @@ impl Ranked {
         self.taken += ranked;
         self.chunk.sort_unstable();
         self.chunk.dedup();
+
         for &index in &self.chunk {
             let place = index as usize;
             let announced = self.announced.remove(&index);
@@ -94,6 +95,7 @@ impl Ranked {
                 batch.push(index, source[place], self.shared[place]);
             }
         }
+
         if batch.leave(source, &mut self.shared, format) {
             for index in &batch.indexes {
                 self.announced.remove(index);

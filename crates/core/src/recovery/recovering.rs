@@ -102,6 +102,7 @@ impl RecoveringServer {
             let config = SessionConfig { incarnation, sent_bytes_max, early_bytes_max };
             (peer, Session::resume(config, &state))
         };
+
         let mut recovered = RecoverableServer {
             server,
             sessions: kept.sessions.into_iter().map(session).collect(),
@@ -112,6 +113,7 @@ impl RecoveringServer {
             log: Log::new(logs),
             outputs: VecDeque::new(),
         };
+
         recovered.note(kept.now, &Input::Started { incarnation });
         recovered
     }
@@ -240,6 +242,7 @@ impl RecoveringServer {
                 self.server.handle_drain(at, clocks, inactive);
             }
         }
+
         Ok(())
     }
 

@@ -104,6 +104,7 @@ impl RecoverableServer {
         let worker_session =
             self.worker_sessions.get_mut(&from).expect("a worker of this data center");
         let due = worker_session.judge(&message, finished);
+
         match due {
             Due::Now | Due::Known => {
                 let learned = worker_session.hear(&message);
@@ -128,6 +129,7 @@ impl RecoverableServer {
             Due::Repeated => self.answer_again(from),
             Due::Ahead => {}
         }
+
         due
     }
 
@@ -230,6 +232,7 @@ impl RecoverableServer {
         let before = acknowledged(session);
         let meeting = session.handle_message(message)?;
         let (met, counts) = (session.met(), acknowledged(session));
+
         if matches!(meeting, Some(Meeting::Reset { .. })) {
             *self.ledger_mut(from) = Ledger::default();
         }
@@ -240,6 +243,7 @@ impl RecoverableServer {
             greet(&mut self.server, now, from, (meeting, met))?;
             self.settle();
         }
+
         if counts != before {
             self.note(now, &Input::Acknowledged { by: from, counts });
         }
@@ -323,15 +327,18 @@ impl RecoverableServer {
         let waited = lane == Lane::Data && self.server.has_updates_for(to);
         let frame = self.server.poll_transmit(self.now.max(now), to, lane, room);
         let came = frame.is_some();
+
         if came || waited {
             self.note(now, &Input::Cut { to, lane, room: room as u64, came });
         }
         let frame = frame?;
+
         if lane == Lane::Data {
             self.ledger_mut(to).cut.enter(&frame);
         }
         self.session_mut(to).push(lane, frame.clone());
         self.settle();
+
         Some(frame)
     }
 

@@ -89,6 +89,7 @@ impl RecoveringWorker {
         let number = self.entries;
         let entry: WorkerEntry = decode(number, body)?;
         let unfit = |problem: String| Err(RecoveryError::Unfit { number, problem });
+
         match &entry {
             WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.kept.started => {
                 return unfit("it started before".into());
@@ -109,6 +110,7 @@ impl RecoveringWorker {
             }
             _ => {}
         }
+
         // What was said then is said again to servers that have not heard it.
         self.kept.apply(&mut self.worker, entry, &mut VecDeque::new());
         Ok(())
@@ -222,16 +224,19 @@ impl RecoverableWorker {
             }
             self.begin_anew();
         }
+
         self.outputs.retain(|(to, _)| *to != server);
         if !self.kept.started {
             // What is due counts once no answer to what another process said can come any more.
             self.dues[server.index()] = None;
             return vec![WorkerMessage::Reset];
         }
+
         let unheard = &mut self.kept.unheard[server.index()];
         if self.kept.ahead[server.index()] {
             return unheard.iter().cloned().collect();
         }
+
         // A read is kept until it is answered: the server may yet lose that it has heard it.
         unheard.retain(|message| RequestSeq::of(message) >= Some(due) || is_read(message));
         unheard.iter().filter(|message| RequestSeq::of(message) >= Some(due)).cloned().collect()

@@ -188,11 +188,14 @@ mod tests {
     fn a_worker_that_begins_anew_has_each_clock_counted_once() {
         let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
         use Due::{Ahead, Known, Now, Repeated};
+
         // As ever.
         check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
         check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
+
         // The read that waits is let go, and asked again.
         check(&[(read(3), Now), (WorkerMessage::Reset, Now), (read(3), Now)], at(3, true));
+
         // Another server lacks clock 2: it is gone through again, and its update known here.
         let again = [(WorkerMessage::Reset, Now), (read(2), Now), (read(2), Repeated)];
         check(&again, at(2, true));
@@ -202,6 +205,7 @@ mod tests {
             &[(WorkerMessage::Reset, Now), (read(4), Ahead), (update(2), Repeated)],
             at(3, false),
         );
+
         // Twice in a row.
         let anew = (WorkerMessage::Reset, Now);
         check(

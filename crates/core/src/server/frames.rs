@@ -57,10 +57,12 @@ impl Server {
         if header.origin != from {
             return Err(PeerError::PeerSentForeignOrigin { from, origin: header.origin });
         }
+
         if header.shard != self.id.shard {
             let (found, expected) = (header.shard, self.id.shard);
             return Err(PeerError::PeerSentForeignShard { from, found, expected });
         }
+
         let parameter = |place| match changes {
             Changes::Dense { start, .. } => start as usize + place,
             Changes::Sparse { indexes, .. } => indexes[place] as usize,
@@ -73,6 +75,7 @@ impl Server {
             guard.on_frame(from, &header, changes, parameters);
             return Ok(());
         }
+
         self.remote.on_bulk(now, from, &header, changes, &mut self.store)
     }
 }

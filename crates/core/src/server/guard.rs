@@ -139,11 +139,13 @@ impl Guard {
             relayed: false,
             tightness: Tightness::NONE,
         };
+
         let (frame, _, last) = job.next_frame(header, room);
         if last {
             self.leaving.remove(&to);
         }
         self.stats.bytes += frame.len() as u64;
+
         Some(frame)
     }
 
@@ -189,12 +191,14 @@ impl Guard {
         self.stats.loss_max = self.stats.loss_max.max(lost);
         let (now, since) = self.tightness;
         let settled = now == Tightness::NONE || probed.clock.ahead_of(since) >= self.config.every;
+
         if !settled {
             return self.wish;
         }
         let bound = self.config.bound;
         let mean = self.last_lost.replace(lost).map(|last| f64::midpoint(last, lost));
         let counts = if lost > FAR * bound { Some(lost) } else { mean };
+
         match counts {
             Some(lost) if lost > bound => {
                 self.stats.alarms += 1;
@@ -212,6 +216,7 @@ impl Guard {
             }
             _ => {}
         }
+
         self.wish
     }
 
@@ -238,6 +243,7 @@ impl Guard {
             |_| Some(Job::none()),
             |job, walk| job.state(walk, parameters),
         )?;
+
         let fresh = |_: &DcId| {
             let values = vec![0.0; parameters];
             Some(Traveller { clock: Clock::ZERO, values, whole: false })
@@ -252,6 +258,7 @@ impl Guard {
         walk.record("last_lost", &mut self.last_lost)?;
         walk.record("quiet", &mut self.quiet)?;
         walk.record("patience", &mut self.patience)?;
+
         walk.record("stats", &mut self.stats)
     }
 }

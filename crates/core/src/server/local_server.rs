@@ -96,6 +96,7 @@ impl LocalServer {
                 }
             }
         }
+
         admitted
     }
 

@@ -179,6 +179,7 @@ impl Server {
                 self.remote.on_left(from, incarnation, &self.store)?;
             }
         }
+
         self.advance(now);
         Ok(())
     }
@@ -263,6 +264,7 @@ impl Server {
             let guard = self.guard.as_mut().filter(|_| lane == Lane::Data)?;
             guard.next_frame(to, room, || self.remote.next_sequence(to))
         });
+
         if frame.is_some() && self.draining == Draining::Yes {
             self.advance(now);
         }

@@ -50,6 +50,7 @@ impl Message {
             Kind::Frame { lane: Lane::Data, number } => (DATA, number),
             Kind::Acknowledgement => (ACKNOWLEDGEMENT, 0),
         };
+
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
@@ -58,10 +59,12 @@ impl Message {
         bytes[12..16].copy_from_slice(&crc32fast::hash(&frame).to_le_bytes());
         let to = header.to.map_or(0, |to| to.0.get());
         let [control, data] = header.received;
+
         for (at, field) in [header.from.0.get(), to, number, control, data].iter().enumerate() {
             let at = 16 + 8 * at;
             bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
         }
+
         let crc = crc32fast::hash(&bytes[..CRC_AT]);
         bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         Self { header: bytes, frame }
@@ -121,11 +124,13 @@ fn check(header: &[u8; HEADER_BYTES]) -> Result<(Header, usize), SessionError> {
         let found = [a, b, c, d];
         return Err(SessionError::PeerSentOtherProtocol { found, expected: MAGIC });
     }
+
     let theirs = u16::from_le_bytes([header[4], header[5]]);
     if theirs != PROTOCOL_VERSION {
         return Err(SessionError::PeerSpeaksOtherVersion { theirs, ours: PROTOCOL_VERSION });
     }
     check_crc("header", u32_at(header, CRC_AT), crc32fast::hash(&header[..CRC_AT]))?;
+
     if header[7] != 0 {
         return Err(SessionError::PeerUsedReservedBytes);
     }
@@ -142,6 +147,7 @@ fn check(header: &[u8; HEADER_BYTES]) -> Result<(Header, usize), SessionError> {
         ACKNOWLEDGEMENT => (Kind::Acknowledgement, 0),
         found => return Err(SessionError::PeerSentUnknownKind { found, most: ACKNOWLEDGEMENT }),
     };
+
     let bytes = u32_at(header, 8) as usize;
     if bytes > frame_bytes_max {
         return Err(SessionError::PeerSentOversizedFrame { bytes, most: frame_bytes_max });

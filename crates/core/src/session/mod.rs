@@ -192,14 +192,17 @@ impl Session {
             return self.meet(&header, began).map(Some);
         }
         let known = self.peer.filter(|_| self.met).ok_or(SessionError::PeerSkippedHello)?;
+
         if header.from != known.incarnation {
             let (found, known) = (header.from, known.incarnation);
             return Err(SessionError::PeerChangedIncarnation { found, known });
         }
+
         if header.to != Some(self.config.incarnation) {
             let (found, own) = (header.to, self.config.incarnation);
             return Err(SessionError::PeerSpeaksToAnother { found, own });
         }
+
         for lane in Lane::ALL {
             self.outgoing[lane.index()].check(lane, header.received[lane.index()])?;
         }
@@ -207,6 +210,7 @@ impl Session {
             self.take(lane, number, frame)?;
         }
         self.acknowledge(header.received);
+
         Ok(None)
     }
 
@@ -324,6 +328,7 @@ impl Session {
             None if began <= incarnation => Meeting::First,
             _ => return Err(SessionError::PeerClaimsForeignState { incarnation, began }),
         };
+
         if matches!(meeting, Meeting::Reset { .. }) {
             self.begin_anew();
         } else {
@@ -338,6 +343,7 @@ impl Session {
             }
             self.acknowledge(received);
         }
+
         if meeting == Meeting::Resumed {
             // Its state may be from before these frames: under their numbers it may send others.
             self.incoming.iter_mut().for_each(Incoming::forget_early);
@@ -345,6 +351,7 @@ impl Session {
         self.outgoing.iter_mut().for_each(Outgoing::rewind);
         self.peer = Some(Peer { incarnation, began });
         self.met = true;
+
         Ok(meeting)
     }
 

@@ -47,11 +47,13 @@ mod tests {
         let (mut one, mut other) = (Session::new(config), Session::new(config));
         let mut progress = Progress::default();
         assert!(progress.is_stalled(&one));
+
         let hellos = (one.connect().to_bytes(), other.connect().to_bytes());
         one.handle_message(&hellos.1).unwrap();
         other.handle_message(&hellos.0).unwrap();
         assert!(!progress.is_stalled(&one));
         one.push(Lane::Data, Bytes::from_static(b"frame"));
+
         // It has just begun.
         assert!(!progress.is_stalled(&one));
         assert!(progress.is_stalled(&one));
@@ -62,6 +64,7 @@ mod tests {
         assert!(other.poll_frame().is_some());
         one.handle_message(&other.poll_acknowledgement().unwrap().to_bytes()).unwrap();
         assert!(!progress.is_stalled(&one));
+
         assert!(!progress.is_stalled(&one));
     }
 }

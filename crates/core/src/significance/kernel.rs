@@ -156,10 +156,12 @@ impl Sink for Collect<'_> {
         if self.found.len() > self.limit {
             return;
         }
+
         if self.cut.ties == usize::MAX {
             self.found.extend(indexes, bits);
             return;
         }
+
         for (index, bits) in indexes.iter().zip(bits) {
             let bucket = bucket(*bits);
             if self.cut.admits(bucket) {

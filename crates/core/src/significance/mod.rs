@@ -117,6 +117,7 @@ fn select_at<F: Significance>(
         Take::Most(most) => (most, DUST_BUCKET),
         Take::Above { most, least } => (most, lowest_bucket(least)),
     };
+
     if most >= parameters.values.len() {
         passes.find(Cut::whole(least), usize::MAX, 0, found);
     } else {
@@ -126,6 +127,7 @@ fn select_at<F: Significance>(
             passes.find(Cut::at(histogram, most, least), usize::MAX, start, found);
         }
     }
+
     found.sort_into(histogram, out);
 }
 
@@ -172,16 +174,19 @@ impl<F: Significance> Passes<'_, F> {
         self.count(SAMPLE_STRIDE, least, histogram);
         let guess = Cut::at(histogram, sampled + sampled / 4, least).bucket;
         let expected: u32 = histogram[usize::from(guess)..].iter().sum();
+
         if expected as usize > EXCESS * sampled {
             return false;
         }
         let limit = 2 * EXCESS * most;
         self.find(Cut::whole(guess), limit, start, found);
+
         if found.len() > limit || (found.len() < most && guess > least) {
             return false;
         }
         found.count(histogram);
         let cut = Cut::at(histogram, most, least);
+
         if cut.bucket >= guess {
             found.trim(cut);
         }

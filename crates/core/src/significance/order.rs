@@ -72,11 +72,13 @@ impl Found {
                 kept += 1;
             }
         }
+
         if self.wrapped_at == self.indexes.len() {
             kept_at_wrap = kept;
         }
         self.indexes.truncate(kept);
         self.buckets.truncate(kept);
+
         self.wrapped_at = kept_at_wrap;
     }
 

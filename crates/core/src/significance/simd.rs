@@ -145,6 +145,7 @@ impl Above {
             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
         );
         let mut count = 0;
+
         for chunk in chunks {
             // SAFETY: a chunk has eight lanes; `count` never exceeds the lanes already read.
             unsafe {
@@ -160,6 +161,7 @@ impl Above {
             }
             at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
         }
+
         self.keep_baseline(rest, least, first + (chunks.len() * 8) as u32, count)
     }
 
@@ -174,6 +176,7 @@ impl Above {
         let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         let mut at = _mm512_add_epi32(_mm512_set1_epi32(first as i32), lanes);
         let mut count = 0;
+
         for chunk in chunks {
             // SAFETY: a chunk has sixteen lanes; `count` never exceeds the lanes already read.
             unsafe {
@@ -187,6 +190,7 @@ impl Above {
             }
             at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
         }
+
         self.keep_baseline(rest, least, first + (chunks.len() * 16) as u32, count)
     }
 }

@@ -159,6 +159,7 @@ fn a_sample_never_changes_the_selection() {
         found.sort_into(histogram, &mut expect);
         assert!(shard.select(&criteria, Take::Most(most), 7) == expect, "most {most}");
     };
+
     let scrambled: fn(u64) -> f32 = |at| (at.wrapping_mul(GOLDEN) >> 40) as f32 / (1 << 24) as f32;
     let only_sampled: fn(u64) -> f32 = |at| if at / 1024 % 16 == 0 { 0.8 } else { 0.1 };
     let never_sampled: fn(u64) -> f32 = |at| if at / 1024 % 16 == 3 { 0.8 } else { 0.1 };
@@ -210,6 +211,7 @@ fn ratio(shard: &Shard, criteria: &[TableCriteria], index: usize) -> f32 {
         return 0.0;
     };
     let residual = |at: usize| shard.local[at] - shard.shared[at];
+
     if residual(index) == 0.0 {
         return 0.0;
     }
@@ -229,6 +231,7 @@ fn ratio(shard: &Shard, criteria: &[TableCriteria], index: usize) -> f32 {
             norm::norm(&residuals) / norm::norm(&shard.values[row]).max(least)
         }
     };
+
     let ratio = (significance / table.threshold).abs();
     if ratio.is_nan() { f32::NAN } else { ratio }
 }
@@ -258,6 +261,7 @@ fn shards() -> impl Strategy<Value = (Shard, Vec<TableCriteria>)> {
         Function::RowNorm,
         Function::Progress,
     ]);
+
     let floors = prop::sample::select(vec![0.0f32, 0.3, 1.0]);
     let thresholds = prop::sample::select(vec![0.01f32, 0.5, 3.0, 0.0]);
     let tables = (0usize..3, 0usize..90, 1usize..30, functions, floors, thresholds);

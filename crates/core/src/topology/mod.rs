@@ -133,6 +133,7 @@ impl Topology {
                 a.lan_bandwidth.bits_per_second().total_cmp(&b.lan_bandwidth.bits_per_second())
             })
             .expect("a topology has a data center");
+
         let all = DataCenter {
             name: "lan".into(),
             servers: self.data_centers.iter().map(|dc| dc.servers).sum(),
@@ -140,6 +141,7 @@ impl Topology {
             colocated: self.data_centers.iter().all(|dc| dc.colocated),
             ..fastest.clone()
         };
+
         Self {
             name: "lan".into(),
             data_centers: vec![all],

@@ -148,6 +148,7 @@ impl Overlay {
             }
             longest = ways.into_iter().flatten().fold(longest, f64::max);
         }
+
         longest
     }
 }
@@ -285,6 +286,7 @@ mod tests {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         let mut links = Vec::new();
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {
@@ -299,6 +301,7 @@ mod tests {
                 });
             }
         }
+
         let data_centers = (0..count).map(dc).collect();
         let name = "test".into();
         Topology { name, data_centers, links, groups: vec![], bandwidth_scale: 1.0 }

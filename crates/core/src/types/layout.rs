@@ -197,6 +197,7 @@ mod tests {
             TableLayout { name: "c".into(), rows: 1, width: 1 },
         ];
         let model = Arc::new(ModelLayout::new(tables));
+
         for shards in 1..5 {
             let mut parameters = 0;
             for shard in 0..shards {

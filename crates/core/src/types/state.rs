@@ -140,6 +140,7 @@ impl Walk<'_> {
                 *field = found;
             }
         }
+
         Ok(())
     }
 
@@ -166,6 +167,7 @@ impl Walk<'_> {
                 *field = found;
             }
         }
+
         Ok(())
     }
 
@@ -225,6 +227,7 @@ impl Walk<'_> {
         }
         let unfit = self.unfit(name);
         let mut inner = self.at(name);
+
         for (number, key) in keys.into_iter().enumerate() {
             if inner.restores() {
                 let part = fresh(&key).ok_or_else(|| unfit.clone())?;
@@ -233,6 +236,7 @@ impl Walk<'_> {
             let part = parts.get_mut(&key).expect("a key that was listed or inserted");
             walk(part, &mut inner.at(number))?;
         }
+
         Ok(())
     }
 
@@ -354,6 +358,7 @@ mod tests {
             restored(&mut machine(2), good.clone()),
             Err(StateError::WrongLength { name: name("values"), found: 3, expected: 2 })
         );
+
         let mut state = good;
         state.records.insert(name("clock"), vec![0xc1].into());
         let error = restored(&mut machine(3), state).unwrap_err();

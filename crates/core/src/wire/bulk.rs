@@ -114,6 +114,7 @@ pub fn encode_bulk(
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.clock.0.to_le_bytes());
     out.extend_from_slice(&[0; 8]);
+
     let encoded = codec::encode(changes, format, out);
     let sizes = &mut out[start + BULK_HEADER_BYTES - 8..start + BULK_HEADER_BYTES];
     sizes[..4].copy_from_slice(&encoded.count.to_le_bytes());
@@ -168,11 +169,13 @@ impl<'a> Opened<'a> {
                 found: kind,
                 most: BulkKind::ALL.len() as u8 - 1,
             })?;
+
         let format = format_of(format)?;
         let flags = u16::from_le_bytes(field(fields, 4));
         if flags & !(LAST | RELAYED) != 0 {
             return Err(FrameError::PeerSentUnknownFlags { found: flags, known: LAST | RELAYED });
         }
+
         if fields[7] != 0 {
             return Err(FrameError::PeerUsedReservedBytes);
         }
@@ -182,6 +185,7 @@ impl<'a> Opened<'a> {
                 found: u64::from(fields[6]),
                 most: u64::from(Tightness::MOST.steps()),
             })?;
+
         let header = BulkHeader {
             kind,
             origin: DcId(u16::from_le_bytes(field(fields, 0))),
@@ -192,6 +196,7 @@ impl<'a> Opened<'a> {
             relayed: flags & RELAYED != 0,
             tightness,
         };
+
         let count = u32::from_le_bytes(field(fields, 24));
         let index_bytes = u32::from_le_bytes(field(fields, 28)) as usize;
         Ok(Self { header, format, count, index_bytes, payload })

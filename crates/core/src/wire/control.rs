@@ -135,6 +135,7 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         }
         _ => return Ok(()),
     };
+
     within("data center", u64::from(from.0), DATA_CENTERS_MAX as u64 - 1)?;
     within("a number of shards", u64::from(*shards), NODES_PER_DC_MAX as u64)?;
     within("shard", u64::from(shard.0), u64::from(shards.saturating_sub(1)))?;

@@ -70,14 +70,17 @@ impl Gathering {
         let most = LanKind::ALL.len() as u8 - 1;
         let unknown = FrameError::PeerSentUnknownKind { found: number, most };
         let kind = *LanKind::ALL.get(usize::from(number)).ok_or(unknown)?;
+
         if more > 1 {
             return Err(FrameError::PeerUsedReservedBytes);
         }
         let (open, mut body) = self.open.take().unwrap_or_else(|| (kind, Vec::new()));
+
         if open != kind {
             let error = format!("a {kind:?} frame within a {open:?} message");
             return Err(FrameError::PeerSentBadMessage(error));
         }
+
         let (bytes, most) = (body.len() + part.len(), bytes_max(kind));
         if bytes > most {
             return Err(FrameError::PeerSentOutOfBounds {
@@ -86,11 +89,13 @@ impl Gathering {
                 most: most as u64,
             });
         }
+
         body.extend_from_slice(part);
         if more == 1 {
             self.open = Some((kind, body));
             return Ok(None);
         }
+
         Ok(Some((kind, body)))
     }
 }

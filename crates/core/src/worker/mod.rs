@@ -147,11 +147,13 @@ impl Worker {
         assert!(!reading.replied[shard], "a server answers once");
         reading.replied[shard] = true;
         reading.requests[shard].scatter(&reply.values, &self.layouts[shard], &mut self.model);
+
         if let Some(prober) = &mut self.prober {
             for request in reply.probes {
                 prober.on_request(from, &request, &self.layouts, self.model.layout());
             }
         }
+
         if total(&reply.held) > total(&reading.held) {
             reading.held = reply.held;
         }

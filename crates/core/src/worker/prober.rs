@@ -49,10 +49,12 @@ impl Prober {
             home: Model::zeros(model.clone()),
             missing: layouts.iter().map(ShardLayout::shard).collect(),
         };
+
         let pair = self.pairs.entry(request.of).or_insert_with(fresh);
         if pair.clock < request.clock {
             *pair = fresh();
         }
+
         if pair.clock == request.clock {
             let layout = &layouts[shard.index()];
             layout.copy_into(&request.away, &mut pair.away);
@@ -70,6 +72,7 @@ impl Prober {
             .filter(|(_, pair)| pair.missing.is_empty())
             .map(|(of, _)| *of)
             .collect();
+
         for of in whole {
             let Some(pair) = self.pairs.remove(&of) else { continue };
             let mut loss = |model: &Model| {
@@ -81,6 +84,7 @@ impl Prober {
             let (clock, untrained) = (pair.clock, self.untrained);
             self.measured.push(Probed { of, clock, away, home, untrained });
         }
+
         work
     }
 

@@ -93,6 +93,7 @@ mod tests {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         let long = "a".repeat(80);
         let names = ["us-east-1", "São Paulo", "--", "", "US East 1", long.as_str()];
         let topology = Topology {
@@ -102,6 +103,7 @@ mod tests {
             groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
+
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let found = certificates.identities.iter().map(|made| made.identity().dc.as_str());
         assert_eq!(found.collect::<Vec<_>>(), names);

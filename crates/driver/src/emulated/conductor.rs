@@ -59,11 +59,13 @@ async fn conduct(
         .map_err(RunError::Transport)?;
     let (reports, incoming) = channel(REPORTS_MAX);
     let pool = compute_pool()?;
+
     let mut commands = Vec::new();
     let mut data_centers = DataCenters::default();
     let origin = time::Instant::now();
     let mut servers = std::mem::take(&mut cluster.servers).into_iter();
     let mut workers = std::mem::take(&mut cluster.workers).into_iter();
+
     for transport in transports {
         let dc = transport.dc();
         let own_servers = servers.by_ref().take(cluster.shards).collect();
@@ -77,6 +79,7 @@ async fn conduct(
         commands.push(command);
         data_centers.spawn(&topology.dc(dc).name, data_center.run(command_in, origin));
     }
+
     drop(reports);
     let base = link_counters(&wan);
     let mut conductor = Conductor {
@@ -94,12 +97,15 @@ async fn conduct(
         due: None,
         finished: false,
     };
+
     let listened = conductor.listen(incoming).await;
     let Conductor { mut cluster, mut recorder, commands, mut data_centers, base, .. } = conductor;
+
     // Without commands to come, data centers end.
     drop(commands);
     let mut remains = Vec::new();
     let mut result = listened;
+
     while let Some(ended) = data_centers.ended().await {
         match ended {
             Ok(ended) => remains.push(ended),
@@ -107,21 +113,25 @@ async fn conduct(
             Err(error) => result = result.and(Err(error)),
         }
     }
+
     result?;
     let carried = since(&link_counters(&wan), &base);
     wan.close().await.map_err(RunError::Transport)?;
     remains.sort_by_key(|remains| remains.dc);
+
     for remains in remains {
         cluster.servers.extend(remains.servers);
         cluster.workers.extend(remains.workers);
         recorder.lan_bytes += remains.lan_bytes;
     }
+
     let verdict = judge(&cluster.servers, cluster.shards, application);
     let highlights = highlights(&cluster.servers, cluster.shards, application);
     let wall = started.elapsed();
     let all_server_stats = ServerStats::all(&cluster.servers, topology.data_centers.len());
     let summary =
         recorder.summary(&all_server_stats, application.as_ref(), &verdict, &carried, wall);
+
     Ok(Outcome { summary, progress: recorder.into_progress(), highlights })
 }
 
@@ -189,6 +199,7 @@ impl Conductor<'_> {
         self.settle().await;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+
         while !self.finished {
             let deadline = self.cluster.coordinator.poll_timeout();
             let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
@@ -209,10 +220,12 @@ impl Conductor<'_> {
             }
             self.settle().await;
         }
+
         while self.pending_evaluation.is_some() {
             let verdict = verdict_of(&mut self.pending_evaluation).await;
             self.on_verdict(verdict)?;
         }
+
         Ok(())
     }
 

@@ -83,6 +83,7 @@ impl Joining {
             accepting: BTreeMap::new(),
             connecting: BTreeMap::new(),
         };
+
         for dc in topology.dc_ids() {
             let nobody = Arc::new(certificates.accepting(topology, dc, None)?);
             let server = ServerConfig::with_crypto(nobody);
@@ -105,6 +106,7 @@ impl Joining {
                 joining.connecting.insert((dc, peer), connecting);
             }
         }
+
         Ok(joining)
     }
 
@@ -266,6 +268,7 @@ mod tests {
             loss: 0.0,
             queue: ByteSize(100_000),
         };
+
         let dc = |name: &str| DataCenter {
             name: name.into(),
             servers: 1,
@@ -274,6 +277,7 @@ mod tests {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         Topology {
             name: "pair".into(),
             data_centers: vec![dc("honest"), dc("broken")],
@@ -313,6 +317,7 @@ mod tests {
             Hello { from: DcId(1), shard: ShardId(0), lane: Lane::Data, stripe: Stripe::WHOLE };
         stream.write_all(&hello.encode()).await.unwrap();
         let frames = 3 * DATA_INBOX_FRAMES_MAX as u8;
+
         for number in 0..frames {
             stream.write_all(&[1, 0, 0, 0, number]).await.unwrap();
         }
@@ -320,10 +325,12 @@ mod tests {
         stream.stopped().await.unwrap();
         leaver.close(GOODBYE, b"");
         tokio::time::sleep(Duration::from_secs(1)).await;
+
         for expected in 0..frames {
             let Event::Frame(incoming) = honest.event().await else { panic!("a frame is due") };
             assert_eq!(incoming.frame, [expected].as_slice());
         }
+
         assert_eq!(honest.event().await, Event::Left { peer: DcId(1) });
     }
 
@@ -339,6 +346,7 @@ mod tests {
             stream.write_all(stream_bytes).await.unwrap();
             stream.finish().unwrap();
         }
+
         let error = TransportError::PeerBrokeProtocol {
             at: "honest".into(),
             peer: "broken".into(),
@@ -350,6 +358,7 @@ mod tests {
             panic!("the broken end is not told why");
         };
         assert_eq!(close.error_code, VarInt::from_u32(1));
+
         assert_eq!(close.reason, expect.to_string().as_bytes());
     }
 
@@ -361,6 +370,7 @@ mod tests {
             lane,
             stripe: Stripe::WHOLE,
         };
+
         let control = hello(1, 0, Lane::Control).encode();
         check(b"GET / HTTP/1.1", Breach::NotGaia { found: *b"GET " }).await;
         check(&control[..5], Breach::Truncated).await;
@@ -369,6 +379,7 @@ mod tests {
         let stray = hello(1, 7, Lane::Data).encode();
         check(&stray, Breach::Shard { found: ShardId(7), shards: 1 }).await;
         let endless = [&control[..], &[0xff; 4]].concat();
+
         let (bytes, max) = (u32::MAX as usize, gaia_core::types::limits::CONTROL_FRAME_BYTES_MAX);
         check(&endless, Breach::FrameTooLong { lane: Lane::Control, bytes, max }).await;
         let short = [&control[..], &[9, 0, 0, 0, 1, 2]].concat();
@@ -382,6 +393,7 @@ mod tests {
             let stripe = Stripe { index, count };
             Hello { from: DcId(1), shard: ShardId(0), lane, stripe }.encode()
         };
+
         for (index, count) in [(0, 0), (2, 2), (0, 17)] {
             check(&hello(index, count), Breach::Stripe { lane, index, count }).await;
         }
@@ -390,12 +402,14 @@ mod tests {
         let breach = Breach::Stripe { lane: Lane::Control, index: 0, count: 2 };
         check(&control, breach).await;
         let shard = ShardId(0);
+
         let twice = |index, count| {
             let stripe = Stripe { index, count };
             Breach::StreamTwice { shard, lane, stripe }
         };
         check_all(&[&hello(1, 2), &hello(1, 2)], twice(1, 2)).await;
         check_all(&[&hello(1, 2), &hello(0, 3)], twice(0, 3)).await;
+
         check_all(&[&hello(0, 1), &hello(0, 1)], twice(0, 1)).await;
     }
 }

@@ -151,6 +151,7 @@ impl DataCenter {
             }
             self.settle().await?;
         }
+
         let workers = self.workers.into_iter().flatten().map(|worker| *worker).collect();
         Ok(Remains { dc: self.dc, servers: self.servers, workers, lan_bytes: self.lan_bytes })
     }
@@ -281,6 +282,7 @@ impl DataCenter {
                 }
             }
         }
+
         moved
     }
 
@@ -305,6 +307,7 @@ impl DataCenter {
             };
             self.report(Report::Server { server, output }).await;
         }
+
         moved
     }
 
@@ -326,6 +329,7 @@ impl DataCenter {
                 }
             }
         }
+
         Ok(moved)
     }
 

@@ -32,6 +32,7 @@ fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
     let too_long = |lane, bytes, max| Some(Breach::FrameTooLong { lane, bytes, max });
     let flood = with_length(&[0xff; 1500]).repeat(100);
     let length = |bytes: usize| (bytes as u32).to_le_bytes();
+
     vec![
         (b"GET / HTTP/1.1".to_vec(), Some(Breach::NotGaia { found: *b"GET " })),
         (vec![0; 13], Some(Breach::NotGaia { found: [0; 4] })),
@@ -79,6 +80,7 @@ fn topology(attacks: usize) -> Topology {
         loss: 0.0,
         queue: ByteSize(1_000_000),
     };
+
     let dc = |dc: u16| DataCenter {
         name: format!("dc-{dc}"),
         servers: 1,
@@ -87,6 +89,7 @@ fn topology(attacks: usize) -> Topology {
         lan_rtt: DurationSetting::default(),
         colocated: false,
     };
+
     let pairs = (0..dcs).flat_map(|from| (0..dcs).map(move |to| (from, to)));
     Topology {
         name: "hostile".into(),
@@ -126,6 +129,7 @@ async fn attacked_end_goes_on_serving() {
     let joined = Arc::new(joining).join_all().await.unwrap();
     let before = resident_bytes();
     let mut attacked = DcTransport::new(ATTACKED, 0..1);
+
     let mut expected = BTreeMap::new();
     for end in joined {
         if end.at == ATTACKED {
@@ -147,6 +151,7 @@ async fn attacked_end_goes_on_serving() {
             tokio::spawn(attack(end.connection, bytes, at));
         }
     }
+
     let mut next = 0_u32;
     while next < HONEST_FRAMES {
         match attacked.event().await {
@@ -162,6 +167,7 @@ async fn attacked_end_goes_on_serving() {
             _ => {}
         }
     }
+
     let grown = resident_bytes().saturating_sub(before);
     assert!(expected.is_empty(), "every breach is told: {expected:?}");
     assert!(grown < 32 << 20, "the resident set grew by {grown} bytes");

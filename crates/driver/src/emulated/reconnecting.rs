@@ -38,6 +38,7 @@ impl Pair {
             loss: 0.0,
             queue: ByteSize(500_000),
         };
+
         let dc = |name: &str| DataCenter {
             name: name.into(),
             servers: 1,
@@ -46,6 +47,7 @@ impl Pair {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         let topology = Topology {
             name: "pair".into(),
             data_centers: vec![dc("oregon"), dc("tokyo")],
@@ -53,6 +55,7 @@ impl Pair {
             groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
+
         let network = Network::new(&topology, Seed(1));
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let joining = Joining::new(&topology, 1, &network, &certificates, Seed(1)).unwrap();
@@ -139,6 +142,7 @@ async fn a_new_connection_of_a_peer_replaces_the_old_one() {
     pair.send(Lane::Control, b"old control");
     pair.send(Lane::Data, b"old data");
     tokio::time::sleep(Duration::from_secs(1)).await;
+
     // Both lie in the inbox, and the news of room in Oregon's notices, when the new connection comes.
     pair.join().await;
     pair.settle(4).await;
@@ -146,10 +150,12 @@ async fn a_new_connection_of_a_peer_replaces_the_old_one() {
     assert_eq!(pair.frame().await, b"new control");
     pair.send(Lane::Data, b"new data");
     assert_eq!(pair.frame().await, b"new data");
+
     for _ in 0..2 {
         let event = pair.oregon.event().await;
         assert!(matches!(event, Event::Room { .. }), "{event:?}");
     }
+
     let quiet = tokio::time::timeout(Duration::from_secs(60), pair.tokyo.event()).await;
     assert!(quiet.is_err(), "nothing of the old connection is told: {quiet:?}");
 }

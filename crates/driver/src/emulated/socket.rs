@@ -205,6 +205,7 @@ impl Network {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         let Some(host) = hosts.get(&at).cloned() else { return };
         drop(hosts);
+
         for arrives in arrivals.into_iter().flatten() {
             let mut host = lock(&host);
             host.received += 1;
@@ -340,6 +341,7 @@ impl Host {
             };
             received += 1;
         }
+
         received
     }
 }
@@ -414,6 +416,7 @@ mod tests {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         let link = |from, to| WanLink {
             from,
             to,
@@ -423,6 +426,7 @@ mod tests {
             loss: 0.0,
             queue: ByteSize(1 << 20),
         };
+
         let topology = Topology {
             name: "pair".into(),
             data_centers: vec![dc("oregon"), dc("tokyo")],
@@ -430,6 +434,7 @@ mod tests {
             groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
+
         Network::new(&topology, Seed(1))
     }
 
@@ -443,6 +448,7 @@ mod tests {
                 Transmit { destination: to, ecn: None, contents, segment_size: None, src_ip: None };
             sender.try_send(&transmit).unwrap();
         }
+
         let mut came = Vec::new();
         let receiving = async {
             loop {
@@ -453,6 +459,7 @@ mod tests {
                 came.push(buffer[0]);
             }
         };
+
         let _over = tokio::time::timeout(Duration::from_secs(1), receiving).await;
         came
     }
@@ -467,6 +474,7 @@ mod tests {
             network.set_disorder(DcId(0), DcId(1), Disorder { repeated, late, late_by });
         };
         disorder(0.5, 0.0);
+
         let mut came = crossing(&network).await;
         assert!((125..175).contains(&came.len()), "{}", came.len());
         came.sort_unstable();
@@ -476,6 +484,7 @@ mod tests {
         let mut came = crossing(&network).await;
         assert!(!came.is_sorted());
         came.sort_unstable();
+
         assert_eq!(came, all);
     }
 

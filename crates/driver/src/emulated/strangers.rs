@@ -25,6 +25,7 @@ async fn callers_beyond_half_show_their_address_and_beyond_all_places_are_turned
     let callers = Callers::new(0);
     let mut inside = Vec::new();
     let mut calls = Vec::new();
+
     for number in 0..PLACES {
         let (connecting, incoming) = call(&wire).await;
         calls.push(connecting);
@@ -39,17 +40,20 @@ async fn callers_beyond_half_show_their_address_and_beyond_all_places_are_turned
         assert!(again.remote_address_validated());
         inside.push(callers.admit(again).expect("one that hears is let in"));
     }
+
     let (late, incoming) = call(&wire).await;
     assert!(callers.admit(incoming).is_none());
     let again = wire.endpoints[TOKYO.index()].accept().await.unwrap();
     assert!(callers.admit(again).is_none(), "every place is taken");
     let refused = late.await.unwrap_err();
     assert!(matches!(refused, ConnectionError::ConnectionClosed(_)), "{refused:?}");
+
     // A handshake that is over, or given up, leaves its place.
     inside.pop();
     let (_next, incoming) = call(&wire).await;
     assert!(callers.admit(incoming).is_none());
     let again = wire.endpoints[TOKYO.index()].accept().await.unwrap();
+
     assert!(callers.admit(again).is_some());
 }
 
@@ -63,6 +67,7 @@ async fn an_honest_peer_gets_through_a_crowd_of_strangers() {
         let (connecting, incoming) = call(&wire).await;
         strangers.push((connecting, callers.admit(incoming).unwrap()));
     }
+
     let factories = [(); 2].map(|()| Arc::<TrackedFactory>::default());
     let connecting = wire.connecting(&factories[0]);
     let accepting = async {
@@ -73,6 +78,7 @@ async fn an_honest_peer_gets_through_a_crowd_of_strangers() {
             }
         }
     };
+
     let joined = timeout(Duration::from_secs(3), async { tokio::join!(connecting, accepting) });
     let (one, other) = joined.await.expect("it takes a round trip more");
     one.unwrap();

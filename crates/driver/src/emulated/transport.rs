@@ -61,6 +61,7 @@ impl Wan {
             readers: JoinSet::new(),
             patience: patience(topology),
         };
+
         let mut transports: Vec<DcTransport> =
             topology.dc_ids().map(|dc| DcTransport::new(dc, 0..shards as u16)).collect();
         for joined in joined {
@@ -73,6 +74,7 @@ impl Wan {
             wan.readers.spawn(listener.run());
             wan.finishers.push(finisher);
         }
+
         Ok((wan, transports))
     }
 
@@ -96,6 +98,7 @@ impl Wan {
         while let Some(done) = self.pumps.join_next().await {
             unfinished += usize::from(!done.unwrap_or(false));
         }
+
         for endpoint in &self.endpoints {
             endpoint.close(GOODBYE, b"the run is over");
         }
@@ -105,6 +108,7 @@ impl Wan {
             }
             while self.readers.join_next().await.is_some() {}
         };
+
         // Past this, what is left is cut off, which hurts nobody who has been told.
         let _ = timeout(self.patience, closed).await;
         self.readers.shutdown().await;

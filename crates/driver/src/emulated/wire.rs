@@ -76,6 +76,7 @@ impl Wire {
             loss: like.loss,
             queue,
         };
+
         let dc = |name: &str| DataCenter {
             name: name.into(),
             servers: 1,
@@ -84,6 +85,7 @@ impl Wire {
             lan_rtt: DurationSetting::default(),
             colocated: false,
         };
+
         let topology = Topology {
             name: "long".into(),
             data_centers: vec![dc("oregon"), dc("tokyo")],
@@ -91,6 +93,7 @@ impl Wire {
             groups: Vec::new(),
             bandwidth_scale: 1.0,
         };
+
         let network = Network::new(&topology, Seed(like.seed));
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let endpoints = topology.dc_ids().map(|dc| {
@@ -102,6 +105,7 @@ impl Wire {
                 Arc::new(TokioRuntime),
             )
         });
+
         let endpoints = endpoints.map(Result::unwrap).collect();
         let link = link_config(&topology, OREGON, TOKYO);
         let (dedicated, windows) = (like.dedicated, Windows::new(&link, &link, like.dedicated));
@@ -160,6 +164,7 @@ impl Wire {
         });
         let mut carriers = JoinSet::new();
         let mut transports = Vec::new();
+
         let connections = [one.ok()?, other.ok()?];
         for ((at, connection), factory) in
             [OREGON, TOKYO].into_iter().zip(connections).zip(factories)
@@ -186,6 +191,7 @@ impl Wire {
             carriers.spawn(listener.run());
             transports.push(transport);
         }
+
         let tokyo = transports.pop().unwrap();
         Some(Joined { oregon: transports.pop().unwrap(), tokyo, _carriers: carriers })
     }
@@ -200,6 +206,7 @@ impl Wire {
         let until = Instant::now() + time + self.link().delay;
         let bytes = quantum(self.link().bandwidth).0 as usize;
         let (mut sent, mut frames, mut received) = (0_u8, 0_u8, 0);
+
         loop {
             if oregon.has_room(TOKYO, SHARD, Lane::Data) {
                 oregon.send(TOKYO, SHARD, Lane::Data, vec![sent; bytes].into())?;
@@ -221,6 +228,7 @@ impl Wire {
                 Event::Room { .. } | Event::Left { .. } => {}
             }
         }
+
         Ok(received as f64 / self.link().bandwidth.bytes_in(time))
     }
 }

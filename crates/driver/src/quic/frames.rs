@@ -44,6 +44,7 @@ impl Hello {
             return Err(Breach::NotGaia { found });
         }
         let found = u16::from_le_bytes([v0, v1]);
+
         if found != PROTOCOL_VERSION {
             return Err(Breach::Version { found, expected: PROTOCOL_VERSION });
         }
@@ -52,6 +53,7 @@ impl Hello {
             DATA => Lane::Data,
             found => return Err(Breach::Lane { found }),
         };
+
         let from = DcId(u16::from_le_bytes([f0, f1]));
         let shard = ShardId(u16::from_le_bytes([s0, s1]));
         let stripe = Stripe::checked(index, count, lane)?;

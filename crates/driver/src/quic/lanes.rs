@@ -185,18 +185,21 @@ impl DcTransport {
         let shards = self.shards.len();
         let no_such_lane = TransportError::NoSuchLane { to, shard, shards };
         let peer = self.peers.get_mut(&to).ok_or_else(|| no_such_lane.clone())?;
+
         if !self.shards.contains(&shard.0) {
             return Err(no_such_lane);
         }
         if let Some(lost) = &peer.lost {
             return Err(lost.clone());
         }
+
         if !peer.has_room(shard, lane) {
             return Err(TransportError::NoRoom { to, shard, lane });
         }
         let in_hand = peer.in_hand.entry((shard, lane)).or_default();
         in_hand.frames += 1;
         in_hand.bytes += bytes;
+
         // A pump that has ended has lost its connection, of which an event tells.
         let _ = peer.commands.send(Command::Send { shard, lane, frame });
         Ok(())
@@ -283,6 +286,7 @@ impl DcTransport {
         let (commands, orders) = unbounded_channel();
         let finisher = Finisher(commands.clone());
         let in_hand = BTreeMap::new();
+
         let peer =
             Peer { generation, connection: connection.clone(), commands, in_hand, lost: None };
         if let Some(before) = self.peers.insert(to, peer) {
@@ -296,6 +300,7 @@ impl DcTransport {
             quantum: quantum(bandwidth),
             patience,
         };
+
         let outgoing = |streams: Vec<Vec<SendStream>>, lane| {
             let lanes = end.shards.clone().map(ShardId).zip(streams);
             lanes.map(|(shard, streams)| Outgoing::new(at, shard, lane, streams)).collect()
@@ -304,6 +309,7 @@ impl DcTransport {
         let notices = self.inbox.notices.clone();
         let pump = Pump::new(route, (connection.clone(), flight), lanes, orders, notices, counters);
         let listener = Listener { end, generation, connection, inbox: self.inbox.clone() };
+
         Carriers { pump, listener, finisher }
     }
 

@@ -102,12 +102,14 @@ impl Listener {
                 },
             }
         };
+
         let peer = self.end.peer;
         let left = match &reason {
             ConnectionError::ApplicationClosed(close) => close.error_code == GOODBYE,
             ConnectionError::LocallyClosed => true,
             _ => false,
         };
+
         while left
             && breach.is_none()
             && let Some(read) = lanes.tasks.join_next().await
@@ -120,6 +122,7 @@ impl Listener {
             (None, _) if left => Event::Left { peer },
             (None, reason) => Event::Lost { peer, error: self.end.lost(&reason) },
         };
+
         // An owner that has gone does not care.
         let _ = self.inbox.notices.send(Of { peer, generation: self.generation, what: event });
         lanes.tasks.shutdown().await;
@@ -177,6 +180,7 @@ async fn read_lane(
         Lane::Control => &inbox.control,
         Lane::Data => &inbox.data,
     };
+
     loop {
         let length = match reader.length().await {
             Ok(length) => length,

@@ -223,16 +223,19 @@ impl Pump {
             done = std::future::poll_fn(|cx| self.poll(cx)) => done.is_ok(),
             _ = connection.closed() => false,
         };
+
         if !handed_over {
             return false;
         }
         let mut acknowledged = Vec::new();
         let lanes = self.control.iter_mut().chain(&mut self.data);
+
         for stream in lanes.flat_map(|lane| &mut lane.streams) {
             // A stream that the peer has stopped is as finished as it will be.
             let _ = stream.finish();
             acknowledged.push(stream.stopped());
         }
+
         let all = async {
             for stream in acknowledged {
                 if stream.await.is_err() {
@@ -241,6 +244,7 @@ impl Pump {
             }
             true
         };
+
         timeout(self.route.patience, all).await.unwrap_or(false)
     }
 
@@ -292,6 +296,7 @@ impl Pump {
         let quantum = self.route.quantum.0;
         let chunk_max = CHUNK_BYTES_MAX.min(quantum as usize / 2);
         let mut blocked = 0;
+
         while blocked < shards && !self.data.iter().all(Outgoing::is_idle) {
             if self.pace.poll_ready(cx).is_pending() {
                 return Ok(());
@@ -309,6 +314,7 @@ impl Pump {
                 self.flight.wake_when_sent(quantum / WAKES_PER_QUANTUM, cx.waker());
             }
         }
+
         Ok(())
     }
 

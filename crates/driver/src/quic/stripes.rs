@@ -114,12 +114,14 @@ impl Gathering {
         let Hello { shard, lane, stripe, .. } = hello;
         let count = usize::from(stripe.count);
         let streams = self.lanes.entry((shard, lane)).or_insert_with(|| none(count));
+
         // A lane that is whole was emptied, and takes no more.
         let vacant = streams.len() == count && streams[usize::from(stripe.index)].is_none();
         if !vacant {
             return Err(Breach::StreamTwice { shard, lane, stripe });
         }
         streams[usize::from(stripe.index)] = Some(stream);
+
         if streams.iter().any(Option::is_none) {
             return Ok(None);
         }

@@ -461,6 +461,7 @@ mod tests {
             assert_eq!(began.elapsed().as_secs(), limit.as_secs());
             assert_eq!(stage.refused(), refused + 1);
         };
+
         check(b"", FIRST_FLIGHT_MAX).await;
         check(&opening[..opening.len() - 1], FIRST_FLIGHT_MAX).await;
         check(&opening, HANDSHAKE_MAX).await;
@@ -468,6 +469,7 @@ mod tests {
         let mut hello = Vec::new();
         encode_lan(LanKind::Hello, &pack(&stage.worker.hello(Purpose::Join)), &mut hello);
         assert!(hello.len() < HELLO_BYTES_MAX);
+
         check(&hello, Duration::ZERO).await;
     }
 

@@ -119,6 +119,7 @@ impl Channel {
             }
             None => Self::new(stream, None),
         };
+
         channel.writer.send(LanKind::Hello, &pack(hello)).await?;
         match unpack(&channel.reader.hello().await?)? {
             Answer::Welcome => Ok(channel),

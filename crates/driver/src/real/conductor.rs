@@ -120,15 +120,18 @@ impl<'a> Conductor<'a> {
             ended: None,
             file,
         };
+
         conductor.take_up()?;
         for node in nodes(&context.run_context).filter(|node| !conductor.takes_part(*node)) {
             context.meter.on_absent(&context.run_context.label(node));
         }
+
         if conductor.ended.is_some() {
             // Who has heard of the end does not come any more.
             conductor.begun = true;
             return Ok(conductor);
         }
+
         let mut complain = time::Instant::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
@@ -147,6 +150,7 @@ impl<'a> Conductor<'a> {
                 news = conductor.membership.news() => conductor.on_news(news).await?,
             }
         }
+
         conductor.begun = true;
         conductor.welcome(conductor.present().collect()).await?;
         Ok(conductor)
@@ -179,6 +183,7 @@ impl<'a> Conductor<'a> {
             self.membership.hang_up().await;
             return Ok(ended);
         }
+
         let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.present().any(|node| !self.ready.contains(&node)) {
@@ -188,11 +193,13 @@ impl<'a> Conductor<'a> {
                 news = self.membership.news() => self.on_news(news).await?,
             }
         }
+
         self.context.meter.on_begun();
         if !self.standing.started {
             self.origin = time::Instant::now();
             self.coordinator.handle_start();
         }
+
         self.settle().await?;
         self.admit_all().await?;
         while !self.finished {
@@ -215,6 +222,7 @@ impl<'a> Conductor<'a> {
             }
             self.settle().await?;
         }
+
         while self.pending_evaluation.is_some() {
             tokio::select! {
                 biased;
@@ -223,6 +231,7 @@ impl<'a> Conductor<'a> {
                 news = self.membership.news() => self.on_news(news).await?,
             }
         }
+
         self.end().await
     }
 
@@ -236,6 +245,7 @@ impl<'a> Conductor<'a> {
         self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
+
         let (verdict, copies) = loop {
             tokio::select! {
                 biased;
@@ -244,13 +254,16 @@ impl<'a> Conductor<'a> {
                 news = self.membership.news() => self.on_news(news).await?,
             }
         };
+
         let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
         let highlights = highlights_of(copy, self.application);
         let all_server_stats = self.all_server_stats.values().cloned().collect();
         let ended = Ended { verdict, all_server_stats, highlights };
+
         // A process after this one would ask in vain those who have ended.
         self.ended = Some(ended.clone());
         self.write_down()?;
+
         // Who is away for a moment is to hear that the run is over.
         let back = async {
             while self.present().any(|node| !self.membership.has(node)) {
@@ -260,6 +273,7 @@ impl<'a> Conductor<'a> {
             }
             Ok::<_, RealError>(())
         };
+
         timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
         self.membership.tell_all(|node| !servers(node), &Order::End).await;
         self.membership.tell_all(servers, &Order::End).await;
@@ -268,6 +282,7 @@ impl<'a> Conductor<'a> {
         )
         .await?;
         self.membership.hang_up().await;
+
         Ok(ended)
     }
 
@@ -331,6 +346,7 @@ impl<'a> Conductor<'a> {
                 return Ok(());
             }
         };
+
         match (node, report) {
             (_, Report::Ready) => {
                 self.ready.insert(node);
@@ -375,6 +391,7 @@ impl<'a> Conductor<'a> {
             }
             (_, _) => return Err(broken("it reports what is not its business")),
         }
+
         Ok(())
     }
 
@@ -406,6 +423,7 @@ impl<'a> Conductor<'a> {
                 CoordinatorOutput::Finished => self.finished = true,
             }
         }
+
         if unwritten || !orders.is_empty() {
             self.write_down()?;
         }
@@ -416,6 +434,7 @@ impl<'a> Conductor<'a> {
             };
             self.membership.tell_all(whom, &order).await;
         }
+
         Ok(())
     }
 

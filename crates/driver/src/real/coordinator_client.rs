@@ -125,6 +125,7 @@ impl CoordinatorClient {
             orders: sender,
             latest: LatestReports::default(),
         };
+
         let keeping = tokio::spawn(keeper.keep(joined));
         Self { orders, says, keeping }
     }
@@ -250,10 +251,12 @@ impl Keeper {
         let (reader, parcels, writing) = joined.start(SAID_MAX);
         let mut reading = JoinSet::new();
         reading.spawn(read(reader, self.orders.clone()));
+
         for report in self.latest.reports.values() {
             // One that is lost meanwhile is noticed by its reader.
             let _lost = parcels.send((LanKind::Report, pack(report))).await;
         }
+
         loop {
             tokio::select! {
                 biased;
@@ -293,6 +296,7 @@ impl Keeper {
         let given_up = context.run_context.plan.failures.give_up_after.0;
         let calling = timeout(given_up, context.join(NodeId::Coordinator, &address, &hello));
         tokio::pin!(calling);
+
         loop {
             tokio::select! {
                 biased;
@@ -334,6 +338,7 @@ impl LatestReports {
                 return;
             }
         };
+
         self.reports.insert(kind, report.clone());
     }
 }

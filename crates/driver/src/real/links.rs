@@ -54,6 +54,7 @@ pub fn check_links(
         }
         Ok(checks)
     });
+
     runtime.shutdown_background();
     Ok(checked?)
 }
@@ -79,6 +80,7 @@ fn links_of(
     let coordinator = options.coordinator.clone().or_else(|| deployment.coordinator.clone());
     let server = |id: ServerId| deployment.server(id.dc, id.shard.index()).cloned();
     let to_coordinator = (NodeId::Coordinator, TCP, coordinator);
+
     match node {
         // It calls nobody.
         NodeId::Coordinator => Vec::new(),

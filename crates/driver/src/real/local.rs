@@ -107,6 +107,7 @@ async fn conduct(
 ) -> Result<Outcome, RealError> {
     let wall = time::Instant::now();
     let folder = private_folder()?;
+
     // Whatever addresses the topology has, here every port is one that is free.
     let deployment =
         Deployment { coordinator: None, servers: Vec::new(), ..plan.deployment.clone() };
@@ -116,12 +117,14 @@ async fn conduct(
     let blueprint = Blueprint::new(plan, application);
     let run_context = RunContext::new(plan, blueprint.plan_hash, &certificates);
     issue(&run_context, &certificates)?;
+
     let context = run_context.node_context(NodeId::Coordinator)?;
     let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
     let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
     let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let (ended, mut exits) = unbounded_channel();
+
     // Dropped last of all, and with it every child that still runs.
     let mut children = JoinSet::new();
     let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
@@ -132,6 +135,7 @@ async fn conduct(
         files: files.cloned(),
         coordinator: address,
     });
+
     for (server, worker) in processes(plan) {
         let process = Process::new(&run_context, server, worker);
         let first = supervisor.start(&process)?;
@@ -143,6 +147,7 @@ async fn conduct(
             let _over = ended.send(exit);
         });
     }
+
     drop(ended);
     let conducted = {
         let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
@@ -158,6 +163,7 @@ async fn conduct(
             () = interrupted.set() => Err(RealError::Interrupted),
         }
     };
+
     match conducted {
         Ok(outcome) => {
             let _late =
@@ -255,6 +261,7 @@ impl Supervisor {
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.kill_on_drop(true).spawn()
         });
+
         started.map_err(|error| RealError::NotStarted {
             node: name.clone(),
             reason: error.to_string(),
@@ -315,6 +322,7 @@ async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
             }
         }
     }
+
     let status = child.wait().await;
     Exit { name, status, said: Vec::from(said).join("; ") }
 }

@@ -114,6 +114,7 @@ impl Membership {
             channel.put_off(format!("{own} does not stand in for {lost}")).await;
             return None;
         }
+
         if let NodeId::Server(id) = node {
             let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
             let address = match (named, hello.listens) {
@@ -130,12 +131,14 @@ impl Membership {
             };
             self.listening.insert(id, address);
         }
+
         if let Some(process) = hello.process {
             self.server_processes.insert(node, process);
             if let NodeId::Server(id) = node {
                 self.incarnations.note(id, process.incarnation);
             }
         }
+
         let answer = match (node, hello.begins) {
             (NodeId::Server(id), Some(process)) => {
                 let incarnation = self.incarnations.give(id, process);
@@ -146,6 +149,7 @@ impl Membership {
             }
             _ => Answer::Welcome,
         };
+
         if channel.answer(&answer).await.is_err() {
             return None;
         }
@@ -156,12 +160,14 @@ impl Membership {
         self.lost.remove(&node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
+
         let copy_bytes_max = match node {
             NodeId::Server(id) => 8 + 4 * self.layouts[id.shard.index()].parameters(),
             _ => 0,
         };
         while self.reading.try_join_next().is_some() {}
         self.reading.spawn(hear(node, connection, reader, copy_bytes_max, self.hears.clone()));
+
         Some(node)
     }
 

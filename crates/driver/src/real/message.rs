@@ -241,6 +241,7 @@ mod tests {
             next_requests: Some(RequestSeq { clock: Clock(4), updates: true }),
             stand_in: Some(WorkerId { dc: DcId(1), index: 2 }),
         };
+
         assert_eq!(unpack::<Hello>(&pack(&hello)).unwrap(), hello);
     }
 }

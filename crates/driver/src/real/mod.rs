@@ -203,6 +203,7 @@ pub fn node(
             }
         }
     });
+
     // An iteration at work is not waited for.
     runtime.shutdown_background();
     Ok(ended?)
@@ -225,6 +226,7 @@ pub async fn take_part(
     run_context.telemetry = options.telemetry.clone();
     run_context.environment = environment;
     let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
+
     if options.nodes.contains(&NodeId::Coordinator) {
         let context = run_context.node_context(NodeId::Coordinator)?;
         let at = match (options.listen, named) {
@@ -247,6 +249,7 @@ pub async fn take_part(
         let outcome = conductor.conduct(wall).await?;
         return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }
+
     let coordinator = named.ok_or_else(|| no_address(&run_context, NodeId::Coordinator))?;
     let servers = options.nodes.iter().find_map(|node| match node {
         NodeId::Server(id) => Some(*id),
@@ -256,6 +259,7 @@ pub async fn take_part(
         NodeId::Worker(id) => Some(*id),
         _ => None,
     });
+
     let (near_worker, near_server) = match (servers, workers) {
         (Some(server), Some(worker)) if server.dc == worker.dc => {
             let (near_worker, near_server) = near(server, worker);
@@ -263,6 +267,7 @@ pub async fn take_part(
         }
         _ => (None, None),
     };
+
     let state_dir = options
         .state
         .clone()
@@ -271,6 +276,7 @@ pub async fn take_part(
     let (stands_in_for, lost) = watched::channel(BTreeSet::new());
     let node_config =
         NodeConfig { coordinator: coordinator.clone(), state_dir, interrupted, stands_in_for };
+
     let context = workers.map(|id| run_context.node_context(NodeId::Worker(id))).transpose()?;
     let serving = async {
         let Some(id) = servers else { return Ok(Exit::Over) };
@@ -285,6 +291,7 @@ pub async fn take_part(
         let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
         serve(context, id, server, &node_config, at, near_worker).await
     };
+
     let working = async {
         let (Some(id), Some(context)) = (workers, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
@@ -297,6 +304,7 @@ pub async fn take_part(
             None => std::future::pending().await,
         }
     };
+
     let ended = async { tokio::try_join!(serving, working) };
     let ended = tokio::select! {
         biased;
@@ -305,6 +313,7 @@ pub async fn take_part(
     };
     let (Exit::Over, Exit::Over) = ended else { return Ok(NodeEnd::Interrupted) };
     standing_in.finish().await;
+
     Ok(NodeEnd::Over)
 }
 

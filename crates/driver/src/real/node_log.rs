@@ -83,6 +83,7 @@ impl StateDir {
             LogConfig { owner, segment_bytes: SEGMENT_BYTES, record_bytes_max: RECORD_BYTES_MAX };
         let config = NodeStoreConfig { log, seed: plan.seed, keep: plan.checkpoint.keep };
         let unfit = |error| RealError::Recovery { path: path.clone(), error };
+
         let began = Instant::now();
         let (mut clock, mut bytes) = (Clock::ZERO, 0);
         let disk = context.run_context.environment.log(&NodeStore::log_path(&path))?;
@@ -102,6 +103,7 @@ impl StateDir {
                 machine.hear(record.body).map_err(unfit)
             },
         );
+
         let (store, machine, Recovered { records, .. }) = recovered?;
         let seconds = began.elapsed().as_secs_f64();
         info!(
@@ -119,6 +121,7 @@ impl StateDir {
             took: Duration::ZERO,
             meter: context.meter.clone(),
         };
+
         Ok((node_log, machine))
     }
 }

@@ -68,12 +68,14 @@ impl PendingEvaluation {
         }
         self.copies.insert(server, values);
         let shards = layouts.len();
+
         if self.copies.len() < self.of.len() * shards {
             return;
         }
         let mut all = std::mem::take(&mut self.copies).into_values();
         let copies: Copies = self.of.iter().map(|_| all.by_ref().take(shards).collect()).collect();
         let (layouts, application) = (layouts.to_vec(), application.clone());
+
         self.verdict =
             Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));
     }

@@ -81,6 +81,7 @@ pub(super) async fn serve(
 ) -> Result<Exit, RealError> {
     let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
     let listens = tcp.local_addr()?;
+
     // Both are open before anybody is waited for, so that links can be checked.
     let own = context.run_context.plan.topology.dc(id.dc).workers as u16;
     let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
@@ -89,6 +90,7 @@ pub(super) async fn serve(
     let mirrors = Mirrors::open(&context, id, udp)?;
     let parameters = server.layout().parameters();
     let callers = Workers::new(&context, server.layout().clone(), workers.clone(), near);
+
     let windows = windows_of(&context.run_context.plan.topology, id.dc);
     let server = RecoveringServer::new(server, workers, windows);
     let (node_log, server) = match &node_config.state_dir {
@@ -101,6 +103,7 @@ pub(super) async fn serve(
             (None, server)
         }
     };
+
     let (incarnation, called) = match server.goes_on_as() {
         Some(incarnation) => (incarnation, None),
         None => tokio::select! {
@@ -112,6 +115,7 @@ pub(super) async fn serve(
             () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         },
     };
+
     let origin = (server.now(), time::Instant::now());
     let mut beat = interval(HEARTBEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -134,6 +138,7 @@ pub(super) async fn serve(
         interrupted: node_config.interrupted.clone(),
         meters: Meters::new(&context, id),
     };
+
     let process = ServerProcess {
         began: node.server.began().number(),
         incarnation: incarnation.number(),
@@ -150,6 +155,7 @@ pub(super) async fn serve(
             () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
         },
     };
+
     let served = async {
         let begun = tokio::select! {
             biased;
@@ -164,6 +170,7 @@ pub(super) async fn serve(
         node.mirrors.close().await;
         Ok(exit)
     };
+
     let served = served.await;
     coordinator.finish(served).await
 }
@@ -177,12 +184,14 @@ impl ServerNode {
         self.context.meter.on_begun();
         self.stand(coordinator).await;
         self.mirrors.reach(addresses);
+
         // What was heard again has had its consequences; that this process has begun has not.
         self.write()?;
         if let Some(worker) = self.workers.near().filter(|near| self.stand_ins.of(*near).is_none())
         {
             self.let_in(worker, None)?;
         }
+
         loop {
             self.context.meter.on_turn();
             let mut event = self.next(coordinator).await?;
@@ -368,14 +377,17 @@ impl ServerNode {
                 Output::Diverged(found) => coordinator.report(&Report::Diverged(found)).await,
             }
         }
+
         self.transmit()?;
         self.report_resumptions();
         self.log_pauses();
         let is_whole = self.server.server().is_whole();
+
         if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
             self.ready = true;
             coordinator.report(&Report::Ready).await;
         }
+
         Ok(())
     }
 
@@ -444,6 +456,7 @@ impl ServerNode {
                 link.news_due = Some(now + link.news_wait);
             }
         }
+
         Ok(())
     }
 

@@ -103,14 +103,17 @@ impl ServerProcesses {
             return Err("copies are being made equal".into());
         }
         let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
+
         if let Some(other) = others.find(|other| **other != server) {
             let other = run_context.name(NodeId::Server(*other));
             return Err(format!("{other} waits for one, too"));
         }
+
         let plan = &run_context.plan;
         let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
         let takes_part = |dc| takes_part(mirror(dc));
         let there = plan.copy_source(server.dc, bytes, |dc| takes_part(dc) && is_there(mirror(dc)));
+
         // One that is away for a moment is waited for.
         there.or_else(|| plan.copy_source(server.dc, bytes, takes_part)).ok_or_else(|| {
             let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);

@@ -76,6 +76,7 @@ impl Servers {
         let (sender, incoming) = channel(layouts.len() * MESSAGES_PER_SERVER);
         let mut reading = JoinSet::new();
         let mut ways = Vec::new();
+
         for (shard, layout) in (0_u16..).map(ShardId).zip(layouts) {
             let sender = sender.clone();
             if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
@@ -93,6 +94,7 @@ impl Servers {
             reading.spawn(server.keep(addresses.subscribe(), sender));
             ways.push(ToServer::Far(None));
         }
+
         let met = vec![false; ways.len()];
         Self {
             context: context.clone(),

@@ -95,11 +95,13 @@ fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<String
     if ![METRICS, HEALTH, READINESS].contains(&path) {
         return plain(StatusCode::NOT_FOUND, format!("{METRICS}, {HEALTH} or {READINESS}\n"));
     }
+
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n".into());
         refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
+
     match path {
         METRICS => {
             let mut page = plain(StatusCode::OK, telemetry.metrics());
@@ -189,6 +191,7 @@ mod tests {
         check(&format!("GET /metrics {host}"), "200", &page).await;
         check(&format!("GET /metrics?x=y {host}"), "200", "# TYPE gaia_build_info gauge\n").await;
         check(&format!("GET /healthz {host}"), "200", "\r\n\r\nok\n").await;
+
         let reason = "oregon/server-0: waits for mirror tokyo/server-0\n";
         check(&format!("GET /readyz {host}"), "503", reason).await;
         check(&format!("GET / {host}"), "404", "/readyz").await;
@@ -196,6 +199,7 @@ mod tests {
         let post = "POST /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n";
         check(post, "405", "allow: GET, HEAD\r\n").await;
         let head = answer_to(format!("HEAD /metrics {host}").as_bytes(), &telemetry).await;
+
         assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
     }
 

@@ -84,6 +84,7 @@ pub(super) async fn work(
         }
         None => (None, worker),
     };
+
     let worker = worker.begin(node_log.is_some());
     let next_requests = match &near {
         Some(near) => near.next_requests.clone(),
@@ -92,6 +93,7 @@ pub(super) async fn work(
     next_requests.send_replace(worker.says_next_to_all());
     let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
     let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
+
     let mut coordinator = tokio::select! {
         biased;
         coordinator = opened => coordinator?,
@@ -136,6 +138,7 @@ pub(super) async fn work(
         }
         node.run(&mut coordinator).await
     };
+
     let worked = worked.await;
     coordinator.finish(worked).await
 }
@@ -285,6 +288,7 @@ impl WorkerNode {
         while let Some((shard, message)) = self.worker.poll_message() {
             self.lan_bytes += self.servers.send(shard, message);
         }
+
         // While its iteration is charged, a worker that has run is here.
         if self.padded.is_none()
             && let Some(mut worker) = self.worker.poll_compute()
@@ -296,6 +300,7 @@ impl WorkerNode {
             }
             self.compute(worker);
         }
+
         let stopped = self.worker.stopped();
         if stopped != self.told_stopped {
             self.told_stopped = stopped;
@@ -305,10 +310,12 @@ impl WorkerNode {
                 coordinator.report(&Report::Stopped(clock)).await;
             }
         }
+
         if !self.ready && self.servers.are_met() {
             self.ready = true;
             coordinator.report(&Report::Ready).await;
         }
+
         Ok(())
     }
 

@@ -80,6 +80,7 @@ impl Workers {
             connections: 0,
             reading: JoinSet::new(),
         };
+
         if let Some(NearWorker { worker, next_requests, mut says, hears }) = near {
             workers.near = Some(Near { worker, next_requests, hears });
             let sender = workers.sender.clone();
@@ -92,6 +93,7 @@ impl Workers {
                 }
             });
         }
+
         workers
     }
 

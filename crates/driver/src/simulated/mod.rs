@@ -80,6 +80,7 @@ pub(super) fn run(
         Some(checkpoint) => simulation.resume(checkpoint)?,
         None => simulation.start(),
     }
+
     let mut clock = simulation.clock();
     while !simulation.finished {
         let Some((at, event)) = simulation.events.pop() else {
@@ -99,6 +100,7 @@ pub(super) fn run(
             }
         }
     }
+
     Ok(Ending::Finished(Box::new(simulation.outcome(started.elapsed()))))
 }
 
@@ -191,6 +193,7 @@ impl<'a> Simulation<'a> {
                 self.settle_coordinator();
             }
         }
+
         Ok(())
     }
 
@@ -234,6 +237,7 @@ impl<'a> Simulation<'a> {
                 }
             }
         }
+
         for to in (0..self.data_centers as u16).map(DcId).filter(|to| *to != server.dc) {
             self.transmit(server.dc, to);
         }
@@ -260,6 +264,7 @@ impl<'a> Simulation<'a> {
                 );
             }
         }
+
         if self.wan.is_waiting(from, to) {
             return;
         }
@@ -268,6 +273,7 @@ impl<'a> Simulation<'a> {
             self.events.push(at, Event::LinkReady { from, to });
             return;
         }
+
         let room = self.wan.room(from, to);
         for shard in self.wan.turns(from, to) {
             let index = self.cluster.server_index(ServerId { dc: from, shard });

@@ -59,6 +59,7 @@ impl Simulation<'_> {
                 .map(|worker| worker.clock().0)
                 .collect(),
         });
+
         let marks = self.cluster.servers.iter().flat_map(|server| {
             let from = server.id();
             server.watermarks().into_iter().map(move |mark| LinkMark {
@@ -69,6 +70,7 @@ impl Simulation<'_> {
                 received: mark.received,
             })
         });
+
         Facts {
             clock: clock.0,
             first_record: None,

@@ -49,6 +49,7 @@ impl Wan {
                 })
             })
             .collect();
+
         Self { data_centers, shards, links }
     }
 

@@ -74,6 +74,7 @@ impl Checker for Barrier {
             }
             _ => {}
         }
+
         Ok(())
     }
 

@@ -33,21 +33,25 @@ impl Checker for ClockBound {
                 from.shard != server.shard || (*from != server && *to != server.dc)
             });
         }
+
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
         let local = view.plan.local.staleness().0;
         let own = clock_of(view, server, server.dc);
+
         if read.ahead_of(own) > local {
             return Err(format!(
                 "{worker} reads at clock {read} while its data center is at {own}, {local} apart at most"
             ));
         }
+
         let least = least_of_others(view, read);
         let others = others(view, server);
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
         let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
         let mut others = others.filter(|dc| is_waited_for(view, server, *dc));
+
         match others.find(|dc| clock_of(view, server, *dc) < least) {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);

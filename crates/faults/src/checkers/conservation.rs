@@ -167,6 +167,7 @@ impl Conservation {
             self.sent.insert((server, mirror.dc), zeros.clone());
             self.delivered.insert((server, mirror.dc), zeros.clone());
         }
+
         let source = ServerId { dc: source, shard: server.shard };
         self.former.insert(server, self.former[&source].clone());
         self.inheritance.lose(server);
@@ -174,6 +175,7 @@ impl Conservation {
         self.own.insert(server, zeros.clone());
         self.copies.insert(server, zeros);
         self.next.retain(|(at, _), _| *at != server);
+
         self.lost.insert(server);
     }
 
@@ -218,6 +220,7 @@ impl Conservation {
         let Ok((header, changes)) = decode_bulk(frame, parameters, &mut self.buffers) else {
             return false;
         };
+
         match header.kind {
             BulkKind::Update => {}
             BulkKind::Copy | BulkKind::Backlog if !is_sent => {
@@ -231,6 +234,7 @@ impl Conservation {
             }
             _ => return false,
         }
+
         if is_sent {
             add_changes(self.sent.get_mut(&link).expect("the books are open"), changes, times);
         } else {
@@ -240,6 +244,7 @@ impl Conservation {
             let copy = self.copies.get_mut(&link.0).expect("the books are open");
             add_changes(copy, changes, times);
         }
+
         true
     }
 
@@ -313,6 +318,7 @@ impl Conservation {
             }
             RemoteSync::LocalSteps(_) => return Ok(()),
         };
+
         for server in view.servers() {
             let expected = expected(self, server.id(), view);
             for (place, (value, expected)) in server.values().iter().zip(expected).enumerate() {
@@ -324,6 +330,7 @@ impl Conservation {
                 }
             }
         }
+
         Ok(())
     }
 

@@ -109,14 +109,17 @@ impl Durability {
             return Ok(());
         }
         let told = self.acknowledged.entry((from, to)).or_default();
+
         for lane in Lane::ALL {
             let count = u64_at(&message.header, RECEIVED + 8 * lane.index());
             told[lane.index()] = count.max(told[lane.index()]);
         }
+
         let Some(lane) = lane_of(&message.header) else { return Ok(()) };
         let number = u64_at(&message.header, NUMBER);
         let sent = self.frames.entry((from, to, lane)).or_default();
         let first = sent.entry(number).or_insert_with(|| message.frame.clone());
+
         if *first == message.frame {
             return Ok(());
         }
@@ -167,6 +170,7 @@ impl Durability {
             }
             _ => true,
         };
+
         if same { Ok(()) } else { Err(format!("{worker} says {turn} otherwise than before")) }
     }
 
@@ -185,6 +189,7 @@ impl Durability {
                 }
             }
         }
+
         for ((_, peer, lane), sent) in self
             .frames
             .range((server, DcId(0), Lane::Control)..=(server, DcId(u16::MAX), Lane::Data))
@@ -196,6 +201,7 @@ impl Durability {
                 ));
             }
         }
+
         let of_server = |(of, _): &&(ServerId, WorkerId)| *of == server;
         for key in self.due.keys().filter(of_server) {
             let (told, found) = (self.due[key], machine.due(key.1));
@@ -204,6 +210,7 @@ impl Durability {
                 return Err(format!("{server} waits for {found} of {worker}, whom it told {told}"));
             }
         }
+
         let found = machine.server().clock();
         match self.reported.get(&server).filter(|told| **told > found) {
             Some(told) => {

@@ -40,6 +40,7 @@ impl Checker for Partition {
             }
             _ => {}
         }
+
         Ok(())
     }
 }

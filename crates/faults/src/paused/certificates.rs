@@ -20,12 +20,14 @@ pub(super) fn certificates(plan: &Plan) -> Arc<TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let (run, now) = (plan.name.as_str(), UnixTime::now());
     let mut nodes = vec![Identity::coordinator(run, &DcId(0).to_string())];
+
     for dc in (0..DATA_CENTERS_MAX).map(|dc| DcId(dc).to_string()) {
         for index in 0..NODES_MAX {
             nodes.push(Identity::server(run, &dc, index));
             nodes.push(Identity::worker(run, &dc, index));
         }
     }
+
     let mut directory = Directory::create(&folder.path().join(CERTIFICATES), run, now).unwrap();
     directory.issue(&nodes, now, Duration::from_secs(86_400)).unwrap();
     let folder = Arc::new(folder);

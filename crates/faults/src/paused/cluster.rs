@@ -143,6 +143,7 @@ impl Cluster {
             world.network.set_disorder(link.from, link.to, drawn.disorder);
         }
         let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0]), Duration::ZERO).into();
+
         Self {
             places: drawn.processes.iter().map(place).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
@@ -174,10 +175,12 @@ impl Cluster {
                 Ok(None)
             });
         }
+
         for process in 0..self.drawn.processes.len() {
             let cluster = self.clone();
             tasks.spawn_local(async move { cluster.keep(process).await });
         }
+
         let mut outcome = None;
         loop {
             let patience = if outcome.is_some() { HEARS_MAX } else { LASTS_MAX };
@@ -186,6 +189,7 @@ impl Cluster {
             let ended = ended.map_err(|error| format!("a task failed: {error}"))?;
             outcome = outcome.or(ended?);
         }
+
         // Who came back too late to hear that the run is over waits for its coordinator.
         let goes_on = |process: &usize| self.waits[*process].get() == Some(false);
         match (outcome, (0..self.places.len()).find(goes_on)) {
@@ -206,6 +210,7 @@ impl Cluster {
         {
             sleep(at).await;
         }
+
         loop {
             let place = self.places[process].borrow().clone();
             let ended = tokio::select! {
@@ -285,11 +290,13 @@ impl Cluster {
             ends_with_stdin: false,
             telemetry: Telemetry::new(),
         };
+
         let application: Arc<dyn Application> = self.application.clone();
         let environment = Arc::new(Standing(place.clone()));
         let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended =
             take_part(&self.drawn.plan, &application, &options, &mut told, environment).await;
+
         ended.map_err(|error| error.to_string())
     }
 
@@ -426,6 +433,7 @@ impl Cluster {
         if !outcome.summary.copies_equal {
             return Err("copies differ after the drain".into());
         }
+
         // What was not sent is gone with a data center or a disk, and nobody saw when one began that joined.
         let is_whole = outcome.summary.membership.is_empty() && self.disks_lost.get() == 0;
         let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| is_whole) else {
@@ -433,6 +441,7 @@ impl Cluster {
         };
         let total = self.application.total(&self.drawn.plan, &self.stopped()?);
         let values = outcome.highlights.iter().map(|value| value.parse::<f64>());
+
         for (place, (value, due)) in values.zip(total).enumerate() {
             let value = value.map_err(|error| error.to_string())?;
             if (value - due).abs() > tolerance * (1.0 + value.abs().max(due.abs())) {
@@ -440,6 +449,7 @@ impl Cluster {
                 return Err(format!("{remote}: parameter {place} is {value} where {due} was due"));
             }
         }
+
         Ok(true)
     }
 }

@@ -58,11 +58,13 @@ impl Drawn {
         let mut chance = root.random();
         let mut plan = scenario.plan();
         let late = plan.late();
+
         for link in &mut plan.topology.links {
             // Of QUIC's handshakes none fits through what frames of some bytes fit through.
             link.bandwidth = link.bandwidth.scaled(BANDWIDTH_TIMES);
             link.loss = one_of(&mut chance, [0.0, 0.0, 0.005, 0.03]);
         }
+
         let dedicated = plan.topology.links.iter().map(|link| (link.from, link.to));
         let dedicated = dedicated.filter(|_| within(&mut chance, 0, 3) == 0).collect();
         let lan_tls = within(&mut chance, 0, 3) == 0;
@@ -71,6 +73,7 @@ impl Drawn {
         plan.log = LogConfig { sync };
         let together = within(&mut chance, 0, 2) == 0;
         let processes = processes(&plan, together);
+
         let (width, reads_all) = scenario.model();
         let mut drawn = Self {
             model: (scenario.rows, width, reads_all),
@@ -87,16 +90,19 @@ impl Drawn {
             }),
             plan,
         };
+
         let mut chance = root.child("troubles").random();
         let troubles = (0..within(&mut chance, 0, 6)).map(|_| drawn.trouble(&mut chance));
         drawn.troubles = troubles.collect();
         let leave = scenario.faults.iter().find(|fault| fault.kind == FaultKind::Leave);
+
         if let Some(leave) = leave.filter(|_| drawn.plan.needs_all().is_none()) {
             let failures = &mut drawn.plan.failures;
             (failures.on_give_up, failures.give_up_after) = (OnGiveUp::Leave, GIVE_UP_AFTER);
             let what = What::Leave { dc: DcId(leave.dc) };
             drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
         }
+
         drawn.lose_workers(&mut root.child("lost workers").random());
         drawn.lose_disk(&mut root.child("lost disks").random());
         drawn.troubles.sort_by_key(|trouble| trouble.at);
@@ -114,6 +120,7 @@ impl Drawn {
         let failures = &mut self.plan.failures;
         (failures.lost_workers, failures.take_over_after) =
             (LostWorkers::TakeOver, Some(DurationSetting(after)));
+
         for dc in topology.dc_ids() {
             let lost = NodeId::Worker(WorkerId { dc, index: within(chance, 0, 1) as u16 });
             let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
@@ -143,6 +150,7 @@ impl Drawn {
         let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
         let process = process.expect("every server has a process");
         let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
+
         let lasts = Duration::from_millis(within(chance, 50, 1_000));
         // As often as not its workers are ahead of the copy that it takes.
         if within(chance, 0, 1) == 0 {
@@ -150,6 +158,7 @@ impl Drawn {
             *slowdown = vec![3.0; self.plan.topology.data_centers.len()];
             slowdown[lost.dc().expect("a server has a data center").index()] = 1.0;
         }
+
         // Where one is due once the copy is there. Elsewhere the files would cost more than the run.
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
@@ -173,6 +182,7 @@ impl Drawn {
                 What::Kill { process, write, moves: within(chance, 0, 1) == 0 }
             }
         };
+
         // Connections survive what is shorter than five seconds, and are made again after what is longer.
         let lasts = Duration::from_secs_f64(0.05 * 200_f64.powf(unit(chance)));
         Trouble { at: TROUBLES_LAST.mul_f64(unit(chance)), lasts, what }

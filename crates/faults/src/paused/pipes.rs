@@ -85,6 +85,7 @@ impl Switchboard {
         }
         let listener = self.listeners.lock().unwrap().get(&to).cloned();
         let listener = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
+
         let there = Arc::new(Mutex::new(Way::new(near, far, delay)));
         let back = Arc::new(Mutex::new(Way::new(far, near, delay)));
         let ways = [Arc::downgrade(&there), Arc::downgrade(&back)];
@@ -94,6 +95,7 @@ impl Switchboard {
         drop(streams);
         let callee = Pipe::new(network.clone(), there.clone(), back.clone());
         listener.send((callee, from)).map_err(|_| io::ErrorKind::ConnectionRefused)?;
+
         Ok((Pipe::new(network.clone(), back, there), ways))
     }
 

@@ -104,15 +104,18 @@ impl Schedule<'_> {
         self.coordinator_process.is_open = true;
         self.coordinator = self.blueprint.coordinator();
         self.told = Told::default();
+
         if let Some((state, told)) = self.coordinator_process.kept.clone() {
             let restored = state.restore(|walk| self.coordinator.state(walk));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
             self.told = told;
         }
+
         self.counts.recovery.restarts += 1;
         let Told { stop, drains, .. } = self.told.clone();
         let drains = drains.into_iter().map(|(dc, (clocks, _))| (dc, clocks)).collect();
         self.see(Seen::CoordinatorBack { stop, drains: &drains })?;
+
         if !self.told.started {
             self.coordinator.handle_start();
         }
@@ -132,6 +135,7 @@ impl Schedule<'_> {
             }
             self.work(node)?;
         }
+
         Ok(())
     }
 

@@ -23,12 +23,14 @@ impl Schedule<'_> {
             self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
             return Ok(());
         }
+
         if !self.coordinator.admits() || !self.is_gone(dc) {
             return Ok(());
         }
         let inactive = self.coordinator.inactive();
         let mut servers = self.nodes.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc));
         let are_whole = servers.clone().all(|(_, node)| node.is_whole());
+
         // What mirrors have heard from it before and may yet forget, it could not say again.
         let have_synced = servers.all(|(_, node)| node.unsynced.is_empty());
         let has_been = self.told.left.keys().any(|server| server.dc == dc);
@@ -36,10 +38,12 @@ impl Schedule<'_> {
             self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
             return Ok(());
         }
+
         self.coordinator.handle_joined(dc);
         self.told.left.retain(|server, _| server.dc != dc);
         self.keep();
         self.counts.structural.count(FaultKind::LateJoin);
+
         for node in self.nodes_of(dc) {
             self.nodes.empty_disk(node);
             if let NodeId::Worker(worker) = node {
@@ -47,6 +51,7 @@ impl Schedule<'_> {
             }
             self.start(node)?;
         }
+
         Ok(())
     }
 
@@ -73,6 +78,7 @@ impl Schedule<'_> {
             self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::GiveUp { dc });
             return Ok(());
         }
+
         if !self.leaving.remove(&dc) {
             return Ok(());
         }
@@ -81,8 +87,10 @@ impl Schedule<'_> {
         let waiting = servers.filter(|(id, node)| !node.has_all && !inactive.contains(&id.dc));
         let copies = waiting.filter_map(|(id, node)| node.source.map(|source| (id.dc, source)));
         let gone = leave_with(dc, &copies.collect::<Vec<_>>());
+
         let mut dcs = self.plan.topology.dc_ids();
         let is_left = dcs.any(|dc| !self.is_gone(dc) && !gone.contains(&dc));
+
         // Who has lost its disk is to have a mirror yet.
         let without: BTreeSet<DcId> = inactive.union(&gone).copied().collect();
         let mut lost = self
@@ -91,12 +99,14 @@ impl Schedule<'_> {
             .iter()
             .filter(|(id, node)| node.host.disk_lost && !without.contains(&id.dc));
         let can_all = lost.all(|(id, _)| self.nodes.nearest_to(*id, &without).is_some());
+
         if !is_left || !can_all || !self.coordinator.lets_go() {
             for node in self.nodes_of(dc) {
                 self.restart(node)?;
             }
             return Ok(());
         }
+
         self.coordinator.handle_left(&gone);
         let server_processes =
             |(id, node): (&ServerId, &ServerNode)| (*id, node.machine.began().number());
@@ -104,6 +114,7 @@ impl Schedule<'_> {
             self.nodes.servers.iter().filter(|(id, _)| gone.contains(&id.dc)).map(server_processes);
         self.told.left.extend(left);
         self.keep();
+
         for dc in gone {
             self.let_go(dc)?;
         }

@@ -66,6 +66,7 @@ pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
     let run_by_servers = Plan { remote: fault_injector.remote(&plan.remote), ..plan.clone() };
     let blueprint = Blueprint::new(&run_by_servers, &application);
     let mut schedule = Schedule::new(scenario, &plan, &blueprint, fault_injector);
+
     let ran = catch_unwind(AssertUnwindSafe(|| schedule.run()));
     let broken = match ran {
         Ok(done) => done.err().map(|broken| *broken),
@@ -75,6 +76,7 @@ pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
             Some(schedule.violation("panic", text.unwrap_or("without a message").to_owned()))
         }
     };
+
     let mut counts = schedule.counts;
     counts.messages = schedule.network.messages;
     counts.packet = schedule.network.counts;
@@ -200,6 +202,7 @@ impl<'p> Schedule<'p> {
         let mut chance = plan.seed.child("disk times").random();
         let micros = [100, 1_000, 20_000][within(&mut chance, 0, 2) as usize];
         let logs = scenario.keeps_logs();
+
         Self {
             now: Instant::ZERO,
             events: Events::new(),
@@ -236,6 +239,7 @@ impl<'p> Schedule<'p> {
             self.events.push(at, Event::Fault { number, begins: true });
             self.events.push(at + fault.lasts.0, Event::Fault { number, begins: false });
         }
+
         let calm_at = Instant::ZERO + self.scenario.calm_at();
         self.events.push(calm_at, Event::Calm);
         self.events.push(calm_at + LIVENESS_LASTS, Event::Deadline);
@@ -244,12 +248,14 @@ impl<'p> Schedule<'p> {
             let patience = patience(&self.plan.topology, pair);
             self.events.push(Instant::ZERO + patience, Event::Watch { pair });
         }
+
         for node in self.nodes.ids() {
             if self.logs {
                 self.schedule_checkpoint(node);
             }
             self.work(node)?;
         }
+
         self.coordinator.handle_start();
         self.settle_coordinator()?;
         while let Some((at, event)) = self.events.pop() {
@@ -264,6 +270,7 @@ impl<'p> Schedule<'p> {
                 return self.compare_all();
             }
         }
+
         Err(self.broken("liveness", "nothing is left to happen".into()))
     }
 
@@ -349,6 +356,7 @@ impl<'p> Schedule<'p> {
                 (NodeId::Coordinator, _) => {}
             }
         }
+
         if let NodeId::Server(id) = node {
             self.cut(id)?;
         }

@@ -69,11 +69,13 @@ impl Schedule<'_> {
             }
             _ => unreachable!("a server is told what servers are told"),
         }
+
         let node = self.nodes.server_mut(id);
         if !node.machine.is_rebuilding() {
             let parked = std::mem::take(&mut node.parked).into_iter();
             node.host.inbox.extend(parked.map(|worker| Task::Join { worker }));
         }
+
         self.see_answers(id)
     }
 
@@ -83,6 +85,7 @@ impl Schedule<'_> {
         if !caller.host.up {
             return;
         }
+
         if !caller.machine.is_settled() {
             // What it says of itself must hold whatever befalls it.
             let (node, incarnation) =
@@ -91,6 +94,7 @@ impl Schedule<'_> {
             self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, incarnation, task });
             return;
         }
+
         let next_requests = caller.machine.next_request(id.shard);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
@@ -98,6 +102,7 @@ impl Schedule<'_> {
             node.parked.push(worker);
             return;
         }
+
         node.joining.push(worker);
         self.fault_injector.on_join(id, worker);
     }
@@ -109,6 +114,7 @@ impl Schedule<'_> {
         let now = node.host.shows(self.now);
         let due = node.machine.handle_worker(now, from, taken);
         self.counts.recovery.passed_over += u64::from(due == Due::Known);
+
         if due != Due::Now {
             return Ok(());
         }
@@ -125,6 +131,7 @@ impl Schedule<'_> {
                 self.recorder(id, undone);
             }
         }
+
         Ok(())
     }
 
@@ -137,6 +144,7 @@ impl Schedule<'_> {
         let received = Lane::ALL.map(|lane| session.received(lane));
         let own = node.machine.incarnation().number();
         let taken = self.fault_injector.on_arrival((at, from), message.clone(), own, received);
+
         let taken = node.machine.handle_message(now, from, &taken);
         match taken {
             Ok(Some(Meeting::Reset { .. })) => self.see(Seen::Reset { at, from })?,
@@ -150,6 +158,7 @@ impl Schedule<'_> {
                 return Err(self.broken("peer", format!("{at}: {error}")));
             }
         }
+
         let bytes = self.nodes.servers[&at].machine.session(from).held_bytes(Lane::Data);
         self.see(Seen::Heard { at, from, message: &message, own })?;
         self.see(Seen::Held { at, peer: from, bytes })?;
@@ -161,6 +170,7 @@ impl Schedule<'_> {
             self.recorder(at, Undone::Delivered { at, from, lane, frame });
             self.see_answers(at)?;
         }
+
         if self.acknowledging.insert((at, from)) {
             let (node, incarnation) =
                 (NodeId::Server(at), self.nodes.servers[&at].host.incarnation);
@@ -168,6 +178,7 @@ impl Schedule<'_> {
             self.events
                 .push(self.now + ACKNOWLEDGEMENT_DELAY, Event::Node { node, incarnation, task });
         }
+
         Ok(())
     }
 
@@ -229,6 +240,7 @@ impl Schedule<'_> {
         if node.machine.is_settled() {
             node.has_all = node.machine.server().is_whole();
         }
+
         if !node.has_stated && node.machine.is_settled() {
             node.has_stated = true;
             let server = node.machine.server();
@@ -242,6 +254,7 @@ impl Schedule<'_> {
                 }
             });
         }
+
         let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
         while let Some(output) = self.nodes.server_mut(id).machine.poll_output() {
             match output {
@@ -263,16 +276,19 @@ impl Schedule<'_> {
                 }
             }
         }
+
         for worker in joining {
             let due = self.nodes.servers[&id].machine.due(worker);
             self.see(Seen::Due { server: id, worker, due })?;
             let task = Task::Joined { server: id.shard, due };
             self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
         }
+
         for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
             self.send_control(id, to)?;
             self.fill(id.dc, to)?;
         }
+
         self.schedule_timeout(id);
         Ok(())
     }
@@ -295,6 +311,7 @@ impl Schedule<'_> {
                 _ => {}
             }
         }
+
         for peer in self.plan.topology.dc_ids().filter(|peer| *peer != id.dc) {
             let session = self.nodes.servers[&id].machine.session(peer);
             let received = Lane::ALL.map(|lane| session.received(lane));
@@ -303,6 +320,7 @@ impl Schedule<'_> {
                 self.send(id, peer, Lane::Control, early)?;
             }
         }
+
         Ok(())
     }
 

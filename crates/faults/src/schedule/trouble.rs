@@ -20,6 +20,7 @@ impl Schedule<'_> {
             let leaves = fault.kind == FaultKind::Leave;
             return if leaves { self.give_up(DcId(fault.dc)) } else { Ok(()) };
         }
+
         match fault.kind {
             FaultKind::Crash if fault.write.is_some() => {
                 // Counted once it comes to it.
@@ -48,6 +49,7 @@ impl Schedule<'_> {
             }
             _ => self.counts.structural.count(fault.kind),
         }
+
         match fault.kind {
             FaultKind::Reset => {
                 let ends = [fault.dc, fault.peer.unwrap_or(fault.dc)].map(DcId);
@@ -74,6 +76,7 @@ impl Schedule<'_> {
             }
             _ => {}
         }
+
         Ok(())
     }
 
@@ -115,6 +118,7 @@ impl Schedule<'_> {
         let believes = self.fault_injector.has(Bug::TakesFailedWriteForDone);
         let now = self.now;
         let host = self.nodes.host(node);
+
         let is_full = now < host.room_at;
         if is_full && !believes {
             self.counts.structural.full_disks += 1;
@@ -122,10 +126,12 @@ impl Schedule<'_> {
             self.crash(node, Survives::ByChance, lasts);
             return Ok(());
         }
+
         let doomed = host.doomed.take();
         if !is_full && !matches!(doomed, Some((Moment::Before, _))) {
             host.disk.append(&entries);
         }
+
         if let Some((moment, lasts)) = doomed {
             self.counts.structural.crashes_at_writes += 1;
             let survives = match moment {
@@ -138,15 +144,18 @@ impl Schedule<'_> {
             self.crash(node, survives, lasts);
             return Ok(());
         }
+
         host.writing = true;
         let incarnation = host.incarnation;
         let micros = within(&mut self.chance, 10, self.sync_lasts.as_micros() as u64);
         let at = self.now + Duration::from_micros(micros);
         self.events.push(at, Event::Synced { node, incarnation });
+
         if self.fault_injector.has(Bug::SendsBeforeSync) {
             self.nodes.handle_synced(node);
             self.let_out(node)?;
         }
+
         Ok(())
     }
 
@@ -172,6 +181,7 @@ impl Schedule<'_> {
         let host = self.nodes.host(node);
         host.restart_at = host.restart_at.max(now + lasts);
         let restart_at = host.restart_at;
+
         if host.up {
             host.up = false;
             host.incarnation += 1;
@@ -186,6 +196,7 @@ impl Schedule<'_> {
                 }
             }
         }
+
         self.events.push(restart_at, Event::Restart { node });
     }
 
@@ -197,11 +208,13 @@ impl Schedule<'_> {
         if host.up || is_gone || now < host.restart_at {
             return Ok(());
         }
+
         if !self.coordinator_process.is_open {
             // Only the coordinator knows where the others are.
             self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
             return Ok(());
         }
+
         let is_lost = host.disk_lost;
         if let NodeId::Server(id) = node
             && is_lost
@@ -213,6 +226,7 @@ impl Schedule<'_> {
             }
             self.nodes.empty_disk(node);
         }
+
         self.start(node)
     }
 
@@ -226,11 +240,13 @@ impl Schedule<'_> {
             self.counts.recovery.blank += 1;
             self.see(Seen::LostState { worker })?;
         }
+
         let back = self.nodes.restart(node, &self.fault_injector);
         let back = back.map_err(|what| self.broken("durability", format!("{node}: {what}")))?;
         self.counts.recovery.restarts += 1;
         self.counts.recovery.torn += u64::from(back.torn);
         self.see(Seen::ReplayPair { node, replay_pair: &back.replay_pair })?;
+
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
             if !self.rebuild(id)? {
@@ -240,6 +256,7 @@ impl Schedule<'_> {
                 self.reconnect(pair);
             }
         }
+
         self.repeat_orders(node)?;
         self.rejoin(node)?;
         self.work(node)
@@ -351,10 +368,12 @@ impl Schedule<'_> {
                 self.network.set(self.now, fault, false);
             }
         }
+
         for node in self.nodes.ids() {
             let host = self.nodes.host(node);
             (host.room_at, host.doomed) = (Instant::ZERO, None);
         }
+
         self.coordinator_process.spare();
         self.network.calm();
         self.calm = true;

@@ -51,6 +51,7 @@ impl Schedule<'_> {
             }
             return Ok(());
         }
+
         for shard in self.network.turns(from, to) {
             let server = ServerId { dc: from, shard };
             let node = self.nodes.server_mut(server);
@@ -62,6 +63,7 @@ impl Schedule<'_> {
                 return self.send(server, to, Lane::Data, message);
             }
         }
+
         Ok(())
     }
 
@@ -81,12 +83,14 @@ impl Schedule<'_> {
         let sent = self.network.send(self.now, server, to, lane, &message);
         let (bytes, departs) = (message.len() as u64, sent.fate.departs);
         self.see(Seen::Carried { from: server.dc, to, lane, bytes, departs })?;
+
         let epoch = self.ends.epoch(server, to);
         let at = ServerId { dc: to, shard: server.shard };
         for (when, message) in sent.arrivals {
             self.under_way += 1;
             self.events.push(when, Event::Arrives { at, from: server.dc, epoch, message });
         }
+
         if lane == Lane::Data {
             self.events.push(departs, Event::LinkReady { from: server.dc, to });
         }

@@ -34,6 +34,7 @@ impl Schedule<'_> {
         let number = self.plan.topology.first_worker(id.dc) + usize::from(id.index);
         let slowdown = self.slowdown(id.dc);
         let node = self.nodes.worker_mut(id);
+
         if let Some(mut worker) = node.machine.poll_compute() {
             let work = worker.compute();
             worker.take_held();
@@ -43,17 +44,20 @@ impl Schedule<'_> {
             self.events
                 .push(self.now + time, Event::Node { node, incarnation, task: Task::Computed });
         }
+
         let node = self.nodes.worker_mut(id);
         let mut stopped = node.machine.stopped();
         if self.fault_injector.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
             stopped = node.machine.worker_mut().map(|worker| worker.clock());
         }
+
         if stopped != node.told {
             node.told = stopped;
             if let Some(clock) = stopped {
                 self.inform(|coordinator| coordinator.handle_worker_stopped(id, clock));
             }
         }
+
         Ok(())
     }
 

@@ -28,6 +28,7 @@ pub(in crate::server) fn check_span(
             indexes.find(|index| !range.contains(index))
         }
     };
+
     let expected = || format!("{range:?}");
     outside.map_or(Ok(()), |index| {
         Err(PeerError::PeerSentForeignParameter { from, index, expected: expected() })

@@ -109,6 +109,7 @@ impl Drain {
             result: Incoming::default(),
             outgoing: VecDeque::new(),
         };
+
         Self {
             method,
             own,

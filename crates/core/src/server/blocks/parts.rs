@@ -40,18 +40,21 @@ impl Part {
             .filter(|(_, value)| **value != 0.0)
             .map(|(index, _)| index)
             .collect();
+
         if fills_holes(&indexes, format) {
             indexes = (indexes[0]..=indexes[indexes.len() - 1]).collect();
         }
         let places = indexes.iter().map(|index| *index as usize - start);
         let mut values: Vec<f32> = places.clone().map(|place| source[place]).collect();
         quantise(&mut values, format);
+
         for (place, sent) in places.zip(&values) {
             source[place] = match format {
                 ValueFormat::F32 => 0.0,
                 ValueFormat::Bf16 | ValueFormat::Int8 | ValueFormat::Int4 => source[place] - sent,
             };
         }
+
         Self { indexes, values, format }
     }
 
@@ -101,6 +104,7 @@ impl Job {
         walk.numbers("values", Content::Changes, &mut values, |found| found == indexes.len())?;
         walk.record("format", &mut format)?;
         walk.record_that("cursor", &mut self.cursor, |found, _| *found <= indexes.len())?;
+
         if walk.restores() {
             self.part = Arc::new(Part { indexes, values, format });
         }

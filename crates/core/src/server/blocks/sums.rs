@@ -143,6 +143,7 @@ impl Cutting {
         self.values.clear();
         let most = ((room as f64 / format.bytes_per_value()) as usize).max(64);
         let end = range.end;
+
         for place in source.touched.iter_range(range.start - offset..range.end - offset) {
             if self.indexes.len() == most {
                 return place + offset;
@@ -150,6 +151,7 @@ impl Cutting {
             self.indexes.push((place + offset) as u32);
             self.values.push(source.values[place]);
         }
+
         end
     }
 

@@ -13,12 +13,14 @@ impl Conductor<'_> {
         if !self.begun {
             return Ok(());
         }
+
         if !self.takes_part(node) {
             return self.on_newcomer(node).await;
         }
         if let NodeId::Server(server) = node {
             self.meet(server).await?;
         }
+
         match node {
             // It may listen elsewhere than before.
             NodeId::Server(_) => self.tell_addresses().await,
@@ -28,6 +30,7 @@ impl Conductor<'_> {
                     .await
             }
         }
+
         self.tell_standing(node).await;
         Ok(())
     }

@@ -29,6 +29,7 @@ impl Conductor<'_> {
         self.tickets += 1;
         let ticket = self.tickets;
         let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
+
         // In the end all copies are equal, and counted or not whole.
         let is_judged = |dc: &DcId| self.coordinator.is_judged(*dc) || self.finished;
         let present = self.context.run_context.plan.topology.dc_ids();
@@ -38,6 +39,7 @@ impl Conductor<'_> {
         let judges =
             |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
         self.membership.tell_all(judges, &Order::Copy { ticket }).await;
+
         self.pending_evaluation =
             Some(PendingEvaluation::new(ticket, self.now(), clock, clocks, link_counters, of));
     }

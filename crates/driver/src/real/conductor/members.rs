@@ -104,17 +104,21 @@ impl Conductor<'_> {
             return Err(RealError::Lost { node: name, reason });
         };
         let gone = leave_with(dc, &self.server_processes.copies());
+
         if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
             let reason = format!("{reason}, and without it no data center is left");
             return Err(RealError::Lost { node: name, reason });
         }
+
         self.coordinator.handle_left(&gone);
         gone.iter().for_each(|dc| self.strike_off(*dc));
         self.write_down()?;
         let reason = format!("its data center was given up, since {name} is lost: {reason}");
+
         for dc in gone {
             self.tell_left(dc, &reason).await;
         }
+
         // Until the run begins, or goes on, nobody has heard of those.
         if self.begun {
             self.tell_addresses().await;
@@ -122,6 +126,7 @@ impl Conductor<'_> {
         self.coordinator.advance();
         self.settle().await?;
         self.evaluate().await;
+
         Ok(())
     }
 

@@ -32,6 +32,7 @@ impl Conductor<'_> {
                 None => {}
             }
         }
+
         if changed {
             self.say_who_stands_in().await;
         }
@@ -41,11 +42,13 @@ impl Conductor<'_> {
     pub(super) async fn give_back(&mut self, node: NodeId) {
         let NodeId::Worker(back) = node else { return };
         self.left_alone.remove(&back);
+
         // Said on each of its connections: the one before may have broken before it had heard. Whoever is heard for it after
         // that knows nothing that servers have not said.
         if self.standing.taken_over.contains(&back) {
             self.membership.tell(node, &Order::Reset).await;
         }
+
         if !self.membership.has_itself(node) {
             return;
         }

@@ -68,11 +68,13 @@ impl Connector {
         let (context, topology) = (&self.context, &self.context.run_context.plan.topology);
         let to = ServerId { dc: peer, shard: self.own.shard };
         let node = context.run_context.name(NodeId::Server(to));
+
         // A link that heals is to be found so at once: an attempt is one packet or two.
         let mut patience = Patience::new(node, again).at_most(PAUSE_MAX);
         if again {
             sleep(BREATH).await;
         }
+
         loop {
             let address = addresses.borrow_and_update().get(&to).cloned();
             let Some(address) = address else {
@@ -110,6 +112,7 @@ impl Connector {
             at_name: self.context.name(),
             peer_name: run_context.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
         };
+
         let ends = Ends {
             at: own.dc,
             end,
@@ -121,6 +124,7 @@ impl Connector {
             patience: patience(topology),
             counters: self.counters[&peer].clone(),
         };
+
         let lanes = ends.open().await.map_err(|error| LinkFault::Route(error.to_string()))?;
         Ok(Arrival { peer, connection, lanes })
     }
@@ -137,6 +141,7 @@ pub(in crate::real) async fn check(
         connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
     tls.alpn_protocols = vec![CHECK.to_vec()];
     let connection = dial(&endpoint, address, tls, transport(context, None), ANSWER_MAX).await?;
+
     // Who accepts a check closes it with the version that it speaks.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
     match closed {
@@ -206,12 +211,14 @@ async fn dial(
         let said = format!("`{}` has no {family} address, as this node has", address.host);
         return Err(LinkFault::Route(said));
     };
+
     let connecting = endpoint
         .connect_with(config, *to, SERVER_NAME)
         .map_err(|error| LinkFault::Route(error.to_string()))?;
     let connected = timeout(answer_max, connecting).await;
     let silent =
         || LinkFault::Route(format!("no answer over UDP within {} s", answer_max.as_secs_f64()));
+
     connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
 }
 
@@ -281,15 +288,18 @@ async fn accept(
         .map_err(|_| LinkFault::Route("the handshake took too long".into()))?
         .map_err(|error| fault_of(&error))?;
     let data = connection.handshake_data();
+
     let data = data.and_then(|data| data.downcast::<quinn::crypto::rustls::HandshakeData>().ok());
     if data.and_then(|data| data.protocol).as_deref() == Some(CHECK) {
         connection.close(GOODBYE, PROTOCOL_VERSION.to_string().as_bytes());
         return Ok(ControlFlow::Break(()));
     }
+
     let proven = identity_of(&chain_of(&connection));
     let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
     let topology = &context.run_context.plan.topology;
     let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
+
     match peer.filter(|peer| *peer < own.dc) {
         Some(peer) => {
             choose(&factory, context, own.dc, peer);

@@ -118,6 +118,7 @@ impl Mirrors {
         let counters = links.iter().map(|(peer, link)| (*peer, link.counters.clone())).collect();
         let connector = Connector { context: context.clone(), own, endpoint, counters };
         let (sender, arrivals) = unbounded_channel();
+
         let mut others = JoinSet::new();
         others.spawn(accept_lower(connector.clone(), sender.clone()));
         Ok(Self {

@@ -89,8 +89,10 @@ mod tests {
             let listening = listening.clone();
             first.spawn(async move { listening.accept().await.unwrap().await.unwrap() })
         };
+
         let (_endpoint, connection) = own.block_on(pair.dial(at));
         let accepted = first.block_on(taken).unwrap();
+
         // With the runtime goes whoever could say goodbye.
         first.shutdown_background();
         drop((accepted, listening));
@@ -103,6 +105,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
+
         assert_eq!(own.block_on(connection.closed()), ConnectionError::Reset);
     }
 }

@@ -39,6 +39,7 @@ impl ServerNode {
             }
             Ok(_) => {}
         }
+
         loop {
             let delivered = self.server.deliver(now, from);
             let Some((lane, frame)) = delivered.map_err(|error| self.refused(error))? else {

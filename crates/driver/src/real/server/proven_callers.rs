@@ -29,10 +29,12 @@ impl ServerNode {
             proven_caller.channel.put_off(reason).await;
             return Ok(());
         }
+
         if calls.is_none() && self.workers.near() == Some(worker) {
             proven_caller.channel.refuse("this worker shares the server's process".into()).await;
             return Ok(());
         }
+
         self.let_in(worker, Some(proven_caller))
     }
 
@@ -75,12 +77,14 @@ impl ServerNode {
             self.parked.insert(worker, proven_caller);
             return Ok(());
         };
+
         // What is due is as good as an answer: the worker forgets what came before.
         self.write()?;
         match proven_caller {
             Some(proven_caller) => self.workers.join(worker, proven_caller.channel, due),
             None => self.workers.join_near(due),
         }
+
         Ok(())
     }
 
@@ -174,6 +178,7 @@ mod tests {
                 parts,
                 "one rating",
             ));
+
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
             let hash = Blueprint::new(&plan, &application).plan_hash;
@@ -182,11 +187,13 @@ mod tests {
             let all: Vec<_> = all.map(|node| run_context.identity(node)).collect();
             let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
             directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
+
             let listener =
                 listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
             let coordinator = listener.local_addr().unwrap().to_string().parse().unwrap();
             let context = run_context.node_context(NodeId::Coordinator).unwrap();
             let acceptor = Some(Acceptor::open(&context, listener, nodes(&run_context).collect()));
+
             Self { plan, application, run_context, coordinator, acceptor, _certificates: folder }
         }
 
@@ -311,9 +318,11 @@ mod tests {
                 }
             }
         };
+
         joined(&mut membership, &own).await.unwrap();
         let called = joined(&mut membership, &stand_in).await;
         assert!(matches!(called, Err(LinkFault::Later(_))), "{called:?}");
+
         // Nobody is there to stand in for the other.
         assert_eq!(membership.appoint(OWN), None);
         assert_eq!(membership.appoint(LOST), Some(OWN));
@@ -321,6 +330,7 @@ mod tests {
         let node = NodeId::Worker(LOST);
         assert!(membership.has(node) && !membership.has_itself(node));
         joined(&mut membership, &lost).await.unwrap();
+
         assert!(membership.has_itself(node));
     }
 }

@@ -44,6 +44,7 @@ impl Inheritance {
             ControlMessage::Fork { to, incarnation } => (to, incarnation, true),
             _ => return None,
         };
+
         let server = ServerId { dc, shard: at.shard };
         let takings = self.takings.entry(server).or_default();
         let is_new = takings.last().is_none_or(|latest| latest.incarnation < incarnation);
@@ -52,11 +53,13 @@ impl Inheritance {
             let word = (from, word.clone());
             takings.push(Taking { incarnation, source: at, word, unforked });
         }
+
         if let Some(latest) =
             takings.last_mut().filter(|latest| forks && latest.incarnation == incarnation)
         {
             latest.unforked.remove(&from);
         }
+
         is_new.then_some(server)
     }
 

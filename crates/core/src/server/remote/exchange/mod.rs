@@ -317,6 +317,7 @@ impl Exchange {
                 part.touched.insert(place);
             }
         });
+
         if header.last {
             if let Some(link) = self.links.get_mut(&from) {
                 link.part = header.clock.next();

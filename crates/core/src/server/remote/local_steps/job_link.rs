@@ -50,12 +50,14 @@ impl JobLink {
             relayed: false,
             tightness: job.tightness,
         };
+
         let (frame, updates, last) = job.next_frame(header, room);
         self.sequence = sequence;
         self.stats.updates += updates;
         if job.kind == BulkKind::Partial {
             self.stats.carried += updates;
         }
+
         if last {
             self.jobs.pop_front();
         }

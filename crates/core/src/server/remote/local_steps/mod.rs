@@ -290,12 +290,14 @@ impl RemoteModel for LocalSteps {
             found.is_some() == made.is_some()
         })?;
         self.factors.state(walk)?;
+
         for (fragment, counts) in self.contributors.iter_mut().enumerate() {
             counts.state(&mut walk.at(format_args!("contributor_counts.{fragment}")))?;
         }
         walk.tensor("agreed", Content::Values, &mut self.agreed)?;
         walk.tensor("own", Content::Changes, &mut self.own)?;
         self.touched.state(walk, "touched", parameters)?;
+
         for (fragment, outer) in self.outer.iter_mut().enumerate() {
             outer.state(&mut walk.at(format_args!("outer.{fragment}")))?;
         }
@@ -312,6 +314,7 @@ impl RemoteModel for LocalSteps {
         walk.record_that("due", &mut self.due, |found, made| {
             found.iter().map(Vec::len).eq(made.iter().map(Vec::len))
         })?;
+
         for (to, link) in &mut self.links {
             link.state(&mut walk.at(to), parameters)?;
         }

@@ -240,6 +240,7 @@ impl RemoteModel for Mirrors {
             let found = message.name();
             Err(PeerError::PeerSentUnexpectedKind { from, found, sync })
         };
+
         match message {
             ControlMessage::MirrorClock { .. } | ControlMessage::Announce { .. }
                 if self.model == Model::Tap =>
@@ -280,6 +281,7 @@ impl RemoteModel for Mirrors {
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
         }
+
         self.advance_drain(store);
         Ok(())
     }

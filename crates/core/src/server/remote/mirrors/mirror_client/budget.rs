@@ -80,6 +80,7 @@ mod tests {
         let mut budget = Budget::new(4.0);
         let rate = 10_000.0;
         let mut spent = Vec::new();
+
         for tick in 1..=200_u64 {
             budget.fill(Instant::from_nanos(tick * 1_000_000_000), rate, clock);
             // Headers and indexes: what the first guess knows nothing of.
@@ -89,6 +90,7 @@ mod tests {
             budget.spend(bytes, updates);
             spent.push(bytes as f64);
         }
+
         for half in [&spent[..100], &spent[100..]] {
             let mean = half.iter().sum::<f64>() / half.len() as f64;
             assert!((mean / rate - 1.0).abs() < 0.02, "{mean}");

@@ -63,6 +63,7 @@ impl CatchUpBacklog {
             relayed: false,
             tightness: Tightness::NONE,
         };
+
         let changes = Changes::Sparse { indexes: &indexes, values: &values };
         let mut frame = Vec::with_capacity(8 * indexes.len() + 64);
         encode_bulk(&header, changes, ValueFormat::F32, &mut frame);

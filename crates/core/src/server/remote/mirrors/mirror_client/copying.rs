@@ -47,6 +47,7 @@ impl Copying {
         };
         let end = (start + (room / 4).max(NUMBERS_MIN)).min(numbers.len());
         self.sent += end - start;
+
         let last = self.sent == parameters + self.steps.len();
         let header = BulkHeader {
             kind,
@@ -58,6 +59,7 @@ impl Copying {
             relayed: false,
             tightness: Tightness::NONE,
         };
+
         let changes = Changes::Dense { start: start as u32, values: &numbers[start..end] };
         let mut frame = Vec::with_capacity(4 * (end - start) + 64);
         encode_bulk(&header, changes, ValueFormat::F32, &mut frame);

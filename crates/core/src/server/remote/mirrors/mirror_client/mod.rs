@@ -322,6 +322,7 @@ impl MirrorClient {
             }
             Sharing::PerLink { filter } => filter.state(&mut walk.at("filter"), layout)?,
         }
+
         self.sources.state(&mut walk.at("sources"))?;
         self.touched.state(walk, "touched", layout.parameters())?;
         for (to, peer) in &mut self.peers {
@@ -329,6 +330,7 @@ impl MirrorClient {
         }
         walk.record("last_tick", &mut self.last_tick)?;
         walk.record("closed", &mut self.closed)?;
+
         walk.record("clock_time", &mut self.clock_time)
     }
 
@@ -419,6 +421,7 @@ impl MirrorClient {
             source: self.sources.of(clique),
             criteria: filter.criteria(),
         };
+
         for peer in self.peers.values_mut() {
             let ranks = |route: &&mut Route| route.clique == clique && !route.waits;
             let Some(route) = peer.route.as_mut().filter(ranks) else { continue };

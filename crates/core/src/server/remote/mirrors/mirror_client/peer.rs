@@ -95,6 +95,7 @@ impl Peer {
         walk.record("catch_up", &mut self.catch_up)?;
         walk.record("rate", &mut self.rate)?;
         walk.record("stats", &mut self.stats)?;
+
         match &mut self.route {
             Some(route) => route.state(walk, parameters),
             None => Ok(()),

@@ -86,6 +86,7 @@ impl MirrorClient {
         let Some(clique) = self.clique_of(to) else { return };
         let unforked = present.filter(|dc| *dc != to && self.clique_of(*dc) == Some(clique));
         let unforked = unforked.collect();
+
         // A copy holds everything of this data center, released or not.
         let shared = match &self.sharing {
             Sharing::Released { .. } => self.sources.local(),
@@ -94,11 +95,13 @@ impl MirrorClient {
         let shared = shared.to_vec();
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(route) = &mut peer.route else { return };
+
         let carried = route.outbox.shared().to_vec();
         (route.outbox, route.waits) = (route.outbox.sharing(shared), false);
         let copying = Some(Copying::new(clock, values, steps));
         let rest = Rest { unforked, ..Rest::default() };
         let backlog = CatchUpBacklog::default();
+
         (peer.incarnation, peer.rebuild) =
             (incarnation, Some(Rebuild { copying, carried, backlog, rest }));
     }
@@ -142,10 +145,12 @@ impl MirrorClient {
         like.forks.push_back((to, incarnation));
         let Some(peer) = self.peers.get_mut(&to) else { return };
         peer.incarnation = incarnation;
+
         let Some(route) = &mut peer.route else { return };
         let carried = std::mem::replace(&mut route.outbox, outbox);
         route.has_carried(carried.shared(), !self.closed);
         (route.ranked, route.waits) = (ranked, false);
+
         if reported > route.reported {
             route.reported = reported;
             peer.report(reported);
@@ -198,6 +203,7 @@ impl MirrorClient {
             peer.stats.control_bytes += frame.len() as u64;
             return Some(frame.into());
         }
+
         let rebuild = peer.rebuild.as_mut().filter(|rebuild| rebuild.rest.asked)?;
         let (rest, sequence) = (&mut rebuild.rest, peer.sequence + 1);
         let frame = if let Some(copying) = &mut rebuild.copying {
@@ -216,6 +222,7 @@ impl MirrorClient {
             rest.paid = last;
             frame
         };
+
         peer.sequence = sequence;
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;

@@ -131,6 +131,7 @@ impl Mirror {
             found.keys().all(|place| (*place as usize) < parameters)
         })?;
         walk.record("deadlines", &mut self.deadlines)?;
+
         walk.record("end", &mut self.end)
     }
 }

@@ -210,6 +210,7 @@ impl MirrorServer {
             return;
         }
         let due = now + self.barrier_deadline;
+
         for &place in places {
             if mirror.announced.insert(place, Awaited { sequence, due }).is_none() {
                 let (_, row) = layout.row_of_parameter(place as usize);
@@ -217,6 +218,7 @@ impl MirrorServer {
                 self.announced += 1;
             }
         }
+
         if mirror.deadlines.back() != Some(&due) {
             mirror.deadlines.push_back(due);
         }
@@ -282,6 +284,7 @@ impl MirrorServer {
             .mirrors
             .iter()
             .filter(|(_, mirror)| mirror.parted && mirror.neighbour && !mirror.inactive);
+
         if let Some((&from, _)) = parted.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }
@@ -294,6 +297,7 @@ impl MirrorServer {
                 return Gate::Closed(WaitReason::MirrorClock { from });
             }
         }
+
         match self.announced_row(rows, layout) {
             Some(reason) => Gate::Closed(reason),
             None => Gate::Open,
@@ -322,6 +326,7 @@ impl MirrorServer {
                 expired.extend(due.map(|(place, _)| (*from, *place)));
             }
         }
+
         for (from, place) in expired {
             self.lift(from, place, layout);
             self.stats.announcements_expired += 1;
@@ -408,12 +413,14 @@ impl MirrorServer {
                     .find(|row| self.announced_rows[*row] > 0),
             }
         })?;
+
         let places = layout.parameters_of_row(blocked);
         let from = self.mirrors.iter().find_map(|(from, mirror)| {
             let range = places.start as u32..places.end as u32;
             mirror.announced.range(range).next().map(|_| *from)
         });
         let from = from.expect("an announced row has a mirror that announced it");
+
         Some(WaitReason::Announced { from, row: blocked as u32 })
     }
 }

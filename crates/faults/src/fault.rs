@@ -116,7 +116,7 @@ impl Fault {
             match within(&mut chance, 0, 5) {
                 // Again, as soon as it is back or before.
                 0 => {
-                    also.at = DurationSetting(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0)
+                    also.at = DurationSetting(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0);
                 }
                 // The other end of a link as well.
                 1 if also.server.is_some() => {

@@ -279,10 +279,10 @@ impl ServerNode {
                 left.map_err(|error| self.refused(error))?;
             }
             Order::Drain { clocks, inactive } => {
-                self.server.handle_drain(self.now(), clocks, inactive)
+                self.server.handle_drain(self.now(), clocks, inactive);
             }
             Order::Copy { ticket } => {
-                coordinator.send_copy(ticket, self.server.server().copy()).await
+                coordinator.send_copy(ticket, self.server.server().copy()).await;
             }
             Order::ServerStats => {
                 let links = self.mirrors.link_counters();

@@ -27,7 +27,7 @@ impl Conductor<'_> {
             _ => {
                 self.membership
                     .tell(node, &self.membership.begin(self.coordinator.inactive()))
-                    .await
+                    .await;
             }
         }
 

@@ -6,8 +6,8 @@ use gaia_core::application::{Task, Work};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{
-    Clock, DcId, Deltas, Model, ModelLayout, RowSet, ShardId, ShardLayout, State, StateError,
-    TableLayout, Walk, WorkerId,
+    Clock, DcId, Deltas, Model, ModelLayout, RowSet, ShardId, ShardLayout, State, TableLayout,
+    WorkerId,
 };
 use gaia_core::worker::Worker;
 
@@ -21,14 +21,6 @@ impl Task for Idler {
 
     fn iterate(&mut self, _clock: Clock, _model: &Model) -> (Deltas, Work) {
         (Deltas::none(&self.0), Work::default())
-    }
-
-    fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
-        (0.0, Work::default())
-    }
-
-    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
-        Ok(())
     }
 }
 

@@ -100,10 +100,6 @@ impl Task for Counter {
         (deltas, Work { examples: 1, flops: 1.0 })
     }
 
-    fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
-        (0.0, Work::default())
-    }
-
     fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record("chance", &mut self.chance)?;
         let rows = self.layout.tables()[0].rows;

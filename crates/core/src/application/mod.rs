@@ -67,12 +67,25 @@ pub trait Task: Send {
     /// The mean loss of a copy, whole and fresh, over at most `examples` of this worker's own: always the same ones,
     /// whatever the copy, so that two copies can be told apart. What the objective adds for regularisation is left out.
     /// 0 for a worker without examples.
-    fn probe(&self, model: &Model, examples: usize) -> (f64, Work);
+    ///
+    /// Only the guard against skew (`[sync.remote] guard`) asks for it. The default measures nothing and returns a loss
+    /// of 0: a guard over such a task never finds a difference between copies.
+    fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
+        (0.0, Work::default())
+    }
 
-    /// Walks over whatever iterations leave behind for later ones; where a clock and a seed say it all, there is
-    /// nothing to walk over. A task that was made anew and given this goes on as the one that it was taken from, to
-    /// the bit. Called between iterations, and after [`Task::rows`] as well as before.
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError>;
+    /// Walks over whatever iterations leave behind for later ones. A task that was made anew and given this goes on as
+    /// the one that it was taken from, to the bit. Called between iterations, and after [`Task::rows`] as well as before.
+    ///
+    /// The default keeps nothing: right where a clock and a seed say what an iteration does. A task that keeps more,
+    /// such as momentum or a generator of random numbers, and leaves it out here does not continue exactly from a
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// Where what is put back does not fit the task.
+    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
+        Ok(())
+    }
 }
 
 /// What one iteration cost, for the cost model.

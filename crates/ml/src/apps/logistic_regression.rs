@@ -16,8 +16,7 @@ use crate::examples::{Parts, SparseExamples};
 use crate::kernels::vector::softplus;
 use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
-    TableRows, Walk,
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
 };
 
 /// Settings of `kind = "logistic-regression"`.
@@ -250,10 +249,6 @@ impl Task for SparseDescent {
         }
         let flops = FLOPS_PER_ENTRY * entries as f64 / 2.0;
         (loss / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
-    }
-
-    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
-        Ok(())
     }
 }
 

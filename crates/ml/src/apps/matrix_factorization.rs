@@ -23,8 +23,7 @@ use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, TableDeltas, TableId, TableLayout,
-    TableRows, Walk,
+    Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
 };
 
 /// Settings of `kind = "matrix-factorization"`.
@@ -348,10 +347,6 @@ impl Task for Descent {
         let squares: f64 = sample.iter().map(square).sum();
         let flops = FLOPS_PER_FACTOR * (sample.len() * config.rank) as f64 / 2.0;
         (squares / sample.len().max(1) as f64, Work { examples: sample.len() as u64, flops })
-    }
-
-    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
-        Ok(())
     }
 }
 

@@ -100,6 +100,7 @@ impl Node {
                 clocks_per_pass: 1,
                 momentum: 0.5,
             }),
+            significance: None,
             drain: DrainMethod::Mean,
             inactive: BTreeSet::new(),
             plan_hash: 7,

@@ -138,6 +138,7 @@ impl Setup {
                 clocks_per_pass: 1,
                 momentum: self.momentum,
             }),
+            significance: None,
             drain: self.drain,
             inactive: self.inactive.clone(),
             plan_hash: 7,

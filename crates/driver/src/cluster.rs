@@ -7,6 +7,7 @@ use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, CoordinatorConfig};
 use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
+use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::topology::{Overlay, Topology};
 use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
@@ -20,6 +21,7 @@ pub struct Blueprint<'p> {
     /// Made once a node needs it.
     initial: OnceLock<Model>,
     schedule: Arc<Schedule>,
+    significance: Option<Arc<dyn Significance>>,
     overlay: Overlay,
     pub plan_hash: u64,
 }
@@ -45,6 +47,7 @@ impl<'p> Blueprint<'p> {
             layouts: ShardLayout::all(layout, topology.data_centers[0].servers),
             initial: OnceLock::new(),
             schedule: schedule(application),
+            significance: None,
             overlay: plan.overlay(),
             plan_hash: 0,
         };
@@ -64,6 +67,12 @@ impl<'p> Blueprint<'p> {
             agreed += &format!("{:016x}", digest(&self.initial().values));
         }
         self.plan.seed.child(&agreed).0
+    }
+
+    /// The same nodes, whose servers measure residuals with a function that was handed in.
+    #[must_use]
+    pub fn with_significance(self, significance: Option<Arc<dyn Significance>>) -> Self {
+        Self { significance, ..self }
     }
 
     pub fn server(&self, id: ServerId) -> Server {
@@ -95,6 +104,7 @@ impl<'p> Blueprint<'p> {
                 hops: self.overlay.hops(topology).max(1) as u64,
             },
             schedule: self.schedule.clone(),
+            significance: self.significance.clone(),
             drain: plan.drain.method,
             inactive: plan.late(),
             plan_hash: self.plan_hash,
@@ -141,9 +151,8 @@ impl<'p> Blueprint<'p> {
 }
 
 impl Cluster {
-    pub fn new(plan: &Plan, application: &Arc<dyn Application>) -> Self {
-        let topology = &plan.topology;
-        let blueprint = Blueprint::new(plan, application);
+    pub fn new(blueprint: &Blueprint<'_>) -> Self {
+        let topology = &blueprint.plan.topology;
         Self {
             servers: server_ids(topology).map(|id| blueprint.server(id)).collect(),
             workers: worker_ids(topology).map(|id| blueprint.worker(id)).collect(),

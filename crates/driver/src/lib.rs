@@ -20,10 +20,12 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
+use self::cluster::Blueprint;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{DriverKind, LostWorkers, Plan};
 use gaia_core::application::Application;
 use gaia_core::server::PeerError;
+use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::Clock;
 use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
@@ -31,10 +33,20 @@ use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// How it went.
     pub summary: Summary,
+    /// Every evaluation, in order.
     pub progress: Vec<Progress>,
     /// What was learnt, in lines for people: what the application says of the final model.
     pub highlights: Vec<String>,
+}
+
+/// What a run may be handed from code beside its plan and its application. The default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Measures how much a residual matters, in place of the `function` of `[sync.remote]`. ASP alone asks for it; every
+    /// other setting of ASP holds as it is.
+    pub significance: Option<Arc<dyn Significance>>,
 }
 
 /// How a run that may be interrupted ended.
@@ -51,28 +63,71 @@ pub enum Ending {
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// A node got from another what it cannot act on.
     #[error("{at}: {error}")]
-    Peer { at: String, error: PeerError },
+    Peer {
+        /// The node that refused it.
+        at: String,
+        /// What was wrong with it.
+        error: PeerError,
+    },
+    /// Every node waits for another.
     #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
-    Stalled { at: String, waiting: String },
+    Stalled {
+        /// The time of the driver.
+        at: String,
+        /// What reads wait for.
+        waiting: String,
+    },
+    /// A checkpoint could not be written, or does not fit the plan.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Checkpoints were asked of a driver that has none.
     #[error(
         "the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved"
     )]
-    NoCheckpoints { driver: &'static str },
+    NoCheckpoints {
+        /// The driver's name.
+        driver: &'static str,
+    },
+    /// The emulated network failed for good.
     #[error(transparent)]
     Transport(quic::TransportError),
+    /// A run over processes failed.
     #[error(transparent)]
     Real(#[from] real::RealError),
+    /// Training diverged.
     #[error("training has diverged: {reason}")]
-    Diverged { reason: String },
+    Diverged {
+        /// How, and whose changes showed it.
+        reason: String,
+    },
+    /// Something was lost or doubled between mirrors.
     #[error("mirrors do not agree on what has crossed between them: {links}")]
-    NotConserved { links: String },
+    NotConserved {
+        /// The links on which it was, and how.
+        links: String,
+    },
+    /// The operating system gave the run no threads.
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
+    /// A part of the run panicked, such as an application's task.
     #[error("{part} panicked: {message}")]
-    Panicked { part: String, message: String },
+    Panicked {
+        /// The part, as people call it.
+        part: String,
+        /// What the panic said.
+        message: String,
+    },
+    /// What a process that is started for a node cannot have.
+    #[error(
+        "the real driver runs each node in a process of its own, which knows the run file and nothing else: with \
+         {handed_in} handed in from code, driver has to be \"simulated\" or \"emulated\""
+    )]
+    NotInRunFile {
+        /// What was handed in.
+        handed_in: &'static str,
+    },
     /// An application whose deltas are counts, with local steps that would not add them up as they are.
     #[error(
         "the application's deltas are counts: with local-steps they need combine = \"sum\", outer = \"plain\" and \
@@ -87,19 +142,37 @@ pub enum RunError {
     CountsTakenOver,
 }
 
-/// Runs a plan to its end. A run whose training diverges ends early, with a summary that says so
-/// ([`Outcome::check_sound`]).
+/// Runs a plan to its end: trains the application on the plan's driver, and tells the observer how it goes. A run whose
+/// training diverges ends early, with a summary that says so ([`Outcome::check_sound`]).
+///
+/// Under the simulated driver a plan, an application and their seed give the same outcome to the byte, but for
+/// `wall_s`. The real driver starts this program again for each node, as `PROGRAM node …`, which only `gaia` understands.
 ///
 /// # Errors
 /// Where a node got what it cannot act on, the network failed for good, something was lost or doubled between mirrors,
-/// or local steps would not add up what the application counts.
+/// local steps would not add up what the application counts, or the plan's driver is the real one and the application
+/// is not one that the run file names ([`RunError::NotInRunFile`]).
 pub fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let outcome = finished(carry_out(plan, application, observer, None, None)?)?;
+    run_with(plan, application, &RunOptions::default(), observer)
+}
+
+/// As [`run`], with what else was handed in.
+///
+/// # Errors
+/// As [`run`], and where the plan's driver is the real one and anything was handed in.
+pub fn run_with(
+    plan: &Plan,
+    application: &Arc<dyn Application>,
+    options: &RunOptions,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let outcome = finished(carry_out(plan, application, options, observer, None, None)?)?;
     outcome.check()?;
+
     Ok(outcome)
 }
 
@@ -114,7 +187,8 @@ pub fn run_logged(
     observer: &mut dyn Observer,
     files: &real::NodeFiles,
 ) -> Result<Outcome, RunError> {
-    finished(carry_out(plan, application, observer, None, Some(files))?)
+    let options = RunOptions::default();
+    finished(carry_out(plan, application, &options, observer, None, Some(files))?)
 }
 
 impl Outcome {
@@ -144,6 +218,13 @@ impl Outcome {
     }
 }
 
+impl RunOptions {
+    /// The nodes of a plan, with what was handed in.
+    fn blueprint<'p>(&self, plan: &'p Plan, application: &Arc<dyn Application>) -> Blueprint<'p> {
+        Blueprint::new(plan, application).with_significance(self.significance.clone())
+    }
+}
+
 fn finished(ending: Ending) -> Result<Outcome, RunError> {
     match ending {
         Ending::Finished(outcome) => Ok(*outcome),
@@ -164,16 +245,20 @@ pub fn run_kept(
     observer: &mut dyn Observer,
     keeper: &mut Keeper,
 ) -> Result<Ending, RunError> {
-    carry_out(plan, application, observer, Some(keeper), None)
+    carry_out(plan, application, &RunOptions::default(), observer, Some(keeper), None)
 }
 
 fn carry_out(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
     keeper: Option<&mut Keeper>,
     files: Option<&real::NodeFiles>,
 ) -> Result<Ending, RunError> {
+    if options.significance.is_some() && plan.driver == DriverKind::Real {
+        return Err(RunError::NotInRunFile { handed_in: "a significance function" });
+    }
     if application.deltas_are_counts()
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())
     {
@@ -188,11 +273,11 @@ fn carry_out(
     info!(name = plan.name, driver, remote, wan, seed = plan.seed.0, "run starts");
     let whole = |outcome| Ending::Finished(Box::new(outcome));
     let ending = match plan.driver {
-        DriverKind::Simulated => simulated::run(plan, application, observer, keeper),
+        DriverKind::Simulated => simulated::run(plan, application, options, observer, keeper),
         DriverKind::Emulated | DriverKind::Real if keeper.is_some() => {
             Err(RunError::NoCheckpoints { driver })
         }
-        DriverKind::Emulated => emulated::run(plan, application, observer).map(whole),
+        DriverKind::Emulated => emulated::run(plan, application, options, observer).map(whole),
         DriverKind::Real => real::run(plan, application, observer, files).map(whole),
     }?;
 

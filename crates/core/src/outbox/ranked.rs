@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Batch;
 use crate::codec::Changes;
-use crate::significance::{Parameters, Scratch, Selection, TableCriteria, Take, select};
+use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, StateError, Walk};
 
@@ -34,7 +34,7 @@ pub struct Ranked {
 pub struct Residuals<'a> {
     pub values: &'a [f32],
     pub source: &'a [f32],
-    pub criteria: &'a [TableCriteria],
+    pub criteria: &'a [TableCriteria<Measure>],
 }
 
 impl Ranked {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocks::DrainMethod;
+use crate::significance::Significance;
 use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync};
 use crate::types::{Bandwidth, Clock, DcId, ServerId, ShardLayout};
 
@@ -32,6 +33,8 @@ pub struct ServerConfig {
     /// The longest way that an update takes over the overlay.
     pub way: LongestWay,
     pub schedule: Arc<Schedule>,
+    /// What ASP measures residuals with, where it is not the function that `remote` names.
+    pub significance: Option<Arc<dyn Significance>>,
     pub drain: DrainMethod,
     /// Data centers that take no part yet: none but under TAP and ASP.
     pub inactive: BTreeSet<DcId>,

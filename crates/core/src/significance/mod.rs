@@ -15,7 +15,7 @@ mod norm;
 mod order;
 mod simd;
 
-pub use function::Significance;
+pub use function::{Measure, Significance};
 pub use norm::rms;
 
 use std::ops::Range;

@@ -22,7 +22,7 @@ use crate::cost::CostModel;
 use crate::judge::{Verdict, highlights, judge, judge_values};
 use crate::recorder::{AllLinkCounters, LinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
-use crate::{Outcome, RunError, message_of};
+use crate::{Outcome, RunError, RunOptions, message_of};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::CoordinatorOutput;
@@ -33,6 +33,7 @@ use gaia_telemetry::Observer;
 pub(crate) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let runtime = Builder::new_multi_thread()
@@ -41,7 +42,7 @@ pub(crate) fn run(
         .enable_time()
         .build()
         .map_err(RunError::Runtime)?;
-    let outcome = runtime.block_on(conduct(plan, application, observer));
+    let outcome = runtime.block_on(conduct(plan, application, options, observer));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -49,11 +50,12 @@ pub(crate) fn run(
 async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let started = std::time::Instant::now();
     let topology = &plan.topology;
-    let mut cluster = Cluster::new(plan, application);
+    let mut cluster = Cluster::new(&options.blueprint(plan, application));
     let (wan, transports) = Wan::start(topology, cluster.shards, plan.seed.child("links"))
         .await
         .map_err(RunError::Transport)?;

@@ -22,7 +22,7 @@ use super::cost::CostModel;
 use super::judge::{highlights, judge};
 use super::recorder::RunRecorder;
 use super::server_stats::ServerStats;
-use super::{Ending, Outcome, RunError};
+use super::{Ending, Outcome, RunError, RunOptions};
 use gaia_checkpoint::{Due, Keeper};
 use gaia_config::Plan;
 use gaia_core::application::Application;
@@ -71,11 +71,12 @@ enum Event {
 pub(super) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
     mut keeper: Option<&mut Keeper>,
 ) -> Result<Ending, RunError> {
     let started = std::time::Instant::now();
-    let mut simulation = Simulation::new(plan, application, observer);
+    let mut simulation = Simulation::new(plan, application, options, observer);
     match keeper.as_mut().and_then(|keeper| keeper.take_resumed()) {
         Some(checkpoint) => simulation.resume(checkpoint)?,
         None => simulation.start(),
@@ -124,9 +125,10 @@ impl<'a> Simulation<'a> {
     fn new(
         plan: &Plan,
         application: &'a Arc<dyn Application>,
+        options: &RunOptions,
         observer: &'a mut dyn Observer,
     ) -> Self {
-        let cluster = Cluster::new(plan, application);
+        let cluster = Cluster::new(&options.blueprint(plan, application));
         Self {
             now: Instant::ZERO,
             events: Events::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::budget::Budget;
 use super::rate::RateEstimate;
 use crate::server::config::Schedule;
-use crate::significance::{TableCriteria, Take, rms};
+use crate::significance::{Measure, Significance, TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
 use crate::types::{Clock, Instant, ShardLayout, StateError, Tightness, Walk};
@@ -15,16 +15,28 @@ use crate::types::{Clock, Instant, ShardLayout, StateError, Tightness, Walk};
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) config: AspConfig,
+    measure: Measure,
     schedule: Arc<Schedule>,
     /// How much tighter than configured.
     pub(super) tightness: Tightness,
     /// Of the latest clock.
-    criteria: Vec<TableCriteria>,
+    criteria: Vec<TableCriteria<Measure>>,
 }
 
 impl Filter {
-    pub(super) fn new(config: &AspConfig, schedule: Arc<Schedule>) -> Self {
-        Self { config: config.clone(), schedule, tightness: Tightness::NONE, criteria: Vec::new() }
+    /// A filter that measures with `own`, or where there is none with the function that `config` names.
+    pub(super) fn new(
+        config: &AspConfig,
+        own: Option<Arc<dyn Significance>>,
+        schedule: Arc<Schedule>,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            measure: own.map_or(Measure::BuiltIn(config.function), Measure::Own),
+            schedule,
+            tightness: Tightness::NONE,
+            criteria: Vec::new(),
+        }
     }
 
     /// Measures anew what each table's residuals are held against, at `clock`. Residuals are `scale` of the change
@@ -41,9 +53,9 @@ impl Filter {
         let threshold =
             self.tightness.of_threshold(self.config.threshold * factor) * f64::from(scale);
         self.criteria = self.criteria_of(store.layout(), |range| {
-            let floor = match (self.config.function, self.config.floor) {
-                (Function::Progress, _) => rms(&progress[range]),
-                (Function::Absolute, _) | (_, Floor::Zero) => 0.0,
+            let floor = match (&self.measure, self.config.floor) {
+                (Measure::BuiltIn(Function::Progress), _) => rms(&progress[range]),
+                (Measure::BuiltIn(Function::Absolute), _) | (_, Floor::Zero) => 0.0,
                 (_, Floor::TableRms) => rms(&store.values()[range]),
             };
             (floor, threshold as f32)
@@ -51,7 +63,7 @@ impl Filter {
     }
 
     /// What each table's residuals are held against; none before the first clock.
-    pub(super) fn criteria(&self) -> &[TableCriteria] {
+    pub(super) fn criteria(&self) -> &[TableCriteria<Measure>] {
         &self.criteria
     }
 
@@ -80,11 +92,11 @@ impl Filter {
         &self,
         layout: &ShardLayout,
         mut bars: impl FnMut(Range<usize>) -> (f32, f32),
-    ) -> Vec<TableCriteria> {
+    ) -> Vec<TableCriteria<Measure>> {
         let tables = layout.model().table_ids().map(|table| {
             let range = layout.table_range(table);
             let (floor, threshold) = bars(range.clone());
-            let (width, function) = (layout.width_of(table), self.config.function);
+            let (width, function) = (layout.width_of(table), self.measure.clone());
             TableCriteria { range, width, function, floor, threshold }
         });
         tables.collect()

@@ -87,7 +87,7 @@ impl MirrorClient {
     }
 
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
-        let filter = Filter::new(asp, config.schedule.clone());
+        let filter = Filter::new(asp, config.significance.clone(), config.schedule.clone());
         let parameters = config.layout.parameters();
         match asp.policy {
             Policy::Paper => {

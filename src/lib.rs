@@ -46,8 +46,7 @@
 //!     clocks = 40
 //! "#;
 //! let plan = RunFile::from_text("example.toml", text, &[])?.plan()?;
-//! let workers = plan.topology.workers_per_dc();
-//! let application = gaia::build(&plan.app, &workers, plan.seed)?;
+//! let application = gaia::build(&plan)?;
 //! let outcome = gaia::run(&plan, &application, &mut Watch)?;
 //!
 //! assert!(outcome.summary.objective < outcome.progress[0].objective);
@@ -58,13 +57,25 @@
 
 mod variants;
 
+use std::sync::Arc;
+
 pub use gaia_config::{ConfigError, Override, Plan, RunFile};
 pub use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
 pub use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, State, StateError, Walk,
 };
-pub use gaia_data::{DataError, build};
+pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, run};
 pub use gaia_telemetry::{Observer, Progress, Summary};
 
 pub use variants::{LAN, Variant, variants};
+
+/// Loads or generates the data of the application that a plan names, and splits it over the plan's workers.
+///
+/// The plan's seed decides what is generated and how it is split.
+///
+/// # Errors
+/// Where the plan names no application, since its run file has no `[app]`, or its data cannot be read.
+pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
+    gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), plan.seed)
+}

@@ -218,7 +218,7 @@ fn topics_of_a_blog_tell_more_than_how_often_words_occur() {
 }
 
 fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    gaia_data::build(config, workers_per_dc, SEED).expect("data that is there")
+    gaia_data::build(Some(config), workers_per_dc, SEED).expect("data that is there")
 }
 
 /// A bulk-synchronous cluster as a loop: all workers iterate on one model, then all deltas are added.

@@ -381,7 +381,7 @@ fn every_image_is_used_as_the_network_sees_it() {
         let keys = format!("data = {{ source = 'cifar', path = '{}' }}", folder.path().display());
         let keys = toml::Deserializer::parse(&keys).expect("TOML");
         let config = AppConfig::deserialize(kind, keys).expect("good keys");
-        let app = gaia_data::build(&config, &[1, 1], Seed(1)).expect("good files");
+        let app = gaia_data::build(Some(&config), &[1, 1], Seed(1)).expect("good files");
         let model = app.initial_model(Seed(1));
         let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model);
         assert_eq!(work.examples, 3);
@@ -395,7 +395,7 @@ fn images_too_small_for_their_poolings_are_refused() {
     let keys = format!("data = {{ source = 'idx', path = '{}' }}", folder.path().display());
     let keys = toml::Deserializer::parse(&keys).expect("TOML");
     let config = AppConfig::deserialize("convolutional-network", keys).expect("good keys");
-    let Err(error) = gaia_data::build(&config, &[1], Seed(1)) else {
+    let Err(error) = gaia_data::build(Some(&config), &[1], Seed(1)) else {
         panic!("2 × 2 pixels pool once")
     };
     let expected = "app.pool is 2, expected a side that fits 2 times into images of 1×2×2";

@@ -195,7 +195,7 @@ fn handwritten_digits_are_recognised_as_well_over_the_wan_as_on_the_lan() {
     config.data.source = ImageSource::Idx;
     config.data.path = Some(path);
     let mut plan = plan(triangle(20.0, 30), RemoteSync::Asp(Default::default()));
-    plan.app = AppConfig::SoftmaxRegression(config);
+    plan.app = Some(AppConfig::SoftmaxRegression(config));
     plan.compute.clock_overhead.0 = Duration::from_millis(8);
     plan.stop.clocks = Some(600);
     plan.evaluate.every = 600;

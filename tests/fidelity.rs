@@ -109,7 +109,7 @@ fn asp(threshold: f64) -> RemoteSync {
 /// An iteration is charged 10 ms.
 fn short_clocks(topology: Topology, remote: RemoteSync) -> Plan {
     let mut plan = plan(topology, remote);
-    let AppConfig::SoftmaxRegression(app) = &mut plan.app else { unreachable!("the plan's") };
+    let Some(AppConfig::SoftmaxRegression(app)) = &mut plan.app else { unreachable!("the plan's") };
     app.data.synthetic.features = 200;
     plan
 }

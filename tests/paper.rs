@@ -214,7 +214,7 @@ fn repeats(evaluation: &Evaluation, name: &str) {
     let text = &evaluation.run_files[name];
     let plan = RunFile::from_text("again.toml", text, &[]).unwrap().plan().unwrap();
     let workers = plan.topology.workers_per_dc();
-    let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
+    let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
     let again = gaia_driver::run(&plan, &application, &mut Nobody).unwrap();
     let curve: Vec<(f64, f64)> =
         again.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect();

@@ -103,8 +103,8 @@ fn local_steps_conserve_counts_to_the_last_token() {
 fn local_steps_that_would_average_counts_do_not_begin() {
     let mut plan = plan("three-regions", "steps = 4", "mean");
     plan.remote = RemoteSync::LocalSteps(LocalStepsConfig::default());
-    let app =
-        gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), SEED)
+        .expect("made-up data");
     let refused = gaia_driver::run(&plan, &app, &mut Nobody).expect_err("counts have no mean");
     assert!(refused.to_string().contains("combine = \"sum\""), "{refused}");
 }
@@ -290,8 +290,8 @@ fn a_run_over_files_leaves_its_topics_in_words() {
 
 /// How often each word occurs in the training documents, and the model when local steps over a WAN have ended.
 fn drained(plan: &Plan) -> (Vec<f32>, Model) {
-    let app =
-        gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), SEED).expect("made-up data");
+    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), SEED)
+        .expect("made-up data");
     let mut model = app.initial_model(SEED);
     let topics = model.row(TOPICS, 0).len();
     let occurs = model.table(WORD_TOPIC).chunks(topics).map(|row| row.iter().sum()).collect();
@@ -410,7 +410,8 @@ fn small() -> TopicModelConfig {
 }
 
 fn build(config: TopicModelConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    gaia_data::build(&AppConfig::TopicModel(config), workers_per_dc, SEED).expect("made-up data")
+    gaia_data::build(Some(&AppConfig::TopicModel(config)), workers_per_dc, SEED)
+        .expect("made-up data")
 }
 
 fn documents(vocabulary: usize, documents: &[&[u32]]) -> Documents {

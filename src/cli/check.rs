@@ -65,8 +65,7 @@ struct LinkFindings {
 pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = file.plan()?;
-    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
-        .map_err(|error| Failure::data(error, &file))?;
+    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
     let mut findings = Findings::new(&plan, application.as_ref());
     let mut broken = 0;
 
@@ -109,7 +108,7 @@ impl Findings {
             name: plan.name.clone(),
             driver: plan.driver.name(),
             seed: plan.seed.0,
-            app: plan.app.kind(),
+            app: plan.app_name(),
             data: application.describe(),
             parameters,
             local_sync: local(plan.local),

@@ -90,7 +90,7 @@ impl Bench<'_> {
         if let Some((_, application)) = self.applications.iter().find(|(known, _)| known == split) {
             return Ok(application.clone());
         }
-        let application = gaia_data::build(&variant.plan.app, split, variant.plan.seed)
+        let application = gaia_data::build(variant.plan.app.as_ref(), split, variant.plan.seed)
             .map_err(|error| Failure::data(error, self.file))?;
         self.applications.push((split.clone(), application.clone()));
         Ok(application)

@@ -278,7 +278,7 @@ impl From<OsString> for Resume {
 }
 
 impl RunFlags {
-    /// The run file with everything that the flags say laid over it.
+    /// The run file, which names an application, with everything that the flags say laid over it.
     pub(crate) fn read(&self) -> Result<RunFile, ConfigError> {
         let mut overrides = Vec::new();
         for setting in &self.settings {
@@ -290,7 +290,10 @@ impl RunFlags {
         if let Some(driver) = &self.driver {
             overrides.push(Override::flag("--driver", "driver", driver));
         }
-        RunFile::read(&self.file, &overrides)
+        let file = RunFile::read(&self.file, &overrides)?;
+        file.require_app()?;
+
+        Ok(file)
     }
 }
 

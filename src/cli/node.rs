@@ -12,7 +12,7 @@ use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 use gaia_driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
 use gaia_report::{Paint, RunDirectory, highlights_block, run_block};
-use gaia_telemetry::{Observer, Progress, Telemetry};
+use gaia_telemetry::{Telemetry, Unobserved};
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeFlags {
@@ -70,13 +70,13 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
 
-    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
-        .map_err(|error| Failure::data(error, &file))?;
+    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
         if options.state.is_some() {
             // Without what is kept there is nothing to go on from, and the signal ends the process as it would.
             options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
         }
+        // Nodes that are not the coordinator hear nothing of how the run goes.
         let end = run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
         return Ok(if matches!(end, NodeEnd::Interrupted) {
             Done::Interrupted
@@ -196,13 +196,6 @@ fn server(dc: DcId, number: u16) -> NodeId {
 
 fn worker(dc: DcId, index: u16) -> NodeId {
     NodeId::Worker(WorkerId { dc, index })
-}
-
-/// Nodes that are not the coordinator hear nothing of how the run goes.
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn on_progress(&mut self, _: &Progress) {}
 }
 
 const METRICS: &str = "GAIA_METRICS";

@@ -30,8 +30,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         return Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver }));
     }
 
-    let application = gaia_data::build(&plan.app, &plan.topology.workers_per_dc(), plan.seed)
-        .map_err(|error| Failure::data(error, &file))?;
+    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
     let from = match resume {
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,

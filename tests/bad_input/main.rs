@@ -41,6 +41,10 @@ flops_per_second = 1e9
 clocks = 10
 ";
 
+/// All that `RUN` says of its application.
+const WHOLE_APP: &str =
+    "[app]\nkind = \"matrix-factorization\"\nrank = 4\n\n[app.data]\nsource = \"synthetic\"\n";
+
 const WAN: &str = "\
 name = \"wan\"
 bandwidth_scale = 1.0
@@ -201,6 +205,8 @@ fn a_run_file_that_lacks_something() {
         run("name = \"base\"\n", "", &["missing key `name`", "expected `name` here"]),
         run("[stop]\nclocks = 10\n", "", &["missing key `stop`", "expected `stop` here"]),
         run("[stop]\nclocks = 10\n", "[«stop]\n", &["`stop` is `empty`", "`objective`, `clocks`"]),
+        run(WHOLE_APP, "", &["missing key `app`", "expected `app` here"]),
+        run(WHOLE_APP, "[«ap]\n", &["unknown key `ap`", "`app`"]),
         run(
             "[app]\nkind = \"matrix-factorization\"",
             "[«app]",

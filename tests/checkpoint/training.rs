@@ -66,7 +66,7 @@ impl Training {
             .and_then(|run_file| run_file.plan())
             .unwrap_or_else(|error| panic!("{}", error.render(false)));
         let workers = plan.topology.workers_per_dc();
-        let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
+        let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
         Self { plan, application }
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         name: "test".into(),
         seed: Seed(42),
         driver: DriverKind::Emulated,
-        app: AppConfig::SoftmaxRegression(app),
+        app: Some(AppConfig::SoftmaxRegression(app)),
         topology,
         local: LocalSync::Bsp,
         remote,
@@ -93,5 +93,5 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
 /// The plan's application, its data split as the plan's topology says.
 pub(crate) fn app_of(plan: &Plan) -> Arc<dyn Application> {
     let workers = plan.topology.workers_per_dc();
-    gaia_data::build(&plan.app, &workers, plan.seed).expect("made-up data")
+    gaia_data::build(plan.app.as_ref(), &workers, plan.seed).expect("made-up data")
 }

@@ -46,13 +46,16 @@ pub use split::{hold_out, split};
 /// settings and seed give the same examples.
 ///
 /// # Errors
-/// [`DataError::Config`] where a setting does not fit the data, [`DataError::Unreadable`] or [`DataError::Broken`] where
+/// [`DataError::Config`] where the run file names no application or a setting does not fit the data, [`DataError::Unreadable`] or [`DataError::Broken`] where
 /// a file cannot be used.
 pub fn build(
-    config: &AppConfig,
+    config: Option<&AppConfig>,
     workers_per_dc: &[usize],
     seed: Seed,
 ) -> Result<Arc<dyn Application>, DataError> {
+    let config = config.ok_or_else(|| {
+        ConfigError::new("kind", "missing", format!("one of {}", AppConfig::KINDS.join(", ")))
+    })?;
     config.validate()?;
     let workers = workers_per_dc.iter().sum::<usize>().max(1);
     let seed = seed.child("data");

@@ -223,6 +223,15 @@ impl RunOptions {
     fn blueprint<'p>(&self, plan: &'p Plan, application: &Arc<dyn Application>) -> Blueprint<'p> {
         Blueprint::new(plan, application).with_significance(self.significance.clone())
     }
+
+    /// What was handed in that the plan does not say; nothing where the plan says it all.
+    fn not_in(&self, plan: &Plan) -> Option<&'static str> {
+        match (&plan.app, &self.significance) {
+            (None, _) => Some("an application"),
+            (Some(_), Some(_)) => Some("a significance function"),
+            (Some(_), None) => None,
+        }
+    }
 }
 
 fn finished(ending: Ending) -> Result<Outcome, RunError> {
@@ -256,8 +265,8 @@ fn carry_out(
     keeper: Option<&mut Keeper>,
     files: Option<&real::NodeFiles>,
 ) -> Result<Ending, RunError> {
-    if options.significance.is_some() && plan.driver == DriverKind::Real {
-        return Err(RunError::NotInRunFile { handed_in: "a significance function" });
+    if let Some(handed_in) = options.not_in(plan).filter(|_| plan.driver == DriverKind::Real) {
+        return Err(RunError::NotInRunFile { handed_in });
     }
     if application.deltas_are_counts()
         && matches!(&plan.remote, RemoteSync::LocalSteps(config) if !config.adds_up())

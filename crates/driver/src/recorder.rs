@@ -184,7 +184,7 @@ impl RunRecorder {
         let carried: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.carried);
         Summary {
             name: plan.name.clone(),
-            app: plan.app.kind().into(),
+            app: plan.app_name().into(),
             driver: plan.driver.name().into(),
             seed: plan.seed.0,
             version: env!("CARGO_PKG_VERSION").into(),

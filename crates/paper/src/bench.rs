@@ -15,7 +15,7 @@ use super::EvaluationError;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_report::paper::SpeedRow;
-use gaia_telemetry::{Observer, Progress, Summary};
+use gaia_telemetry::{Progress, Summary, Unobserved};
 
 /// Who is told how an evaluation goes, from several threads.
 pub trait Watch: Sync {
@@ -87,7 +87,7 @@ impl<'w> Bench<'w> {
         if let Some(application) = known.get(&key) {
             return Ok(application.clone());
         }
-        let built = gaia_data::build(&plan.app, &workers, plan.seed);
+        let built = gaia_data::build(plan.app.as_ref(), &workers, plan.seed);
         let application =
             built.map_err(|error| EvaluationError::Data { run: plan.name.clone(), error })?;
         known.insert(key, application.clone());
@@ -111,7 +111,7 @@ impl<'w> Bench<'w> {
     /// Carries a run out and tells nobody.
     pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
         let application = self.application(plan)?;
-        let outcome = gaia_driver::run(plan, &application, &mut Nobody);
+        let outcome = gaia_driver::run(plan, &application, &mut Unobserved);
         let outcome =
             outcome.map_err(|error| EvaluationError::Run { run: plan.name.clone(), error })?;
         let (summary, progress) = (outcome.summary, outcome.progress);
@@ -166,10 +166,4 @@ pub(super) fn in_parallel<J: Sync, R: Send>(
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
-}
-
-struct Nobody;
-
-impl Observer for Nobody {
-    fn on_progress(&mut self, _: &Progress) {}
 }

@@ -446,7 +446,7 @@ mod tests {
             let network = |name: &str| {
                 let app = skew.apps.iter().find(|app| app.name == name).unwrap();
                 let plan = app.own_plan(&[], &changes).unwrap();
-                let AppConfig::ConvolutionalNetwork(app) = &plan.app else { unreachable!() };
+                let Some(AppConfig::ConvolutionalNetwork(app)) = &plan.app else { unreachable!() };
                 (app.clone(), plan)
             };
             let ((plain, mut plan), (mut grouped, other)) =
@@ -479,7 +479,9 @@ mod tests {
         for folder in ["/data", "/it's \"here\"", "/a=b, [c] # d", "/back\\n"] {
             let changes = Changes { data: Some(folder.into()), ..Changes::default() };
             let plan = APPS[0].plan(&WANS[0], 0.01, &[], &changes).unwrap();
-            let AppConfig::MatrixFactorization(app) = plan.app else { unreachable!("it is MF") };
+            let Some(AppConfig::MatrixFactorization(app)) = plan.app else {
+                unreachable!("it is MF")
+            };
             let expected = PathBuf::from(folder).join("movielens_latest_small/ratings.csv.gz");
             assert_eq!(app.data.path, Some(expected));
         }

@@ -17,5 +17,6 @@ pub use records::finite_or_null;
 pub use records::{
     BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
     LinkRecord, MembershipChange, MembershipRecord, MetricRecord, Observer, Progress, Summary,
+    Unobserved,
 };
 pub use watched::Telemetry;

@@ -333,6 +333,14 @@ pub trait Observer {
     fn on_given_back(&mut self, _lost: &str, _by: &str) {}
 }
 
+/// Watches nothing: for a run whose outcome is enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn on_progress(&mut self, _: &Progress) {}
+}
+
 /// Serde for figures of a run that may diverge. JSON has no infinity and no NaN, so both are written as `null`.
 pub mod finite_or_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -21,8 +21,8 @@ pub struct Plan {
     pub seed: Seed,
     /// What carries the protocol out.
     pub driver: DriverKind,
-    /// The application and its data.
-    pub app: AppConfig,
+    /// The application that the run file names; `None` where it has no `[app]`, and one is handed in from code.
+    pub app: Option<AppConfig>,
     /// The data centers and the links between them.
     pub topology: Topology,
     /// The synchronisation within a data center.
@@ -57,6 +57,16 @@ impl Plan {
         Seed(0).child(&alike.to_toml()).0
     }
 
+    /// The name of the application in reports: the kind that the run file names, or `custom` for one that is handed in.
+    pub fn app_name(&self) -> &'static str {
+        self.app.as_ref().map_or(CUSTOM, AppConfig::kind)
+    }
+
+    /// Whether the application that the run file names changes counts. One that is handed in says so itself.
+    pub fn deltas_are_counts(&self) -> bool {
+        self.app.as_ref().is_some_and(AppConfig::deltas_are_counts)
+    }
+
     /// What all nodes of a run must have resolved alike, as text that is the same wherever it is: what is trained, how it is
     /// shared, and over which network.
     ///
@@ -67,7 +77,7 @@ impl Plan {
         let late = late.into_iter().collect();
         let own = Self {
             driver: DriverKind::Real,
-            app: self.app.without_paths(),
+            app: self.app.as_ref().map(AppConfig::without_paths),
             compute: ComputeConfig::default_for(DriverKind::Real),
             evaluate: EvaluateConfig::default(),
             stop: StopRules::default(),
@@ -105,3 +115,6 @@ impl Plan {
         }
     }
 }
+
+/// What reports call an application that no run file names.
+const CUSTOM: &str = "custom";

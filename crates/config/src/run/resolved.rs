@@ -24,7 +24,8 @@ struct Resolved<'p> {
     name: &'p str,
     seed: Seed,
     driver: DriverKind,
-    app: &'p AppConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app: Option<&'p AppConfig>,
     sync: ResolvedSync<'p>,
     stop: StopRules,
     evaluate: EvaluateConfig,
@@ -111,7 +112,8 @@ struct ResolvedLink<'p> {
 }
 
 impl Plan {
-    /// A run file that repeats this run: every setting resolved and inline, data paths absolute.
+    /// A run file that repeats this run: every setting resolved and inline, data paths absolute. What was handed in
+    /// from code is not part of it.
     ///
     /// # Panics
     /// Never: a plan holds only values that TOML can represent.
@@ -120,7 +122,7 @@ impl Plan {
             name: &self.name,
             seed: self.seed,
             driver: self.driver,
-            app: &self.app,
+            app: self.app.as_ref(),
             sync: ResolvedSync { local: self.local, remote: (&self.remote).into() },
             stop: self.stop,
             evaluate: self.evaluate,
@@ -135,7 +137,8 @@ impl Plan {
 
         let body =
             toml::to_string(&resolved).expect("a plan holds only values that TOML can represent");
-        format!("{HEADER}{body}")
+        let header = if self.app.is_some() { HEADER } else { HEADER_WITHOUT_APP };
+        format!("{header}{body}")
     }
 }
 
@@ -263,6 +266,9 @@ fn exact<T: Copy + Display + FromStr + PartialEq>(quantity: T, in_full: String) 
 
 const HEADER: &str =
     "# Everything that determined this run; `gaia train` on this file repeats it.\n\n";
+
+const HEADER_WITHOUT_APP: &str =
+    "# Everything that determined this run but its application, which was handed in from code.\n\n";
 
 #[cfg(test)]
 mod tests {

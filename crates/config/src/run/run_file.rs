@@ -43,7 +43,8 @@ pub(crate) struct RunKeys {
     #[serde(default = "default_driver")]
     driver: String,
     #[expect(dead_code, reason = "read by its kind")]
-    app: IgnoredAny,
+    #[serde(default)]
+    app: Option<IgnoredAny>,
     #[expect(dead_code, reason = "read by the topology")]
     topology: IgnoredAny,
     #[expect(dead_code, reason = "read by its models")]
@@ -132,6 +133,22 @@ impl RunFile {
     pub fn plan(&self) -> Result<Plan, ConfigError> {
         let mut sources = self.sources.clone();
         check(&mut sources, &self.root).map_err(|problem| sources.error(problem))
+    }
+
+    /// Checks that the file names the application to run, for callers that have none to hand in.
+    ///
+    /// # Errors
+    /// Where there is no `[app]`: the first other mistake in the file, or else that the key is missing.
+    pub fn require_app(&self) -> Result<(), ConfigError> {
+        if self.root.at(APP).is_some() {
+            return Ok(());
+        }
+
+        // A misspelt `[app]` is shown as what it is.
+        self.plan()?;
+
+        let expected = format!("`{APP}` here, since it has no default");
+        Err(self.sources.error(self.root.problem(APP, Fault::MissingKey { expected })))
     }
 
     /// The same run with another topology, by the name of a shipped one or a path from the working directory.
@@ -228,7 +245,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     let local = sections::local(root)?;
     let mut remote = sections::remote(root)?;
 
-    if app.deltas_are_counts() {
+    if let Some(app) = app.as_ref().filter(|app| app.deltas_are_counts()) {
         sections::add_up(root, app.kind(), &mut remote)?;
     }
 
@@ -248,7 +265,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
     keys.checkpoint.check(&checks, driver)?;
 
-    let failures = keys.failures.resolve(&checks, &app)?;
+    let failures = keys.failures.resolve(&checks, app.as_ref())?;
     let plan = Plan {
         name: keys.name,
         seed: Seed(keys.seed),
@@ -272,17 +289,22 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     Ok(plan)
 }
 
-/// Reads `[app]`: `kind` chooses the application, which reads the other keys.
-fn app(root: &Node) -> Result<AppConfig, Problem> {
-    let (kind, keys) = sections::choice(root, "app", "kind", AppConfig::KINDS)?;
+/// Reads `[app]`: `kind` chooses the application, which reads the other keys. `None` where the file leaves it to code.
+fn app(root: &Node) -> Result<Option<AppConfig>, Problem> {
+    if root.at(APP).is_none() {
+        return Ok(None);
+    }
+
+    let (kind, keys) = sections::choice(root, APP, "kind", AppConfig::KINDS)?;
     let app = AppConfig::deserialize(&kind, &keys)
-        .map_err(|problem: Problem| problem.in_table(root, "app"))?;
+        .map_err(|problem: Problem| problem.in_table(root, APP))?;
     app.validate().map_err(|wrong| {
         let help = None;
         let fault = Fault::Wrong { found: wrong.value, expected: wrong.expected, help };
-        root.problem(&format!("app.{}", wrong.key), fault)
+        root.problem(&format!("{APP}.{}", wrong.key), fault)
     })?;
-    Ok(app)
+
+    Ok(Some(app))
 }
 
 fn default_seed() -> u64 {
@@ -292,3 +314,5 @@ fn default_seed() -> u64 {
 fn default_driver() -> String {
     DriverKind::Simulated.name().to_owned()
 }
+
+const APP: &str = "app";

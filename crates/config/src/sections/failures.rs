@@ -50,7 +50,11 @@ pub enum LostWorkers {
 
 impl FailuresConfig {
     /// The keys with their defaults resolved, or the first mistake in them.
-    pub(crate) fn resolve(self, checks: &Checks<'_>, app: &AppConfig) -> Result<Self, Problem> {
+    pub(crate) fn resolve(
+        self,
+        checks: &Checks<'_>,
+        app: Option<&AppConfig>,
+    ) -> Result<Self, Problem> {
         let Self { give_up_after, lost_workers, take_over_after, .. } = self;
         checks.time("failures.give_up_after", give_up_after, range::GIVE_UP_MAX)?;
 
@@ -61,7 +65,7 @@ impl FailuresConfig {
             });
         }
 
-        if app.deltas_are_counts() {
+        if let Some(app) = app.filter(|app| app.deltas_are_counts()) {
             let expected = format!(
                 "`wait`: the deltas of {} are counts, and a worker that takes over would count them twice",
                 app.kind()

@@ -56,7 +56,8 @@ impl StateDir {
         application: &dyn Application,
     ) -> Self {
         // Files may change under the same path: what is told of them is part of what a run is.
-        let hash = Seed(agreed).child(&format!("{:?}", plan.app)).child(&application.describe()).0;
+        let app = plan.app.as_ref().map_or_else(String::new, |app| format!("{app:?}"));
+        let hash = Seed(agreed).child(&app).child(&application.describe()).0;
         Self { folder, hash }
     }
 

@@ -252,10 +252,10 @@ impl WorkerNode {
     fn may_begin(&self, due: RequestSeq, guessed: bool) -> Result<(), RealError> {
         let plan = &self.context.run_context.plan;
         let joins = guessed && plan.late().contains(&self.id.dc);
-        if !plan.app.deltas_are_counts() || due == RequestSeq::default() || joins {
+        if !plan.deltas_are_counts() || due == RequestSeq::default() || joins {
             return Ok(());
         }
-        let (node, app) = (self.context.name(), plan.app.kind());
+        let (node, app) = (self.context.name(), plan.app_name());
         Err(RealError::CountsLost { node, app })
     }
 

@@ -35,7 +35,7 @@ impl Conductor<'_> {
             return Ok(());
         }
         let was_here = self.standing.left.keys().any(|left| node.dc() == Some(left.dc));
-        if was_here && self.context.run_context.plan.app.deltas_are_counts() {
+        if was_here && self.context.run_context.plan.deltas_are_counts() {
             let reason = "its data center was given up, and what it had counted before would be counted again";
             self.dismiss(node, reason).await;
             return Ok(());

@@ -167,7 +167,9 @@ mod tests {
     impl Stage {
         async fn new() -> Self {
             let plan = RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap();
-            let AppConfig::MatrixFactorization(config) = plan.app.clone() else { unreachable!() };
+            let Some(AppConfig::MatrixFactorization(config)) = plan.app.clone() else {
+                unreachable!()
+            };
             let ratings =
                 || Ratings { users: 1, items: 1, user: vec![0], item: vec![0], value: vec![1.0] };
             let parts = vec![Arc::from([0]), Arc::from([])];

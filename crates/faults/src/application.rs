@@ -61,10 +61,6 @@ impl Application for Counting {
         Metric { name: "nothing", direction: Direction::Lower }
     }
 
-    fn learning_rate_factor(&self, _clock: Clock) -> f64 {
-        1.0
-    }
-
     fn clocks_per_pass(&self) -> u64 {
         4
     }

@@ -14,10 +14,13 @@ pub trait Application: Send + Sync {
     /// The tables of the model.
     fn layout(&self) -> &Arc<ModelLayout>;
 
-    /// The values training starts from, the same in every data center.
-    fn initial_model(&self, seed: Seed) -> Model;
+    /// The values training starts from: the same in every data center, and decided by the seed. The default is zeros.
+    fn initial_model(&self, _seed: Seed) -> Model {
+        Model::zeros(self.layout().clone())
+    }
 
-    /// The task of one worker: its own examples, its own order of visiting them.
+    /// The task of one worker: its own examples, its own order of visiting them. Equal arguments have to give tasks that
+    /// do the same, or a seed does not repeat a run.
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task>;
 
     /// The training objective over all data of all data centers, and the held-out metric, of one copy.
@@ -26,8 +29,11 @@ pub trait Application: Send + Sync {
     /// Name and direction of the held-out metric.
     fn metric(&self) -> Metric;
 
-    /// The learning rate at a clock, relative to the first: what the hard threshold decays with.
-    fn learning_rate_factor(&self, clock: Clock) -> f64;
+    /// The learning rate at a clock, relative to the first: what the hard threshold decays with. The default is 1, a rate
+    /// that stays as it is.
+    fn learning_rate_factor(&self, _clock: Clock) -> f64 {
+        1.0
+    }
 
     /// The share of the last step that goes into the next, 0 where there is none: what residuals are corrected
     /// for.
@@ -41,11 +47,16 @@ pub trait Application: Send + Sync {
         false
     }
 
-    /// Clocks in one pass over a worker's data, at least 1.
-    fn clocks_per_pass(&self) -> u64;
+    /// Clocks in one pass over a worker's data, at least 1: what a threshold that falls with passes counts in. The default
+    /// is 1, where each iteration goes over all of it.
+    fn clocks_per_pass(&self) -> u64 {
+        1
+    }
 
-    /// A line for people: what data, how many examples, how many parameters.
-    fn describe(&self) -> String;
+    /// A line for people: what data, how many examples, how many parameters. It is part of what a checkpoint belongs to.
+    fn describe(&self) -> String {
+        format!("{} parameters", self.layout().parameters())
+    }
 
     /// Lines for people: what was learnt, the most telling first. None unless an application has something to tell
     /// that its figures do not.
@@ -61,7 +72,9 @@ pub trait Task: Send {
 
     /// Runs one iteration on the rows read and returns the deltas and the work done.
     ///
-    /// `model` holds fresh values for the rows that [`Task::rows`] named; other rows may be stale or zero.
+    /// `model` holds fresh values for the rows that [`Task::rows`] named; other rows may be stale or zero. The deltas are
+    /// what is to be added to the model: the sign and the learning rate are in them. They have to fit the layout
+    /// ([`Deltas::fits`]).
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work);
 
     /// The mean loss of a copy, whole and fresh, over at most `examples` of this worker's own: always the same ones,
@@ -88,10 +101,12 @@ pub trait Task: Send {
     }
 }
 
-/// What one iteration cost, for the cost model.
+/// What one iteration cost, for the cost model: `[compute]` says which of the two is turned into time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
+    /// Examples visited.
     pub examples: u64,
+    /// Floating-point operations.
     pub flops: f64,
 }
 
@@ -114,13 +129,17 @@ pub struct Evaluation {
 /// A held-out metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
+    /// As reports show it, such as `rmse`.
     pub name: &'static str,
+    /// Which way it improves.
     pub direction: Direction,
 }
 
 /// Which way a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
+    /// Lower is better.
     Lower,
+    /// Higher is better.
     Higher,
 }

@@ -29,7 +29,9 @@ pub struct StopRules {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangeRule {
+    /// Above 0 and at most 100.
     pub percent: f64,
+    /// At least 1.
     pub clocks: u64,
 }
 

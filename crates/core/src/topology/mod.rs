@@ -20,8 +20,11 @@ use crate::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 /// are already multiplied by `bandwidth_scale`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
+    /// As reports call it.
     pub name: String,
+    /// The data centers, in the order of the file; [`DcId`] is a position in it.
     pub data_centers: Vec<DataCenter>,
+    /// The WAN between them.
     pub links: Vec<WanLink>,
     /// Data centers that share hubs, every one in one group; empty where none are named.
     pub groups: Vec<Group>,
@@ -32,11 +35,15 @@ pub struct Topology {
 /// One data center.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataCenter {
+    /// As reports call it.
     pub name: String,
+    /// Its parameter servers, at least 1; as many in every data center.
     pub servers: usize,
+    /// Its workers, at least 1.
     pub workers: usize,
     /// What each node's network card carries inside the data center, each way.
     pub lan_bandwidth: Bandwidth,
+    /// The round trip between two nodes of the data center.
     pub lan_rtt: DurationSetting,
     /// Whether worker `i` and server `i` share a machine and its network card: what they say to each other does
     /// not cross the LAN.
@@ -46,10 +53,15 @@ pub struct DataCenter {
 /// One directed link between two data centers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WanLink {
+    /// The data center that sends.
     pub from: DcId,
+    /// The data center that receives.
     pub to: DcId,
+    /// What it carries.
     pub bandwidth: Bandwidth,
+    /// The round trip over it and the link back.
     pub rtt: DurationSetting,
+    /// What a gigabyte costs that is sent over it.
     pub price: UsdPerGb,
     /// Packet loss, 0 to below 1.
     pub loss: f64,
@@ -58,10 +70,15 @@ pub struct WanLink {
 }
 
 impl Topology {
+    /// The numbers of all data centers, in order.
     pub fn dc_ids(&self) -> impl Iterator<Item = DcId> + use<> {
         (0..self.data_centers.len() as u16).map(DcId)
     }
 
+    /// One data center.
+    ///
+    /// # Panics
+    /// Where the topology has no such one.
     pub fn dc(&self, dc: DcId) -> &DataCenter {
         &self.data_centers[dc.index()]
     }

@@ -19,6 +19,7 @@ pub struct Clock(pub u64);
 pub struct Staleness(pub u64);
 
 impl Clock {
+    /// Before the first iteration has ended.
     pub const ZERO: Self = Self(0);
 
     /// The clock after one more iteration.

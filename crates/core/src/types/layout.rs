@@ -10,7 +10,9 @@ use super::{Model, ShardId, TableId};
 /// One table of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayout {
+    /// As checkpoints and logs call it.
     pub name: String,
+    /// How many rows it has.
     pub rows: usize,
     /// Parameters in each row.
     pub width: usize,
@@ -36,6 +38,7 @@ pub struct ShardLayout {
 }
 
 impl ModelLayout {
+    /// A model of these tables, in this order.
     pub fn new(tables: Vec<TableLayout>) -> Self {
         let mut offsets = vec![0];
         for table in &tables {
@@ -44,10 +47,15 @@ impl ModelLayout {
         Self { tables, offsets }
     }
 
+    /// The tables, in order; [`TableId`] is a position in it.
     pub fn tables(&self) -> &[TableLayout] {
         &self.tables
     }
 
+    /// One of them.
+    ///
+    /// # Panics
+    /// Where there is no such table.
     pub fn table(&self, table: TableId) -> &TableLayout {
         &self.tables[table.index()]
     }
@@ -67,6 +75,7 @@ impl ModelLayout {
         self.offsets[table.index()] + row * self.tables[table.index()].width
     }
 
+    /// The numbers of all tables, in order.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + use<> {
         (0..self.tables.len() as u16).map(TableId)
     }

@@ -10,18 +10,21 @@ use super::{ModelLayout, TableId};
 #[derive(Clone, Debug)]
 pub struct Model {
     layout: Arc<ModelLayout>,
+    /// All parameters: table after table, row after row, as the layout places them.
     pub values: Vec<f32>,
 }
 
 /// The rows that one iteration reads, per table in the layout's order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowSet {
+    /// One for each table.
     pub tables: Vec<TableRows>,
 }
 
 /// The rows of one table that one iteration reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TableRows {
+    /// Every row.
     All,
     /// Strictly ascending row numbers; empty for none.
     Listed(Arc<[u32]>),
@@ -30,6 +33,7 @@ pub enum TableRows {
 /// Additive changes to rows, per table in the layout's order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deltas {
+    /// One for each table.
     pub tables: Vec<TableDeltas>,
 }
 
@@ -44,20 +48,30 @@ pub struct TableDeltas {
 }
 
 impl Model {
+    /// A model whose parameters are all 0.
     pub fn zeros(layout: Arc<ModelLayout>) -> Self {
         let values = vec![0.0; layout.parameters()];
         Self { layout, values }
     }
 
+    /// The tables of the model.
     pub fn layout(&self) -> &Arc<ModelLayout> {
         &self.layout
     }
 
+    /// One row, as many values as its table is wide.
+    ///
+    /// # Panics
+    /// Where the layout has no such row.
     pub fn row(&self, table: TableId, row: usize) -> &[f32] {
         let start = self.layout.row_offset(table, row);
         &self.values[start..start + self.layout.table(table).width]
     }
 
+    /// As [`Self::row`], to be changed.
+    ///
+    /// # Panics
+    /// As [`Self::row`].
     pub fn row_mut(&mut self, table: TableId, row: usize) -> &mut [f32] {
         let start = self.layout.row_offset(table, row);
         let width = self.layout.table(table).width;
@@ -65,12 +79,19 @@ impl Model {
     }
 
     /// All rows of a table, `rows × width` values.
+    ///
+    /// # Panics
+    /// Where the layout has no such table.
     pub fn table(&self, table: TableId) -> &[f32] {
         let start = self.layout.table_offset(table);
         let shape = self.layout.table(table);
         &self.values[start..start + shape.rows * shape.width]
     }
 
+    /// As [`Self::table`], to be changed.
+    ///
+    /// # Panics
+    /// As [`Self::table`].
     pub fn table_mut(&mut self, table: TableId) -> &mut [f32] {
         let start = self.layout.table_offset(table);
         let shape = self.layout.table(table);
@@ -87,6 +108,7 @@ impl RowSet {
 }
 
 impl TableRows {
+    /// Some rows, by strictly ascending numbers.
     pub fn listed(rows: Vec<u32>) -> Self {
         debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
         Self::Listed(rows.into())

@@ -9,7 +9,7 @@ pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 /// The root of all randomness in a run, or a named child of it.
 ///
 /// ```
-/// use gaia::types::Seed;
+/// use gaia_core::types::Seed;
 /// let run = Seed(42);
 /// assert_eq!(run.child("data"), Seed(42).child("data"));
 /// assert_ne!(run.child("data"), run.child("jitter"));

@@ -43,16 +43,42 @@ pub enum Content {
 /// State that does not fit the machine it is put back into.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
+    /// The run has a part that the state does not hold.
     #[error("`{name}` is missing")]
-    Missing { name: String },
+    Missing {
+        /// The path of the part.
+        name: String,
+    },
+    /// A tensor of another length.
     #[error("`{name}` holds {found} numbers where this run has {expected}")]
-    WrongLength { name: String, found: usize, expected: usize },
+    WrongLength {
+        /// The path of the tensor.
+        name: String,
+        /// Numbers that the state holds.
+        found: usize,
+        /// Numbers that the run has.
+        expected: usize,
+    },
+    /// A record that cannot be decoded.
     #[error("`{name}` cannot be read: {problem}")]
-    Unreadable { name: String, problem: String },
+    Unreadable {
+        /// The path of the record.
+        name: String,
+        /// What the decoder said.
+        problem: String,
+    },
+    /// A value that is out of range for this run.
     #[error("`{name}` does not fit this run")]
-    Unfit { name: String },
+    Unfit {
+        /// The path of the value.
+        name: String,
+    },
+    /// The state holds a part that the run does not have.
     #[error("`{name}` belongs to no part of this run")]
-    Surplus { name: String },
+    Surplus {
+        /// The path of the part.
+        name: String,
+    },
 }
 
 /// A walk over the fields of machines that saves them all or puts them all back.
@@ -104,6 +130,9 @@ impl Walk<'_> {
     }
 
     /// A field of any kind.
+    ///
+    /// # Errors
+    /// Where it is put back, and is missing or cannot be decoded. Saving never fails.
     pub fn record<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
@@ -113,6 +142,9 @@ impl Walk<'_> {
     }
 
     /// A field that must fit: `fits` is told what is put back, and what the plan has made of the field.
+    ///
+    /// # Errors
+    /// As [`Self::record`], and where it does not fit.
     pub fn record_that<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
@@ -145,6 +177,9 @@ impl Walk<'_> {
     }
 
     /// Numbers that are as many as the plan says. What is put back is not copied.
+    ///
+    /// # Errors
+    /// Where they are put back, and are missing or not as many.
     pub fn tensor(
         &mut self,
         name: &str,
@@ -172,6 +207,9 @@ impl Walk<'_> {
     }
 
     /// Numbers of which the plan does not say how many; `fits` is told.
+    ///
+    /// # Errors
+    /// Where they are put back, and are missing or do not fit.
     pub fn numbers(
         &mut self,
         name: &str,
@@ -191,6 +229,9 @@ impl Walk<'_> {
     }
 
     /// A part that is there at times: `fresh` makes one to put state into, or answers that there cannot be any.
+    ///
+    /// # Errors
+    /// Where it is put back and cannot be there, and those of `walk`.
     pub fn option<T>(
         &mut self,
         name: &str,
@@ -210,6 +251,9 @@ impl Walk<'_> {
     }
 
     /// Parts by key: `fresh` makes one to put state into, or answers that there cannot be any under this key.
+    ///
+    /// # Errors
+    /// Where a part is put back and cannot be there, and those of `walk`.
     pub fn entries<K, T>(
         &mut self,
         name: &str,
@@ -241,6 +285,9 @@ impl Walk<'_> {
     }
 
     /// Parts in a queue, each put into one that `fresh` makes.
+    ///
+    /// # Errors
+    /// Where there are more than the state can hold, and those of `walk`.
     pub fn queue<T>(
         &mut self,
         name: &str,

@@ -6,7 +6,7 @@
 //! This crate is the front door of a workspace. What a user of the library needs is here; the crates behind it are
 //! private to the workspace, and change without notice.
 //!
-//! # Example
+//! # A run
 //!
 //! A run file becomes a [`Plan`], a plan and its data an [`Application`], and [`run`] trains it: here a small matrix
 //! factorisation over three simulated regions.
@@ -54,21 +54,55 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What is here
+//!
+//! - **Files**: [`RunFile`] and [`Override`] become a [`Plan`]; [`load_topology`] and [`topology_from_text`] give a
+//!   [`Topology`], [`topologies`] names those that are shipped. Every mistake is a [`ConfigError`] that shows its line.
+//! - **Applications**: [`build`] makes the one that a plan names. One of your own implements [`Application`] and [`Task`],
+//!   in terms of [`Model`], [`RowSet`] and [`Deltas`]; its run file has no `[app]` table.
+//! - **Runs**: [`run`], and [`run_with`] for what else is handed in ([`RunOptions`]). An [`Observer`] follows the
+//!   [`Progress`]; the [`Outcome`] holds the [`Summary`].
+//! - **Significance**: an own [`Significance`] decides what may stay at home, in place of the built-in functions.
+//! - **Comparisons**: a [`ComparisonPlan`] trains the same application with several remote models over several WANs; its
+//!   [`Comparison`] has the figures side by side.
+//! - **Reports**: [`write_run`] and [`write_comparison`] fill a [`RunDirectory`] with records, pictures and pages.
+//!
+//! # Examples
+//!
+//! `examples/` in the repository: `own_application` trains a regression that is written there over three regions and
+//! compares remote models, `own_significance` replaces ASP's significance function, and `observed_run` follows a run and
+//! writes its report. `cargo run --release --example own_application` runs the first.
 
-mod variants;
+#![warn(missing_docs)]
+
+mod comparison;
+mod report;
 
 use std::sync::Arc;
 
-pub use gaia_config::{ConfigError, Override, Plan, RunFile};
+pub use gaia_config::{
+    ConfigError, DriverKind, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
+};
 pub use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+pub use gaia_core::coordinator::{ChangeRule, StopRules};
+pub use gaia_core::significance::Significance;
+pub use gaia_core::topology::{DataCenter, Topology, WanLink};
 pub use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, State, StateError, Walk,
+    Clock, Content, Deltas, Model, ModelLayout, Random, RowSet, Seed, StateError, TableDeltas,
+    TableId, TableLayout, TableRows, Walk,
 };
 pub use gaia_data::DataError;
-pub use gaia_driver::{Outcome, RunError, run};
-pub use gaia_telemetry::{Observer, Progress, Summary};
+pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};
+pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirectory, RunRecord};
+pub use gaia_telemetry::{
+    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
+    LinkRecord, MembershipChange, MembershipRecord, MetricRecord, Observer, Progress, Summary,
+    Unobserved,
+};
 
-pub use variants::{LAN, Variant, variants};
+pub use comparison::{ComparisonPlan, LAN, Variant};
+pub use report::{write_comparison, write_run};
 
 /// Loads or generates the data of the application that a plan names, and splits it over the plan's workers.
 ///

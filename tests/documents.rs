@@ -148,7 +148,7 @@ fn understood(arguments: &[&str]) {
     let list = |name: &str| -> Vec<String> {
         flag(name).iter().flat_map(|value| value.split(',').map(str::to_owned)).collect()
     };
-    gaia::variants(&run, &list("--remote"), &list("--wan"))
+    gaia::ComparisonPlan::new(&run, &list("--remote"), &list("--wan"))
         .unwrap_or_else(|error| panic!("{shown}: {error}"));
 }
 

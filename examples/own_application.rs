@@ -1,0 +1,99 @@
+//! An application that Gaia does not know: least squares, trained over three simulated regions with each remote model.
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use gaia::{
+    Application, Clock, ComparisonPlan, Deltas, Direction, Evaluation, Metric, Model, ModelLayout,
+    RowSet, RunFile, Seed, Summary, TableLayout, Task, Unobserved, Work,
+};
+use rand_distr::{Distribution, StandardNormal};
+
+/// There is no `[app]` table: the application is handed in.
+const RUN: &str = r#"
+    name = "least-squares"
+    topology = { file = "three-regions", bandwidth_scale = 0.001 }
+    sync.remote = { model = "asp", threshold = 0.02 }
+    compute.examples_per_second = 1000.0
+    stop.clocks = 30
+"#;
+const FEATURES: usize = 200;
+const EXAMPLES_PER_WORKER: usize = 100;
+const LEARNING_RATE: f32 = 0.0003;
+
+/// Examples, each its features and the value to predict: all of them as the application, its own as a worker's task.
+struct LeastSquares {
+    layout: Arc<ModelLayout>,
+    examples: Arc<[(Vec<f32>, f32)]>,
+}
+
+impl LeastSquares {
+    fn over(workers: usize) -> Arc<dyn Application> {
+        let table = TableLayout { name: "weights".into(), rows: FEATURES, width: 1 };
+        let mut draws = StandardNormal.sample_iter(Seed(7).random());
+        let mut example = || {
+            let features: Vec<f32> = draws.by_ref().take(FEATURES).collect();
+            let value = features.iter().sum();
+            (features, value)
+        };
+        let examples = (0..workers * EXAMPLES_PER_WORKER).map(|_| example()).collect();
+        Arc::new(Self { layout: Arc::new(ModelLayout::new(vec![table])), examples })
+    }
+
+    /// By how much the model misses the value of each example.
+    fn errors(&self, model: &Model) -> impl Iterator<Item = f32> {
+        self.examples.iter().map(|(features, value)| {
+            features.iter().zip(&model.values).map(|(x, weight)| x * weight).sum::<f32>() - value
+        })
+    }
+}
+
+impl Application for LeastSquares {
+    fn layout(&self) -> &Arc<ModelLayout> {
+        &self.layout
+    }
+
+    fn task(&self, worker: usize, _seed: Seed) -> Box<dyn Task> {
+        let own = self.examples.chunks(EXAMPLES_PER_WORKER).nth(worker).unwrap_or_default();
+        Box::new(Self { layout: self.layout.clone(), examples: own.into() })
+    }
+
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        let squares: f32 = self.errors(model).map(|error| error * error).sum();
+        let objective = f64::from(squares) / self.examples.len() as f64;
+        Evaluation { objective, metric: objective.sqrt() }
+    }
+
+    fn metric(&self) -> Metric {
+        Metric { name: "rmse", direction: Direction::Lower }
+    }
+}
+
+impl Task for LeastSquares {
+    fn rows(&mut self, _clock: Clock) -> RowSet {
+        RowSet::all(&self.layout)
+    }
+
+    fn iterate(&mut self, _clock: Clock, model: &Model) -> (Deltas, Work) {
+        let mut deltas = Deltas::dense(&self.layout);
+        for (error, (features, _)) in self.errors(model).zip(self.examples.iter()) {
+            for (delta, x) in deltas.tables[0].values.iter_mut().zip(features) {
+                *delta -= LEARNING_RATE * error * x;
+            }
+        }
+        (deltas, Work { examples: self.examples.len() as u64, flops: 0.0 })
+    }
+}
+
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let file = RunFile::from_text("least-squares.toml", RUN, &[])?;
+    let plan = ComparisonPlan::new(&file, &["bsp", "tap", "asp"], &["three-regions"])?;
+    let application = LeastSquares::over(plan.reference.plan.topology.workers());
+
+    for run in plan.run(|it| gaia::run(&it.plan, &application, &mut Unobserved))?.runs {
+        let Summary { wan, remote_sync, time_s, wan_bytes, .. } = run.row.summary;
+        println!("{wan:13} {remote_sync:3} {time_s:5.1} s {wan_bytes:7} bytes");
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What a user of the library does: hands in an application or a significance function, compares, and writes reports.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::sync::Arc;
+
+use gaia::{
+    ComparisonPlan, DriverKind, Outcome, Plan, RunDirectory, RunError, RunFile, RunOptions,
+    Significance, Unobserved, build, run, run_with,
+};
+
+#[path = "../examples/observed_run.rs"]
+#[expect(dead_code, unreachable_pub, reason = "an example is a program")]
+mod observed_run;
+#[path = "../examples/own_application.rs"]
+#[expect(unreachable_pub, reason = "an example is a program")]
+mod own_application;
+#[path = "../examples/own_significance.rs"]
+#[expect(unreachable_pub, reason = "an example is a program")]
+mod own_significance;
+
+const APP: &str = "\
+[app]
+kind = \"matrix-factorization\"
+rank = 4
+data.synthetic = { users = 60, items = 40, ratings = 1500, rank = 2, noise = 0.3 }
+";
+
+const RUN: &str = "\
+name = \"library\"
+topology = { file = \"three-regions\", bandwidth_scale = 0.01 }
+compute.examples_per_second = 500.0
+stop.clocks = 20
+sync.remote = { model = \"asp\", function = \"absolute\", threshold = 0.02, goal = \"cost\" }
+";
+
+/// |residual|, as the run file's function is.
+struct Absolute;
+
+impl Significance for Absolute {
+    fn measure(&self, residuals: &[f32], _: &[f32], _: usize, _: f32, out: &mut [f32]) {
+        for (out, residual) in out.iter_mut().zip(residuals) {
+            *out = residual.abs();
+        }
+    }
+}
+
+/// Finds everything insignificant.
+struct Nothing;
+
+impl Significance for Nothing {
+    fn measure(&self, _: &[f32], _: &[f32], _: usize, _: f32, out: &mut [f32]) {
+        out.fill(0.0);
+    }
+}
+
+#[test]
+fn an_own_application_is_compared_across_models() {
+    own_application::main().unwrap();
+}
+
+#[test]
+fn an_own_significance_function_decides_what_crosses_the_wan() {
+    own_significance::main().unwrap();
+    let of = |own| own_significance::train(own).unwrap().summary;
+    let (built_in, own) = (of(None), of(Some(own_significance::of_the_row())));
+    assert!(own.wan_bytes < built_in.wan_bytes, "{} {}", own.wan_bytes, built_in.wan_bytes);
+    assert!(own.objective < 2.0 * built_in.objective);
+}
+
+#[test]
+fn an_observed_run_leaves_a_report_that_can_be_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("observed");
+    observed_run::train(Some(&out)).unwrap();
+
+    let record = RunDirectory::open(&out).unwrap().read().unwrap();
+    let clocks: Vec<u64> = record.progress.iter().map(|progress| progress.clock).collect();
+    assert_eq!(clocks, [10, 20, 30, 40, 50, 60]);
+    assert_eq!(record.summary.clocks, 60);
+    assert!(record.run_toml.contains("tokyo = 3.0"), "{}", record.run_toml);
+    assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn an_application_that_is_handed_in_trains_as_one_that_the_run_file_names() {
+    let (named, handed_in) = (plan(&with_app()), plan(RUN));
+    let application = build(&named).unwrap();
+    let of = |plan| run(plan, &application, &mut Unobserved).unwrap();
+    let (of_named, of_handed_in) = (of(&named), of(&handed_in));
+    assert_eq!(of_named.progress, of_handed_in.progress);
+    assert_eq!(of_named.summary.app, "matrix-factorization");
+    assert_eq!(of_handed_in.summary.app, "custom");
+}
+
+#[test]
+fn a_plan_without_an_application_is_written_and_read_back() {
+    let plan = plan(RUN);
+    let text = plan.to_toml();
+    assert!(text.starts_with("# Everything that determined this run but its application"));
+    assert_eq!(RunFile::from_text("again.toml", &text, &[]).unwrap().plan().unwrap(), plan);
+
+    let Err(error) = build(&plan) else { panic!("there is nothing to build") };
+    assert!(error.to_string().starts_with("app.kind is missing, expected one of"), "{error}");
+}
+
+#[test]
+fn nodes_in_processes_of_their_own_cannot_have_what_is_handed_in() {
+    let refused = |text: &str, options: &RunOptions, expect: &str| {
+        let real = Plan { driver: DriverKind::Real, ..plan(text) };
+        let application = build(&plan(&with_app())).unwrap();
+        let error = run_with(&real, &application, options, &mut Unobserved).unwrap_err();
+        assert!(matches!(error, RunError::NotInRunFile { handed_in } if handed_in == expect));
+    };
+    refused(RUN, &RunOptions::default(), "an application");
+    refused(&with_app(), &own(Absolute), "a significance function");
+}
+
+#[test]
+fn a_function_that_is_handed_in_takes_the_place_of_the_run_files() {
+    let plan = plan(&with_app());
+    let application = build(&plan).unwrap();
+    let of = |options: &RunOptions| -> Outcome {
+        run_with(&plan, &application, options, &mut Unobserved).unwrap()
+    };
+    let built_in = of(&RunOptions::default());
+    assert_eq!(of(&own(Absolute)).progress, built_in.progress, "the same function");
+
+    let nothing = of(&own(Nothing)).summary;
+    assert!(built_in.summary.significant_fraction > 0.1);
+    assert_eq!(nothing.significant_fraction, 0.0, "nothing leaves before the drain");
+}
+
+#[test]
+fn every_variant_runs_towards_what_the_reference_has_reached() {
+    let file = RunFile::from_text("library.toml", RUN, &[]).unwrap();
+    let no_wans: [&str; 0] = [];
+    let comparison = ComparisonPlan::new(&file, &["bsp", "asp"], &no_wans).unwrap();
+    let application = build(&plan(&with_app())).unwrap();
+
+    let mut stops = Vec::new();
+    let compared = comparison.run(|variant| {
+        stops.push((variant.plan.remote.name(), variant.plan.stop));
+        run(&variant.plan, &application, &mut Unobserved)
+    });
+
+    let runs = compared.unwrap().runs;
+    let cells: Vec<(&str, &str)> =
+        runs.iter().map(|run| (&*run.row.summary.wan, &*run.row.summary.remote_sync)).collect();
+    assert_eq!(cells, [("lan", "bsp"), ("three-regions", "bsp"), ("three-regions", "asp")]);
+    let reached = runs[0].progress.last().unwrap().objective;
+    assert_eq!((stops[0].1.clocks, stops[0].1.objective), (Some(20), None));
+    for (remote, stop) in &stops[1..] {
+        assert_eq!(stop.clocks, Some(100), "{remote}");
+        assert!(stop.objective.is_some_and(|target| target >= reached && target < 1.001 * reached));
+    }
+}
+
+fn with_app() -> String {
+    format!("{RUN}{APP}")
+}
+
+fn plan(text: &str) -> Plan {
+    RunFile::from_text("library.toml", text, &[]).unwrap().plan().unwrap()
+}
+
+fn own(function: impl Significance + 'static) -> RunOptions {
+    RunOptions { significance: Some(Arc::new(function)) }
+}

@@ -8,7 +8,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gaia_core::significance::{Parameters, Scratch, Selection, TableCriteria, Take, rms, select};
+use gaia_core::significance::{
+    Measure, Parameters, Scratch, Selection, TableCriteria, Take, rms, select,
+};
 use gaia_core::sync::Function;
 use gaia_core::types::Seed;
 use rand::RngExt;
@@ -67,7 +69,9 @@ fn main() {
     report("all equal, 1 %", &values, &local, &mut shared, ties, Take::Most(PARAMETERS / 100));
 }
 
-fn criteria(function: Function, floor: f32, threshold: f32) -> [TableCriteria; 1] {
+/// As servers make them.
+fn criteria(function: Function, floor: f32, threshold: f32) -> [TableCriteria<Measure>; 1] {
+    let function = Measure::BuiltIn(function);
     [TableCriteria { range: 0..PARAMETERS, width: 32, function, floor, threshold }]
 }
 
@@ -76,7 +80,7 @@ fn report(
     values: &[f32],
     local: &[f32],
     shared: &mut [f32],
-    criteria: [TableCriteria; 1],
+    criteria: [TableCriteria<Measure>; 1],
     take: Take,
 ) {
     let (mut scratch, mut selection) = (Scratch::default(), Selection::default());

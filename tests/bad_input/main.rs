@@ -555,7 +555,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "threshold = 0.01",
             "overlay = \"tree\"\n[failures]\n«late = [\"west\"]",
-            &["`failures.late` is `west`", "what a hub had yet to pass on"],
+            &["`failures.late` is `west`", "the updates that a hub has not forwarded"],
         ),
         run(
             "[stop]",

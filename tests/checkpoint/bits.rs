@@ -183,10 +183,10 @@ fn state_of_another_clock_leads_elsewhere() {
         "dc0/server0.values",
         "dc0/server0.remote.client.sources.clique.0",
         "dc0/server0.remote.client.dc1.outbox.shared",
-        "dc0/server0.remote.coast.step",
+        "dc0/server0.remote.momentum_correction.step",
         "dc0/worker0.task.velocity.0",
     ];
-    let of_records = ["cost.chance", "journal.held"];
+    let of_records = ["cost.chance", "recorder.held"];
     for name in of_tensors.into_iter().chain(of_records) {
         let mut mixed = good.clone();
         let state = &mut mixed.state;

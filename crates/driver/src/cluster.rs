@@ -247,7 +247,7 @@ mod tests {
 
     fn hash(plan: &Plan) -> u64 {
         let workers = plan.topology.workers_per_dc();
-        let application = gaia_data::build(&plan.app, &workers, plan.seed).unwrap();
+        let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
         Blueprint::new(plan, &application).plan_hash
     }
 

@@ -207,7 +207,7 @@ impl RecoverableWorker {
         started.then(|| stopped.or(reads).unwrap_or(updates))
     }
 
-    /// [`Self::says_next`] to each server.
+    /// [`Self::next_request`] to each server.
     pub fn says_next_to_all(&self) -> Vec<Option<RequestSeq>> {
         let servers = 0..self.kept.unheard.len() as u16;
         servers.map(|server| self.next_request(ShardId(server))).collect()

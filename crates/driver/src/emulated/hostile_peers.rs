@@ -183,7 +183,7 @@ fn resident_bytes() -> u64 {
 #[test]
 fn hostile_streams_neither_grow_a_transport_nor_stop_it() {
     const NAME: &str =
-        "driver::emulated::hostile_peers::hostile_streams_neither_grow_a_transport_nor_stop_it";
+        "emulated::hostile_peers::hostile_streams_neither_grow_a_transport_nor_stop_it";
     if std::env::args().any(|argument| argument == NAME) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();

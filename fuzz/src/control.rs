@@ -45,16 +45,6 @@ pub fn seeds() -> Vec<Seed> {
         ),
         ("tightness", ControlMessage::Tightness { steps: 1 }),
         ("end-of-updates", ControlMessage::EndOfUpdates { sequence: 1 << 40 }),
-        ("caught-up", ControlMessage::CaughtUp { version: 3, sequence: 5 }),
-        (
-            "unheard-mirrors",
-            ControlMessage::Unheard {
-                by: DcId(2),
-                version: 3,
-                silent: [DcId(700)].into(),
-                behind: [DcId(0)].into(),
-            },
-        ),
     ];
     let frame = |message| {
         let mut frame = Vec::new();

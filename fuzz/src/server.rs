@@ -37,7 +37,6 @@ fn check(data: &[u8]) {
             SEND => node.send(),
             WAKE => node.wake(),
             DRAIN => node.drain(),
-            PART => node.part(DcId(u16::from(event >> 5))),
             _ => {
                 let Some((length, rest)) = events.split_first_chunk() else { return };
                 let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
@@ -93,7 +92,6 @@ impl Node {
             links: others.clone().map(|to| (to, facts)).collect(),
             first_hops: others.clone().map(|to| (to, to)).collect(),
             neighbours: vec![others.collect()],
-            cliques: vec![(0..3).map(DcId).collect()],
             way: LongestWay { rtt, hops: 1 },
             schedule: Arc::new(Schedule {
                 learning_rate_factor: Box::new(|_| 1.0),
@@ -188,12 +186,6 @@ impl Node {
         }
     }
 
-    /// The connection to a mirror is lost, or to somebody who is none.
-    fn part(&mut self, from: DcId) {
-        let _stranger = self.server.handle_input(self.now, ServerInput::Disconnected { from });
-        self.collect();
-    }
-
     fn wake(&mut self) {
         if let Some((at, _)) = self.server.poll_timeout() {
             self.now = self.now.max(at);
@@ -257,7 +249,7 @@ fn seeds() -> Vec<Seed> {
         messages.iter().for_each(|bytes| frame(1 << 5 | 16 | RECEIVE, bytes));
         frames.iter().for_each(|bytes| frame(1 << 5 | CONTINUE, bytes));
         frames.iter().for_each(|bytes| frame(2 << 5 | CONTINUE, bytes));
-        events.extend([1 << 5 | PART, SEND, WORK, WAKE, WORK, SEND, WORK, DRAIN, SEND]);
+        events.extend([SEND, WORK, WAKE, WORK, SEND, WORK, DRAIN, SEND]);
         events
     };
     ["bsp", "ssp", "tap", "asp", "asp-guard", "local-steps", "local-steps-guard"]
@@ -274,4 +266,3 @@ const SEND: u8 = 2;
 const WAKE: u8 = 3;
 const DRAIN: u8 = 4;
 const CONTINUE: u8 = 5;
-const PART: u8 = 6;

@@ -130,7 +130,6 @@ impl Setup {
             layout,
             links: self.dcs().filter(|to| *to != dc).map(|to| (to, facts)).collect(),
             neighbours: self.neighbours(dc),
-            cliques: self.all_cliques(),
             first_hops: first_hops(&self.all_cliques(), dc),
             way: LongestWay { rtt: facts.rtt, hops: self.cliques.len().max(1) as u64 },
             schedule: Arc::new(Schedule {

@@ -12,7 +12,6 @@ mod local_steps;
 mod mirror_clock;
 mod momentum;
 mod overlay;
-mod partial_partition;
 mod peers;
 mod rebuilding;
 mod returning_worker;

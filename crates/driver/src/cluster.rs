@@ -97,7 +97,6 @@ impl<'p> Blueprint<'p> {
             layout: self.layouts[id.shard.index()].clone(),
             links: links_of(topology, id.dc),
             neighbours: self.overlay.neighbours(id.dc),
-            cliques: self.overlay.cliques().to_vec(),
             first_hops: self.overlay.first_hops(id.dc),
             way: LongestWay {
                 rtt: self.overlay.rtt_max(topology).0,

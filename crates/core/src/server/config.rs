@@ -26,8 +26,6 @@ pub struct ServerConfig {
     pub links: BTreeMap<DcId, LinkFacts>,
     /// The mirrors that TAP and ASP send updates to, clique by clique of the overlay; hubs are in several.
     pub neighbours: Vec<Vec<DcId>>,
-    /// All cliques of the overlay.
-    pub cliques: Vec<Vec<DcId>>,
     /// For each mirror the neighbour that updates for it pass first.
     pub first_hops: BTreeMap<DcId, DcId>,
     /// The longest way that an update takes over the overlay.

@@ -340,23 +340,6 @@ impl Server {
         self.remote.mirror_clock(of)
     }
 
-    /// Whether this server takes it that something may come from a mirror, so that a driver which has no connection to
-    /// it should say so. BSP, SSP and local steps wait for what they need, and never want to be told.
-    pub fn may_hear(&self, from: DcId) -> bool {
-        self.remote.may_hear(from)
-    }
-
-    /// The data centers that must not train, as far as this server knows, each with one that trains and that it
-    /// exchanges no updates with, though a third one does with both. Where its own is one of them it holds back all reads.
-    pub fn paused(&self) -> impl Iterator<Item = (DcId, DcId)> + '_ {
-        self.remote.paused().into_iter().flatten().map(|(dc, by)| (*dc, *by))
-    }
-
-    /// Clocks that a mirror has missed while its data center was paused, and that nobody waits for.
-    pub fn excused(&self, mirror: DcId) -> u64 {
-        self.remote.excused(mirror)
-    }
-
     pub fn link_stats(&self, to: DcId) -> LinkStats {
         self.remote.stats(to)
     }

@@ -6,11 +6,9 @@
 
 mod deployment;
 mod overlay;
-mod partition;
 
 pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
 pub use overlay::{Group, Overlay, first_hops};
-pub use partition::{LinkState, paused};
 
 use crate::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 

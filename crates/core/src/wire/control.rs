@@ -3,8 +3,6 @@
 //! The body is one [`ControlMessage`] as MessagePack arrays; the protocol's version is in the envelope, so that a
 //! hello of another version is refused by its first bytes.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -42,13 +40,6 @@ pub enum ControlMessage {
     /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this incarnation is what this link
     /// has carried so far.
     Fork { to: DcId, incarnation: u64 },
-    /// Of the mirrors that it shares updates with, the server of data center `by` does not hear those that are `silent`,
-    /// and has yet to get what it missed of those that are `behind`. Said when it changes, and passed on by whoever it is
-    /// new to; a higher `version` replaces a lower one.
-    Unheard { by: DcId, version: u64, silent: BTreeSet<DcId>, behind: BTreeSet<DcId> },
-    /// Answers the receiver's own word of this version, which named the sender: what it missed are updates up to
-    /// `sequence`.
-    CaughtUp { version: u64, sequence: u64 },
 }
 
 /// What one mirror says of itself: both ends must agree on all of it but `from`.
@@ -75,8 +66,6 @@ impl ControlMessage {
             Self::EndOfUpdates { .. } => "end of updates",
             Self::Rebuild { .. } => "rebuild",
             Self::Fork { .. } => "fork",
-            Self::Unheard { .. } => "unheard mirrors",
-            Self::CaughtUp { .. } => "caught up",
         }
     }
 }
@@ -128,10 +117,6 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         }
         ControlMessage::Rebuild { from: dc, .. } | ControlMessage::Fork { to: dc, .. } => {
             return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
-        }
-        ControlMessage::Unheard { by, silent, behind, .. } => {
-            let last = silent.union(behind).fold(*by, |last, mirror| last.max(*mirror));
-            return within("data center", u64::from(last.0), DATA_CENTERS_MAX as u64 - 1);
         }
         _ => return Ok(()),
     };

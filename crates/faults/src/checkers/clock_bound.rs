@@ -33,25 +33,20 @@ impl Checker for ClockBound {
                 from.shard != server.shard || (*from != server && *to != server.dc)
             });
         }
-
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
         let local = view.plan.local.staleness().0;
         let own = clock_of(view, server, server.dc);
-
         if read.ahead_of(own) > local {
             return Err(format!(
                 "{worker} reads at clock {read} while its data center is at {own}, {local} apart at most"
             ));
         }
-
-        let least = least_of_others(view, read);
+        let least = least_of_others(view, server, read);
         let others = others(view, server);
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
-        let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
-        let mut others = others.filter(|dc| is_waited_for(view, server, *dc));
-
+        let mut others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
         match others.find(|dc| clock_of(view, server, *dc) < least) {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);
@@ -93,33 +88,28 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
 }
 
 /// The clock that every other data center must have finished before a read at a clock.
-fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
+fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
     let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
     match &view.plan.remote {
         RemoteSync::Bsp(_) => read,
         RemoteSync::Ssp(ssp) => behind(ssp.staleness.0),
         RemoteSync::Tap(_) => Clock::ZERO,
-        RemoteSync::Asp(asp) => match asp.data_center_staleness {
-            Some(staleness) if asp.mirror_clock != Brake::Off => {
-                Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
+        RemoteSync::Asp(asp) => {
+            let reader = view.server(server);
+            match asp.data_center_staleness {
+                Some(staleness)
+                    if asp.mirror_clock != Brake::Off && reader.brake_stats().mirrors_lost == 0 =>
+                {
+                    Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
+                }
+                _ => Clock::ZERO,
             }
-            _ => Clock::ZERO,
-        },
+        }
         // A fragment's latest round that must be over by now, its fragments being staggered, is at most so long ago.
         RemoteSync::LocalSteps(config) if config.fragments == 1 => {
             Clock(behind(config.overlap()).0 / config.steps * config.steps)
         }
         RemoteSync::LocalSteps(config) => behind(config.overlap() + config.steps),
-    }
-}
-
-/// Whether a server waits for a mirror at all: one that is lost or paused is left out until it is heard and trains again,
-/// and what it has missed by then is not waited for.
-fn is_waited_for(view: &View<'_>, server: ServerId, dc: DcId) -> bool {
-    let reader = view.server(server);
-    match view.plan.remote {
-        RemoteSync::Asp(_) => reader.mirror_clock(dc).is_some() && reader.excused(dc) == 0,
-        _ => true,
     }
 }
 

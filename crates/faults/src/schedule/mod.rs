@@ -411,7 +411,6 @@ impl<'p> Schedule<'p> {
         let view = View {
             now: self.now,
             nodes: &self.nodes,
-            network: &self.network,
             plan: self.plan,
             overlay: &self.overlay,
             inactive: self.coordinator.inactive(),

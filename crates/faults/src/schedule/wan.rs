@@ -116,7 +116,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Breaks a connection, which both ends learn; what is on it is lost, and another begins a round trip later.
+    /// Breaks a connection; what is on it is lost, and another begins a round trip later.
     pub(super) fn reset(&mut self, pair: Pair) {
         let connection = self.ends.connection(pair);
         if !connection.up {
@@ -126,14 +126,6 @@ impl Schedule<'_> {
         connection.greeted = [false; 2];
         connection.epoch += 1;
         self.counts.reconnects += 1;
-        for (server, peer) in ends_of(pair) {
-            let (node, incarnation) =
-                (NodeId::Server(server), self.nodes.servers[&server].host.incarnation);
-            self.events.push(
-                self.now,
-                Event::Node { node, incarnation, task: Task::Disconnected { peer } },
-            );
-        }
         self.reconnect(pair);
     }
 

@@ -12,7 +12,7 @@ mod exchange;
 mod local_steps;
 mod mirrors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -222,22 +222,6 @@ pub(super) trait RemoteModel: fmt::Debug + Send + Sync {
     /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
     fn rebuilt_at(&self) -> Clock {
         Clock::ZERO
-    }
-
-    /// Whether something may come from a mirror, as far as this model keeps note of that.
-    fn may_hear(&self, _from: DcId) -> bool {
-        false
-    }
-
-    /// The data centers that must not train, each with one that trains and that it exchanges no updates with. A model that
-    /// waits for all has no use for that.
-    fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
-        None
-    }
-
-    /// Clocks that a mirror has missed while its data center was paused, and that nobody waits for.
-    fn excused(&self, _mirror: DcId) -> u64 {
-        0
     }
 
     // The guard against skew. Only a model whose configuration has a guard is asked.

@@ -17,7 +17,6 @@ impl Mirrors {
         for dc in self.first_hops.keys() {
             self.server.begin(*dc, inactive.contains(dc));
         }
-        self.judge_partition();
     }
 
     /// Takes up what the coordinator says of who takes part, in case that this data center has heard otherwise or nothing.
@@ -30,7 +29,6 @@ impl Mirrors {
                 _ => {}
             }
         }
-        self.judge_partition();
     }
 
     /// A mirror takes no part any more, from this incarnation of it on.
@@ -42,6 +40,5 @@ impl Mirrors {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());
         }
-        self.judge_partition();
     }
 }

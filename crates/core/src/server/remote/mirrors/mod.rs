@@ -1,7 +1,7 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 //!
 //! The room sequences its parts: [`mirror_client`] decides what leaves, [`mirror_server`] applies what comes and stops reads,
-//! [`reachability`] finds who must not train while links are dead, [`momentum_correction`] gives gradients of mirrors their
+//! [`momentum_correction`] gives gradients of mirrors their
 //! momentum. It refuses to know what an update means, and the workers. It is the model of the paper (Hsieh et al., NSDI
 //! 2017, sections 3 and 4).
 
@@ -11,8 +11,6 @@ mod members;
 mod mirror_client;
 mod mirror_server;
 mod momentum_correction;
-mod partition;
-mod reachability;
 mod rebuild;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +37,6 @@ use limits::{Bound, FOR_EVER, Limits};
 use mirror_client::MirrorClient;
 use mirror_server::MirrorServer;
 use momentum_correction::MomentumCorrection;
-use reachability::Reachability;
 
 /// The faces towards mirrors, and the drain that ends them.
 #[derive(Debug)]
@@ -48,7 +45,6 @@ pub(super) struct Mirrors {
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
-    reachability: Reachability,
     /// Those that this data center sends to, clique by clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
@@ -118,11 +114,6 @@ impl Mirrors {
             shards: config.shards,
             client,
             server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
-            reachability: Reachability::new(
-                config.id.dc,
-                config.cliques.clone(),
-                config.links.keys().copied(),
-            ),
             neighbours,
             first_hops: config.first_hops.clone(),
             momentum_correction: None,
@@ -165,18 +156,11 @@ impl RemoteModel for Mirrors {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
         }
-        if let Some(from) = self.reachability.paused().get(&self.id.dc) {
-            return Gate::Closed(WaitReason::PartialPartition { from: *from });
-        }
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
     fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        if self.server.on_heard(now, from)? {
-            self.reachability.on_heard(from);
-            self.judge_partition();
-        }
-        Ok(())
+        self.server.on_heard(now, from)
     }
 
     fn on_bulk(
@@ -217,16 +201,14 @@ impl RemoteModel for Mirrors {
         }
 
         self.server.on_applied(from, header.sequence);
-        self.catch_up(from);
         self.advance_drain(store);
         Ok(())
     }
 
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
-            Lane::Control => self.next_word(to),
-            Lane::Data => self.next_drain_frame(to, room),
-        })
+        self.client
+            .poll_transmit(to, lane, room)
+            .or_else(|| if lane == Lane::Data { self.next_drain_frame(to, room) } else { None })
     }
 
     fn on_control(
@@ -268,15 +250,7 @@ impl RemoteModel for Mirrors {
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
                 self.server.set_inactive(from, false);
-                self.judge_partition();
                 self.on_rebuild(from, source, incarnation, store);
-            }
-            ControlMessage::Unheard { by, version, silent, behind } => {
-                self.on_unheard(from, (by, version), [silent, behind])?;
-            }
-            ControlMessage::CaughtUp { version, sequence } => {
-                self.server.on_caught_up(from, version, sequence);
-                self.catch_up(from);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
@@ -323,9 +297,7 @@ impl RemoteModel for Mirrors {
     }
 
     fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_disconnected(from)?;
-        self.miss(from);
-        Ok(())
+        self.server.on_disconnected(from)
     }
 
     fn begin_rebuild(
@@ -393,18 +365,6 @@ impl RemoteModel for Mirrors {
         self.clock
     }
 
-    fn may_hear(&self, from: DcId) -> bool {
-        !self.server.is_parted(from)
-    }
-
-    fn paused(&self) -> Option<&BTreeMap<DcId, DcId>> {
-        Some(self.reachability.paused())
-    }
-
-    fn excused(&self, mirror: DcId) -> u64 {
-        self.server.excused(mirror)
-    }
-
     fn next_sequence(&mut self, to: DcId) -> Option<u64> {
         Some(self.client.next_sequence(to))
     }
@@ -417,7 +377,6 @@ impl RemoteModel for Mirrors {
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
         self.server.on_applied(from, sequence);
-        self.catch_up(from);
         Ok(())
     }
 
@@ -468,7 +427,6 @@ impl RemoteModel for Mirrors {
     fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError> {
         self.client.state(&mut walk.at("client"), layout)?;
         self.server.state(&mut walk.at("server"), layout)?;
-        self.reachability.state(&mut walk.at("reachability"))?;
         if let Some(momentum_correction) = &mut self.momentum_correction {
             momentum_correction.state(&mut walk.at("momentum_correction"))?;
         }
@@ -499,7 +457,7 @@ impl Mirrors {
         let slowest = |of: usize| {
             let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
             let clocks = others.flat_map(|(_, members)| members);
-            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
+            clocks.filter_map(|dc| self.server.clock_of(*dc)).min()
         };
         let cliques = 0..self.neighbours.len();
         cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()

@@ -80,29 +80,15 @@ const LASTING: Duration = Duration::from_secs(365 * 86_400);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_core::topology::DataCenter;
-    use gaia_core::types::{Bandwidth, DurationSetting};
+    use crate::emulated::test_topology::{link, mesh};
+    use gaia_core::types::Bandwidth;
 
     #[test]
     fn any_name_in_a_topology_has_a_certificate_of_its_own() {
-        let named = |name: &str| DataCenter {
-            name: name.into(),
-            servers: 1,
-            workers: 1,
-            lan_bandwidth: Bandwidth::from_mbit(1.0),
-            lan_rtt: DurationSetting::default(),
-            colocated: false,
-        };
-
         let long = "a".repeat(80);
         let names = ["us-east-1", "São Paulo", "--", "", "US East 1", long.as_str()];
-        let topology = Topology {
-            name: "names".into(),
-            data_centers: names.iter().map(|name| named(name)).collect(),
-            links: Vec::new(),
-            groups: Vec::new(),
-            bandwidth_scale: 1.0,
-        };
+        let link = link(Bandwidth::from_mbit(1.0), Duration::ZERO, 0);
+        let topology = mesh(&names, link);
 
         let certificates = Certificates::for_data_centers(&topology).unwrap();
         let found = certificates.identities.iter().map(|made| made.identity().dc.as_str());

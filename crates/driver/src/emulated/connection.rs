@@ -250,41 +250,16 @@ mod tests {
     use quinn::VarInt;
 
     use super::*;
+    use crate::emulated::test_topology::{link, mesh};
     use crate::quic::frames::Hello;
     use crate::quic::listener::DATA_INBOX_FRAMES_MAX;
     use crate::quic::stripes::Stripe;
     use crate::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use gaia_core::node::Lane;
-    use gaia_core::topology::{DataCenter, WanLink};
-    use gaia_core::types::{Bandwidth, ByteSize, DurationSetting, ShardId, UsdPerGb};
+    use gaia_core::types::{Bandwidth, ShardId};
 
     fn pair() -> Topology {
-        let link = |from, to| WanLink {
-            from: DcId(from),
-            to: DcId(to),
-            bandwidth: Bandwidth::from_mbit(10.0),
-            rtt: DurationSetting::default(),
-            price: UsdPerGb::default(),
-            loss: 0.0,
-            queue: ByteSize(100_000),
-        };
-
-        let dc = |name: &str| DataCenter {
-            name: name.into(),
-            servers: 1,
-            workers: 1,
-            lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: DurationSetting::default(),
-            colocated: false,
-        };
-
-        Topology {
-            name: "pair".into(),
-            data_centers: vec![dc("honest"), dc("broken")],
-            links: vec![link(0, 1), link(1, 0)],
-            groups: Vec::new(),
-            bandwidth_scale: 1.0,
-        }
+        mesh(&["honest", "broken"], link(Bandwidth::from_mbit(10.0), Duration::ZERO, 100_000))
     }
 
     fn ends(joined: Joined, topology: &Topology) -> Ends {

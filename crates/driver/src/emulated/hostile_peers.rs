@@ -8,14 +8,15 @@ use std::time::Duration;
 use quinn::{Connection, SendStream};
 
 use super::connection::Joining;
+use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
 use crate::quic::frames::{Hello, with_length};
 use crate::quic::stripes::Stripe;
 use crate::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
-use gaia_core::topology::{DataCenter, Topology, WanLink};
+use gaia_core::topology::Topology;
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
+use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
 
 const ATTACKED: DcId = DcId(0);
 const HONEST: DcId = DcId(1);
@@ -70,34 +71,8 @@ fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
 
 /// One data center that is attacked, an honest one, and one for each attack.
 fn topology(attacks: usize) -> Topology {
-    let dcs = 2 + attacks as u16;
-    let link = |from, to| WanLink {
-        from: DcId(from),
-        to: DcId(to),
-        bandwidth: Bandwidth::from_mbit(100.0),
-        rtt: DurationSetting(Duration::from_millis(10)),
-        price: UsdPerGb::default(),
-        loss: 0.0,
-        queue: ByteSize(1_000_000),
-    };
-
-    let dc = |dc: u16| DataCenter {
-        name: format!("dc-{dc}"),
-        servers: 1,
-        workers: 1,
-        lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-        lan_rtt: DurationSetting::default(),
-        colocated: false,
-    };
-
-    let pairs = (0..dcs).flat_map(|from| (0..dcs).map(move |to| (from, to)));
-    Topology {
-        name: "hostile".into(),
-        data_centers: (0..dcs).map(dc).collect(),
-        links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
-        groups: Vec::new(),
-        bandwidth_scale: 1.0,
-    }
+    let names: Vec<String> = (0..2 + attacks).map(|dc| format!("dc-{dc}")).collect();
+    mesh(&names, link(Bandwidth::from_mbit(100.0), Duration::from_millis(10), 1_000_000))
 }
 
 /// Sends numbered frames, one every few milliseconds, so that every attack falls between two of them.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::connection::{Joined, Joining};
+use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
 use crate::quic::{Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
-use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
+use gaia_core::topology::Topology;
+use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
 
 const OREGON: DcId = DcId(0);
 const TOKYO: DcId = DcId(1);
@@ -29,32 +30,8 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let link = |from, to| WanLink {
-            from,
-            to,
-            bandwidth: Bandwidth::from_mbit(20.0),
-            rtt: DurationSetting(Duration::from_millis(80)),
-            price: UsdPerGb::default(),
-            loss: 0.0,
-            queue: ByteSize(500_000),
-        };
-
-        let dc = |name: &str| DataCenter {
-            name: name.into(),
-            servers: 1,
-            workers: 1,
-            lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: DurationSetting::default(),
-            colocated: false,
-        };
-
-        let topology = Topology {
-            name: "pair".into(),
-            data_centers: vec![dc("oregon"), dc("tokyo")],
-            links: vec![link(OREGON, TOKYO), link(TOKYO, OREGON)],
-            groups: Vec::new(),
-            bandwidth_scale: 1.0,
-        };
+        let link = link(Bandwidth::from_mbit(20.0), Duration::from_millis(80), 500_000);
+        let topology = mesh(&["oregon", "tokyo"], link);
 
         let network = Network::new(&topology, Seed(1));
         let certificates = Certificates::for_data_centers(&topology).unwrap();

@@ -125,7 +125,7 @@ impl Network {
         self.wire(from, to).link.set_bandwidth(self.now(), bandwidth);
     }
 
-    /// DurationSetting since the network began.
+    /// Time since the network began.
     pub fn now(&self) -> Instant {
         let nanos = self.started.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -404,36 +404,11 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use gaia_core::topology::{DataCenter, WanLink};
-    use gaia_core::types::{ByteSize, DurationSetting, UsdPerGb};
+    use crate::emulated::test_topology::{link, mesh};
 
     fn network() -> Arc<Network> {
-        let dc = |name: &str| DataCenter {
-            name: name.into(),
-            servers: 1,
-            workers: 1,
-            lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: DurationSetting::default(),
-            colocated: false,
-        };
-
-        let link = |from, to| WanLink {
-            from,
-            to,
-            bandwidth: Bandwidth::from_mbit(100.0),
-            rtt: DurationSetting(Duration::from_millis(20)),
-            price: UsdPerGb::default(),
-            loss: 0.0,
-            queue: ByteSize(1 << 20),
-        };
-
-        let topology = Topology {
-            name: "pair".into(),
-            data_centers: vec![dc("oregon"), dc("tokyo")],
-            links: vec![link(DcId(0), DcId(1)), link(DcId(1), DcId(0))],
-            groups: Vec::new(),
-            bandwidth_scale: 1.0,
-        };
+        let link = link(Bandwidth::from_mbit(100.0), Duration::from_millis(20), 1 << 20);
+        let topology = mesh(&["oregon", "tokyo"], link);
 
         Network::new(&topology, Seed(1))
     }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::endpoint_config;
 use super::socket::address_of;
+use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
 use crate::quic::{
     Carriers, Chosen, DcTransport, End, Ends, Event, TrackedFactory, TransportError, Windows,
@@ -19,8 +20,8 @@ use crate::quic::{
 use gaia_certificates::SERVER_NAME;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::node::Lane;
-use gaia_core::topology::{DataCenter, Topology, WanLink};
-use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
+use gaia_core::topology::{Topology, WanLink};
+use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
 
 pub(super) const OREGON: DcId = DcId(0);
 pub(super) const TOKYO: DcId = DcId(1);
@@ -66,33 +67,9 @@ impl Wire {
     pub(super) fn new(like: Like) -> Self {
         let bandwidth = Bandwidth::from_mbit(like.mbit);
         let rtt = Duration::from_millis(like.rtt_ms);
-        let queue = ByteSize((bandwidth.bytes_in(rtt) * like.queue) as u64);
-        let link = |from, to| WanLink {
-            from,
-            to,
-            bandwidth,
-            rtt: DurationSetting(rtt),
-            price: UsdPerGb::default(),
-            loss: like.loss,
-            queue,
-        };
-
-        let dc = |name: &str| DataCenter {
-            name: name.into(),
-            servers: 1,
-            workers: 1,
-            lan_bandwidth: Bandwidth::from_mbit(1_000.0),
-            lan_rtt: DurationSetting::default(),
-            colocated: false,
-        };
-
-        let topology = Topology {
-            name: "long".into(),
-            data_centers: vec![dc("oregon"), dc("tokyo")],
-            links: vec![link(OREGON, TOKYO), link(TOKYO, OREGON)],
-            groups: Vec::new(),
-            bandwidth_scale: 1.0,
-        };
+        let queue = (bandwidth.bytes_in(rtt) * like.queue) as u64;
+        let link = WanLink { loss: like.loss, ..link(bandwidth, rtt, queue) };
+        let topology = mesh(&["oregon", "tokyo"], link);
 
         let network = Network::new(&topology, Seed(like.seed));
         let certificates = Certificates::for_data_centers(&topology).unwrap();

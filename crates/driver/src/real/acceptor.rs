@@ -50,7 +50,7 @@ struct ProvenCallers {
     arrived: Notify,
 }
 
-/// What the connections of a acceptor share.
+/// What the connections of an acceptor share.
 struct Admission {
     context: NodeContext,
     tls: Option<Arc<ServerConfig>>,
@@ -63,7 +63,7 @@ struct Admission {
 }
 
 impl Acceptor {
-    /// Opens a acceptor for these nodes.
+    /// Opens an acceptor for these nodes.
     pub(super) fn open(
         context: &NodeContext,
         listener: Box<dyn Listener>,
@@ -257,7 +257,7 @@ mod tests {
     use std::task::{Context, Poll, ready};
 
     use rustls::ClientConnection;
-    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::pki_types::ServerName;
     use tempfile::TempDir;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -268,17 +268,13 @@ mod tests {
     use crate::real::context::{RunContext, nodes};
     use crate::real::environment::{Datagrams, Later};
     use crate::real::error::LinkFault;
+    use crate::real::local::issue;
     use crate::real::message::{HELLO_BYTES_MAX, pack};
-    use gaia_certificates::{Directory, SERVER_NAME, connecting};
+    use crate::real::test_run;
+    use gaia_certificates::{SERVER_NAME, connecting};
     use gaia_checkpoint::{CheckpointError, LogDisk};
-    use gaia_config::RunFile;
     use gaia_core::types::{DcId, WorkerId};
     use gaia_core::wire::{LanKind, encode_lan};
-
-    const RUN: &str = "name = \"r\"\ndriver = \"real\"\n[app]\nkind = \"matrix-factorization\"\n\
-        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
-        defaults.workers = 2\nwan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n\
-        [[topology.data_center]]\nname = \"a\"\n";
 
     const HONEST: [u8; 4] = [10, 0, 0, 1];
     const HOSTILE: [u8; 4] = [10, 0, 0, 2];
@@ -350,17 +346,14 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
-            let plan = RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap();
+            let plan = test_run::plan();
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
             let (calls, called) = unbounded_channel();
             let port = Port(calls);
             let mut run_context = RunContext::new(&plan, 7, &certificates);
             run_context.environment = Arc::new(port.clone());
-            let all = [NodeId::Coordinator].into_iter().chain(nodes(&run_context));
-            let all: Vec<_> = all.map(|node| run_context.identity(node)).collect();
-            let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
-            directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
+            issue(&run_context, &certificates).unwrap();
 
             let coordinator = run_context.node_context(NodeId::Coordinator).unwrap();
             let worker = run_context.node_context(WORKER).unwrap();

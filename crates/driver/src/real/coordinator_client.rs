@@ -103,7 +103,7 @@ impl CoordinatorClient {
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
         let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
-        Ok(Self::over(context, coordinator, listens, process, joined))
+        Ok(Self::start(context, coordinator, hello, joined))
     }
 
     /// The line over a connection that there is already.
@@ -115,6 +115,11 @@ impl CoordinatorClient {
         joined: Channel,
     ) -> Self {
         let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
+        Self::start(context, coordinator, hello, joined)
+    }
+
+    /// Keeps the line up from here on; `hello` is what each further call says.
+    fn start(context: &NodeContext, coordinator: &Address, hello: Hello, joined: Channel) -> Self {
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
         let keeper = Keeper {

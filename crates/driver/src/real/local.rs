@@ -175,7 +175,7 @@ async fn conduct(
             }
             Ok(outcome)
         }
-        // Of a run that was ended from outside nobody is to root_cause. The folder goes with this function.
+        // Nobody is to blame for a run that was ended from outside. The folder goes with this function.
         Err(error @ RealError::Interrupted) => {
             children.shutdown().await;
             Err(error)
@@ -202,11 +202,8 @@ fn processes(plan: &Plan) -> Vec<(Option<ServerId>, Option<WorkerId>)> {
 }
 
 /// Writes the certificates of all nodes. Nobody needs the authority's key after that, so no disk ever has it.
-fn issue(run_context: &RunContext, folder: &Path) -> Result<(), RealError> {
-    let topology = &run_context.plan.topology;
-    let servers = server_ids(topology).map(NodeId::Server);
-    let workers = worker_ids(topology).map(NodeId::Worker);
-    let all = std::iter::once(NodeId::Coordinator).chain(servers).chain(workers);
+pub(super) fn issue(run_context: &RunContext, folder: &Path) -> Result<(), RealError> {
+    let all = std::iter::once(NodeId::Coordinator).chain(nodes(run_context));
     let identities: Vec<_> = all.map(|node| run_context.identity(node)).collect();
     Directory::issue_once(folder, &run_context.plan.name, &identities, UnixTime::now(), LASTING)?;
     Ok(())
@@ -370,7 +367,7 @@ async fn failed(exits: &mut UnboundedReceiver<Exit>, goes_on: bool) -> RealError
     std::future::pending().await
 }
 
-/// Who is to root_cause: where one failed others fail of that, so a child that something killed comes first.
+/// The failure behind the others: where one failed others fail of that, so a child that something killed comes first.
 async fn root_cause(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> RealError {
     let killed = async {
         while let Some(exit) = exits.recv().await {

@@ -53,6 +53,8 @@ mod servers;
 mod stand_ins;
 mod standing;
 mod standing_in;
+#[cfg(test)]
+mod test_run;
 mod throttle;
 mod watch;
 mod worker;
@@ -392,5 +394,5 @@ const NETWORK_THREADS: usize = 2;
 /// How often nodes and the coordinator hear of each other at least.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Who has not been heard for this long is lost. A transfer that goes on counts as process, however slow it is.
+/// Who has not been heard for this long is lost. A transfer that goes on counts as a sign of life, however slow it is.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

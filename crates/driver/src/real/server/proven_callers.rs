@@ -62,7 +62,7 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Takes a worker in, the one in this process where there is no proven_caller; it waits where the copy is on its way.
+    /// Takes a worker in, the one in this process where there is no caller; it waits where the copy is on its way.
     pub(super) fn let_in(
         &mut self,
         worker: WorkerId,
@@ -70,7 +70,7 @@ impl ServerNode {
     ) -> Result<(), RealError> {
         let next_requests = match &proven_caller {
             Some(proven_caller) => proven_caller.hello.next_requests,
-            None => self.workers.near_says_next(self.server.server().id().shard),
+            None => self.workers.near_next_request(self.server.server().id().shard),
         };
         let due = self.server.handle_worker_joined(self.now(), worker, next_requests);
         let Some(due) = due else {
@@ -118,9 +118,7 @@ impl ServerNode {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
-    use rustls::pki_types::UnixTime;
     use tempfile::TempDir;
     use tokio::sync::{mpsc, watch};
 
@@ -130,12 +128,13 @@ mod tests {
     use crate::real::channel::{Channel, Parcel, Reader};
     use crate::real::context::{NodeContext, RunContext, nodes};
     use crate::real::error::{ChannelError, LinkFault};
+    use crate::real::local::issue;
     use crate::real::membership::Membership;
     use crate::real::message::{Answer, Hello, Order, Purpose, pack, unpack};
     use crate::real::server::serve;
+    use crate::real::test_run;
     use crate::real::{Interrupted, NodeConfig};
-    use gaia_certificates::Directory;
-    use gaia_config::{Plan, RunFile};
+    use gaia_config::Plan;
     use gaia_core::application::Application;
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
@@ -144,11 +143,6 @@ mod tests {
     use gaia_core::wire::LanKind;
     use gaia_ml::apps::{AppConfig, MatrixFactorization};
     use gaia_ml::examples::Ratings;
-
-    const RUN: &str = "name = \"r\"\ndriver = \"real\"\n[app]\nkind = \"matrix-factorization\"\n\
-        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
-        defaults.workers = 2\nwan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n\
-        [[topology.data_center]]\nname = \"a\"\n";
 
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const LOST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
@@ -166,7 +160,7 @@ mod tests {
 
     impl Stage {
         async fn new() -> Self {
-            let plan = RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap();
+            let plan = test_run::plan();
             let Some(AppConfig::MatrixFactorization(config)) = plan.app.clone() else {
                 unreachable!()
             };
@@ -185,10 +179,7 @@ mod tests {
             let certificates = folder.path().join("certs");
             let hash = Blueprint::new(&plan, &application).plan_hash;
             let run_context = RunContext::new(&plan, hash, &certificates);
-            let all = [NodeId::Coordinator].into_iter().chain(nodes(&run_context));
-            let all: Vec<_> = all.map(|node| run_context.identity(node)).collect();
-            let mut directory = Directory::create(&certificates, "r", UnixTime::now()).unwrap();
-            directory.issue(&all, UnixTime::now(), Duration::from_secs(3600)).unwrap();
+            issue(&run_context, &certificates).unwrap();
 
             let listener =
                 listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();

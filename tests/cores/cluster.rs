@@ -323,7 +323,7 @@ impl Cluster {
         }
     }
 
-    /// A server begins a incarnation with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
+    /// A server begins an incarnation with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
     /// mirror has met it.
     pub fn begin_life(&mut self, dc: u16, incarnation: u64, source: u16) {
         let lost = DcId(dc);

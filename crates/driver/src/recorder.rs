@@ -28,7 +28,7 @@ pub(crate) struct LinkCounters {
     pub(crate) busy: Duration,
 }
 
-/// LinkCounters per directed link, in the order of the topology's links.
+/// Counters per directed link, in the order of the topology's links.
 pub(crate) type AllLinkCounters = Vec<LinkCounters>;
 
 /// The record of one run in the making.

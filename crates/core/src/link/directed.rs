@@ -1,6 +1,6 @@
 //! One directed link: a bottleneck with a queue, then a path with a delay.
 //!
-//! ByteSize leave one after another at the link's bandwidth, behind whatever was accepted before them. What
+//! Bytes leave one after another at the link's bandwidth, behind whatever was accepted before them. What
 //! would overfill the queue is dropped at its tail. Loss strikes beyond the bottleneck, so a lost packet
 //! has taken its time and, where the link is paid for, its price. The path then adds half a round trip.
 //!
@@ -162,7 +162,7 @@ impl Link {
         &self.config
     }
 
-    /// ByteSize accepted that have not yet left the bottleneck.
+    /// Bytes accepted that have not yet left the bottleneck.
     pub fn queued(&self, now: Instant) -> ByteSize {
         ByteSize(self.config.bandwidth.bytes_in(self.idle_at.since(now)) as u64)
     }

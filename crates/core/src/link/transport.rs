@@ -1,6 +1,6 @@
 //! What QUIC makes of a frame, as arithmetic: the simulated driver's view of a link.
 //!
-//! **ByteSize.** A datagram of at most 1452 bytes costs 28 more in IP and UDP headers: 1480 on the wire. Inside, the
+//! **Bytes.** A datagram of at most 1452 bytes costs 28 more in IP and UDP headers: 1480 on the wire. Inside, the
 //! short header takes 1, the connection id 8, the packet number 2 and the AEAD tag 16; a stream frame's
 //! type, stream id and offset take 7 on average. That leaves 1418 of 1480, a payload share of 0.958, which
 //! is what QUIC is measured to reach. A frame of a few bytes pays the 62 bytes of overhead alone.

@@ -62,7 +62,7 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
                 }
             }
         }
-        WorkerMessage::Reset => out.push(ANEW),
+        WorkerMessage::Reset => out.push(RESET),
     }
 
     out
@@ -75,11 +75,11 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
 pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<WorkerMessage, LanError> {
     let mut reader = Reader(body);
     let kind = reader.byte("its kind")?;
-    if kind > ANEW {
-        return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: ANEW });
+    if kind > RESET {
+        return Err(LanError::PeerSentUnknown { what: "message", found: kind, most: RESET });
     }
 
-    if kind == ANEW {
+    if kind == RESET {
         reader.end()?;
         return Ok(WorkerMessage::Reset);
     }
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
 
 const READ: u8 = 0;
 const UPDATE: u8 = 1;
-const ANEW: u8 = 2;
+const RESET: u8 = 2;
 const ALL: u8 = 0;
 const LISTED: u8 = 1;
 

@@ -32,7 +32,7 @@ pub enum ServerInput {
     Disconnected { from: DcId },
     /// A mirror has said hello for the first time, in the incarnation of this number.
     First { from: DcId, incarnation: u64 },
-    /// A mirror has lost all that it had, and begins a incarnation of this number: each is above those before.
+    /// A mirror has lost all that it had, and begins an incarnation of this number: each is above those before.
     Reset { from: DcId, incarnation: u64 },
     /// A mirror has left the run for good, in the incarnation of this number.
     Left { from: DcId, incarnation: u64 },

@@ -329,12 +329,12 @@ pub(super) fn settle(
 pub(super) fn place(
     server: &mut Server,
     worker_sessions: &mut BTreeMap<WorkerId, WorkerSession>,
-    (now, worker, says_next): (Instant, WorkerId, Option<RequestSeq>),
+    (now, worker, next_request): (Instant, WorkerId, Option<RequestSeq>),
 ) {
     let guess = RequestSeq { clock: server.rebuilt_at(), updates: false };
     worker_sessions
-        .insert(worker, WorkerSession::at(says_next.unwrap_or(guess), says_next.is_none()));
-    if let Some(next) = says_next {
+        .insert(worker, WorkerSession::at(next_request.unwrap_or(guess), next_request.is_none()));
+    if let Some(next) = next_request {
         server.place_worker(now, worker, next.clock);
     }
 }

@@ -208,7 +208,7 @@ impl RecoverableWorker {
     }
 
     /// [`Self::next_request`] to each server.
-    pub fn says_next_to_all(&self) -> Vec<Option<RequestSeq>> {
+    pub fn next_requests(&self) -> Vec<Option<RequestSeq>> {
         let servers = 0..self.kept.unheard.len() as u16;
         servers.map(|server| self.next_request(ShardId(server))).collect()
     }

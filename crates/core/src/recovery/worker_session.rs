@@ -89,8 +89,8 @@ impl WorkerSession {
     }
 
     /// Whether the worker itself can say what is to come next.
-    pub(super) fn learns_from(&self, says_next: Option<RequestSeq>) -> bool {
-        self.lost || (self.guessed && says_next.is_some())
+    pub(super) fn learns_from(&self, next_request: Option<RequestSeq>) -> bool {
+        self.lost || (self.guessed && next_request.is_some())
     }
 
     /// How a message lies to what is due from a worker that has finished so many clocks.
@@ -151,7 +151,7 @@ mod tests {
         WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
     }
 
-    /// What becomes of messages, one after the other, at a worker_session of a worker that has said everything before clock 3.
+    /// What becomes of messages, one after the other, at the session of a worker that has said everything before clock 3.
     fn check(said: &[(WorkerMessage, Due)], next: RequestSeq) {
         let mut worker_session = WorkerSession {
             next: RequestSeq { clock: Clock(3), updates: false },

@@ -100,7 +100,7 @@ impl Gathering {
     }
 }
 
-/// Short enough that a slow link finishes one every few seconds, which its receiver takes for incarnation.
+/// Short enough that a slow link finishes one every few seconds, which its receiver takes for a sign of life.
 const PART_BYTES_MAX: usize = (256 << 10) - ENVELOPE_BYTES;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Conducts an emulated run: starts the data centers, listens to them, judges their copies, ends the run.
 //!
 //! Copies are judged beside the run, which goes on meanwhile: rules that need an objective stop it one judgement
-//! late. Where pending_evaluation takes longer than the clocks between evaluations, fewer copies are judged.
+//! late. Where an evaluation takes longer than the clocks between evaluations, fewer copies are judged.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -157,7 +157,7 @@ struct Conductor<'a> {
     finished: bool,
 }
 
-/// Copies on the judge's worker_session, as they were at some time.
+/// Copies that wait to be evaluated, as they were at some time.
 struct PendingEvaluation {
     at: Instant,
     clock: Clock,

@@ -30,7 +30,7 @@ use gaia_core::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
 /// What is known beforehand about one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Provision {
-    /// ByteSize in flight at most.
+    /// Bytes in flight at most.
     pub(crate) window: u64,
     /// There and back, with empty queues.
     pub(crate) round_trip: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Flight {
 struct FlightState {
     in_flight: u64,
     gaps: Gaps,
-    /// ByteSize since the connection began.
+    /// Bytes since the connection began.
     sent: u64,
     wake: Option<(u64, Waker)>,
 }
@@ -108,7 +108,7 @@ impl Provision {
 }
 
 impl Flight {
-    /// ByteSize that QUIC has sent and must keep: in flight, or acknowledged beyond a gap. At most a few packets
+    /// Bytes that QUIC has sent and must keep: in flight, or acknowledged beyond a gap. At most a few packets
     /// too many or too few.
     pub(crate) fn held(&self) -> u64 {
         let state = self.state();

@@ -5,7 +5,7 @@
 //! refuses to know how connections come about and who may have one, which is the business of the driver that makes
 //! them: `emulated/` over sockets in memory, `real/` over UDP.
 //!
-//! **The incarnation of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
+//! **The lifetime of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
 //! `open` opens the lanes, and hands the result to [`DcTransport::join`]: from then on the peer is that connection. What comes
 //! back are its [`Carriers`], a pump and a listener for the driver to run as tasks. Both end with the connection, free
 //! all that they held, and leave one last event, [`Event::Lost`] or, after a goodbye, [`Event::Left`]. Whenever it likes the

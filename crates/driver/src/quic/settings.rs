@@ -5,7 +5,7 @@
 //! there is room for the two round trips that a lost packet takes. No stream has more than 1.25 products either way, nor
 //! more than keeps it under quinn's 1024 gaps: what a link needs beyond that lies on more streams.
 //!
-//! A peer that says nothing for [`IDLE_MAX`] is dead. Any packet is a sign of incarnation, so a transfer may take as long as it
+//! A peer that says nothing for [`IDLE_MAX`] is dead. Any packet is a sign of life, so a transfer may take as long as it
 //! likes; who has nothing to say says so every [`KEEP_ALIVE`]. Where packets take long, QUIC waits for three of its probe
 //! timeouts, however short this time is.
 //!

@@ -8,7 +8,7 @@
 //! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
 //! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
 //!
-//! Copies are judged beside the run, which goes on meanwhile. Where pending_evaluation takes longer than the clocks between
+//! Copies are judged beside the run, which goes on meanwhile. Where an evaluation takes longer than the clocks between
 //! evaluations, fewer copies are judged.
 
 mod arrival;

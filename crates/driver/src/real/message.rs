@@ -88,7 +88,7 @@ pub(super) enum Order {
         from: DcId,
         inactive: BTreeSet<DcId>,
     },
-    /// To servers: the mirror in this data center has left for good, in this process of it.
+    /// To servers: the mirror in this data center has left for good, in this incarnation of its server.
     Left {
         from: DcId,
         process: u64,

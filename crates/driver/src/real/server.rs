@@ -63,7 +63,7 @@ enum Event {
     ProvenCaller(Box<ProvenCaller>),
     Mirror(FromMirror),
     Timeout,
-    /// MembershipEvent or a look at a connection is due.
+    /// An acknowledgement or a look at a connection is due.
     Link,
 }
 
@@ -344,7 +344,7 @@ impl ServerNode {
         }
     }
 
-    /// Breaks connections that come to nothing. MembershipEvent that is due goes with the group.
+    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
     fn look_at_links(&mut self) {
         let now = time::Instant::now();
         for (peer, link) in &mut self.links {

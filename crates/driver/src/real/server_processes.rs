@@ -69,7 +69,7 @@ impl ServerProcesses {
         self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
-    /// A data center takes no part any more; the server_processes in which its servers did.
+    /// A data center takes no part any more; the incarnations in which its servers did.
     pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
         self.copies.retain(|server, _| server.dc != dc);
         let met = std::mem::take(&mut self.met);

@@ -13,7 +13,7 @@ pub(super) struct Standing {
     pub(super) started: bool,
     pub(super) stop: Option<Clock>,
     pub(super) drain: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left for good, and in which process.
+    /// Servers of data centers that have left for good, and in which incarnation.
     pub(super) left: BTreeMap<ServerId, u64>,
     pub(super) server_stats: bool,
     /// Workers whose work others have done.

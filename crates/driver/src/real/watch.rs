@@ -26,7 +26,7 @@ use super::incoming::IncomingConnections;
 use super::throttle::LogThrottle;
 use gaia_telemetry::Telemetry;
 
-/// Answers at an address for as long as the process server_processes; says at which, since port 0 is any free one.
+/// Answers at an address for as long as the process lives; says at which, since port 0 is any free one.
 ///
 /// # Errors
 /// Where nobody can listen there.

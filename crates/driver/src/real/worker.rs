@@ -90,7 +90,7 @@ pub(super) async fn work(
         Some(near) => near.next_requests.clone(),
         None => watch::Sender::new(NextRequests::new()),
     };
-    next_requests.send_replace(worker.says_next_to_all());
+    next_requests.send_replace(worker.next_requests());
     let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
     let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
 
@@ -325,7 +325,7 @@ impl WorkerNode {
             node_log.write(&self.worker.take_entries())?;
             self.worker.handle_synced();
         }
-        let next_requests = self.worker.says_next_to_all();
+        let next_requests = self.worker.next_requests();
         self.next_requests.send_if_modified(|known| {
             let is_new = *known != next_requests;
             *known = next_requests;

@@ -103,7 +103,7 @@ impl Workers {
     }
 
     /// What that worker says next to the server of a shard, if it knows.
-    pub(super) fn near_says_next(&self, shard: ShardId) -> Option<RequestSeq> {
+    pub(super) fn near_next_request(&self, shard: ShardId) -> Option<RequestSeq> {
         let next_requests = self.near.as_ref()?.next_requests.borrow();
         next_requests.get(shard.index()).copied().flatten()
     }

@@ -1,4 +1,4 @@
-//! Each incarnation of a server has an incarnation above those before, and what was said to or by an earlier incarnation is not believed.
+//! Each process of a server has an incarnation above those before. What was said to or by an earlier one is not believed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use gaia_core::types::{DcId, ServerId};
 
 #[derive(Debug, Default)]
 pub(super) struct ServerProcesses {
-    /// By server: in which incarnation it last spoke, as which incarnation.
+    /// By server: in which process it last spoke, as which incarnation.
     spoken: BTreeMap<ServerId, (u64, u64)>,
     /// The incarnation that each end has met.
     met: BTreeMap<(ServerId, DcId), u64>,

@@ -29,7 +29,7 @@ struct Taking {
 }
 
 impl Inheritance {
-    /// A word has come to a server that may make it take its copy for another, or enqueue that less; answers with the server
+    /// A word has come to a server that may make it take its copy for another, or owe that less; answers with the server
     /// whose copy is taken now.
     pub(super) fn hear(
         &mut self,

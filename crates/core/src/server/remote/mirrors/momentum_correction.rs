@@ -102,7 +102,7 @@ mod tests {
     const MIRROR: DcId = DcId(3);
     const GRADIENT: Changes<'_> = Changes::Dense { start: 0, values: &[1.0] };
 
-    /// A momentum_correction that masks what comes after so many clocks at home and on the way; `None` does not mask.
+    /// A correction that masks what comes after so many clocks at home and on the way; `None` does not mask.
     fn momentum_correction(momentum: f64, age: Option<f64>) -> MomentumCorrection {
         let way = |age: f64| CLOCK_TIME.mul_f64(age - CLOCKS_AT_HOME);
         MomentumCorrection::new(1, momentum, age.map(|age| BTreeMap::from([(MIRROR, way(age))])))

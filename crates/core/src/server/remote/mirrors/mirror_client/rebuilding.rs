@@ -34,7 +34,7 @@ impl MirrorClient {
         }
     }
 
-    /// A mirror takes no part any more, or not yet: nothing is kept for it, and of its lives only one that begins after
+    /// A mirror takes no part any more, or not yet: nothing is kept for it, and of its incarnations only one after
     /// this one counts.
     pub(in crate::server::remote::mirrors) fn on_left(&mut self, dc: DcId, incarnation: u64) {
         let parameters = self.sources.local().len();

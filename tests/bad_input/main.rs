@@ -565,7 +565,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "[stop]",
             "[failures]\n«late = [\"west\", \"south\", \"north\"]\n[stop]",
-            &["`failures.late`", "one data center less"],
+            &["`failures.late`", "expected not all data centers"],
         ),
         run(
             "[stop]",

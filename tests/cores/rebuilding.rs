@@ -150,6 +150,30 @@ fn a_late_joiner_that_was_lost_before_its_source_has_met_it_gets_a_copy_of_its_s
     }
 }
 
+/// The word of another mirror about an incarnation of the lost server is on its way while that incarnation ends, and arrives after
+/// its successor has met the source. The source once took a copy for the incarnation that was over, and then counted all of it
+/// as carried to its successor, to which nothing had been sent.
+#[test]
+fn a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy() {
+    for remote in models() {
+        for inactive in [BTreeSet::new(), BTreeSet::from([DcId(LOST)])] {
+            let mut cluster = Cluster::new(&Setup { remote: remote.clone(), inactive, ..setup() });
+            cluster.step(SOURCE, &[(0, 4.0)]);
+            cluster.begin_life(LOST, 2, SOURCE);
+            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
+            cluster.carry(LOST, OTHER, Lane::Control);
+            assert!(cluster.send(OTHER, SOURCE, Lane::Data, ROOM), "where its link forks");
+
+            cluster.begin_life(LOST, 4, SOURCE);
+            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
+            assert!(cluster.deliver(OTHER, SOURCE, Lane::Data), "it is out of date");
+            cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
+            fork(&mut cluster);
+            assert_all_is_there_once(cluster);
+        }
+    }
+}
+
 /// The late joiner has another source in its second incarnation than in its first, as a nearer data center has joined meanwhile.
 #[test]
 fn a_source_of_a_life_that_it_has_not_met_forks_its_link_in_the_next() {

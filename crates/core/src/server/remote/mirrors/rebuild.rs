@@ -47,6 +47,7 @@ impl Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
+        self.client.on_first(from, incarnation);
         let known = self.client.incarnation_of(from);
         let drains = self.drain.as_ref().is_some_and(Drain::is_started);
 

@@ -23,6 +23,9 @@ pub(super) struct Peer {
     pub(super) announcements: u64,
     /// The number of its incarnation: above 0 once it has lost what it had.
     pub(super) incarnation: u64,
+    /// The incarnation in which it said hello for the first time, 0 before that: what others say about incarnations before it is
+    /// out of date.
+    pub(super) met: u64,
     /// What is done for it, where it takes its copy from here.
     pub(super) rebuild: Option<Rebuild>,
     /// Mirrors whose links are to go on, in this incarnation of theirs, from what this one has carried so far.
@@ -57,6 +60,7 @@ impl Peer {
             sequence: 0,
             announcements: 0,
             incarnation: 0,
+            met: 0,
             rebuild: None,
             forks: VecDeque::new(),
             rate,
@@ -74,6 +78,7 @@ impl Peer {
         walk.record("sequence", &mut self.sequence)?;
         walk.record("announcements", &mut self.announcements)?;
         walk.record("incarnation", &mut self.incarnation)?;
+        walk.record("met", &mut self.met)?;
         let fresh = || Some(Rebuild::none());
         walk.option("rebuild", &mut self.rebuild, fresh, |one, walk| one.state(walk, parameters))?;
         walk.record("forks", &mut self.forks)?;

@@ -113,6 +113,13 @@ pub enum WorkerEntry {
     },
 }
 
+impl WorkerEntry {
+    /// Whether an iteration has run since the entry before.
+    pub(super) fn follows_iteration(&self) -> bool {
+        matches!(self, Self::Computed | Self::Outrun { ran: true })
+    }
+}
+
 /// An entry as the body of a record.
 pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
     rmp_serde::to_vec(entry).expect("a vector takes every entry").into()

@@ -19,18 +19,24 @@
 //!
 //! **To be proven in the end**, servers keep a [`Ledger`] of each mirror, which outlives restarts.
 
+mod durable_server;
+mod durable_worker;
 mod entry;
 mod error;
 mod ledger;
-mod recovering;
+mod log_buffer;
+mod recovering_server;
+mod recovering_worker;
 mod server;
 mod worker;
 mod worker_session;
 
+pub use durable_server::Output;
 pub use entry::{Entry, Input, WorkerEntry};
 pub use error::{MessageError, RecoveryError};
 pub use ledger::{Account, Ledger};
-pub use recovering::RecoveringServer;
-pub use server::{Output, RecoverableServer};
-pub use worker::{RecoverableWorker, RecoveringWorker};
+pub use recovering_server::RecoveringServer;
+pub use recovering_worker::RecoveringWorker;
+pub use server::RecoverableServer;
+pub use worker::RecoverableWorker;
 pub use worker_session::{Due, RequestSeq};

@@ -18,7 +18,9 @@ use super::worker_session::{Due, RequestSeq, WorkerSession};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server, ServerOutput};
 use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
-use crate::types::{Clock, DcId, Instant, Lane, StateError, Walk, WorkerId};
+use crate::types::{
+    Clock, DcId, Instant, Lane, Persist, Restorer, Saved, Saver, StateError, WorkerId,
+};
 
 /// A server and what is kept beside it: all that its log determines.
 ///
@@ -201,31 +203,6 @@ impl DurableServer {
         self.sessions.get_mut(&peer).expect("mirrors have a session")
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.server.state(&mut walk.at("server"))?;
-
-        let states = self.sessions.iter().map(|(peer, session)| (*peer, session.state()));
-        let mut states: BTreeMap<DcId, SessionState> = states.collect();
-        walk.record_that("sessions", &mut states, |found, made| {
-            found.keys().eq(made.keys()) && found.values().all(SessionState::is_sound)
-        })?;
-        if walk.restores() {
-            for (peer, session) in &mut self.sessions {
-                // The process that goes on gives the session its incarnation.
-                let state = &states[peer];
-                *session = resume(self.windows[peer], state.began(), state);
-            }
-        }
-
-        walk.record_that("ledgers", &mut self.ledgers, |found, made| found.keys().eq(made.keys()))?;
-        walk.record_that("worker_sessions", &mut self.worker_sessions, |found, made| {
-            found.keys().eq(made.keys())
-        })?;
-        walk.record("incarnation", &mut self.incarnation)?;
-        walk.record("now", &mut self.now)
-    }
-
     fn check_mirror(&self, peer: DcId) -> Result<(), String> {
         if self.sessions.contains_key(&peer) {
             Ok(())
@@ -345,6 +322,40 @@ impl DurableServer {
 
     fn ledger_mut(&mut self, peer: DcId) -> &mut Ledger {
         self.ledgers.get_mut(&peer).expect("mirrors have a ledger")
+    }
+}
+
+/// By hand, since of a session only what outlives a restart is saved.
+impl Persist for DurableServer {
+    fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
+        walk.part("server", &self.server, ())?;
+        let states = self.sessions.iter().map(|(peer, session)| (*peer, session.state()));
+        let states: BTreeMap<DcId, SessionState> = states.collect();
+        walk.record("sessions", &states)?;
+        walk.record("ledgers", &self.ledgers)?;
+        walk.record("worker_sessions", &self.worker_sessions)?;
+        walk.record("incarnation", &self.incarnation)?;
+        walk.record("now", &self.now)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, (): ()) -> Result<(), StateError> {
+        walk.part("server", &mut self.server, ())?;
+        let mut states: BTreeMap<DcId, SessionState> = BTreeMap::new();
+        walk.record_that("sessions", &mut states, |found, _| {
+            found.keys().eq(self.sessions.keys()) && found.values().all(SessionState::is_sound)
+        })?;
+        for (peer, session) in &mut self.sessions {
+            // The process that continues gives the session its incarnation.
+            let state = &states[peer];
+            *session = resume(self.windows[peer], state.began(), state);
+        }
+
+        walk.record_that("ledgers", &mut self.ledgers, |found, made| found.keys().eq(made.keys()))?;
+        walk.record_that("worker_sessions", &mut self.worker_sessions, |found, made| {
+            found.keys().eq(made.keys())
+        })?;
+        walk.record("incarnation", &mut self.incarnation)?;
+        walk.record("now", &mut self.now)
     }
 }
 

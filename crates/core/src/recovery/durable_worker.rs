@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use super::entry::WorkerEntry;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::types::{Clock, ShardId, StateError, Walk};
+use crate::persist;
+use crate::types::{Clock, ShardId};
 use crate::worker::{Worker, WorkerOutput};
 
 /// A worker and what is kept beside it: all that its log determines.
@@ -129,20 +130,6 @@ impl DurableWorker {
         self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
     }
 
-    /// Walks over what changes as time goes on.
-    ///
-    /// # Panics
-    /// Where the worker is away.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.worker_mut().state(&mut walk.at("worker"))?;
-        walk.record_that("unheard", &mut self.unheard, |found, made| found.len() == made.len())?;
-        walk.record("started", &mut self.started)?;
-        walk.record_that("ahead", &mut self.ahead, |found, made| found.len() == made.len())?;
-        walk.record("clock", &mut self.clock)?;
-        walk.record("stopped", &mut self.stopped)?;
-        walk.record("to_compute", &mut self.to_compute)
-    }
-
     /// Takes what the worker wants done, and keeps what it says until servers have heard it.
     fn poll_worker(&mut self) -> Vec<(ShardId, WorkerMessage)> {
         let worker = self.worker.as_mut().expect("a worker is here unless it computes");
@@ -161,6 +148,23 @@ impl DurableWorker {
             }
         }
         messages
+    }
+}
+
+persist! {
+    /// # Panics
+    /// Where the worker is away.
+    impl Persist<()> for DurableWorker {
+        fn walk(Self { worker, unheard, started, ahead, clock, to_compute, stopped }, walk, ()) {
+            let Some(worker) = worker else { panic!("a worker is here unless it computes") };
+            walk.part("worker", worker, ())?;
+            walk.record_that("unheard", unheard, |found, made| found.len() == made.len())?;
+            walk.record("started", started)?;
+            walk.record_that("ahead", ahead, |found, made| found.len() == made.len())?;
+            walk.record("clock", clock)?;
+            walk.record("stopped", stopped)?;
+            walk.record("to_compute", to_compute)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::entry::{Entry, Input, decode};
 use super::server::RecoverableServer;
 use crate::server::Server;
 use crate::session::Incarnation;
-use crate::types::{DcId, Instant, State, WorkerId};
+use crate::types::{DcId, Instant, Persist, State, WorkerId};
 
 /// A server made from the plan, that has yet to hear what has befallen it: nothing, where it is the first of its kind.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl RecoveringServer {
     /// # Errors
     /// Where the state is of something else.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
-        state.restore(|walk| self.durable.state(walk))?;
+        state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl RecoveringServer {
     }
 
     /// Takes the state out, as [`RecoverableServer::state`] does.
-    pub fn state(&mut self) -> State {
-        State::of(|walk| self.durable.state(walk))
+    pub fn state(&self) -> State {
+        State::of(|walk| self.durable.save(walk, ()))
     }
 }

@@ -4,7 +4,7 @@ use super::RecoveryError;
 use super::durable_worker::DurableWorker;
 use super::entry::{WorkerEntry, decode};
 use super::worker::RecoverableWorker;
-use crate::types::State;
+use crate::types::{Persist, State};
 use crate::worker::Worker;
 
 /// A worker made from the plan, that has yet to hear what has befallen it.
@@ -27,7 +27,7 @@ impl RecoveringWorker {
     /// # Errors
     /// Where the state is of something else.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
-        state.restore(|walk| self.durable.state(walk))?;
+        state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
     }
 
@@ -51,8 +51,8 @@ impl RecoveringWorker {
     }
 
     /// Takes the state out, as [`RecoverableWorker::state`] does.
-    pub fn state(&mut self) -> State {
-        State::of(|walk| self.durable.state(walk))
+    pub fn state(&self) -> State {
+        State::of(|walk| self.durable.save(walk, ()))
     }
 
     /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.

@@ -14,7 +14,7 @@ use super::worker_session::{Due, RequestSeq, WorkerSession};
 use crate::node::WorkerMessage;
 use crate::server::{PeerError, Server};
 use crate::session::{CheckedMessage, Incarnation, Meeting, Message, Session};
-use crate::types::{Clock, DcId, Instant, Lane, State, WorkerId};
+use crate::types::{Clock, DcId, Instant, Lane, Persist, State, WorkerId};
 
 /// A parameter server that can come back.
 ///
@@ -290,11 +290,11 @@ impl RecoverableServer {
     ///
     /// `None` where entries have yet to be synced or outputs to be polled: neither is part of a state. The caller writes
     /// and lets out what there is, and asks again.
-    pub fn state(&mut self) -> Option<State> {
+    pub fn state(&self) -> Option<State> {
         if !self.is_settled() || !self.outputs.is_empty() {
             return None;
         }
-        Some(State::of(|walk| self.durable.state(walk)))
+        Some(State::of(|walk| self.durable.save(walk, ())))
     }
 
     pub fn server(&self) -> &Server {

@@ -18,7 +18,7 @@ use super::entry::WorkerEntry;
 use super::log_buffer::LogBuffer;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::types::{Clock, ShardId, State};
+use crate::types::{Clock, Persist, ShardId, State};
 use crate::worker::Worker;
 
 /// A worker that can come back.
@@ -219,12 +219,12 @@ impl RecoverableWorker {
 
     /// Takes the state out, for a checkpoint from which only later entries need be heard; nothing while an iteration
     /// runs or has run. To be asked for when everything is synced and no message is left.
-    pub fn state(&mut self) -> Option<State> {
+    pub fn state(&self) -> Option<State> {
         assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
         if self.durable.worker.is_none() || self.durable.to_compute {
             return None;
         }
-        Some(State::of(|walk| self.durable.state(walk)))
+        Some(State::of(|walk| self.durable.save(walk, ())))
     }
 
     /// Whether another process has said what is beyond this one, or has gone back before what this one can still say.

@@ -1,11 +1,14 @@
 //! What the log of a server replays into, and the one function that changes it.
 //!
 //! [`DurableServer::apply`] makes the step that an input leads to. A live server calls it for each input that it has
-//! noted, and replay calls it for each entry of the log. So a server that was replayed has gone through the code that
-//! ran, from the frame of a mirror down to the ledger.
+//! noted, and replay calls it for each entry of the log. So a server that was replayed has run the code that the live
+//! server ran: its sessions, its ledgers and the sessions of its workers included.
 //!
-//! What `apply` takes for granted is stated by [`DurableServer::check`]. A live server ensures it before it notes an
-//! input. Replay asks for it, because entries come from a file.
+//! `apply` relies on what [`DurableServer::check`] checks. A live server ensures that before it notes an input. Replay
+//! calls `check`, because entries come from a file.
+//!
+//! One entry is noted after its step and not before. Whether a cut gives a frame is known only once the server was
+//! asked, and the entry says it. Nothing leaves in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,23 +35,23 @@ pub(super) struct DurableServer {
     pub(super) sessions: BTreeMap<DcId, Session>,
     pub(super) ledgers: BTreeMap<DcId, Ledger>,
     pub(super) worker_sessions: BTreeMap<WorkerId, WorkerSession>,
-    /// Of the latest process; nothing before the first has begun.
+    /// The incarnation of the latest process. `None` before the first.
     pub(super) incarnation: Option<Incarnation>,
     /// The time of the latest input.
     now: Instant,
-    /// Bytes that may be under way to each mirror, and as many from it.
+    /// Bytes that may be in flight to each mirror, and as many from it.
     windows: BTreeMap<DcId, usize>,
 }
 
-/// What a server wants done, once it may.
+/// What a server wants done once its entries are on disk.
 #[derive(Clone, Debug)]
 pub enum Output {
     ToWorker {
         worker: WorkerId,
         message: Arc<RowsRead>,
     },
-    /// A worker that begins anew is to hear what is due from it, as far as this server knows or guesses. No answer to what
-    /// it said before comes later.
+    /// Tells a worker that has started without its state which request is due from it, as far as this server knows or
+    /// guesses. No answer to an earlier request follows.
     Due {
         worker: WorkerId,
         due: RequestSeq,
@@ -65,12 +68,12 @@ pub enum Output {
     Diverged(Divergence),
 }
 
-/// What an input has led to.
+/// What follows from an input.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// What is to leave, once the input is on disk.
+    /// What is to be done once the input is on disk.
     pub(super) outputs: Vec<Output>,
-    /// The frame that [`Input::Cut`] has asked for, where there is one. It has been pushed to the session.
+    /// The frame of an [`Input::Cut`], where there was one. The session has it.
     pub(super) frame: Option<Bytes>,
 }
 
@@ -97,7 +100,10 @@ impl DurableServer {
         }
     }
 
-    /// Whether an input can follow, and otherwise why not.
+    /// Checks that an input can follow the inputs so far.
+    ///
+    /// # Errors
+    /// Where it cannot: the reason.
     pub(super) fn check(&self, input: &Input) -> Result<(), String> {
         match input {
             Input::Started { incarnation } => {
@@ -136,17 +142,17 @@ impl DurableServer {
         Ok(())
     }
 
-    /// Makes the step that an input leads to, and answers with what is to be done about it.
+    /// Makes the step that an input leads to.
     ///
     /// The time is [that of the input](Self::reach), except for a cut that is not noted. Whether a frame came of a cut
     /// is a result: `apply` does not read it.
     ///
     /// # Errors
-    /// Where a mirror sent what it must not, or asks for what the synchronisation model does not allow. The run cannot
-    /// go on.
+    /// Where a mirror sent what it must not, or needs what the synchronisation model does not allow. The run cannot go
+    /// on.
     ///
     /// # Panics
-    /// Where the input cannot follow, as [`Self::check`] has it.
+    /// Where [`Self::check`] refuses the input.
     pub(super) fn apply(&mut self, at: Instant, input: Input) -> Result<Effects, PeerError> {
         let mut effects = Effects::default();
         match input {
@@ -188,7 +194,8 @@ impl DurableServer {
         Ok(effects)
     }
 
-    /// Notes the time of an input, and says when it came: time does not run backwards, whatever a driver's clock does.
+    /// Advances the time to that of an input, and returns it. Time does not run backwards, whatever the driver's clock
+    /// does.
     pub(super) fn reach(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         self.now
@@ -226,7 +233,7 @@ impl DurableServer {
         }
     }
 
-    /// Another process has begun; the first begins the numbers of sessions.
+    /// A process has begun. The first one begins the numbers of sessions.
     fn on_started(&mut self, incarnation: Incarnation) {
         let is_first = self.incarnation.replace(incarnation).is_none();
         for (peer, session) in &mut self.sessions {
@@ -235,7 +242,8 @@ impl DurableServer {
         }
     }
 
-    /// A worker said what was due; where that was known before, only its turn passes.
+    /// Takes the request that was due from a worker. An update that the server has from an earlier process of the
+    /// worker is not applied again.
     fn on_worker(
         &mut self,
         at: Instant,
@@ -263,7 +271,7 @@ impl DurableServer {
         }
     }
 
-    /// The next frame of a mirror: it counts as received, and is booked once the server has applied it.
+    /// Applies the next frame of a mirror and counts it.
     fn on_frame(
         &mut self,
         at: Instant,
@@ -279,7 +287,7 @@ impl DurableServer {
         Ok(())
     }
 
-    /// Has the server cut a frame for a mirror, books it and gives it to the session.
+    /// Cuts a frame for a mirror, counts it and gives it to the session.
     fn on_cut(&mut self, at: Instant, to: DcId, lane: Lane, room: u64) -> Option<Bytes> {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let frame = self.server.poll_transmit(at, to, lane, room)?;
@@ -290,8 +298,8 @@ impl DurableServer {
         Some(frame)
     }
 
-    /// A worker of which the server has lost what it knew is on the line, and says this next, if it knows. One that does
-    /// not is told the clock of the copy, and says by its read at which clock it is.
+    /// A worker has connected whose next request the server has lost. If the worker does not know it either, the server
+    /// guesses by the clock of its copy. The next read then says at which clock the worker is.
     fn on_placed(&mut self, at: Instant, worker: WorkerId, next_request: Option<RequestSeq>) {
         let guess = RequestSeq { clock: self.server.rebuilt_at(), updates: false };
         let next = next_request.unwrap_or(guess);
@@ -301,7 +309,7 @@ impl DurableServer {
         }
     }
 
-    /// Takes what the server wants done, and keeps answers until they have served.
+    /// Takes what the server wants done. An answer to a worker is kept until the update that follows from it has come.
     fn poll_server(&mut self, effects: &mut Effects) {
         while let Some(output) = self.server.poll_output() {
             effects.outputs.push(match output {
@@ -359,7 +367,7 @@ impl Persist for DurableServer {
     }
 }
 
-/// Tells a server of a mirror that it has not met in this incarnation of it.
+/// Tells the server of a mirror that it has not met in this incarnation.
 fn greet(
     server: &mut Server,
     now: Instant,
@@ -374,7 +382,7 @@ fn greet(
     }
 }
 
-/// A session of a mirror that goes on in an incarnation.
+/// A session with a mirror that continues in an incarnation of this server.
 fn resume(window: usize, incarnation: Incarnation, state: &SessionState) -> Session {
     let config = SessionConfig { incarnation, sent_bytes_max: window, early_bytes_max: window };
     Session::resume(config, state)

@@ -1,8 +1,9 @@
 //! What the log of a worker replays into, and the one function that changes it.
 //!
-//! [`DurableWorker::apply`] makes the step that an entry leads to, live and in replay, as that of
-//! [`super::durable_server`] does. The iteration itself is no step of it: a driver runs it elsewhere, and replay runs it
-//! where an entry says that it has run.
+//! [`DurableWorker::apply`] makes the step that an entry leads to, live and in replay, as that of `DurableServer` does.
+//! Two things lie outside it. A driver runs the iteration elsewhere, and replay runs it before an entry that follows
+//! one. When a server says what it has taken, the live worker drops those messages without an entry. A worker that was
+//! replayed still has them, and drops them when the server says so again.
 
 use std::collections::VecDeque;
 
@@ -17,16 +18,18 @@ use crate::worker::{Worker, WorkerOutput};
 pub(super) struct DurableWorker {
     /// `None` while its iteration runs elsewhere.
     pub(super) worker: Option<Box<Worker>>,
-    /// By server, what it may not have heard or has not answered, oldest first: an update and the read after it at most.
+    /// By server, the messages that it may not have received or has not answered, oldest first: an update and the read
+    /// after it at most.
     pub(super) unheard: Vec<VecDeque<WorkerMessage>>,
     pub(super) started: bool,
-    /// Servers that have not answered since it took up its work, and may know more of it than it does itself.
+    /// Servers that have not answered since the worker took up its work, and may have taken requests that it does not
+    /// know of.
     pub(super) ahead: Vec<bool>,
-    /// The clock that it reads at, or has read at.
+    /// The clock of its latest read.
     pub(super) clock: Clock,
-    /// Everything is read, and the iteration has to run.
+    /// Whether all rows are here, and the iteration has to run.
     pub(super) to_compute: bool,
-    /// At which clock it has stopped, if it has.
+    /// The clock at which it has stopped, if it has.
     pub(super) stopped: Option<Clock>,
 }
 
@@ -44,7 +47,10 @@ impl DurableWorker {
         }
     }
 
-    /// Whether an entry can follow, and otherwise why not.
+    /// Checks that an entry can follow the entries so far.
+    ///
+    /// # Errors
+    /// Where it cannot: the reason.
     pub(super) fn check(&self, entry: &WorkerEntry) -> Result<(), String> {
         match entry {
             WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.started => {
@@ -61,7 +67,7 @@ impl DurableWorker {
         }
     }
 
-    /// Makes the step that an entry leads to, and answers with what is to be said to servers.
+    /// Makes the step that an entry leads to, and returns the messages for servers.
     ///
     /// An iteration that the entry [follows](WorkerEntry::follows_iteration) has run.
     ///
@@ -87,7 +93,7 @@ impl DurableWorker {
             }
             WorkerEntry::Rows { from, rows } => {
                 self.ahead[from.index()] = false;
-                // Who answers has heard the read, and what came before it.
+                // A server that answers has taken the read and what came before it.
                 self.forget(from, RequestSeq { clock: rows.clock, updates: true });
                 self.worker_mut().handle_rows(from, rows);
             }
@@ -115,7 +121,7 @@ impl DurableWorker {
         self.worker.as_mut().expect("a worker is here unless it computes")
     }
 
-    /// The first that can still be said to a server.
+    /// The first request that can still be sent to a server.
     pub(super) fn first_for(&self, server: ShardId) -> RequestSeq {
         let unheard = self.unheard[server.index()].front().and_then(RequestSeq::of);
         let next = match self.stopped {
@@ -125,12 +131,12 @@ impl DurableWorker {
         unheard.unwrap_or(next)
     }
 
-    /// A server has heard everything before this turn.
+    /// A server has taken every request before this one.
     pub(super) fn forget(&mut self, server: ShardId, due: RequestSeq) {
         self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
     }
 
-    /// Takes what the worker wants done, and keeps what it says until servers have heard it.
+    /// Takes what the worker wants done. A message is kept until its server has taken it.
     fn poll_worker(&mut self) -> Vec<(ShardId, WorkerMessage)> {
         let worker = self.worker.as_mut().expect("a worker is here unless it computes");
         let mut messages = Vec::new();

@@ -25,7 +25,7 @@ impl LogBuffer {
         }
     }
 
-    /// Whether all that was put in is on disk.
+    /// Whether every entry is on disk.
     pub(super) fn is_settled(&self) -> bool {
         self.waiting.is_empty() && !self.writing
     }

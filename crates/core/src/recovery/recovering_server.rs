@@ -1,4 +1,4 @@
-//! A server on its way back: the state of a checkpoint, then every entry after it.
+//! A server during recovery: it restores the state of a checkpoint and replays each entry after it.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::server::Server;
 use crate::session::Incarnation;
 use crate::types::{DcId, Instant, Persist, State, WorkerId};
 
-/// A server made from the plan, that has yet to hear what has befallen it: nothing, where it is the first of its kind.
+/// A server that is made from the plan, restored and replayed. A server without checkpoint and log does neither.
 #[derive(Debug)]
 pub struct RecoveringServer {
     durable: DurableServer,
-    /// Heard so far.
+    /// Replayed so far.
     entries: u64,
 }
 
 impl RecoveringServer {
-    /// `server` is as the plan makes it; `workers` are those of its data center; `windows` says for each mirror how
-    /// many bytes may be under way, as [`crate::session::SessionConfig`] has it.
+    /// `server` is as the plan makes it. `workers` are those of its data center. `windows` holds for each mirror the
+    /// bytes that may be in flight, the same in both directions ([`crate::session::SessionConfig`]).
     pub fn new(
         server: Server,
         workers: impl IntoIterator<Item = WorkerId>,
@@ -29,19 +29,19 @@ impl RecoveringServer {
         Self { durable: DurableServer::new(server, workers, windows), entries: 0 }
     }
 
-    /// Takes the state of a checkpoint. To be done before any entry is heard.
+    /// Restores the state of a checkpoint. Call it before any entry is replayed.
     ///
     /// # Errors
-    /// Where the state is of something else.
+    /// Where the state does not fit this server, which is then of no use.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
         state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
     }
 
-    /// Hears the next entry of the log again, by the body of its record.
+    /// Replays the next entry of the log, given as the body of its record.
     ///
     /// # Errors
-    /// Where it is no entry, or does not follow from what was heard before.
+    /// Where it is no entry, or cannot follow the entries before it. The server is then of no use.
     pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
@@ -58,7 +58,7 @@ impl RecoveringServer {
             _ => None,
         };
         let at = self.durable.reach(at);
-        // What was said then is said again to whoever comes back and asks.
+        // What the server wanted to send then is sent again to whoever connects and asks.
         let effects = self.durable.apply(at, input);
         let effects = effects.map_err(|error| RecoveryError::Refused { number, error })?;
 
@@ -72,13 +72,13 @@ impl RecoveringServer {
         Ok(())
     }
 
-    /// The incarnation that the server goes on as. `None` where it has nothing to go on from: then whoever begins it has to
-    /// know one that is above all that mirrors may have met.
+    /// The incarnation in which the server continues. `None` where there is neither checkpoint nor log: the caller of
+    /// [`Self::begin`] then has to know an incarnation above all that mirrors may have met.
     pub fn goes_on_as(&self) -> Option<Incarnation> {
         self.durable.incarnation.map(Incarnation::next)
     }
 
-    /// Everything has been heard: the server goes on, in another process. `logs` says whether entries are kept.
+    /// Ends the recovery: the server continues in this process. `logs` says whether its entries are kept.
     ///
     /// # Panics
     /// Where the incarnation is not above those that this server has been.
@@ -86,7 +86,7 @@ impl RecoveringServer {
         RecoverableServer::start(self.durable, logs, incarnation)
     }
 
-    /// The time that was reached: a driver's clock goes on from there.
+    /// The time of the latest entry. The clock of a driver continues from there.
     pub fn now(&self) -> Instant {
         self.durable.now()
     }
@@ -95,7 +95,7 @@ impl RecoveringServer {
         &self.durable.server
     }
 
-    /// Takes the state out, as [`RecoverableServer::state`] does.
+    /// The state, as [`RecoverableServer::state`] has it.
     pub fn state(&self) -> State {
         State::of(|walk| self.durable.save(walk, ()))
     }

@@ -1,4 +1,4 @@
-//! A worker on its way back: the state of a checkpoint, then every entry after it.
+//! A worker during recovery: it restores the state of a checkpoint and replays each entry after it.
 
 use super::RecoveryError;
 use super::durable_worker::DurableWorker;
@@ -7,12 +7,12 @@ use super::worker::RecoverableWorker;
 use crate::types::{Persist, State};
 use crate::worker::Worker;
 
-/// A worker made from the plan, that has yet to hear what has befallen it.
+/// A worker that is made from the plan, restored and replayed.
 ///
-/// To hear again is to compute again: a worker's checkpoints should not lie many iterations apart.
+/// Replay runs each iteration again, so checkpoints of a worker should not lie many iterations apart.
 pub struct RecoveringWorker {
     durable: DurableWorker,
-    /// Heard so far.
+    /// Replayed so far.
     entries: u64,
 }
 
@@ -22,19 +22,20 @@ impl RecoveringWorker {
         Self { durable: DurableWorker::new(worker, servers), entries: 0 }
     }
 
-    /// Takes the state of a checkpoint. To be done before any entry is heard.
+    /// Restores the state of a checkpoint. Call it before any entry is replayed.
     ///
     /// # Errors
-    /// Where the state is of something else.
+    /// Where the state does not fit this worker, which is then of no use.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
         state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
     }
 
-    /// Hears the next entry of the log again, by the body of its record, and computes what was computed.
+    /// Replays the next entry of the log, given as the body of its record. An iteration that ran before the entry is
+    /// run again.
     ///
     /// # Errors
-    /// Where it is no entry, or does not follow from what was heard before.
+    /// Where it is no entry, or cannot follow the entries before it. The worker is then of no use.
     pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
@@ -45,26 +46,26 @@ impl RecoveringWorker {
         if entry.follows_iteration() {
             self.compute();
         }
-        // What was said then is said again to servers that have not heard it.
+        // What the worker wanted to send then is sent again to servers that have not taken it.
         drop(self.durable.apply(entry));
         Ok(())
     }
 
-    /// Takes the state out, as [`RecoverableWorker::state`] does.
+    /// The state, as [`RecoverableWorker::state`] has it.
     pub fn state(&self) -> State {
         State::of(|walk| self.durable.save(walk, ()))
     }
 
-    /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
+    /// Ends the recovery: the worker continues in this process. `logs` says whether its entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         RecoverableWorker::start(self.durable, logs)
     }
 
-    /// Does what a driver does with a worker that [`RecoverableWorker::poll_compute`] gives away.
+    /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] gives away.
     fn compute(&mut self) {
         let worker = self.durable.worker_mut();
         worker.compute();
-        // What held reads back was reported then.
+        // The driver reported then what had held reads back.
         worker.take_held();
     }
 }

@@ -1,4 +1,5 @@
-//! A parameter server with its sessions and its workers' turns, whose inputs become entries of a log.
+//! A live parameter server: it notes each input for the log, applies it, and holds back what follows until both are on
+//! disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,10 +17,10 @@ use crate::server::{PeerError, Server};
 use crate::session::{CheckedMessage, Incarnation, Meeting, Message, Session};
 use crate::types::{Clock, DcId, Instant, Lane, Persist, State, WorkerId};
 
-/// A parameter server that can come back.
+/// A parameter server that can be recovered.
 ///
-/// [`super::RecoveringServer`] makes one. What `handle_*` methods take becomes entries; what `poll_*` methods give has
-/// waited until the entries behind it were synced.
+/// [`super::RecoveringServer`] makes one. An input that a `handle_*` method takes becomes an entry. What `poll_*`
+/// methods give follows from entries that are synced.
 #[derive(Debug)]
 pub struct RecoverableServer {
     durable: DurableServer,
@@ -28,7 +29,7 @@ pub struct RecoverableServer {
 }
 
 impl RecoverableServer {
-    /// A server that goes on in a process. `logs` says whether entries are kept.
+    /// A server that continues in a process. `logs` says whether its entries are kept.
     ///
     /// # Panics
     /// Where the incarnation is not above those before.
@@ -40,14 +41,18 @@ impl RecoverableServer {
         server
     }
 
-    /// Takes a message from a worker of this data center, if it is its turn.
+    /// Takes a message from a worker of this data center if it is due, and says whether it was. A request that was
+    /// taken before is answered again, if its answer is kept.
+    ///
+    /// # Panics
+    /// Where the worker is not of this data center.
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) -> Due {
         let finished = self.server().finished(from);
         let due = self.durable.worker_sessions[&from].judge(&message, finished);
 
         match due {
             Due::Now | Due::Known => self.handle_own(now, Input::Worker { from, message }),
-            // Its connection may have broken before it heard the answer.
+            // Its connection may have broken before the answer arrived.
             Due::Repeated => self.answer_again(from),
             Due::Ahead => {}
         }
@@ -55,11 +60,11 @@ impl RecoverableServer {
         due
     }
 
-    /// A worker has a new connection: what is due from it, which it is to be told once everything is on disk. What it
-    /// has been answered and may not have heard is said again. `at` is what the worker itself says that it will say
-    /// next, if it knows; it counts where this server has lost what it knew.
+    /// A worker has a new connection. Returns the request that is due from it, which the caller sends to it once
+    /// everything is on disk. An answer that the worker may not have received is sent again. `at` is the next request
+    /// as the worker knows it; it counts where this server has lost what it knew.
     ///
-    /// `None` where this server cannot know yet, since its copy is on its way: the worker waits.
+    /// `None` while the server takes the copy of a mirror, since it does not know yet: the worker waits.
     pub fn handle_worker_joined(
         &mut self,
         now: Instant,
@@ -76,11 +81,10 @@ impl RecoverableServer {
         Some(self.due(worker))
     }
 
-    /// This server has lost all that it had, or joins late, and takes the copy of a mirror; these data centers take no
-    /// part.
+    /// The server has lost its state, or joins late, and takes the copy of a mirror. These data centers are inactive.
     ///
     /// # Errors
-    /// Where the synchronisation model does not allow it, and the run cannot go on.
+    /// Where the synchronisation model does not allow it. The run cannot go on.
     ///
     /// # Panics
     /// Where the server [is not new](Self::is_new).
@@ -94,11 +98,11 @@ impl RecoverableServer {
         self.handle(now, Input::Rebuild { from, inactive: inactive.clone() })
     }
 
-    /// A data center has left for good, in this incarnation of its server. No message of that incarnation is to be handed over after
-    /// this. To be told so twice is to be told once.
+    /// A data center has left for good; its server was in this incarnation. The caller hands in no message of that
+    /// incarnation after this. Idempotent.
     ///
     /// # Errors
-    /// Where the synchronisation model does not allow it, and the run cannot go on.
+    /// Where the synchronisation model does not allow it. The run cannot go on.
     pub fn handle_left(
         &mut self,
         now: Instant,
@@ -108,7 +112,7 @@ impl RecoverableServer {
         self.handle(now, Input::Left { from, incarnation })
     }
 
-    /// Whether nothing has befallen this server: it has met nobody, and knows of no loss.
+    /// Whether the server has no history: it has met no mirror, taken no request of a worker and lost nothing.
     pub fn is_new(&self) -> bool {
         let untouched = |worker_session: &WorkerSession| {
             !worker_session.lost && worker_session.next == RequestSeq::default()
@@ -118,22 +122,23 @@ impl RecoverableServer {
             && self.durable.worker_sessions.values().all(untouched)
     }
 
-    /// Whether its copy is on its way from a mirror.
+    /// Whether it takes the copy of a mirror, and has not received all of it.
     pub fn is_rebuilding(&self) -> bool {
         self.server().is_rebuilding()
     }
 
-    /// A connection to a mirror begins, in place of any before. The hello must be the first message on it; it
-    /// acknowledges, so that it leaves once everything is on disk.
+    /// A connection to a mirror begins, in place of any before. Returns the hello, which must be the first message on
+    /// it. A hello acknowledges frames, so it leaves once everything is on disk.
     pub fn connect(&mut self, peer: DcId) -> Message {
         self.durable.session_mut(peer).connect()
     }
 
-    /// Takes a message from a mirror. The frames that it puts in turn come with [`Self::deliver`].
+    /// Takes a message from a mirror, and says whom one meets where it is a hello. The frames that are then in turn are
+    /// applied by [`Self::deliver`].
     ///
     /// # Errors
-    /// Where the mirror sent what it must not; nothing of it was taken. The connection is to be broken. Or where it has
-    /// lost what cannot be made again.
+    /// [`MessageError::Session`] where the mirror sent what it must not: nothing of it was taken, and the connection is
+    /// to be broken. [`MessageError::Peer`] where it has lost what cannot be restored: the run cannot go on.
     pub fn handle_message(
         &mut self,
         now: Instant,
@@ -150,7 +155,7 @@ impl RecoverableServer {
             self.handle(now, Input::Met { from, met })?;
         }
 
-        // Of counts that cross on their way the higher holds.
+        // Messages of two connections may arrive out of order: the higher count holds.
         let reached = self.session(from).acknowledged_by_lane();
         let counts = Lane::ALL.map(Lane::index).map(|lane| reached[lane].max(received[lane]));
         if counts != before {
@@ -160,10 +165,10 @@ impl RecoverableServer {
         Ok(hello.map(|(meeting, _)| meeting))
     }
 
-    /// Hands the server the next frame of a mirror that is in turn, and says which it was.
+    /// Applies the next frame of a mirror that is in turn, and returns it.
     ///
     /// # Errors
-    /// Where the mirror sent what it must not, and the run cannot go on.
+    /// Where the mirror sent what it must not. The run cannot go on.
     pub fn deliver(
         &mut self,
         now: Instant,
@@ -174,10 +179,10 @@ impl RecoverableServer {
         Ok(Some((lane, frame)))
     }
 
-    /// Bytes of data frames towards a mirror have left, having kept the link busy for `busy`.
+    /// Bytes of data frames for a mirror have left, and have kept the link busy for `busy`.
     ///
     /// # Errors
-    /// None that an honest driver can see: the mirror is one of this server's.
+    /// None where `to` is a mirror of this server.
     pub fn handle_drained(
         &mut self,
         now: Instant,
@@ -188,29 +193,29 @@ impl RecoverableServer {
         self.handle(now, Input::Drained { to, bytes, busy })
     }
 
-    /// The connection to a mirror is lost, and nothing will come until there is another.
+    /// The connection to a mirror is lost, and no message comes until there is another.
     ///
     /// # Errors
-    /// None that an honest driver can see: the mirror is one of this server's.
+    /// None where `from` is a mirror of this server.
     pub fn handle_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         self.handle(now, Input::Disconnected { from })
     }
 
-    /// Lets pass whatever has waited until its deadline.
+    /// Releases what has waited until its deadline ([`Self::poll_timeout`]).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.handle_own(now, Input::Timeout);
     }
 
-    /// Makes all copies equal, once every worker has finished the clock it stopped at. To be told so twice is to be
-    /// told once.
+    /// Makes all copies equal, once every worker has finished the clock at which it stopped. Idempotent.
     pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, inactive: BTreeSet<DcId>) {
         if !self.server().is_draining() {
             self.handle_own(now, Input::Drain { clocks, inactive });
         }
     }
 
-    /// Has the server cut a frame for a mirror, of about `room` bytes at most, where its session has room and the
-    /// mirror has said hello; says which it was. What has not been cut can still be improved.
+    /// Cuts a frame for a mirror, of about `room` bytes at most, and returns it. `None` where the session has no room,
+    /// the mirror has not said hello, or there is nothing to send. Cut late: updates that wait still merge with later
+    /// ones.
     pub fn cut(&mut self, now: Instant, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         let session = self.session(to);
         let room = room.min(session.room(lane));
@@ -219,8 +224,8 @@ impl RecoverableServer {
         }
         let waited = lane == Lane::Data && self.server().has_updates_for(to);
 
-        // Whether there is a frame is known once the server was asked. If not, and if nothing waited either, then
-        // nothing has changed and there is no entry.
+        // Only the server's answer says whether there is a frame. If there is none and no updates had waited, nothing
+        // has changed, and there is no entry.
         let cut = |came| Input::Cut { to, lane, room: room as u64, came };
         let at = self.durable.now().max(now);
         let Effects { outputs, frame } = self.durable.apply(at, cut(true)).expect(NOT_OF_A_MIRROR);
@@ -232,49 +237,50 @@ impl RecoverableServer {
         frame
     }
 
-    /// The bodies of the entries that wait to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    /// The bodies of the entries that are to be written, in order. Nothing leaves before [`Self::handle_synced`].
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
 
-    /// What was taken is on disk.
+    /// The entries that were taken are on disk.
     pub fn handle_synced(&mut self) {
         self.log.synced();
     }
 
-    /// Whether all that has come is on disk.
+    /// Whether every input so far is on disk.
     pub fn is_settled(&self) -> bool {
         self.log.is_settled()
     }
 
-    /// How many entries wait to be taken.
+    /// Entries that have not been taken.
     pub fn entries_waiting(&self) -> usize {
         self.log.waiting()
     }
 
-    /// What wants to leave once everything is on disk.
+    /// What [`Self::poll_output`] gives once everything is on disk.
     pub fn outputs(&self) -> impl Iterator<Item = &Output> {
         self.outputs.iter()
     }
 
-    /// The latest time told.
+    /// The time of the latest input.
     pub fn now(&self) -> Instant {
         self.durable.now()
     }
 
-    /// The next message or event, until there is none.
+    /// The next message or event. `None` where there is none, or an entry is not on disk.
     pub fn poll_output(&mut self) -> Option<Output> {
         if self.is_settled() { self.outputs.pop_front() } else { None }
     }
 
-    /// The next message to a mirror.
+    /// The next message for a mirror. `None` where there is none, or an entry is not on disk.
     pub fn poll_message(&mut self, to: DcId, lane: Lane) -> Option<Message> {
         let settled = self.is_settled();
         let session = self.durable.session_mut(to);
         if settled { session.poll_transmit(lane) } else { None }
     }
 
-    /// An acknowledgement by itself, where there is something that a mirror has not been told.
+    /// A message that only acknowledges, where a mirror does not know of a frame that was received. `None` where it
+    /// does, or an entry is not on disk.
     pub fn poll_acknowledgement(&mut self, to: DcId) -> Option<Message> {
         let settled = self.is_settled();
         let session = self.durable.session_mut(to);
@@ -286,10 +292,9 @@ impl RecoverableServer {
         self.server().poll_timeout().map(|(at, _)| at)
     }
 
-    /// Takes the state out, for a checkpoint from which only later entries need be heard.
+    /// The state, for a checkpoint after which only later entries are replayed.
     ///
-    /// `None` where entries have yet to be synced or outputs to be polled: neither is part of a state. The caller writes
-    /// and lets out what there is, and asks again.
+    /// `None` where an entry is not on disk or an output was not polled, since neither is part of a state.
     pub fn state(&self) -> Option<State> {
         if !self.is_settled() || !self.outputs.is_empty() {
             return None;
@@ -306,7 +311,7 @@ impl RecoverableServer {
         &self.durable.sessions[&peer]
     }
 
-    /// What has been booked of each mirror.
+    /// What has been counted of each mirror.
     pub fn ledgers(&self) -> &BTreeMap<DcId, Ledger> {
         &self.durable.ledgers
     }
@@ -315,12 +320,12 @@ impl RecoverableServer {
         self.durable.incarnation.expect("a process runs this server")
     }
 
-    /// The incarnation that began what this server knows.
+    /// The first incarnation of the state that this server has.
     pub fn began(&self) -> Incarnation {
         self.durable.sessions.values().next().map_or_else(|| self.incarnation(), Session::began)
     }
 
-    /// What is due from a worker.
+    /// The request that is due from a worker.
     pub fn due(&self, worker: WorkerId) -> RequestSeq {
         self.durable.worker_sessions[&worker].next
     }
@@ -334,7 +339,7 @@ impl RecoverableServer {
     /// Notes an input and applies it.
     ///
     /// # Errors
-    /// Those of [`DurableServer::apply`].
+    /// As [`DurableServer::apply`].
     fn handle(&mut self, now: Instant, input: Input) -> Result<(), PeerError> {
         let at = self.note(now, &input);
         let effects = self.durable.apply(at, input)?;
@@ -342,12 +347,12 @@ impl RecoverableServer {
         Ok(())
     }
 
-    /// As [`Self::handle`], of an input for which no mirror can be blamed.
+    /// As [`Self::handle`], for an input that no mirror has caused.
     fn handle_own(&mut self, now: Instant, input: Input) {
         self.handle(now, input).expect(NOT_OF_A_MIRROR);
     }
 
-    /// Notes an input, and says when it came.
+    /// Notes an input, and returns its time.
     fn note(&mut self, now: Instant, input: &Input) -> Instant {
         let at = self.durable.reach(now);
         self.log.push(&(at, input));

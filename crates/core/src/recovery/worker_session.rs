@@ -1,4 +1,4 @@
-//! A server's side of the talk with one worker: whose turn it is, and the last answer.
+//! What a server knows of one worker: which request is due from it, and the last answer.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,46 +9,46 @@ use serde::{Deserialize, Serialize};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::Clock;
 
-/// One thing that a worker says. In order: a read at clock 0, the update of clock 0, a read at clock 1.
+/// The place of a request in the sequence of a worker: a read at clock 0, the update of clock 0, a read at clock 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestSeq {
     pub clock: Clock,
-    /// Whether it is the update; the read comes before.
+    /// Whether it is the update of the clock. The read comes before.
     pub updates: bool,
 }
 
-/// How what a worker said lies to what was due.
+/// How a request of a worker lies to the one that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
+    /// It is the one that is due.
     Now,
-    /// It has been heard before.
+    /// It was taken before.
     Repeated,
-    /// It is due from a worker that began anew, and changes nothing: the server has heard this clock's update from the
-    /// process before.
+    /// It is due from a worker that has started without its state, and is not applied: the server has the update of
+    /// this clock from an earlier process.
     Known,
-    /// Something before it has not been heard.
+    /// A request before it has not arrived.
     Ahead,
 }
 
 /// What a server keeps of one worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct WorkerSession {
-    /// Whether it is not known what is to come next: the server has lost what it knew, and the worker has not been on
-    /// the line since.
+    /// Whether the next request is not known: the server has lost it, and the worker has not connected since.
     pub(super) lost: bool,
-    /// Whether what is to come next is a guess, by the clock of the copy: its read says at which clock the worker is.
+    /// Whether the next request is a guess by the clock of the copy. The next read says at which clock the worker is.
     pub(super) guessed: bool,
-    /// What is to come next.
+    /// The request that is due.
     pub(super) next: RequestSeq,
-    /// What was answered to the last read, until its update has come.
+    /// The answer to the last read, until the update that follows from it has come.
     pub(super) answer: Option<Arc<RowsRead>>,
-    /// Whether the worker begins anew: its next read may be of an earlier clock, where another server lacks that
-    /// clock's update.
+    /// Whether the worker has sent a reset. Its next read may be of an earlier clock, whose update another server
+    /// lacks.
     pub(super) anew: bool,
 }
 
 impl RequestSeq {
-    /// Whose turn a message is; [`WorkerMessage::Reset`] has none, as it may come at any time.
+    /// The place of a message. [`WorkerMessage::Reset`] has none, since it may come at any time.
     pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
             WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
@@ -64,7 +64,7 @@ impl RequestSeq {
 }
 
 impl Default for RequestSeq {
-    /// The first.
+    /// The first request of a run.
     fn default() -> Self {
         Self { clock: Clock::ZERO, updates: false }
     }
@@ -78,22 +78,22 @@ impl fmt::Display for RequestSeq {
 }
 
 impl WorkerSession {
-    /// That of a worker of which nothing is known.
+    /// The session of a worker of which nothing is known.
     pub(super) fn lost() -> Self {
         Self { lost: true, ..Self::default() }
     }
 
-    /// That of a worker that is to say this next, as it says or as is guessed.
+    /// The session of a worker whose next request is this, as it says or as the server guesses.
     pub(super) fn at(next: RequestSeq, guessed: bool) -> Self {
         Self { next, guessed, ..Self::default() }
     }
 
-    /// Whether the worker itself can say what is to come next.
+    /// Whether what the worker itself says of its next request counts.
     pub(super) fn learns_from(&self, next_request: Option<RequestSeq>) -> bool {
         self.lost || (self.guessed && next_request.is_some())
     }
 
-    /// How a message lies to what is due from a worker that has finished so many clocks.
+    /// How a message lies to the request that is due from a worker that has finished so many clocks.
     pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
         let Some(said) = RequestSeq::of(message).filter(|_| !self.lost) else {
             return if self.lost { Due::Ahead } else { Due::Now };
@@ -109,7 +109,7 @@ impl WorkerSession {
         }
     }
 
-    /// Notes what was due and has come; answers with the clock of the worker, where that was a guess and is known now.
+    /// Takes the message that was due. Returns the clock of the worker, where it was a guess so far.
     pub(super) fn hear(&mut self, message: &WorkerMessage) -> Option<Clock> {
         let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
@@ -151,7 +151,7 @@ mod tests {
         WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
     }
 
-    /// What becomes of messages, one after the other, at the session of a worker that has said everything before clock 3.
+    /// Hands messages to the session of a worker that has sent everything before clock 3.
     fn check(said: &[(WorkerMessage, Due)], next: RequestSeq) {
         let mut worker_session = WorkerSession {
             next: RequestSeq { clock: Clock(3), updates: false },
@@ -189,14 +189,14 @@ mod tests {
         let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
         use Due::{Ahead, Known, Now, Repeated};
 
-        // As ever.
+        // The usual course.
         check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
         check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
 
-        // The read that waits is let go, and asked again.
+        // The read that waits is dropped, and comes again.
         check(&[(read(3), Now), (WorkerMessage::Reset, Now), (read(3), Now)], at(3, true));
 
-        // Another server lacks clock 2: it is gone through again, and its update known here.
+        // Another server lacks clock 2: it is run again, and this server has its update.
         let again = [(WorkerMessage::Reset, Now), (read(2), Now), (read(2), Repeated)];
         check(&again, at(2, true));
         let rest = [(update(2), Known), (read(3), Now), (update(3), Now)];

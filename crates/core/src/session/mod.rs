@@ -249,7 +249,7 @@ impl Session {
         Ok(CheckedMessage { hello: None, received: header.received })
     }
 
-    /// Meets the other end, which is not the one that was met last. Where it has lost its state, both count from 1 again.
+    /// Meets the other end in an incarnation that is new to this one. Where it has lost its state, both count from 1 again.
     pub fn meet(&mut self, Met(peer): Met) -> Meeting {
         let meeting = match self.peer {
             None => Meeting::First,

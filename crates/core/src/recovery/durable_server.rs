@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::entry::Input;
 use super::ledger::Ledger;
-use super::worker_session::{Due, RequestSeq, WorkerSession};
+use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server, ServerOutput};
 use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
@@ -224,9 +224,9 @@ impl DurableServer {
             return Err(format!("{from} said what does not fit this server"));
         };
 
-        match session.judge(message, self.server.finished(from)) {
-            Due::Now | Due::Known => Ok(()),
-            Due::Repeated | Due::Ahead => {
+        match session.order_of(message, self.server.finished(from)) {
+            RequestOrder::Due | RequestOrder::AlreadyApplied => Ok(()),
+            RequestOrder::Repeated | RequestOrder::Early => {
                 let said = RequestSeq::of(message).unwrap_or_default();
                 Err(format!("{from} said {said} where {} was due", session.next))
             }
@@ -253,20 +253,23 @@ impl DurableServer {
     ) {
         let finished = self.server.finished(from);
         let session = self.worker_sessions.get_mut(&from).expect("a worker of this data center");
-        let due = session.judge(&message, finished);
-        assert!(matches!(due, Due::Now | Due::Known), "what is not due is no input: {due:?}");
+        let order = session.order_of(&message, finished);
+        assert!(
+            matches!(order, RequestOrder::Due | RequestOrder::AlreadyApplied),
+            "what is not due is no input: {order:?}"
+        );
 
-        let learned = session.hear(&message);
-        let (anew, next, guessed) = (session.anew, session.next, session.guessed);
+        let learned = session.accept(&message);
+        let (is_reset, next, guessed) = (session.is_reset, session.next, session.guessed);
         if let Some(clock) = learned {
             self.server.place_worker(at, from, clock);
         }
-        if due == Due::Now {
+        if order == RequestOrder::Due {
             self.server.handle_worker(at, from, message);
         }
 
         self.poll_server(effects);
-        if anew {
+        if is_reset {
             effects.outputs.push(Output::Due { worker: from, due: next, guessed });
         }
     }

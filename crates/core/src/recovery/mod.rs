@@ -48,4 +48,4 @@ pub use recovering_server::RecoveringServer;
 pub use recovering_worker::RecoveringWorker;
 pub use server::RecoverableServer;
 pub use worker::RecoverableWorker;
-pub use worker_session::{Due, RequestSeq};
+pub use worker_session::{RequestOrder, RequestSeq};

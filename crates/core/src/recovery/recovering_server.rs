@@ -42,7 +42,7 @@ impl RecoveringServer {
     ///
     /// # Errors
     /// Where it is no entry, or cannot follow the entries before it. The server is then of no use.
-    pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+    pub fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
         let Entry { at, input } = decode(number, body)?;
@@ -74,7 +74,7 @@ impl RecoveringServer {
 
     /// The incarnation in which the server continues. `None` where there is neither checkpoint nor log: the caller of
     /// [`Self::begin`] then has to know an incarnation above all that mirrors may have met.
-    pub fn goes_on_as(&self) -> Option<Incarnation> {
+    pub fn next_incarnation(&self) -> Option<Incarnation> {
         self.durable.incarnation.map(Incarnation::next)
     }
 

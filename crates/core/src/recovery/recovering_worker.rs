@@ -36,7 +36,7 @@ impl RecoveringWorker {
     ///
     /// # Errors
     /// Where it is no entry, or cannot follow the entries before it. The worker is then of no use.
-    pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+    pub fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
         let entry: WorkerEntry = decode(number, body)?;

@@ -11,7 +11,7 @@ use super::durable_server::{DurableServer, Effects, Output};
 use super::entry::Input;
 use super::ledger::Ledger;
 use super::log_buffer::LogBuffer;
-use super::worker_session::{Due, RequestSeq, WorkerSession};
+use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
 use crate::node::WorkerMessage;
 use crate::server::{PeerError, Server};
 use crate::session::{CheckedMessage, Incarnation, Meeting, Message, Session};
@@ -46,18 +46,25 @@ impl RecoverableServer {
     ///
     /// # Panics
     /// Where the worker is not of this data center.
-    pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) -> Due {
+    pub fn handle_worker(
+        &mut self,
+        now: Instant,
+        from: WorkerId,
+        message: WorkerMessage,
+    ) -> RequestOrder {
         let finished = self.server().finished(from);
-        let due = self.durable.worker_sessions[&from].judge(&message, finished);
+        let order = self.durable.worker_sessions[&from].order_of(&message, finished);
 
-        match due {
-            Due::Now | Due::Known => self.handle_own(now, Input::Worker { from, message }),
+        match order {
+            RequestOrder::Due | RequestOrder::AlreadyApplied => {
+                self.handle_own(now, Input::Worker { from, message });
+            }
             // Its connection may have broken before the answer arrived.
-            Due::Repeated => self.answer_again(from),
-            Due::Ahead => {}
+            RequestOrder::Repeated => self.resend_answer(from),
+            RequestOrder::Early => {}
         }
 
-        due
+        order
     }
 
     /// A worker has a new connection. Returns the request that is due from it, which the caller sends to it once
@@ -77,7 +84,7 @@ impl RecoverableServer {
         if self.durable.worker_sessions[&worker].learns_from(at) {
             self.handle_own(now, Input::Placed { worker, at });
         }
-        self.answer_again(worker);
+        self.resend_answer(worker);
         Some(self.due(worker))
     }
 
@@ -330,7 +337,7 @@ impl RecoverableServer {
         self.durable.worker_sessions[&worker].next
     }
 
-    fn answer_again(&mut self, worker: WorkerId) {
+    fn resend_answer(&mut self, worker: WorkerId) {
         if let Some(message) = self.durable.worker_sessions[&worker].answer.clone() {
             self.outputs.push_back(Output::ToWorker { worker, message });
         }

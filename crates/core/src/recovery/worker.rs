@@ -76,7 +76,7 @@ impl RecoverableWorker {
     /// clock at which it has stopped, as far as the coordinator knows: it does not go beyond, whatever servers guess.
     pub fn handle_start(&mut self, stopped: Option<Clock>) {
         (self.starts, self.stopped_before) = (true, stopped);
-        self.begin_once_known();
+        self.start_once_known();
     }
 
     /// Takes rows from a server, and says whether it had asked for them. If not, as where rows arrive twice, nothing
@@ -111,7 +111,7 @@ impl RecoverableWorker {
     pub fn handle_ran(&mut self, worker: Box<Worker>) {
         (self.durable.worker, self.ran) = (Some(worker), true);
         if self.outrun {
-            self.begin_anew();
+            self.reset();
         } else if let Some(last) = self.stop.take() {
             self.handle(WorkerEntry::Stop { last });
         }
@@ -151,7 +151,7 @@ impl RecoverableWorker {
                 self.outrun = true;
                 return Vec::new();
             }
-            self.begin_anew();
+            self.reset();
         }
 
         self.outputs.retain(|(to, _)| *to != server);
@@ -175,7 +175,7 @@ impl RecoverableWorker {
     /// stopped.
     pub fn handle_back(&mut self) {
         if self.durable.worker.is_some() {
-            self.begin_anew();
+            self.reset();
         } else {
             self.outrun = true;
         }
@@ -185,7 +185,7 @@ impl RecoverableWorker {
     pub fn handle_due(&mut self, server: ShardId, due: RequestSeq, guessed: bool) {
         self.met[server.index()] = true;
         self.dues[server.index()] = Some((due, guessed));
-        self.begin_once_known();
+        self.start_once_known();
     }
 
     /// The next message for a server. `None` where there is none, or an entry is not on disk.
@@ -247,7 +247,7 @@ impl RecoverableWorker {
     }
 
     /// Drops everything, and asks all servers where the worker is to continue.
-    fn begin_anew(&mut self) {
+    fn reset(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;
         self.outputs.clear();
@@ -261,7 +261,7 @@ impl RecoverableWorker {
     }
 
     /// Starts a worker that has not started: at the first clock, or where an earlier process was.
-    fn begin_once_known(&mut self) {
+    fn start_once_known(&mut self) {
         let dues: Option<Vec<(RequestSeq, bool)>> = self.dues.iter().copied().collect();
         let Some(dues) = dues.filter(|_| self.starts && !self.durable.started) else { return };
         // If no server knows the clock, the coordinator may. If it does not, the clock of the furthest copy is taken:

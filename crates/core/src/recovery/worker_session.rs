@@ -19,16 +19,16 @@ pub struct RequestSeq {
 
 /// How a request of a worker lies to the one that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum RequestOrder {
     /// It is the one that is due.
-    Now,
+    Due,
     /// It was taken before.
     Repeated,
     /// It is due from a worker that has started without its state, and is not applied: the server has the update of
     /// this clock from an earlier process.
-    Known,
+    AlreadyApplied,
     /// A request before it has not arrived.
-    Ahead,
+    Early,
 }
 
 /// What a server keeps of one worker.
@@ -44,7 +44,7 @@ pub(super) struct WorkerSession {
     pub(super) answer: Option<Arc<RowsRead>>,
     /// Whether the worker has sent a reset. Its next read may be of an earlier clock, whose update another server
     /// lacks.
-    pub(super) anew: bool,
+    pub(super) is_reset: bool,
 }
 
 impl RequestSeq {
@@ -94,27 +94,29 @@ impl WorkerSession {
     }
 
     /// How a message lies to the request that is due from a worker that has finished so many clocks.
-    pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
+    pub(super) fn order_of(&self, message: &WorkerMessage, finished: Clock) -> RequestOrder {
         let Some(said) = RequestSeq::of(message).filter(|_| !self.lost) else {
-            return if self.lost { Due::Ahead } else { Due::Now };
+            return if self.lost { RequestOrder::Early } else { RequestOrder::Due };
         };
-        if self.anew && !said.updates && (said < self.next || self.guessed) {
-            return Due::Now;
+        if self.is_reset && !said.updates && (said < self.next || self.guessed) {
+            return RequestOrder::Due;
         }
         match said.cmp(&self.next) {
-            Ordering::Less => Due::Repeated,
-            Ordering::Equal if said.updates && said.clock < finished => Due::Known,
-            Ordering::Equal => Due::Now,
-            Ordering::Greater => Due::Ahead,
+            Ordering::Less => RequestOrder::Repeated,
+            Ordering::Equal if said.updates && said.clock < finished => {
+                RequestOrder::AlreadyApplied
+            }
+            Ordering::Equal => RequestOrder::Due,
+            Ordering::Greater => RequestOrder::Early,
         }
     }
 
     /// Takes the message that was due. Returns the clock of the worker, where it was a guess so far.
-    pub(super) fn hear(&mut self, message: &WorkerMessage) -> Option<Clock> {
+    pub(super) fn accept(&mut self, message: &WorkerMessage) -> Option<Clock> {
         let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
         self.guessed &= said.is_none();
-        self.anew = said.is_none();
+        self.is_reset = said.is_none();
         if said.is_none_or(|said| said.updates) {
             self.answer = None;
         }
@@ -152,19 +154,19 @@ mod tests {
     }
 
     /// Hands messages to the session of a worker that has sent everything before clock 3.
-    fn check(said: &[(WorkerMessage, Due)], next: RequestSeq) {
+    fn check(said: &[(WorkerMessage, RequestOrder)], next: RequestSeq) {
         let mut worker_session = WorkerSession {
             next: RequestSeq { clock: Clock(3), updates: false },
             ..WorkerSession::default()
         };
         let mut finished = Clock(3);
         for (message, expected) in said {
-            let due = worker_session.judge(message, finished);
+            let due = worker_session.order_of(message, finished);
             assert_eq!(due, *expected, "{message:?}");
-            if matches!(due, Due::Now | Due::Known) {
-                assert_eq!(worker_session.hear(message), None);
+            if matches!(due, RequestOrder::Due | RequestOrder::AlreadyApplied) {
+                assert_eq!(worker_session.accept(message), None);
             }
-            if due == Due::Now && matches!(message, WorkerMessage::Update { .. }) {
+            if due == RequestOrder::Due && matches!(message, WorkerMessage::Update { .. }) {
                 finished = finished.next();
             }
         }
@@ -176,40 +178,40 @@ mod tests {
         for clock in [3, 7, 9] {
             let mut worker_session =
                 WorkerSession::at(RequestSeq { clock: Clock(7), updates: false }, true);
-            assert_eq!(worker_session.hear(&WorkerMessage::Reset), None);
-            assert_eq!(worker_session.judge(&read(clock), Clock::ZERO), Due::Now);
-            assert_eq!(worker_session.hear(&read(clock)), Some(Clock(clock)));
-            assert_eq!(worker_session.judge(&update(clock), Clock(clock)), Due::Now);
-            assert_eq!(worker_session.hear(&update(clock)), None);
+            assert_eq!(worker_session.accept(&WorkerMessage::Reset), None);
+            assert_eq!(worker_session.order_of(&read(clock), Clock::ZERO), RequestOrder::Due);
+            assert_eq!(worker_session.accept(&read(clock)), Some(Clock(clock)));
+            assert_eq!(worker_session.order_of(&update(clock), Clock(clock)), RequestOrder::Due);
+            assert_eq!(worker_session.accept(&update(clock)), None);
         }
     }
 
     #[test]
     fn a_worker_that_begins_anew_has_each_clock_counted_once() {
         let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
-        use Due::{Ahead, Known, Now, Repeated};
+        use RequestOrder::{AlreadyApplied, Due, Early, Repeated};
 
         // The usual course.
-        check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
-        check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
+        check(&[(read(3), Due), (read(3), Repeated), (update(3), Due)], at(4, false));
+        check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Early)], at(3, false));
 
         // The read that waits is dropped, and comes again.
-        check(&[(read(3), Now), (WorkerMessage::Reset, Now), (read(3), Now)], at(3, true));
+        check(&[(read(3), Due), (WorkerMessage::Reset, Due), (read(3), Due)], at(3, true));
 
         // Another server lacks clock 2: it is run again, and this server has its update.
-        let again = [(WorkerMessage::Reset, Now), (read(2), Now), (read(2), Repeated)];
+        let again = [(WorkerMessage::Reset, Due), (read(2), Due), (read(2), Repeated)];
         check(&again, at(2, true));
-        let rest = [(update(2), Known), (read(3), Now), (update(3), Now)];
+        let rest = [(update(2), AlreadyApplied), (read(3), Due), (update(3), Due)];
         check(&[&again[..], &rest].concat(), at(4, false));
         check(
-            &[(WorkerMessage::Reset, Now), (read(4), Ahead), (update(2), Repeated)],
+            &[(WorkerMessage::Reset, Due), (read(4), Early), (update(2), Repeated)],
             at(3, false),
         );
 
         // Twice in a row.
-        let anew = (WorkerMessage::Reset, Now);
+        let anew = (WorkerMessage::Reset, Due);
         check(
-            &[anew.clone(), (read(2), Now), anew, (read(2), Now), (update(2), Known)],
+            &[anew.clone(), (read(2), Due), anew, (read(2), Due), (update(2), AlreadyApplied)],
             at(3, false),
         );
     }

@@ -11,7 +11,9 @@ use gaia_config::DriverKind;
 use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
 use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
-use gaia_core::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
+use gaia_core::types::{
+    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
+};
 use gaia_driver::{Outcome, RunError, run};
 use gaia_telemetry::{Observer, Progress};
 
@@ -95,8 +97,12 @@ impl Task for SpoilingTask {
         self.inner.probe(model, examples)
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.inner.state(walk)
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        self.inner.save(walk)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        self.inner.restore(walk)
     }
 }
 

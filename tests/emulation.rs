@@ -17,7 +17,7 @@ use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, Staleness, StateError, Walk,
+    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, Staleness, StateError,
 };
 use gaia_driver::{Outcome, RunError};
 use gaia_ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
@@ -326,7 +326,11 @@ impl Task for SpoiltTask {
         self.sound.probe(model, examples)
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.sound.state(walk)
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        self.sound.save(walk)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        self.sound.restore(walk)
     }
 }

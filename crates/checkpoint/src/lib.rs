@@ -1,7 +1,7 @@
 //! Checkpoints and logs: the state of a run or a node on disk, whole or not at all.
 //!
 //! This crate decides how a state becomes files, which files are valid, and when a run writes them. It does not know what
-//! a state or a record of a log means: state machines save and load themselves ([`gaia_core::types::Walk`]), and a driver
+//! a state or a record of a log means: state machines save and load themselves ([`gaia_core::types::Persist`]), and a driver
 //! decides when. The paper has no checkpoints.
 //!
 //! A checkpoint is a directory `checkpoints/clock-NNNN/`, or of one node `checkpoints/record-NNNN/`:

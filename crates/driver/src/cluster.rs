@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, CoordinatorConfig};
+use gaia_core::persist;
 use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::topology::{Overlay, Topology};
-use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, StateError, Walk, WorkerId};
+use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// Makes the nodes of a run: all of them in one process, or one in each.
@@ -168,18 +169,19 @@ impl Cluster {
     pub fn worker_index(&self, id: WorkerId) -> usize {
         self.first_workers[id.dc.index()] + usize::from(id.index)
     }
+}
 
-    /// Walks over what changes of every node as time goes on, once all outputs are polled.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        for server in &mut self.servers {
-            let id = server.id();
-            server.state(&mut walk.at(id))?;
+persist! {
+    impl Persist<()> for Cluster {
+        fn walk(Self { servers, workers, coordinator, shards: _, first_workers: _ }, walk, ()) {
+            for server in servers {
+                walk.part(server.id(), server, ())?;
+            }
+            for worker in workers {
+                walk.part(worker.id(), worker, ())?;
+            }
+            walk.part("coordinator", coordinator, ())
         }
-        for worker in &mut self.workers {
-            let id = worker.id();
-            worker.state(&mut walk.at(id))?;
-        }
-        self.coordinator.state(&mut walk.at("coordinator"))
     }
 }
 

@@ -6,7 +6,8 @@ use rand_distr::{Distribution, StandardNormal};
 
 use gaia_config::{ComputeConfig, ComputeRate};
 use gaia_core::application::Work;
-use gaia_core::types::{DcId, Random, Seed, StateError, Walk, WorkerId};
+use gaia_core::persist;
+use gaia_core::types::{DcId, Random, Seed, WorkerId};
 
 /// Charges the iterations of every worker.
 #[derive(Debug)]
@@ -35,11 +36,6 @@ impl CostModel {
         Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX))
     }
 
-    /// Walks over what changes as time goes on.
-    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record_that("chance", &mut self.chance, |found, made| found.len() == made.len())
-    }
-
     fn slowdown(&self, dc: DcId) -> f64 {
         self.config.slowdown.get(dc.index()).copied().unwrap_or(1.0)
     }
@@ -50,6 +46,14 @@ impl CostModel {
         }
         let normal: f64 = StandardNormal.sample(&mut self.chance[number]);
         (self.config.jitter * normal).exp()
+    }
+}
+
+persist! {
+    impl Persist<()> for CostModel {
+        fn walk(Self { config: _, chance }, walk, ()) {
+            walk.record_that("chance", chance, |found, made| found.len() == made.len())
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
 use gaia_core::sync::WaitReason;
 use gaia_core::topology::{Topology, WanLink};
-use gaia_core::types::{Clock, DcId, Instant, StateError, Walk};
+use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
     BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MembershipChange,
     MembershipRecord, MetricRecord, Progress, Summary,
@@ -231,35 +231,6 @@ impl RunRecorder {
         }
     }
 
-    /// Walks over what has been noted.
-    pub(crate) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let data_centers = self.plan.topology.data_centers.len();
-        walk.record_that("progress", &mut self.progress, |found, _| {
-            found.iter().all(|progress| progress.data_centers.len() <= data_centers)
-        })?;
-        let named = |((dc, cause, from), time): (&HeldBy, &Duration)| {
-            (*dc, (*cause).to_owned(), *from, *time)
-        };
-        let mut held: Vec<(DcId, String, Option<DcId>, Duration)> =
-            self.held.iter().map(named).collect();
-        walk.record("held", &mut held)?;
-
-        let mut known = BTreeMap::new();
-        for (dc, cause, from, time) in held {
-            let cause = WaitReason::NAMES.into_iter().find(|name| **name == *cause);
-            known.insert((dc, cause.ok_or_else(|| walk.unfit("held"))?, from), time);
-        }
-
-        self.held = known;
-        walk.record("clock_lag_max", &mut self.clock_lag_max)?;
-        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
-        walk.record("membership", &mut self.membership)?;
-        walk.record("target", &mut self.target)?;
-        walk.record("stopped", &mut self.stopped)?;
-
-        walk.record("divergence", &mut self.divergence)
-    }
-
     pub(crate) fn topology(&self) -> &Topology {
         &self.plan.topology
     }
@@ -344,6 +315,45 @@ impl RunRecorder {
     fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
         let links = self.plan.topology.links.iter().zip(link_counters);
         links.filter(|(link, _)| link.from == dc).map(|(_, counters)| counters.bytes).sum()
+    }
+}
+
+/// By hand, since the names of causes are of the program and not of the file.
+impl Persist for RunRecorder {
+    fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
+        let named = |((dc, cause, from), time): (&HeldBy, &Duration)| (*dc, *cause, *from, *time);
+        let held: Vec<(DcId, &str, Option<DcId>, Duration)> = self.held.iter().map(named).collect();
+
+        walk.record("progress", &self.progress)?;
+        walk.record("held", &held)?;
+        walk.record("clock_lag_max", &self.clock_lag_max)?;
+        walk.record("clocks", &self.clocks)?;
+        walk.record("membership", &self.membership)?;
+        walk.record("target", &self.target)?;
+        walk.record("stopped", &self.stopped)?;
+        walk.record("divergence", &self.divergence)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, (): ()) -> Result<(), StateError> {
+        let data_centers = self.plan.topology.data_centers.len();
+        walk.record_that("progress", &mut self.progress, |found, _| {
+            found.iter().all(|progress| progress.data_centers.len() <= data_centers)
+        })?;
+
+        let mut held: Vec<(DcId, String, Option<DcId>, Duration)> = Vec::new();
+        walk.record("held", &mut held)?;
+        self.held.clear();
+        for (dc, cause, from, time) in held {
+            let cause = WaitReason::NAMES.into_iter().find(|name| **name == *cause);
+            self.held.insert((dc, cause.ok_or_else(|| walk.unfit("held"))?, from), time);
+        }
+
+        walk.record("clock_lag_max", &mut self.clock_lag_max)?;
+        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == data_centers)?;
+        walk.record("membership", &mut self.membership)?;
+        walk.record("target", &mut self.target)?;
+        walk.record("stopped", &mut self.stopped)?;
+        walk.record("divergence", &mut self.divergence)
     }
 }
 

@@ -9,8 +9,8 @@ use rand_core::Rng;
 
 use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, Random, RowSet, Seed, StateError, TableLayout, TableRows,
-    Walk,
+    Clock, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed, StateError,
+    TableLayout, TableRows,
 };
 
 #[derive(Debug)]
@@ -96,7 +96,12 @@ impl Task for Counter {
         (deltas, Work { examples: 1, flops: 1.0 })
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        walk.record("chance", &self.chance)?;
+        walk.record("rows", &self.rows)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
         walk.record("chance", &mut self.chance)?;
         let rows = self.layout.tables()[0].rows;
         walk.record_that("rows", &mut self.rows, |found, _| {

@@ -354,13 +354,13 @@ impl<'p> Nodes<'p> {
                 let mut recovering = self.fresh_server(id);
                 state.map_or(Ok(()), |state| recovering.restore(state)).map_err(wrong)?;
                 for (_, body) in records {
-                    recovering.hear(body).map_err(wrong)?;
+                    recovering.replay(body).map_err(wrong)?;
                 }
                 let state = recovering.state();
                 let logs = self.logs;
                 let node = self.server_mut(id);
                 let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
-                let incarnation = recovering.goes_on_as().unwrap_or(Incarnation(first));
+                let incarnation = recovering.next_incarnation().unwrap_or(Incarnation(first));
                 node.machine = recovering.begin(logs, incarnation);
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
                 node.has_all = node.machine.server().is_whole();
@@ -372,7 +372,7 @@ impl<'p> Nodes<'p> {
                 let mut recovering = self.fresh_worker(id);
                 state.map_or(Ok(()), |state| recovering.restore(state)).map_err(wrong)?;
                 for (_, body) in records {
-                    recovering.hear(body).map_err(wrong)?;
+                    recovering.replay(body).map_err(wrong)?;
                 }
                 let state = without_leftovers(recovering.state());
                 let logs = self.logs;
@@ -415,14 +415,14 @@ impl<'p> Nodes<'p> {
             NodeId::Server(id) => {
                 let shadow = &mut self.server_mut(id).shadow;
                 for (_, body) in new {
-                    shadow.hear(body)?;
+                    shadow.replay(body)?;
                 }
                 Ok(shadow.state())
             }
             NodeId::Worker(id) => {
                 let shadow = &mut self.worker_mut(id).shadow;
                 for (_, body) in new {
-                    shadow.hear(body)?;
+                    shadow.replay(body)?;
                 }
                 Ok(without_leftovers(shadow.state()))
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk};
+use crate::types::{
+    Clock, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed, StateError,
+};
 
 /// One machine-learning application over data that is already split among workers.
 ///
@@ -87,17 +89,35 @@ pub trait Task: Send {
         (0.0, Work::default())
     }
 
-    /// Walks over whatever iterations leave behind for later ones. A task that was made anew and given this goes on as
-    /// the one that it was taken from, to the bit. Called between iterations, and after [`Task::rows`] as well as before.
+    /// Saves whatever iterations leave behind for later ones. A task that was made anew and has restored this goes on as
+    /// the one that has saved it, to the bit. Called between iterations, and after [`Task::rows`] as well as before.
     ///
     /// The default keeps nothing: right where a clock and a seed say what an iteration does. A task that keeps more,
     /// such as momentum or a generator of random numbers, and leaves it out here does not continue exactly from a
     /// checkpoint.
     ///
     /// # Errors
-    /// Where what is put back does not fit the task.
-    fn state(&mut self, _walk: &mut Walk<'_>) -> Result<(), StateError> {
+    /// Never.
+    fn save(&self, _walk: &mut Saver<'_>) -> Saved {
         Ok(())
+    }
+
+    /// Restores the fields that [`Task::save`] saves, by the same methods under the same names.
+    ///
+    /// # Errors
+    /// Where what is restored does not fit the task.
+    fn restore(&mut self, _walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        Ok(())
+    }
+}
+
+impl Persist for dyn Task {
+    fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
+        Task::save(self, walk)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, (): ()) -> Result<(), StateError> {
+        Task::restore(self, walk)
     }
 }
 

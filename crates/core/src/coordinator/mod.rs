@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use members::leave_with;
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
-use crate::types::{Clock, DcId, Instant, ServerId, Staleness, StateError, Walk, WorkerId};
+use crate::persist;
+use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
 
 /// What a coordinator is told when it is made.
 #[derive(Clone, Debug)]
@@ -243,33 +244,6 @@ impl Coordinator {
         self.stopped.get(&worker).copied()
     }
 
-    /// Walks over what changes as time goes on, once all outputs are polled.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
-        let workers = self.config.workers.clone();
-        let known =
-            |found: &BTreeMap<WorkerId, Clock>| found.keys().all(|worker| workers.contains(worker));
-        walk.record("phase", &mut self.phase)?;
-        let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
-
-        for (name, of) in [("inactive", &mut self.inactive), ("arriving", &mut self.arriving)] {
-            walk.record_that(name, of, |found, _| found.is_subset(&dcs))?;
-        }
-        walk.record_that("finished", &mut self.finished, |found, made| {
-            found.keys().eq(made.keys())
-        })?;
-        walk.record_that("copies", &mut self.copies, |found, made| found.keys().eq(made.keys()))?;
-        walk.record("next_evaluation", &mut self.next_evaluation)?;
-        walk.record("history", &mut self.history)?;
-        walk.record("reason", &mut self.reason)?;
-        walk.record_that("stopped", &mut self.stopped, |found, _| known(found))?;
-
-        let servers = self.config.servers.clone();
-        walk.record_that("drained", &mut self.drained, |found, _| {
-            found.iter().all(|server| servers.contains(server))
-        })
-    }
-
     /// Has copies judged, where every one of them holds the clock that calls for it.
     fn evaluate_once_ready(&mut self) {
         let judged = self.copies.iter().filter(|(server, _)| self.is_judged(server.dc));
@@ -322,6 +296,48 @@ impl Coordinator {
             None => Clock::ZERO,
         };
         self.outputs.push_back(CoordinatorOutput::Stop { last, reason });
+    }
+}
+
+persist! {
+    impl Persist<()> for Coordinator {
+        fn walk(
+            Self {
+                config,
+                phase,
+                inactive,
+                arriving,
+                finished,
+                copies,
+                next_evaluation,
+                history,
+                reason,
+                stopped,
+                drained,
+                outputs,
+            },
+            walk,
+            (),
+        ) {
+            assert!(outputs.is_empty(), "a state is whole once outputs are polled");
+            let CoordinatorConfig { servers, workers, .. } = config;
+            let dcs: BTreeSet<DcId> = servers.iter().map(|server| server.dc).collect();
+
+            walk.record("phase", phase)?;
+            walk.record_that("inactive", inactive, |found, _| found.is_subset(&dcs))?;
+            walk.record_that("arriving", arriving, |found, _| found.is_subset(&dcs))?;
+            walk.record_that("finished", finished, |found, made| found.keys().eq(made.keys()))?;
+            walk.record_that("copies", copies, |found, made| found.keys().eq(made.keys()))?;
+            walk.record("next_evaluation", next_evaluation)?;
+            walk.record("history", history)?;
+            walk.record("reason", reason)?;
+            walk.record_that("stopped", stopped, |found, _| {
+                found.keys().all(|worker| workers.contains(worker))
+            })?;
+            walk.record_that("drained", drained, |found, _| {
+                found.iter().all(|server| servers.contains(server))
+            })
+        }
     }
 }
 

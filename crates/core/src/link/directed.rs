@@ -12,7 +12,8 @@ use std::time::Duration;
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Bandwidth, ByteSize, Instant, Random, Seed, StateError, Walk};
+use crate::persist;
+use crate::types::{Bandwidth, ByteSize, Instant, Random, Seed};
 
 /// What a directed link is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,13 +152,6 @@ impl Link {
         self.stats.lost.add(packets, bytes);
     }
 
-    /// Walks over what changes as time goes on, but for a bandwidth that was changed.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record("idle_at", &mut self.idle_at)?;
-        walk.record("chance", &mut self.chance.random)?;
-        walk.record("stats", &mut self.stats)
-    }
-
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
@@ -174,6 +168,16 @@ impl Link {
 
     pub fn stats(&self) -> &LinkStats {
         &self.stats
+    }
+}
+
+persist! {
+    impl Persist<()> for Link {
+        fn walk(Self { config: _, idle_at, chance: Loss { random, .. }, stats }, walk, ()) {
+            walk.record("idle_at", idle_at)?;
+            walk.record("chance", random)?;
+            walk.record("stats", stats)
+        }
     }
 }
 

@@ -25,7 +25,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Link, LinkConfig, LinkStats};
-use crate::types::{Bandwidth, ByteSize, Instant, Seed, StateError, Walk};
+use crate::persist;
+use crate::types::{Bandwidth, ByteSize, Instant, Seed};
 
 /// The two lanes of one directed link between data centers, with QUIC between them and the wire.
 #[derive(Clone, Debug)]
@@ -113,13 +114,6 @@ impl Transport {
         self.link.carry(now, acknowledgements, acknowledgements * ACKNOWLEDGEMENT_BYTES);
     }
 
-    /// Walks over what changes as time goes on.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.link.state(walk)?;
-        walk.record("control", &mut self.control)?;
-        walk.record("data", &mut self.data)
-    }
-
     fn transmit(&mut self, now: Instant, starts: Instant, train: Train) -> FrameFate {
         let config = *self.link.config();
         let again = self.retransmissions(train);
@@ -191,6 +185,16 @@ impl Transport {
     /// Frames sent in both lanes.
     pub fn frames(&self) -> u64 {
         self.control.frames + self.data.frames
+    }
+}
+
+persist! {
+    impl Persist<()> for Transport {
+        fn walk(Self { link, quantum: _, control, data }, walk, ()) {
+            walk.flatten(link, ())?;
+            walk.record("control", control)?;
+            walk.record("data", data)
+        }
     }
 }
 

@@ -12,10 +12,11 @@ pub use ranked::{Ranked, Residuals};
 pub use sweep::Sweep;
 
 use crate::codec::{Changes, fills_holes, quantise};
+use crate::persist;
 use crate::significance::{Scratch, Take};
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, StateError, Walk};
+use crate::types::Clock;
 
 /// Updates cut from an outbox for one frame.
 #[derive(Clone, Debug, Default)]
@@ -180,19 +181,22 @@ impl Outbox {
         }
     }
 
-    /// Walks over what changes as time goes on.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        match self {
-            Self::Sweep(sweep) => sweep.state(walk),
-            Self::Ranked(ranked) => ranked.state(walk),
-        }
-    }
-
     /// What the link has carried, per parameter.
     pub fn shared(&self) -> &[f32] {
         match self {
             Self::Sweep(sweep) => sweep.shared(),
             Self::Ranked(ranked) => ranked.shared(),
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Outbox {
+        fn walk(outbox, walk, ()) {
+            match outbox {
+                Self::Sweep(sweep) => walk.flatten(sweep, ()),
+                Self::Ranked(ranked) => walk.flatten(ranked, ()),
+            }
         }
     }
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use super::Batch;
 use crate::codec::Changes;
+use crate::persist;
 use crate::significance::{Measure, Parameters, Scratch, Selection, TableCriteria, Take, select};
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, StateError, Walk};
+use crate::types::{Clock, Content};
 
 /// The ranking of one link's residuals.
 #[derive(Clone, Debug)]
@@ -148,23 +149,27 @@ impl Ranked {
         self.ranking.indexes.len() - self.taken + self.owed.len()
     }
 
-    /// Walks over what changes as time goes on.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let parameters = self.shared.len();
-        let within = |index: &u32| (*index as usize) < parameters;
-        walk.tensor("shared", Content::Changes, &mut self.shared)?;
-        let ranking = &mut self.ranking;
-        walk.record_that("ranking", &mut ranking.indexes, |found, _| found.iter().all(within))?;
-        let ranked = ranking.indexes.len();
-        walk.record_that("hard", &mut ranking.hard, |found, _| *found <= ranked)?;
-        walk.record_that("taken", &mut self.taken, |found, _| *found <= ranked)?;
-        walk.record_that("owed", &mut self.owed, |found, _| found.iter().all(within))?;
-        walk.record_that("announced", &mut self.announced, |found, _| found.iter().all(within))?;
-        walk.record("ranked", &mut self.ranked)
-    }
-
     /// What the link has carried, per parameter.
     pub fn shared(&self) -> &[f32] {
         &self.shared
+    }
+}
+
+persist! {
+    impl Persist<()> for Ranked {
+        fn walk(Self { shared, ranking, taken, owed, announced, ranked, chunk: _ }, walk, ()) {
+            let Selection { indexes, hard, .. } = ranking;
+            walk.tensor("shared", Content::Changes, shared)?;
+            let parameters = shared.len();
+            let within = |index: &u32| (*index as usize) < parameters;
+
+            walk.record_that("ranking", indexes, |found, _| found.iter().all(within))?;
+            let most = indexes.len();
+            walk.record_that("hard", hard, |found, _| *found <= most)?;
+            walk.record_that("taken", taken, |found, _| *found <= most)?;
+            walk.record_that("owed", owed, |found, _| found.iter().all(within))?;
+            walk.record_that("announced", announced, |found, _| found.iter().all(within))?;
+            walk.record("ranked", ranked)
+        }
     }
 }

@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 
 use super::Batch;
 use crate::codec::Changes;
+use crate::persist;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, StateError, Walk};
+use crate::types::{Clock, Content};
 
 /// The marked parameters of one link, and the point the sweep has reached.
 #[derive(Clone, Debug)]
@@ -136,17 +137,6 @@ impl Sweep {
         self.marked.len()
     }
 
-    /// Walks over what changes as time goes on.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let parameters = self.shared.len();
-        walk.tensor("shared", Content::Changes, &mut self.shared)?;
-        self.marked.state(walk, "marked", parameters)?;
-        self.announced.state(walk, "announced", parameters)?;
-        walk.record_that("cursor", &mut self.cursor, |found, _| *found <= parameters)?;
-        walk.record("passed", &mut self.passed)?;
-        walk.record("rounds", &mut self.rounds)
-    }
-
     /// What the link has carried, per parameter.
     pub fn shared(&self) -> &[f32] {
         &self.shared
@@ -161,6 +151,20 @@ impl Sweep {
         match batch.indexes.last() {
             Some(last) if batch.indexes.len() == most => *last as usize + 1,
             _ => parameters,
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Sweep {
+        fn walk(Self { shared, marked, announced, cursor, passed, rounds }, walk, ()) {
+            walk.tensor("shared", Content::Changes, shared)?;
+            let parameters = shared.len();
+            walk.flatten(marked, ("marked", parameters))?;
+            walk.flatten(announced, ("announced", parameters))?;
+            walk.record_that("cursor", cursor, |found, _| *found <= parameters)?;
+            walk.record("passed", passed)?;
+            walk.record("rounds", rounds)
         }
     }
 }

@@ -1,21 +1,21 @@
-//! What a log can have wrong, though its records are whole.
+//! Why a message of a mirror, or an entry of a log whose records are whole, is refused.
 
 use crate::server::PeerError;
 use crate::session::SessionError;
 use crate::types::{Instant, StateError};
 
-/// What is wrong with a message of a mirror.
+/// Why a message of a mirror was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MessageError {
-    /// The mirror sent what it must not. Nothing of it was taken.
+    /// The mirror sent what it must not. Nothing of it was taken: the connection is to be broken, and the run goes on.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The mirror has lost what cannot be made again.
+    /// The mirror has lost what cannot be restored, and the run cannot go on.
     #[error(transparent)]
     Peer(#[from] PeerError),
 }
 
-/// Why a node cannot go on from what it had written.
+/// Why a node cannot continue from its checkpoint and its log.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RecoveryError {
     #[error("entry {number} of the log cannot be read: {problem}")]

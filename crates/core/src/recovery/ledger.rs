@@ -1,12 +1,12 @@
-//! What both ends of a link have counted of the data frames between them, so that they can be compared when all is over.
+//! What both ends of a link have counted of the data frames between them. At the end of a run they are compared.
 //!
-//! It is kept apart from the session that carries the frames, so that it can tell what a session would not: a frame is
-//! booked where a server has cut it and where another has applied it. It outlives a restart as the session does, and
-//! what is heard again from a log is booked again: two ends agree only if a server that came back is the one that died.
+//! A ledger does not rely on the session that carries the frames. A frame is counted where one server has cut it, and
+//! where another has applied it. Ledgers survive a restart, and replay counts frames again. So two ends agree only if a
+//! server that was replayed equals the one that crashed.
 
 use serde::{Deserialize, Serialize};
 
-/// Some data frames in their order.
+/// A number of data frames, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     pub frames: u64,
@@ -14,17 +14,17 @@ pub struct Account {
     pub crc32: u32,
 }
 
-/// What a server has booked of one mirror since the two have met, or met anew.
+/// What a server has counted of one mirror since the two met, or since one of them lost its copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// What was cut for the mirror.
+    /// Frames cut for the mirror.
     pub cut: Account,
-    /// What has come from the mirror and was applied.
+    /// Frames of the mirror that were applied.
     pub applied: Account,
 }
 
 impl Account {
-    /// Books the next frame.
+    /// Counts the next frame.
     pub fn enter(&mut self, frame: &[u8]) {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.crc32);
         hasher.update(&(frame.len() as u64).to_le_bytes());

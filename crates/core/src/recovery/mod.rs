@@ -1,36 +1,51 @@
-//! Nodes that come back: what must be written down before a node speaks, and how it goes on from that.
+//! Recovery: what a node must have on disk before it sends, and how it continues from its log.
 //!
-//! A node is a machine whose every step follows from its state, its inputs and the time it is told. So its inputs,
-//! in order, are all that has to be kept: a node that died is made anew from the plan, takes the state of its last
-//! checkpoint, and hears again what came after. It then is to the bit the node that died, with the same frames waiting
-//! to be acknowledged under the same numbers; nothing that it ever said turns out untrue.
+//! A node is a deterministic state machine. Each of its steps follows from its state, its input and the time. So its
+//! log is its inputs, in order. A node that has crashed is made again from the plan. It restores the state of its last
+//! checkpoint and replays the inputs that came after it. It is then equal to the node that crashed, to the bit, and the
+//! same frames wait for an acknowledgement under the same numbers. So it contradicts nothing that it has sent.
 //!
-//! This room decides what an input is, and that nothing leaves a node before the inputs behind it are on disk: no frame,
-//! no acknowledgement, no answer, no news for the coordinator. It refuses to know files, connections and the time. The
-//! paper's servers have neither log nor checkpoint.
+//! This room decides what an input is, and that nothing leaves a node before the inputs behind it are on disk: no
+//! frame, no acknowledgement, no answer to a worker, no report to the coordinator. It does not know files, connections
+//! and the time. The servers of the paper have neither log nor checkpoint.
 //!
-//! A driver goes round in groups, so that one sync serves all that has come: it hands in whatever has arrived, has
-//! frames cut where links have room, takes the [`Entry`]s that this gave ([`RecoverableServer::take_entries`]), writes
-//! and syncs them, says so ([`RecoverableServer::handle_synced`]), and then lets out whatever wants to leave.
+//! A node has three types here. [`RecoveringServer`] restores and replays. [`RecoverableServer`] is live. Both change
+//! the same state by the same function, which is `apply` of `DurableServer`; its file says more. Workers have the same
+//! three.
 //!
-//! **Between mirrors** a [`crate::session::Session`] makes frames arrive once and in order. **Between worker and
-//! server** the clock does: a worker reads at a clock, then sends what that iteration changed, so that a [`RequestSeq`] says
-//! what has been heard. An answer is kept until the update that it led to has come.
+//! A driver works in groups, so that one sync of the disk serves all inputs that have arrived:
 //!
-//! **To be proven in the end**, servers keep a [`Ledger`] of each mirror, which outlives restarts.
+//! 1. It hands in what has arrived, and has frames cut where links have room.
+//! 2. It takes the entries of that ([`RecoverableServer::take_entries`]), writes and syncs them, and says so
+//!    ([`RecoverableServer::handle_synced`]).
+//! 3. It sends what is then to be sent.
+//!
+//! **Between mirrors** a [`crate::session::Session`] delivers frames once and in order.
+//!
+//! **Between worker and server** the clock does. A worker reads at a clock, and then sends what that iteration has
+//! changed, so a [`RequestSeq`] says which requests a server has taken. A server keeps its answer to a read until the
+//! update that follows from it has come.
+//!
+//! **At the end of a run** the [`Ledger`]s of both ends of a link are compared. They survive restarts.
 
+mod durable_server;
+mod durable_worker;
 mod entry;
 mod error;
 mod ledger;
-mod recovering;
+mod log_buffer;
+mod recovering_server;
+mod recovering_worker;
 mod server;
 mod worker;
 mod worker_session;
 
+pub use durable_server::Output;
 pub use entry::{Entry, Input, WorkerEntry};
 pub use error::{MessageError, RecoveryError};
 pub use ledger::{Account, Ledger};
-pub use recovering::RecoveringServer;
-pub use server::{Output, RecoverableServer};
-pub use worker::{RecoverableWorker, RecoveringWorker};
-pub use worker_session::{Due, RequestSeq};
+pub use recovering_server::RecoveringServer;
+pub use recovering_worker::RecoveringWorker;
+pub use server::RecoverableServer;
+pub use worker::RecoverableWorker;
+pub use worker_session::{RequestOrder, RequestSeq};

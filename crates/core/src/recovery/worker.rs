@@ -1,133 +1,63 @@
-//! A worker that can come back: its inputs become entries, and what it says is kept until it was heard.
+//! A live worker: it notes each input for the log, applies it, and keeps each message until its server has taken it.
 //!
-//! **Without its state** a worker comes back too, where its servers know it. It says that it begins anew, whereupon each
-//! server forgets the read that waits and says what is due. Some may have heard an update of a clock that others have
-//! not: the worker begins at the least clock, asks all servers for what it reads there, and goes through that iteration
-//! again. Who has heard the clock's update passes the new one over, so that each server counts one update for each clock;
-//! of that clock, shards may hold the changes of two different iterations. Momentum and whatever else the task keeps
-//! begin as at the start of a run, and which examples are next follows from the clock. Where a state is there that is older
-//! than what servers know, such as one from a backup, the same is done, and the task keeps what it has. So it is where
-//! another process that began anew in the meantime has taken a server back to a clock that this one has behind it.
-
-mod kept;
+//! **A worker that has lost its state** continues where its servers know it. It sends [`WorkerMessage::Reset`]. Each
+//! server then drops the read that waits, and says which request is due. Some servers may have taken an update of a
+//! clock that others have not. So the worker starts at the least clock, reads there from all servers, and runs that
+//! iteration again. A server that has the update of the clock does not apply the new one, so each server counts one
+//! update per clock. The shards may then hold changes of two different iterations of that clock. Momentum and whatever
+//! else the task keeps start as at the start of a run. Which examples are next follows from the clock.
+//!
+//! The same is done in two other cases, in which the task keeps its state. The worker has a state that is older than
+//! what its servers have taken, such as one from a backup. Or another process in its place has taken a server back to a
+//! clock that this worker has left.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::RecoveryError;
-use super::entry::{WorkerEntry, decode};
-use super::server::Log;
+use super::durable_worker::{DurableWorker, is_read};
+use super::entry::WorkerEntry;
+use super::log_buffer::LogBuffer;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::types::{Clock, ShardId, State};
+use crate::types::{Clock, Persist, ShardId, State};
 use crate::worker::Worker;
 
-use kept::{Kept, is_read};
-
-/// A worker made from the plan, that has yet to hear what has befallen it.
+/// A worker that can be recovered.
 ///
-/// To hear again is to compute again: a worker's checkpoints should not lie many iterations apart.
-pub struct RecoveringWorker {
-    worker: Box<Worker>,
-    kept: Kept,
-    /// Heard so far.
-    entries: u64,
-}
-
-/// A worker that can come back.
+/// [`super::RecoveringWorker`] makes one. An input that a `handle_*` method takes becomes an entry. What `poll_*`
+/// methods give follows from entries that are synced.
 pub struct RecoverableWorker {
-    /// `None` while an iteration runs.
-    worker: Option<Box<Worker>>,
-    kept: Kept,
-    /// Whether the iteration has run whose time is not over.
+    /// The worker in it is away while an iteration runs.
+    durable: DurableWorker,
+    /// Whether an iteration has run whose time is not over.
     ran: bool,
-    /// A stop that came while an iteration ran, or before the first.
+    /// A stop that arrived while an iteration ran, or before the first.
     stop: Option<Clock>,
-    /// Whether it may begin once it knows what is due.
+    /// Whether it may start once it knows which requests are due.
     starts: bool,
-    /// The clock at which the coordinator knows a process before this one to have stopped.
+    /// The clock at which an earlier process stopped, as far as the coordinator knows.
     stopped_before: Option<Clock>,
-    /// What is due at each server, and whether that is a guess, until it has begun.
+    /// The request that is due at each server, and whether that is a guess. Of use until the worker has started.
     dues: Vec<Option<(RequestSeq, bool)>>,
-    /// Servers that have told this process what is due.
+    /// Servers that have told this process which request is due.
     met: Vec<bool>,
-    /// Whether it was this process that took up the work.
+    /// Whether this process took up the work of an earlier one.
     took_up: bool,
     /// The clock of the iteration that runs, if one does.
     computing: Clock,
-    /// Whether a server has turned out to know of more than the iteration that runs.
+    /// Whether a server has taken requests beyond the iteration that runs.
     outrun: bool,
-    log: Log,
+    log: LogBuffer,
     outputs: VecDeque<(ShardId, WorkerMessage)>,
 }
 
-impl RecoveringWorker {
-    /// `worker` is as the plan makes it, of a data center of so many servers.
-    pub fn new(worker: Worker, servers: usize) -> Self {
-        let unheard = vec![VecDeque::new(); servers];
-        let (ahead, clock) = (vec![false; servers], Clock::ZERO);
-        let kept = Kept { unheard, started: false, ahead, clock, to_compute: false, stopped: None };
-        Self { worker: Box::new(worker), kept, entries: 0 }
-    }
-
-    /// Takes the state of a checkpoint. To be done before any entry is heard.
-    ///
-    /// # Errors
-    /// Where the state is of something else.
-    pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
-        state.restore(|walk| self.kept.state(&mut self.worker, walk))?;
-        Ok(())
-    }
-
-    /// Hears the next entry of the log again, by the body of its record, and computes what was computed.
-    ///
-    /// # Errors
-    /// Where it is no entry, or does not follow from what was heard before.
-    pub fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
-        self.entries += 1;
-        let number = self.entries;
-        let entry: WorkerEntry = decode(number, body)?;
-        let unfit = |problem: String| Err(RecoveryError::Unfit { number, problem });
-
-        match &entry {
-            WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.kept.started => {
-                return unfit("it started before".into());
-            }
-            WorkerEntry::Rows { from, rows } if !self.worker.expects(*from, rows) => {
-                return unfit(format!("rows of clock {} that were not asked for", rows.clock));
-            }
-            WorkerEntry::Outrun { .. } if !self.kept.started => {
-                return unfit("it had not started".into());
-            }
-            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } if !self.kept.to_compute => {
-                return unfit("nothing was to be computed".into());
-            }
-            WorkerEntry::Computed | WorkerEntry::Outrun { ran: true } => {
-                self.worker.compute();
-                // What held reads back was reported then.
-                self.worker.take_held();
-            }
-            _ => {}
-        }
-
-        // What was said then is said again to servers that have not heard it.
-        self.kept.apply(&mut self.worker, entry, &mut VecDeque::new());
-        Ok(())
-    }
-
-    /// Takes the state out, as [`RecoverableWorker::state`] does.
-    pub fn state(&mut self) -> State {
-        State::of(|walk| self.kept.state(&mut self.worker, walk))
-    }
-
-    /// Everything has been heard: the worker goes on, in another process. `logs` says whether entries are kept.
-    pub fn begin(self, logs: bool) -> RecoverableWorker {
-        let (worker, outputs) = (Some(self.worker), VecDeque::new());
-        let servers = self.kept.unheard.len();
-        RecoverableWorker {
-            worker,
-            kept: self.kept,
+impl RecoverableWorker {
+    /// A worker that continues in a process. `logs` says whether its entries are kept.
+    pub(super) fn start(durable: DurableWorker, logs: bool) -> Self {
+        let servers = durable.unheard.len();
+        Self {
+            durable,
             ran: false,
             stop: None,
             starts: false,
@@ -137,69 +67,68 @@ impl RecoveringWorker {
             took_up: false,
             computing: Clock::ZERO,
             outrun: false,
-            log: Log::new(logs),
-            outputs,
+            log: LogBuffer::new(logs),
+            outputs: VecDeque::new(),
         }
     }
-}
 
-impl RecoverableWorker {
-    /// Begins, unless it has begun: once all servers have said what is due. `stopped` is the clock at which the
-    /// coordinator knows this worker to have stopped, if it does: further it must not go, whatever servers guess.
+    /// Starts the worker, unless it has started, once all servers have said which request is due. `stopped` is the
+    /// clock at which it has stopped, as far as the coordinator knows: it does not go beyond, whatever servers guess.
     pub fn handle_start(&mut self, stopped: Option<Clock>) {
         (self.starts, self.stopped_before) = (true, stopped);
-        self.begin_once_known();
+        self.start_once_known();
     }
 
-    /// Takes rows from a server. What was not asked for, as rows that come again were not, changes nothing; says
-    /// whether they were.
+    /// Takes rows from a server, and says whether it had asked for them. If not, as where rows arrive twice, nothing
+    /// changes.
     pub fn handle_rows(&mut self, from: ShardId, rows: RowsRead) -> bool {
-        let expected = self.worker.as_ref().is_some_and(|worker| worker.expects(from, &rows));
+        let expected = self.durable.expects(from, &rows);
         if expected {
-            self.apply(WorkerEntry::Rows { from, rows });
+            self.handle(WorkerEntry::Rows { from, rows });
         }
         expected
     }
 
-    /// Is to stop at a clock, or go on until there.
+    /// The worker is to stop at a clock, or to continue until there.
     pub fn handle_stop(&mut self, last: Clock) {
-        if self.worker.is_some() && self.kept.started {
-            self.apply(WorkerEntry::Stop { last });
+        if self.durable.worker.is_some() && self.durable.started {
+            self.handle(WorkerEntry::Stop { last });
         } else {
             self.stop = Some(last);
         }
     }
 
-    /// Gives the worker away for an iteration, where one has to run and what it read is on disk.
+    /// Gives the worker away for an iteration, where one has to run and what it has read is on disk. It comes back by
+    /// [`Self::handle_ran`].
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
-        let due = self.kept.to_compute && !self.ran && self.log.is_settled();
-        let worker = if due { self.worker.take() } else { None };
+        let due = self.durable.to_compute && !self.ran && self.log.is_settled();
+        let worker = if due { self.durable.worker.take() } else { None };
         self.computing = worker.as_ref().map_or(self.computing, |worker| worker.clock());
         worker
     }
 
-    /// Takes the worker back, whose iteration has run.
+    /// Takes the worker back after its iteration.
     pub fn handle_ran(&mut self, worker: Box<Worker>) {
-        (self.worker, self.ran) = (Some(worker), true);
+        (self.durable.worker, self.ran) = (Some(worker), true);
         if self.outrun {
-            self.begin_anew();
+            self.reset();
         } else if let Some(last) = self.stop.take() {
-            self.apply(WorkerEntry::Stop { last });
+            self.handle(WorkerEntry::Stop { last });
         }
     }
 
-    /// The time of the iteration that has run is over. One that was let go meanwhile changes nothing.
+    /// The time of the iteration that has run is over. An iteration that was dropped meanwhile changes nothing.
     pub fn handle_computed(&mut self) {
         if std::mem::take(&mut self.ran) {
-            self.apply(WorkerEntry::Computed);
+            self.handle(WorkerEntry::Computed);
         }
     }
 
-    /// What this worker will say next to a server that has lost what it had heard, if it knows: its read, where it has
-    /// not been answered, or the update after that. An update whose fate is unknown is not said again, since the copy
-    /// that the server has from elsewhere may hold it.
+    /// The next request to a server that has lost its state, if the worker knows it: its read, where that was not
+    /// answered, or the update after it. An update that the server may have taken is not sent again, since the copy
+    /// that the server takes from a mirror may hold it.
     pub fn next_request(&self, server: ShardId) -> Option<RequestSeq> {
-        let Kept { unheard, started, clock, stopped, .. } = &self.kept;
+        let DurableWorker { unheard, started, clock, stopped, .. } = &self.durable;
         let reads = unheard[server.index()].iter().find(|message| is_read(message));
         let reads = reads.and_then(RequestSeq::of);
         let updates = RequestSeq { clock: *clock, updates: true };
@@ -209,145 +138,152 @@ impl RecoverableWorker {
 
     /// [`Self::next_request`] to each server.
     pub fn next_requests(&self) -> Vec<Option<RequestSeq>> {
-        let servers = 0..self.kept.unheard.len() as u16;
+        let servers = 0..self.durable.unheard.len() as u16;
         servers.map(|server| self.next_request(ShardId(server))).collect()
     }
 
-    /// A server is on the line and says what is due from this worker: what it has heard is forgotten, the rest is to
-    /// be said, in order. To be asked for when everything is synced.
+    /// A server has connected and says which request is due. The messages that it has taken are dropped. Returns the
+    /// others, in order, which the caller sends. Call it when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: RequestSeq) -> Vec<WorkerMessage> {
         self.met[server.index()] = true;
         if self.is_at_odds(server, due) {
-            if self.worker.is_none() {
+            if self.durable.worker.is_none() {
                 self.outrun = true;
                 return Vec::new();
             }
-            self.begin_anew();
+            self.reset();
         }
 
         self.outputs.retain(|(to, _)| *to != server);
-        if !self.kept.started {
-            // What is due counts once no answer to what another process said can come any more.
+        if !self.durable.started {
+            // A request is due once no answer to an earlier process can arrive.
             self.dues[server.index()] = None;
             return vec![WorkerMessage::Reset];
         }
 
-        let unheard = &mut self.kept.unheard[server.index()];
-        if self.kept.ahead[server.index()] {
+        let unheard = &mut self.durable.unheard[server.index()];
+        if self.durable.ahead[server.index()] {
             return unheard.iter().cloned().collect();
         }
 
-        // A read is kept until it is answered: the server may yet lose that it has heard it.
+        // A read is kept until it is answered: the server may still lose it.
         unheard.retain(|message| RequestSeq::of(message) >= Some(due) || is_read(message));
         unheard.iter().filter(|message| RequestSeq::of(message) >= Some(due)).cloned().collect()
     }
 
-    /// Another may have done this worker's work in the meantime: it goes on where its servers say, and has not stopped.
+    /// Another process may have done the work of this worker meanwhile. It continues where its servers say, and has not
+    /// stopped.
     pub fn handle_back(&mut self) {
-        if self.worker.is_some() {
-            self.begin_anew();
+        if self.durable.worker.is_some() {
+            self.reset();
         } else {
             self.outrun = true;
         }
     }
 
-    /// A server says what is due from this worker now that it begins anew, or guesses that by the clock of its copy.
+    /// A server says, after a reset, which request is due, or guesses it by the clock of its copy.
     pub fn handle_due(&mut self, server: ShardId, due: RequestSeq, guessed: bool) {
         self.met[server.index()] = true;
         self.dues[server.index()] = Some((due, guessed));
-        self.begin_once_known();
+        self.start_once_known();
     }
 
-    /// The next message for a server, once what led to it is on disk.
+    /// The next message for a server. `None` where there is none, or an entry is not on disk.
     pub fn poll_message(&mut self) -> Option<(ShardId, WorkerMessage)> {
         if self.log.is_settled() { self.outputs.pop_front() } else { None }
     }
 
-    /// The bodies of the entries that wait to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    /// The bodies of the entries that are to be written, in order. Nothing leaves before [`Self::handle_synced`].
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
 
-    /// What was taken is on disk.
+    /// The entries that were taken are on disk.
     pub fn handle_synced(&mut self) {
         self.log.synced();
     }
 
-    /// Whether all that has come is on disk.
+    /// Whether every input so far is on disk.
     pub fn is_settled(&self) -> bool {
         self.log.is_settled()
     }
 
-    /// Whether it has nothing behind it.
+    /// Whether it has not started.
     pub fn is_new(&self) -> bool {
-        !self.kept.started
+        !self.durable.started
     }
 
-    /// The clock at which it has stopped, if it has, and that is for good: each server has told this process what is due,
-    /// so that none knows of more than it does itself.
+    /// The clock at which it has stopped for good, if it has. Each server has then told this process which request is
+    /// due, so no server has taken one that the worker does not know of.
     pub fn stopped(&self) -> Option<Clock> {
-        self.kept.stopped.filter(|_| self.met.iter().all(|met| *met))
+        self.durable.stopped.filter(|_| self.met.iter().all(|met| *met))
     }
 
-    /// The worker, unless its iteration runs.
+    /// The worker. `None` while its iteration runs.
     pub fn worker_mut(&mut self) -> Option<&mut Worker> {
-        self.worker.as_deref_mut()
+        self.durable.worker.as_deref_mut()
     }
 
-    /// Takes the state out, for a checkpoint from which only later entries need be heard; nothing while an iteration
-    /// runs or has run. To be asked for when everything is synced and no message is left.
-    pub fn state(&mut self) -> Option<State> {
+    /// The state, for a checkpoint after which only later entries are replayed. `None` while an iteration runs or has
+    /// run.
+    ///
+    /// # Panics
+    /// Where an entry is not on disk or a message was not polled.
+    pub fn state(&self) -> Option<State> {
         assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
-        let worker = self.worker.as_mut().filter(|_| !self.kept.to_compute)?;
-        Some(State::of(|walk| self.kept.state(worker, walk)))
+        if self.durable.worker.is_none() || self.durable.to_compute {
+            return None;
+        }
+        Some(State::of(|walk| self.durable.save(walk, ())))
     }
 
-    /// Whether another process has said what is beyond this one, or has gone back before what this one can still say.
-    /// A server that was ahead when a process before this one took up its work may have heard more of that since.
+    /// Whether a server has taken requests of another process that are beyond this one, or has gone back before what
+    /// this one can still send. A server that was ahead when an earlier process took up the work may have taken more
+    /// since.
     fn is_at_odds(&self, server: ShardId, due: RequestSeq) -> bool {
-        let clock = self.worker.as_ref().map_or(self.computing, |worker| worker.clock());
-        let knows = self.kept.started && !(self.took_up && self.kept.ahead[server.index()]);
-        knows && (due > RequestSeq { clock, updates: true } || due < self.kept.first_for(server))
+        let clock = self.durable.worker.as_ref().map_or(self.computing, |worker| worker.clock());
+        let knows = self.durable.started && !(self.took_up && self.durable.ahead[server.index()]);
+        knows && (due > RequestSeq { clock, updates: true } || due < self.durable.first_for(server))
     }
 
-    /// Lets go of everything, and asks all servers where it is to go on.
-    fn begin_anew(&mut self) {
+    /// Drops everything, and asks all servers where the worker is to continue.
+    fn reset(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;
         self.outputs.clear();
         self.dues.fill(None);
-        if self.kept.started {
-            self.apply(WorkerEntry::Outrun { ran });
+        if self.durable.started {
+            self.handle(WorkerEntry::Outrun { ran });
         }
         for shard in (0..self.dues.len()).map(|shard| ShardId(shard as u16)) {
             self.outputs.push_back((shard, WorkerMessage::Reset));
         }
     }
 
-    /// Begins where it has nothing behind it: at the first clock, or where the process before it was.
-    fn begin_once_known(&mut self) {
+    /// Starts a worker that has not started: at the first clock, or where an earlier process was.
+    fn start_once_known(&mut self) {
         let dues: Option<Vec<(RequestSeq, bool)>> = self.dues.iter().copied().collect();
-        let Some(dues) = dues.filter(|_| self.starts && !self.kept.started) else { return };
-        // Where no server knows, the coordinator may; otherwise the furthest copy does: what is behind it, others have
-        // long had.
+        let Some(dues) = dues.filter(|_| self.starts && !self.durable.started) else { return };
+        // If no server knows the clock, the coordinator may. If it does not, the clock of the furthest copy is taken:
+        // the updates before it are in the copies.
         let known = dues.iter().filter(|(_, guessed)| !guessed).map(|(due, _)| due.clock);
         let furthest = dues.iter().map(|(due, _)| due.clock).max().unwrap_or_default();
         let guess = self.stopped_before.unwrap_or(furthest);
         let (clock, owed) = (known.clone().min().unwrap_or(guess), known.max().unwrap_or(guess));
         self.took_up = true;
-        self.apply(if dues.iter().all(|due| *due == (RequestSeq::default(), false)) {
+        self.handle(if dues.iter().all(|due| *due == (RequestSeq::default(), false)) {
             WorkerEntry::Start
         } else {
             WorkerEntry::TakeUp { clock, owed }
         });
         if let Some(last) = self.stop.take() {
-            self.apply(WorkerEntry::Stop { last });
+            self.handle(WorkerEntry::Stop { last });
         }
     }
 
-    fn apply(&mut self, entry: WorkerEntry) {
+    /// Notes an entry and applies it.
+    fn handle(&mut self, entry: WorkerEntry) {
         self.log.push(&entry);
-        let worker = self.worker.as_mut().expect("a worker is here unless it computes");
-        self.kept.apply(worker, entry, &mut self.outputs);
+        self.outputs.extend(self.durable.apply(entry));
     }
 }

@@ -1,4 +1,4 @@
-//! A server's side of the talk with one worker: whose turn it is, and the last answer.
+//! What a server knows of one worker: which request is due from it, and the last answer.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,46 +9,46 @@ use serde::{Deserialize, Serialize};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::Clock;
 
-/// One thing that a worker says. In order: a read at clock 0, the update of clock 0, a read at clock 1.
+/// The place of a request in the sequence of a worker: a read at clock 0, the update of clock 0, a read at clock 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestSeq {
     pub clock: Clock,
-    /// Whether it is the update; the read comes before.
+    /// Whether it is the update of the clock. The read comes before.
     pub updates: bool,
 }
 
-/// How what a worker said lies to what was due.
+/// How a request of a worker lies to the one that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    Now,
-    /// It has been heard before.
+pub enum RequestOrder {
+    /// It is the one that is due.
+    Due,
+    /// It was taken before.
     Repeated,
-    /// It is due from a worker that began anew, and changes nothing: the server has heard this clock's update from the
-    /// process before.
-    Known,
-    /// Something before it has not been heard.
-    Ahead,
+    /// It is due from a worker that has started without its state, and is not applied: the server has the update of
+    /// this clock from an earlier process.
+    AlreadyApplied,
+    /// A request before it has not arrived.
+    Early,
 }
 
 /// What a server keeps of one worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct WorkerSession {
-    /// Whether it is not known what is to come next: the server has lost what it knew, and the worker has not been on
-    /// the line since.
+    /// Whether the next request is not known: the server has lost it, and the worker has not connected since.
     pub(super) lost: bool,
-    /// Whether what is to come next is a guess, by the clock of the copy: its read says at which clock the worker is.
+    /// Whether the next request is a guess by the clock of the copy. The next read says at which clock the worker is.
     pub(super) guessed: bool,
-    /// What is to come next.
+    /// The request that is due.
     pub(super) next: RequestSeq,
-    /// What was answered to the last read, until its update has come.
+    /// The answer to the last read, until the update that follows from it has come.
     pub(super) answer: Option<Arc<RowsRead>>,
-    /// Whether the worker begins anew: its next read may be of an earlier clock, where another server lacks that
-    /// clock's update.
-    pub(super) anew: bool,
+    /// Whether the worker has sent a reset. Its next read may be of an earlier clock, whose update another server
+    /// lacks.
+    pub(super) is_reset: bool,
 }
 
 impl RequestSeq {
-    /// Whose turn a message is; [`WorkerMessage::Reset`] has none, as it may come at any time.
+    /// The place of a message. [`WorkerMessage::Reset`] has none, since it may come at any time.
     pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
             WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
@@ -64,7 +64,7 @@ impl RequestSeq {
 }
 
 impl Default for RequestSeq {
-    /// The first.
+    /// The first request of a run.
     fn default() -> Self {
         Self { clock: Clock::ZERO, updates: false }
     }
@@ -78,43 +78,45 @@ impl fmt::Display for RequestSeq {
 }
 
 impl WorkerSession {
-    /// That of a worker of which nothing is known.
+    /// The session of a worker of which nothing is known.
     pub(super) fn lost() -> Self {
         Self { lost: true, ..Self::default() }
     }
 
-    /// That of a worker that is to say this next, as it says or as is guessed.
+    /// The session of a worker whose next request is this, as it says or as the server guesses.
     pub(super) fn at(next: RequestSeq, guessed: bool) -> Self {
         Self { next, guessed, ..Self::default() }
     }
 
-    /// Whether the worker itself can say what is to come next.
+    /// Whether what the worker itself says of its next request counts.
     pub(super) fn learns_from(&self, next_request: Option<RequestSeq>) -> bool {
         self.lost || (self.guessed && next_request.is_some())
     }
 
-    /// How a message lies to what is due from a worker that has finished so many clocks.
-    pub(super) fn judge(&self, message: &WorkerMessage, finished: Clock) -> Due {
+    /// How a message lies to the request that is due from a worker that has finished so many clocks.
+    pub(super) fn order_of(&self, message: &WorkerMessage, finished: Clock) -> RequestOrder {
         let Some(said) = RequestSeq::of(message).filter(|_| !self.lost) else {
-            return if self.lost { Due::Ahead } else { Due::Now };
+            return if self.lost { RequestOrder::Early } else { RequestOrder::Due };
         };
-        if self.anew && !said.updates && (said < self.next || self.guessed) {
-            return Due::Now;
+        if self.is_reset && !said.updates && (said < self.next || self.guessed) {
+            return RequestOrder::Due;
         }
         match said.cmp(&self.next) {
-            Ordering::Less => Due::Repeated,
-            Ordering::Equal if said.updates && said.clock < finished => Due::Known,
-            Ordering::Equal => Due::Now,
-            Ordering::Greater => Due::Ahead,
+            Ordering::Less => RequestOrder::Repeated,
+            Ordering::Equal if said.updates && said.clock < finished => {
+                RequestOrder::AlreadyApplied
+            }
+            Ordering::Equal => RequestOrder::Due,
+            Ordering::Greater => RequestOrder::Early,
         }
     }
 
-    /// Notes what was due and has come; answers with the clock of the worker, where that was a guess and is known now.
-    pub(super) fn hear(&mut self, message: &WorkerMessage) -> Option<Clock> {
+    /// Takes the message that was due. Returns the clock of the worker, where it was a guess so far.
+    pub(super) fn accept(&mut self, message: &WorkerMessage) -> Option<Clock> {
         let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
         self.guessed &= said.is_none();
-        self.anew = said.is_none();
+        self.is_reset = said.is_none();
         if said.is_none_or(|said| said.updates) {
             self.answer = None;
         }
@@ -151,20 +153,20 @@ mod tests {
         WorkerMessage::Update { clock: Clock(clock), deltas, probed: Vec::new() }
     }
 
-    /// What becomes of messages, one after the other, at the session of a worker that has said everything before clock 3.
-    fn check(said: &[(WorkerMessage, Due)], next: RequestSeq) {
+    /// Hands messages to the session of a worker that has sent everything before clock 3.
+    fn check(said: &[(WorkerMessage, RequestOrder)], next: RequestSeq) {
         let mut worker_session = WorkerSession {
             next: RequestSeq { clock: Clock(3), updates: false },
             ..WorkerSession::default()
         };
         let mut finished = Clock(3);
         for (message, expected) in said {
-            let due = worker_session.judge(message, finished);
+            let due = worker_session.order_of(message, finished);
             assert_eq!(due, *expected, "{message:?}");
-            if matches!(due, Due::Now | Due::Known) {
-                assert_eq!(worker_session.hear(message), None);
+            if matches!(due, RequestOrder::Due | RequestOrder::AlreadyApplied) {
+                assert_eq!(worker_session.accept(message), None);
             }
-            if due == Due::Now && matches!(message, WorkerMessage::Update { .. }) {
+            if due == RequestOrder::Due && matches!(message, WorkerMessage::Update { .. }) {
                 finished = finished.next();
             }
         }
@@ -176,40 +178,40 @@ mod tests {
         for clock in [3, 7, 9] {
             let mut worker_session =
                 WorkerSession::at(RequestSeq { clock: Clock(7), updates: false }, true);
-            assert_eq!(worker_session.hear(&WorkerMessage::Reset), None);
-            assert_eq!(worker_session.judge(&read(clock), Clock::ZERO), Due::Now);
-            assert_eq!(worker_session.hear(&read(clock)), Some(Clock(clock)));
-            assert_eq!(worker_session.judge(&update(clock), Clock(clock)), Due::Now);
-            assert_eq!(worker_session.hear(&update(clock)), None);
+            assert_eq!(worker_session.accept(&WorkerMessage::Reset), None);
+            assert_eq!(worker_session.order_of(&read(clock), Clock::ZERO), RequestOrder::Due);
+            assert_eq!(worker_session.accept(&read(clock)), Some(Clock(clock)));
+            assert_eq!(worker_session.order_of(&update(clock), Clock(clock)), RequestOrder::Due);
+            assert_eq!(worker_session.accept(&update(clock)), None);
         }
     }
 
     #[test]
     fn a_worker_that_begins_anew_has_each_clock_counted_once() {
         let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
-        use Due::{Ahead, Known, Now, Repeated};
+        use RequestOrder::{AlreadyApplied, Due, Early, Repeated};
 
-        // As ever.
-        check(&[(read(3), Now), (read(3), Repeated), (update(3), Now)], at(4, false));
-        check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Ahead)], at(3, false));
+        // The usual course.
+        check(&[(read(3), Due), (read(3), Repeated), (update(3), Due)], at(4, false));
+        check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Early)], at(3, false));
 
-        // The read that waits is let go, and asked again.
-        check(&[(read(3), Now), (WorkerMessage::Reset, Now), (read(3), Now)], at(3, true));
+        // The read that waits is dropped, and comes again.
+        check(&[(read(3), Due), (WorkerMessage::Reset, Due), (read(3), Due)], at(3, true));
 
-        // Another server lacks clock 2: it is gone through again, and its update known here.
-        let again = [(WorkerMessage::Reset, Now), (read(2), Now), (read(2), Repeated)];
+        // Another server lacks clock 2: it is run again, and this server has its update.
+        let again = [(WorkerMessage::Reset, Due), (read(2), Due), (read(2), Repeated)];
         check(&again, at(2, true));
-        let rest = [(update(2), Known), (read(3), Now), (update(3), Now)];
+        let rest = [(update(2), AlreadyApplied), (read(3), Due), (update(3), Due)];
         check(&[&again[..], &rest].concat(), at(4, false));
         check(
-            &[(WorkerMessage::Reset, Now), (read(4), Ahead), (update(2), Repeated)],
+            &[(WorkerMessage::Reset, Due), (read(4), Early), (update(2), Repeated)],
             at(3, false),
         );
 
         // Twice in a row.
-        let anew = (WorkerMessage::Reset, Now);
+        let anew = (WorkerMessage::Reset, Due);
         check(
-            &[anew.clone(), (read(2), Now), anew, (read(2), Now), (update(2), Known)],
+            &[anew.clone(), (read(2), Due), anew, (read(2), Due), (update(2), AlreadyApplied)],
             at(3, false),
         );
     }

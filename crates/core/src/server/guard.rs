@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::blocks::{Job, Part};
 use crate::codec::Changes;
 use crate::node::{ProbeRequest, Probed};
+use crate::persist;
 use crate::sync::{GuardConfig, ValueFormat};
-use crate::types::{Clock, Content, DcId, ServerId, StateError, Tightness, Walk};
+use crate::types::{Clock, Content, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind};
 
 /// One server's part in the guard.
@@ -229,37 +230,56 @@ impl Guard {
     pub(super) fn stats(&self) -> GuardStats {
         self.stats
     }
+}
 
-    /// Walks over what changes as time goes on; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record("next", &mut self.next)?;
-        walk.entries(
-            "leaving",
-            &mut self.leaving,
-            |_| Some(Job::none()),
-            |job, walk| job.state(walk, parameters),
-        )?;
+persist! {
+    impl Persist<usize> for Guard {
+        fn walk(
+            Self {
+                id: _,
+                config: _,
+                data_centers: _,
+                workers: _,
+                most: _,
+                next,
+                leaving,
+                travellers,
+                wish,
+                tightness,
+                last_lost,
+                quiet,
+                patience,
+                stats,
+            },
+            walk,
+            parameters,
+        ) {
+            walk.record("next", next)?;
+            walk.entries(
+                "leaving",
+                leaving,
+                |_| Some(Job::none()),
+                |job, walk| walk.flatten(job, parameters),
+            )?;
 
-        let fresh = |_: &DcId| {
-            let values = vec![0.0; parameters];
-            Some(Traveller { clock: Clock::ZERO, values, whole: false })
-        };
-        walk.entries("travellers", &mut self.travellers, fresh, |traveller, walk| {
-            walk.record("clock", &mut traveller.clock)?;
-            walk.tensor("values", Content::Values, &mut traveller.values)?;
-            walk.record("whole", &mut traveller.whole)
-        })?;
-        walk.record("wish", &mut self.wish)?;
-        walk.record("tightness", &mut self.tightness)?;
-        walk.record("last_lost", &mut self.last_lost)?;
-        walk.record("quiet", &mut self.quiet)?;
-        walk.record("patience", &mut self.patience)?;
+            let fresh = |_: &DcId| {
+                let values = vec![0.0; parameters];
+                Some(Traveller { clock: Clock::ZERO, values, whole: false })
+            };
+            walk.entries("travellers", travellers, fresh, |traveller, walk| {
+                let Traveller { clock, values, whole } = traveller;
+                walk.record("clock", clock)?;
+                walk.tensor("values", Content::Values, values)?;
+                walk.record("whole", whole)
+            })?;
 
-        walk.record("stats", &mut self.stats)
+            walk.record("wish", wish)?;
+            walk.record("tightness", tightness)?;
+            walk.record("last_lost", last_lost)?;
+            walk.record("quiet", quiet)?;
+            walk.record("patience", patience)?;
+            walk.record("stats", stats)
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::error::PeerError;
-use crate::types::{DcId, ServerId, StateError, Walk};
+use crate::persist;
+use crate::types::{DcId, ServerId};
 use crate::wire::{ControlMessage, Hello, encode_control};
 
 /// What this server says of itself, and to whom it has yet to say it.
@@ -48,11 +49,6 @@ impl Handshake {
         self.due.insert(to);
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record_that("handshake", &mut self.due, BTreeSet::is_subset)
-    }
-
     /// Whether a mirror's hello agrees with ours in all but where it comes from.
     pub(super) fn check(&self, from: DcId, theirs: Hello) -> Result<(), PeerError> {
         if theirs.from != from {
@@ -70,6 +66,14 @@ impl Handshake {
                 Err(PeerError::PeerRunsOtherPlan { from, what, found, expected })
             }
             None => Ok(()),
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Handshake {
+        fn walk(Self { own: _, due }, walk, ()) {
+            walk.record_that("handshake", due, BTreeSet::is_subset)
         }
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::persist;
 use crate::store::ShardRows;
 use crate::sync::{Gate, LocalSync, WaitReason};
-use crate::types::{Clock, DcId, Instant, ShardLayout, StateError, Walk, WorkerId};
+use crate::types::{Clock, DcId, Instant, ShardLayout, WorkerId};
 
 /// Workers' clocks and held reads of one server.
 #[derive(Debug)]
@@ -126,21 +127,6 @@ impl LocalServer {
         waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        layout: &ShardLayout,
-    ) -> Result<(), StateError> {
-        let (dc, workers) = (self.dc, self.clocks.len());
-        let fits = |read: &HeldRead| {
-            let worker = read.worker;
-            worker.dc == dc && usize::from(worker.index) < workers && read.rows.fits(layout)
-        };
-        walk.record_that("clocks", &mut self.clocks, |found, _| found.len() == workers)?;
-        walk.record_that("held", &mut self.held, |found, _| found.iter().all(fits))
-    }
-
     fn slowest(&self) -> (WorkerId, Clock) {
         let (index, clock) = self
             .clocks
@@ -149,6 +135,20 @@ impl LocalServer {
             .min_by_key(|(_, clock)| **clock)
             .expect("a data center has a worker");
         (WorkerId { dc: self.dc, index: index as u16 }, *clock)
+    }
+}
+
+persist! {
+    impl Persist<&ShardLayout> for LocalServer {
+        fn walk(Self { dc, sync: _, clocks, held }, walk, layout) {
+            let (dc, workers) = (*dc, clocks.len());
+            let fits = |read: &HeldRead| {
+                let worker = read.worker;
+                worker.dc == dc && usize::from(worker.index) < workers && read.rows.fits(layout)
+            };
+            walk.record_that("clocks", clocks, |found, _| found.len() == workers)?;
+            walk.record_that("held", held, |found, _| found.iter().all(fits))
+        }
     }
 }
 

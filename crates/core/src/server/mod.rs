@@ -26,12 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::Buffers;
 use crate::node::{Lane, Probed, RowsRead, ServerInput, WorkerMessage};
+use crate::persist;
 use crate::store::{ShardDeltas, ShardStore};
 use crate::sync::WaitReason;
 use crate::types::limits::BULK_FRAME_BYTES_MAX;
-use crate::types::{
-    Clock, DcId, Instant, Model, ServerId, ShardLayout, StateError, Tightness, Walk, WorkerId,
-};
+use crate::types::{Clock, DcId, Instant, Model, ServerId, ShardLayout, Tightness, WorkerId};
 
 pub use blocks::DrainMethod;
 pub use config::{LinkFacts, LongestWay, Schedule, ServerConfig};
@@ -363,22 +362,6 @@ impl Server {
         self.remote.residual(to, 0..self.store.values().len())
     }
 
-    /// Walks over what changes as time goes on, once all outputs are polled.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
-        self.store.state(walk)?;
-        let layout = self.store.layout();
-        self.local.state(&mut walk.at("local"), layout)?;
-        self.handshake.state(walk)?;
-        self.remote.state(&mut walk.at("remote"), layout)?;
-        if let Some(guard) = &mut self.guard {
-            guard.state(&mut walk.at("guard"), layout.parameters())?;
-        }
-        walk.record("draining", &mut self.draining)?;
-        walk.record("read_fraction", &mut self.read_fraction)?;
-        walk.record("copy_ready", &mut self.copy_ready)
-    }
-
     /// How far the frames of each link have come.
     pub fn watermarks(&self) -> Vec<Watermark> {
         self.remote.watermarks()
@@ -466,6 +449,42 @@ impl Server {
 
     fn waits_for_mirror_clocks_since(&self) -> Option<Instant> {
         self.local.waits_since(|reason| matches!(reason, WaitReason::MirrorClock { .. }))
+    }
+}
+
+persist! {
+    impl Persist<()> for Server {
+        fn walk(
+            Self {
+                id: _,
+                store,
+                local,
+                handshake,
+                remote,
+                guard,
+                drain: _,
+                draining,
+                read_fraction,
+                outputs,
+                copy_ready,
+                buffers: _,
+            },
+            walk,
+            (),
+        ) {
+            assert!(outputs.is_empty(), "a state is whole once outputs are polled");
+            walk.flatten(store, ())?;
+            let layout = store.layout();
+            walk.part("local", local, layout)?;
+            walk.flatten(handshake, ())?;
+            walk.part("remote", remote, layout)?;
+            if let Some(guard) = guard {
+                walk.part("guard", guard, layout.parameters())?;
+            }
+            walk.record("draining", draining)?;
+            walk.record("read_fraction", read_fraction)?;
+            walk.record("copy_ready", copy_ready)
+        }
     }
 }
 

@@ -131,12 +131,16 @@ impl Incoming {
         self.early.insert(number, frame);
     }
 
-    /// The next frame in turn, if it has come; with this it counts as received.
-    pub(super) fn next(&mut self) -> Option<Bytes> {
-        let due = self.early.first_entry().filter(|first| *first.key() == self.passed + 1)?;
-        let frame = due.remove();
-        self.early_bytes -= cost(&frame);
+    /// The next frame in turn, if it has come.
+    pub(super) fn in_turn(&self) -> Option<&Bytes> {
+        self.early.get(&(self.passed + 1))
+    }
+
+    /// The next frame counts as received; answers with it, if it waits here.
+    pub(super) fn pass_on(&mut self) -> Option<Bytes> {
         self.passed += 1;
+        let frame = self.early.remove(&self.passed)?;
+        self.early_bytes -= cost(&frame);
         Some(frame)
     }
 

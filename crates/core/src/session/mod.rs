@@ -78,7 +78,9 @@ pub struct SessionConfig {
     pub early_bytes_max: usize,
 }
 
-/// What must outlive a restart, so that nothing is lost or doubled by it.
+/// What of a session must outlive a restart, so that nothing is lost or doubled by it.
+///
+/// It changes with a [`Session`] alone: [`Session::state`] takes it out, [`Session::resume`] puts it back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionState {
     began: Incarnation,
@@ -92,6 +94,11 @@ pub struct SessionState {
 /// On each connection: [`Self::connect`] gives the hello, which leaves first; then messages go out as
 /// [`Self::poll_transmit`] gives them, those that come in go to [`Self::handle_message`], and after each the frames that
 /// are in turn come from [`Self::poll_frame`].
+///
+/// Four methods change what must outlive a restart, and nothing else does: [`Self::push`], [`Self::pass_on`],
+/// [`Self::acknowledge`] and [`Self::meet`]. A caller that keeps a log notes each of them before it makes the change. It
+/// takes messages in two steps for that: [`Self::check_message`] says what a message changes, and [`Self::next_frame`]
+/// which frame is in turn. Called again in the order of the log, the four methods give the same state.
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
@@ -127,6 +134,15 @@ impl Met {
     pub fn began(self) -> Incarnation {
         self.0.began
     }
+}
+
+/// What a message that was found valid changes of what must outlive a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckedMessage {
+    /// Whom one meets, where it is a hello.
+    pub hello: Option<(Meeting, Met)>,
+    /// How many frames of each lane the other end has.
+    pub received: [u64; 2],
 }
 
 /// What a hello said of the other end.
@@ -187,9 +203,29 @@ impl Session {
     /// # Errors
     /// Where the peer sent what it must not; nothing of it was taken. The connection is to be broken.
     pub fn handle_message(&mut self, message: &Bytes) -> Result<Option<Meeting>, SessionError> {
+        let CheckedMessage { hello, received } = self.check_message(message)?;
+        if let Some((meeting, met)) = hello
+            && meeting != Meeting::Again
+        {
+            self.meet(met);
+        }
+        self.acknowledge(received);
+
+        Ok(hello.map(|(meeting, _)| meeting))
+    }
+
+    /// The first step of [`Self::handle_message`]: takes what belongs to the connection, and says what the message
+    /// changes besides.
+    ///
+    /// Before anything else is done with this session the caller has to let it [meet](Self::meet) whom it has not met,
+    /// which is every [`Meeting`] but [`Meeting::Again`], and then [acknowledge](Self::acknowledge).
+    ///
+    /// # Errors
+    /// As [`Self::handle_message`].
+    pub fn check_message(&mut self, message: &Bytes) -> Result<CheckedMessage, SessionError> {
         let (header, frame) = decode(message)?;
         if let Kind::Hello { began } = header.kind {
-            return self.meet(&header, began).map(Some);
+            return self.check_hello(&header, began);
         }
         let known = self.peer.filter(|_| self.met).ok_or(SessionError::PeerSkippedHello)?;
 
@@ -209,18 +245,56 @@ impl Session {
         if let Kind::Frame { lane, number } = header.kind {
             self.take(lane, number, frame)?;
         }
-        self.acknowledge(header.received);
 
-        Ok(None)
+        Ok(CheckedMessage { hello: None, received: header.received })
+    }
+
+    /// Meets the other end in an incarnation that is new to this one. Where it has lost its state, both count from 1 again.
+    pub fn meet(&mut self, Met(peer): Met) -> Meeting {
+        let meeting = match self.peer {
+            None => Meeting::First,
+            Some(known) if known.began == peer.began => Meeting::Resumed,
+            Some(_) => Meeting::Reset { lost: self.kept_frames(), began: peer.began },
+        };
+
+        match meeting {
+            Meeting::First | Meeting::Again => {}
+            // Its state may be from before these frames: under their numbers it may send others.
+            Meeting::Resumed => self.incoming.iter_mut().for_each(Incoming::forget_early),
+            Meeting::Reset { .. } => self.reset(),
+        }
+        self.peer = Some(peer);
+
+        meeting
+    }
+
+    /// The other end has so many frames of each lane. What it acknowledged before stays so.
+    pub fn acknowledge(&mut self, received: [u64; 2]) {
+        for (outgoing, received) in self.outgoing.iter_mut().zip(received) {
+            outgoing.acknowledge(received);
+        }
     }
 
     /// The next frame of the other end that is in turn, of the control lane first. With this it counts as received.
     pub fn poll_frame(&mut self) -> Option<(Lane, Bytes)> {
+        let (lane, frame) = self.next_frame()?;
+        self.pass_on(lane);
+        Some((lane, frame))
+    }
+
+    /// The first step of [`Self::poll_frame`]: the frame that [`Self::pass_on`] is to be called for.
+    pub fn next_frame(&self) -> Option<(Lane, Bytes)> {
         Lane::ALL.into_iter().find_map(|lane| {
-            let frame = self.incoming[lane.index()].next()?;
-            self.untold_bytes += HEADER_BYTES + frame.len();
-            Some((lane, frame))
+            let frame = self.incoming[lane.index()].in_turn()?;
+            Some((lane, frame.clone()))
         })
+    }
+
+    /// The next frame of a lane is passed on, and counts as received.
+    pub fn pass_on(&mut self, lane: Lane) {
+        if let Some(frame) = self.incoming[lane.index()].pass_on() {
+            self.untold_bytes += HEADER_BYTES + frame.len();
+        }
     }
 
     /// The next message for a lane of this connection, once the other end has said hello. Acknowledgements by
@@ -251,6 +325,11 @@ impl Session {
             Lane::Data => self.config.sent_bytes_max,
         };
         most.saturating_sub(self.outgoing[lane.index()].kept_bytes() + HEADER_BYTES)
+    }
+
+    /// How many frames of each lane the other end has acknowledged.
+    pub fn acknowledged_by_lane(&self) -> [u64; 2] {
+        Lane::ALL.map(|lane| self.acknowledged(lane))
     }
 
     /// How many frames of a lane the other end has acknowledged.
@@ -303,7 +382,12 @@ impl Session {
         SessionState { began: self.began, peer: self.peer, lanes: [lane(0), lane(1)] }
     }
 
-    fn meet(&mut self, header: &Header, began: Incarnation) -> Result<Meeting, SessionError> {
+    /// Checks a hello, and has what is kept leave again on this connection.
+    fn check_hello(
+        &mut self,
+        header: &Header,
+        began: Incarnation,
+    ) -> Result<CheckedMessage, SessionError> {
         let incarnation = header.from;
         if self.met {
             return Err(SessionError::PeerSaidHelloTwice);
@@ -322,37 +406,27 @@ impl Session {
                 Meeting::Resumed
             }
             Some(known) if began > known.incarnation && began <= incarnation => {
-                let lost = self.outgoing.iter().map(|lane| lane.kept().count()).sum();
-                Meeting::Reset { lost, began }
+                Meeting::Reset { lost: self.kept_frames(), began }
             }
             None if began <= incarnation => Meeting::First,
             _ => return Err(SessionError::PeerClaimsForeignState { incarnation, began }),
         };
 
-        if matches!(meeting, Meeting::Reset { .. }) {
-            self.begin_anew();
-        } else {
-            let received = self.received_of_ours(header);
-            for lane in Lane::ALL {
-                let (outgoing, received) = (&self.outgoing[lane.index()], received[lane.index()]);
-                outgoing.check(lane, received)?;
-                let acknowledged = outgoing.acknowledged();
-                if received < acknowledged {
-                    return Err(SessionError::PeerForgot { lane, received, acknowledged });
-                }
+        let is_reset = matches!(meeting, Meeting::Reset { .. });
+        let received = if is_reset { [0, 0] } else { self.received_of_ours(header) };
+        for lane in Lane::ALL.into_iter().filter(|_| !is_reset) {
+            let (outgoing, received) = (&self.outgoing[lane.index()], received[lane.index()]);
+            outgoing.check(lane, received)?;
+            let acknowledged = outgoing.acknowledged();
+            if received < acknowledged {
+                return Err(SessionError::PeerForgot { lane, received, acknowledged });
             }
-            self.acknowledge(received);
         }
 
-        if meeting == Meeting::Resumed {
-            // Its state may be from before these frames: under their numbers it may send others.
-            self.incoming.iter_mut().for_each(Incoming::forget_early);
-        }
         self.outgoing.iter_mut().for_each(Outgoing::rewind);
-        self.peer = Some(Peer { incarnation, began });
         self.met = true;
 
-        Ok(meeting)
+        Ok(CheckedMessage { hello: Some((meeting, Met(Peer { incarnation, began }))), received })
     }
 
     /// What a hello counts of this end's frames: nothing, where it counts those of a state that was lost.
@@ -360,7 +434,8 @@ impl Session {
         if hello.to == Some(self.began) { hello.received } else { [0, 0] }
     }
 
-    fn begin_anew(&mut self) {
+    /// Both ends count from 1 again.
+    fn reset(&mut self) {
         let nothing = LaneState::default();
         self.outgoing = [0, 1].map(|_| Outgoing::resume(&nothing));
         self.incoming = [0, 1].map(|_| Incoming::resume(&nothing));
@@ -384,10 +459,9 @@ impl Session {
         Ok(())
     }
 
-    fn acknowledge(&mut self, received: [u64; 2]) {
-        for (outgoing, received) in self.outgoing.iter_mut().zip(received) {
-            outgoing.acknowledge(received);
-        }
+    /// Frames of this end that wait to be acknowledged.
+    fn kept_frames(&self) -> usize {
+        self.outgoing.iter().map(|lane| lane.kept().count()).sum()
     }
 
     fn untold_frames(&self) -> u64 {
@@ -404,47 +478,15 @@ impl Session {
     }
 }
 
-/// A log tells what became of a session; heard again, it makes the same state.
 impl SessionState {
     /// One that begins.
     pub fn new(began: Incarnation) -> Self {
         Self { began, peer: None, lanes: [LaneState::default(), LaneState::default()] }
     }
 
-    /// A frame was pushed.
-    pub fn push(&mut self, lane: Lane, frame: Bytes) {
-        let lane = &mut self.lanes[lane.index()];
-        lane.last += 1;
-        lane.kept.push_back(frame);
-    }
-
-    /// The next frame of the other end was passed on.
-    pub fn receive(&mut self, lane: Lane) {
-        self.lanes[lane.index()].received += 1;
-    }
-
-    /// The other end has so many frames of each lane.
-    pub fn acknowledge(&mut self, counts: [u64; 2]) {
-        for (lane, count) in self.lanes.iter_mut().zip(counts) {
-            let acknowledged = lane.last - lane.kept.len() as u64;
-            let more = count.saturating_sub(acknowledged).min(lane.kept.len() as u64);
-            lane.kept.drain(..more as usize);
-        }
-    }
-
-    /// The other end said hello: what [`Session::handle_message`] answered. Hellos that meet it again are not told.
-    pub fn meet(&mut self, Met(peer): Met) -> Meeting {
-        let meeting = match self.peer {
-            None => Meeting::First,
-            Some(known) if known.began == peer.began => Meeting::Resumed,
-            Some(_) => {
-                let lost = self.lanes.iter().map(|lane| lane.kept.len()).sum();
-                self.lanes = [LaneState::default(), LaneState::default()];
-                Meeting::Reset { lost, began: peer.began }
-            }
-        };
-        self.peer = Some(peer);
-        meeting
+    /// The incarnation that began it.
+    pub fn began(&self) -> Incarnation {
+        self.began
     }
 
     /// Whether counts and frames agree with each other, as those of a session do.

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::persist;
 use crate::types::{
-    Content, Deltas, Model, ModelLayout, RowSet, ShardLayout, StateError, TableDeltas, TableId,
-    TableRows, Walk,
+    Content, Deltas, Model, ModelLayout, RowSet, ShardLayout, TableDeltas, TableId, TableRows,
 };
 
 /// The values of one shard, in the order of its [`ShardLayout`].
@@ -57,11 +57,6 @@ impl ShardStore {
         &mut self.values
     }
 
-    /// Walks over the values.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("values", Content::Values, &mut self.values)
-    }
-
     /// Adds deltas to the values, and hands each changed row's place, its change and its new values to `on_row`.
     pub fn add(
         &mut self,
@@ -100,6 +95,14 @@ impl ShardStore {
             }
         }
         values
+    }
+}
+
+persist! {
+    impl Persist<()> for ShardStore {
+        fn walk(Self { layout: _, values }, walk, ()) {
+            walk.tensor("values", Content::Values, values)
+        }
     }
 }
 

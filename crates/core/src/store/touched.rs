@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::types::{StateError, Walk};
+use crate::persist;
 
 /// Which parameters of a shard something has happened to: one bit each.
 #[derive(Clone, Debug)]
@@ -67,22 +67,6 @@ impl Touched {
         self.count == 0
     }
 
-    /// Walks over the set, which is over `parameters` parameters, as one record.
-    pub fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        name: &str,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record_that(name, &mut self.words, |found, made| {
-            let past = parameters % 64;
-            let beyond = |last: &u64| past > 0 && last >> past != 0;
-            found.len() == made.len() && !found.last().is_some_and(beyond)
-        })?;
-        self.count = self.words.iter().map(|word| word.count_ones() as usize).sum();
-        Ok(())
-    }
-
     /// The members in a range, ascending.
     pub fn iter_range(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let first = range.start / 64;
@@ -102,6 +86,24 @@ impl Touched {
         self.iter_range(range.start..first * 64).count()
             + whole as usize
             + self.iter_range(last * 64..range.end).count()
+    }
+}
+
+persist! {
+    /// Under a name, of so many parameters.
+    impl Persist<(&str, usize)> for Touched {
+        fn walk(Self { words, count: _ }, walk, (name, parameters)) {
+            walk.record_that(name, words, |found, made| {
+                let past = parameters % 64;
+                let beyond = |last: &u64| past > 0 && last >> past != 0;
+                found.len() == made.len() && !found.last().is_some_and(beyond)
+            })
+        }
+
+        fn restored(touched, _, _) {
+            touched.count = touched.words.iter().map(|word| word.count_ones() as usize).sum();
+            Ok(())
+        }
     }
 }
 

@@ -22,6 +22,6 @@ pub use lane::Lane;
 pub use layout::{ModelLayout, ShardLayout, TableLayout};
 pub use rows::{Deltas, Model, RowSet, TableDeltas, TableRows};
 pub use seed::{Random, Seed};
-pub use state::{Content, State, StateError, Tensor, Walk};
+pub use state::{Content, Persist, Restorer, Saved, Saver, State, StateError, Tensor};
 pub use tightness::Tightness;
 pub use units::{Bandwidth, ByteSize, DurationSetting, UnitError, UsdPerGb};

@@ -1,13 +1,19 @@
-//! What machines keep while they run, taken out of them and put back.
+//! What machines keep while they run, saved and restored.
 //!
-//! A machine that is to go on where another stopped is made anew from the same plan; then a [`Walk`] over its fields
-//! puts back what has changed since the start. The walk that saves is the same one, so that neither can forget what
-//! the other does. Large vectors are tensors of a length that the plan gives, everything else is a record.
+//! A machine that is to continue where another stopped is made from the same plan. Then [`Persist::restore`] replaces
+//! what has changed since the start by what [`Persist::save`] has taken from the other machine. Large vectors are
+//! tensors of a length that the plan gives. Everything else is a record.
 //!
-//! What is put back comes from a file: it may be of another length, out of range or missing, which is a
-//! [`StateError`]. What only a forger could write, records that contradict each other, is not looked for.
+//! One list of fields serves both directions: the macro [`persist!`](crate::persist) compiles the same walk over a
+//! machine twice, with a [`Saver`] and a shared machine, and with a [`Restorer`] and a machine that it changes. The two
+//! have the same methods. So neither direction can forget what the other does, saving cannot change the machine, and it
+//! cannot fail.
+//!
+//! What is restored comes from a file. It may be of another length, out of range or missing, which is a [`StateError`].
+//! Records that are valid by themselves and contradict each other are not looked for: only a forger writes them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::fmt::Display;
 
 use bytes::Bytes;
@@ -81,59 +87,255 @@ pub enum StateError {
     },
 }
 
-/// A walk over the fields of machines that saves them all or puts them all back.
+/// The answer of everything that saves: it cannot fail.
+pub type Saved = Result<(), Infallible>;
+
+/// A part of a machine that is saved and restored.
+///
+/// `Context` is what checks of restored fields have to know, such as the layout of a shard. [`persist!`](crate::persist)
+/// implements this from a list of fields. An implementation by hand is for a machine that holds its state in another
+/// form than it is saved in. Names and forms of what is saved are a format: checkpoints of an earlier build have them.
+pub trait Persist<Context = ()> {
+    /// Saves every field that changes as time goes on.
+    ///
+    /// # Errors
+    /// Never.
+    fn save(&self, walk: &mut Saver<'_>, context: Context) -> Saved;
+
+    /// Restores what [`Self::save`] has saved, into a machine that was made from the same plan.
+    ///
+    /// # Errors
+    /// Where something is missing or does not fit. The machine is then of no use.
+    fn restore(&mut self, walk: &mut Restorer<'_>, context: Context) -> Result<(), StateError>;
+}
+
+/// Takes the fields of machines, and puts them into a [`State`].
 #[derive(Debug)]
-pub struct Walk<'s> {
+pub struct Saver<'s> {
     state: &'s mut State,
-    way: Way,
     path: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Save,
-    Restore,
+/// Takes fields out of a [`State`], and puts them back into machines.
+#[derive(Debug)]
+pub struct Restorer<'s> {
+    state: &'s mut State,
+    path: String,
+}
+
+/// Implements [`Persist`] by a walk over the fields of a machine.
+///
+/// The walk is compiled twice. In `save` the machine is `&self` and the walk a [`Saver`]. In `restore` the machine is
+/// `&mut self` and the walk a [`Restorer`]. The first parameter is a pattern that takes the machine apart. It names
+/// each field, so that a new field does not compile until somebody has decided whether it is saved; `: _` marks those
+/// that are not. (`..` is for a process of which little is saved.) `restored`, which may be left out, follows a
+/// restore: it makes what is kept twice, and checks what no single field shows.
+///
+/// ```
+/// # use gaia_core::persist;
+/// # use gaia_core::types::{Content, Persist, State};
+/// struct Average {
+///     decay: f32, // from the plan
+///     values: Vec<f32>,
+///     clock: u64,
+/// }
+///
+/// persist! {
+///     impl Persist<()> for Average {
+///         fn walk(Self { decay: _, values, clock }, walk, ()) {
+///             walk.tensor("values", Content::Values, values)?;
+///             walk.record("clock", clock)
+///         }
+///     }
+/// }
+///
+/// let average = Average { decay: 0.9, values: vec![1.0, 2.0], clock: 7 };
+/// let state = State::of(|walk| average.save(walk, ()));
+///
+/// let mut again = Average { decay: 0.9, values: vec![0.0; 2], clock: 0 };
+/// state.restore(|walk| again.restore(walk, ())).unwrap();
+/// assert_eq!((again.values, again.clock), (vec![1.0, 2.0], 7));
+/// ```
+#[macro_export]
+macro_rules! persist {
+    (
+        $(#[$attribute:meta])*
+        impl Persist<$context:ty> for $machine:ty {
+            fn walk($fields:pat, $walk:ident, $known:pat $(,)?) $body:block
+            $(fn restored($this:ident, $from:pat, $known_then:pat) $then:block)?
+        }
+    ) => {
+        $(#[$attribute])*
+        impl $crate::types::Persist<$context> for $machine {
+            fn save(
+                &self,
+                $walk: &mut $crate::types::Saver<'_>,
+                context: $context,
+            ) -> $crate::types::Saved {
+                let ($fields, $known) = (self, context);
+                $body
+            }
+
+            fn restore(
+                &mut self,
+                $walk: &mut $crate::types::Restorer<'_>,
+                context: $context,
+            ) -> Result<(), $crate::types::StateError> {
+                {
+                    let ($fields, $known) = (&mut *self, context);
+                    let walked: Result<(), $crate::types::StateError> = $body;
+                    walked?;
+                }
+                $({
+                    let ($this, $from, $known_then) = (&mut *self, &*$walk, context);
+                    let restored: Result<(), $crate::types::StateError> = $then;
+                    restored?;
+                })?
+                Ok(())
+            }
+        }
+    };
 }
 
 impl State {
-    /// Takes the state out of whatever `walk` goes over.
-    pub fn of(walk: impl FnOnce(&mut Walk<'_>) -> Result<(), StateError>) -> Self {
+    /// What `save` saves.
+    pub fn of(save: impl FnOnce(&mut Saver<'_>) -> Saved) -> Self {
         let mut state = Self::default();
-        let root = &mut Walk { state: &mut state, way: Way::Save, path: String::new() };
-        walk(root).expect("saving looks for nothing and so misses nothing");
+        let Ok(()) = save(&mut Saver { state: &mut state, path: String::new() });
         state
     }
 
-    /// Puts the state back into whatever `walk` goes over.
+    /// Restores this state by `restore`.
     ///
     /// # Errors
-    /// Where something is missing, left over, or does not fit. What was walked over is then of no use.
+    /// Where something is missing, left over, or does not fit. What was restored so far is then of no use.
     pub fn restore(
         mut self,
-        walk: impl FnOnce(&mut Walk<'_>) -> Result<(), StateError>,
+        restore: impl FnOnce(&mut Restorer<'_>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
-        walk(&mut Walk { state: &mut self, way: Way::Restore, path: String::new() })?;
+        restore(&mut Restorer { state: &mut self, path: String::new() })?;
         let names = self.tensors.into_keys().chain(self.records.into_keys());
         names.into_iter().next().map_or(Ok(()), |name| Err(StateError::Surplus { name }))
     }
 }
 
-impl Walk<'_> {
-    /// The walk over a part.
-    pub fn at(&mut self, part: impl Display) -> Walk<'_> {
-        Walk { path: self.name(part), way: self.way, state: self.state }
-    }
-
-    /// Whether state is put back.
-    pub fn restores(&self) -> bool {
-        self.way == Way::Restore
-    }
-
+/// What a [`Saver`] does where a [`Restorer`] has the method of the same name, which says more of it.
+impl Saver<'_> {
     /// A field of any kind.
     ///
     /// # Errors
-    /// Where it is put back, and is missing or cannot be decoded. Saving never fails.
-    pub fn record<T: Serialize + DeserializeOwned>(
+    /// Never, as of every method here.
+    pub fn record<T: Serialize>(&mut self, name: &str, field: &T) -> Saved {
+        let bytes = rmp_serde::to_vec(field).expect("a vector takes every record");
+        self.state.records.insert(join(&self.path, name), bytes.into());
+        Ok(())
+    }
+
+    /// A field that must fit when it is restored.
+    pub fn record_that<T: Serialize>(
+        &mut self,
+        name: &str,
+        field: &T,
+        _fits: impl FnOnce(&T, &T) -> bool,
+    ) -> Saved {
+        self.record(name, field)
+    }
+
+    /// Numbers that are as many as the plan says.
+    pub fn tensor(&mut self, name: &str, content: Content, field: &[f32]) -> Saved {
+        let tensor = Tensor { content, values: field.to_vec() };
+        self.state.tensors.insert(join(&self.path, name), tensor);
+        Ok(())
+    }
+
+    /// Numbers of which the plan does not say how many.
+    pub fn numbers(
+        &mut self,
+        name: &str,
+        content: Content,
+        field: &[f32],
+        _fits: impl FnOnce(usize) -> bool,
+    ) -> Saved {
+        self.tensor(name, content, field)
+    }
+
+    /// A part, under a path of its own.
+    pub fn part<T: Persist<C> + ?Sized, C>(
+        &mut self,
+        name: impl Display,
+        part: &T,
+        context: C,
+    ) -> Saved {
+        part.save(&mut self.at(name), context)
+    }
+
+    /// Parts that the plan makes, each under the path of its key.
+    pub fn parts<K: Display, T: Persist<C>, C: Copy>(
+        &mut self,
+        parts: &BTreeMap<K, T>,
+        context: C,
+    ) -> Saved {
+        parts.iter().try_for_each(|(key, part)| self.part(key, part, context))
+    }
+
+    /// A part whose fields have the path of the whole.
+    pub fn flatten<T: Persist<C> + ?Sized, C>(&mut self, part: &T, context: C) -> Saved {
+        part.save(self, context)
+    }
+
+    /// A part that is there at times.
+    pub fn option<T>(
+        &mut self,
+        name: &str,
+        part: &Option<T>,
+        _fresh: impl FnOnce() -> Option<T>,
+        walk: impl FnOnce(&T, &mut Saver<'_>) -> Saved,
+    ) -> Saved {
+        self.record(name, &part.is_some())?;
+        part.as_ref().map_or(Ok(()), |part| walk(part, &mut self.at(name)))
+    }
+
+    /// Parts by key.
+    pub fn entries<K: Ord + Clone + Serialize, T>(
+        &mut self,
+        name: &str,
+        parts: &BTreeMap<K, T>,
+        _fresh: impl FnMut(&K) -> Option<T>,
+        mut walk: impl FnMut(&T, &mut Saver<'_>) -> Saved,
+    ) -> Saved {
+        let keys: Vec<&K> = parts.keys().collect();
+        self.record(name, &keys)?;
+        let mut inner = self.at(name);
+        let mut numbered = parts.values().enumerate();
+        numbered.try_for_each(|(number, part)| walk(part, &mut inner.at(number)))
+    }
+
+    /// Parts in a queue.
+    pub fn queue<T>(
+        &mut self,
+        name: &str,
+        parts: &VecDeque<T>,
+        _fresh: impl FnMut() -> T,
+        mut walk: impl FnMut(&T, &mut Saver<'_>) -> Saved,
+    ) -> Saved {
+        self.record(name, &parts.len())?;
+        let mut inner = self.at(name);
+        let mut numbered = parts.iter().enumerate();
+        numbered.try_for_each(|(number, part)| walk(part, &mut inner.at(number)))
+    }
+
+    /// The walk over a part.
+    pub fn at(&mut self, part: impl Display) -> Saver<'_> {
+        Saver { path: join(&self.path, part), state: self.state }
+    }
+}
+
+impl Restorer<'_> {
+    /// A field of any kind.
+    ///
+    /// # Errors
+    /// Where it is missing or cannot be decoded.
+    pub fn record<T: DeserializeOwned>(
         &mut self,
         name: &str,
         field: &mut T,
@@ -141,75 +343,60 @@ impl Walk<'_> {
         self.record_that(name, field, |_, _| true)
     }
 
-    /// A field that must fit: `fits` is told what is put back, and what the plan has made of the field.
+    /// A field that must fit: `fits` is given what is restored, and what the plan has made of the field.
     ///
     /// # Errors
     /// As [`Self::record`], and where it does not fit.
-    pub fn record_that<T: Serialize + DeserializeOwned>(
+    pub fn record_that<T: DeserializeOwned>(
         &mut self,
         name: &str,
         field: &mut T,
         fits: impl FnOnce(&T, &T) -> bool,
     ) -> Result<(), StateError> {
-        let name = self.name(name);
-        match self.way {
-            Way::Save => {
-                let bytes = rmp_serde::to_vec(field).expect("a vector takes every record");
-                self.state.records.insert(name, bytes.into());
-            }
-            Way::Restore => {
-                let Some(bytes) = self.state.records.remove(&name) else {
-                    return Err(StateError::Missing { name });
-                };
-                let found = rmp_serde::from_slice(&bytes);
-                let found = found.map_err(|error| StateError::Unreadable {
-                    name: name.clone(),
-                    problem: error.to_string(),
-                })?;
-                if !fits(&found, field) {
-                    return Err(StateError::Unfit { name });
-                }
-                *field = found;
-            }
+        let name = join(&self.path, name);
+        let Some(bytes) = self.state.records.remove(&name) else {
+            return Err(StateError::Missing { name });
+        };
+
+        let found = rmp_serde::from_slice(&bytes).map_err(|error| StateError::Unreadable {
+            name: name.clone(),
+            problem: error.to_string(),
+        })?;
+        if !fits(&found, field) {
+            return Err(StateError::Unfit { name });
         }
 
+        *field = found;
         Ok(())
     }
 
-    /// Numbers that are as many as the plan says. What is put back is not copied.
+    /// Numbers that are as many as the plan says. They are not copied.
     ///
     /// # Errors
-    /// Where they are put back, and are missing or not as many.
+    /// Where they are missing or not as many.
     pub fn tensor(
         &mut self,
         name: &str,
-        content: Content,
+        _content: Content,
         field: &mut Vec<f32>,
     ) -> Result<(), StateError> {
-        let name = self.name(name);
-        match self.way {
-            Way::Save => {
-                self.state.tensors.insert(name, Tensor { content, values: field.clone() });
-            }
-            Way::Restore => {
-                let Some(found) = self.state.tensors.remove(&name) else {
-                    return Err(StateError::Missing { name });
-                };
-                let (found, expected) = (found.values, field.len());
-                if found.len() != expected {
-                    return Err(StateError::WrongLength { name, found: found.len(), expected });
-                }
-                *field = found;
-            }
+        let name = join(&self.path, name);
+        let Some(found) = self.state.tensors.remove(&name) else {
+            return Err(StateError::Missing { name });
+        };
+        let (found, expected) = (found.values, field.len());
+        if found.len() != expected {
+            return Err(StateError::WrongLength { name, found: found.len(), expected });
         }
 
+        *field = found;
         Ok(())
     }
 
-    /// Numbers of which the plan does not say how many; `fits` is told.
+    /// Numbers of which the plan does not say how many; `fits` is given how many there are.
     ///
     /// # Errors
-    /// Where they are put back, and are missing or do not fit.
+    /// Where they are missing or do not fit.
     pub fn numbers(
         &mut self,
         name: &str,
@@ -217,74 +404,102 @@ impl Walk<'_> {
         field: &mut Vec<f32>,
         fits: impl FnOnce(usize) -> bool,
     ) -> Result<(), StateError> {
-        if self.restores() {
-            let full_name = self.name(name);
-            let found = self.state.tensors.get(&full_name).map_or(0, |found| found.values.len());
-            if !fits(found) {
-                return Err(StateError::Unfit { name: full_name });
-            }
-            *field = vec![0.0; found];
+        let full_name = join(&self.path, name);
+        let found = self.state.tensors.get(&full_name).map_or(0, |found| found.values.len());
+        if !fits(found) {
+            return Err(StateError::Unfit { name: full_name });
         }
+
+        *field = vec![0.0; found];
         self.tensor(name, content, field)
     }
 
-    /// A part that is there at times: `fresh` makes one to put state into, or answers that there cannot be any.
+    /// A part, under a path of its own.
     ///
     /// # Errors
-    /// Where it is put back and cannot be there, and those of `walk`.
+    /// Those of the part.
+    pub fn part<T: Persist<C> + ?Sized, C>(
+        &mut self,
+        name: impl Display,
+        part: &mut T,
+        context: C,
+    ) -> Result<(), StateError> {
+        part.restore(&mut self.at(name), context)
+    }
+
+    /// Parts that the plan makes, each under the path of its key.
+    ///
+    /// # Errors
+    /// Those of the parts.
+    pub fn parts<K: Display, T: Persist<C>, C: Copy>(
+        &mut self,
+        parts: &mut BTreeMap<K, T>,
+        context: C,
+    ) -> Result<(), StateError> {
+        parts.iter_mut().try_for_each(|(key, part)| self.part(key, part, context))
+    }
+
+    /// A part whose fields have the path of the whole.
+    ///
+    /// # Errors
+    /// Those of the part.
+    pub fn flatten<T: Persist<C> + ?Sized, C>(
+        &mut self,
+        part: &mut T,
+        context: C,
+    ) -> Result<(), StateError> {
+        part.restore(self, context)
+    }
+
+    /// A part that is there at times: `fresh` makes one to restore, or answers that there cannot be any.
+    ///
+    /// # Errors
+    /// Where it cannot be there, and those of `walk`.
     pub fn option<T>(
         &mut self,
         name: &str,
         part: &mut Option<T>,
         fresh: impl FnOnce() -> Option<T>,
-        walk: impl FnOnce(&mut T, &mut Walk<'_>) -> Result<(), StateError>,
+        walk: impl FnOnce(&mut T, &mut Restorer<'_>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
-        let mut present = part.is_some();
+        let mut present = false;
         self.record(name, &mut present)?;
-        if self.restores() {
-            *part = present.then(fresh).flatten();
-            if present && part.is_none() {
-                return Err(self.unfit(name));
-            }
+        *part = present.then(fresh).flatten();
+        if present && part.is_none() {
+            return Err(self.unfit(name));
         }
+
         part.as_mut().map_or(Ok(()), |part| walk(part, &mut self.at(name)))
     }
 
-    /// Parts by key: `fresh` makes one to put state into, or answers that there cannot be any under this key.
+    /// Parts by key: `fresh` makes one to restore, or answers that there cannot be any under this key.
     ///
     /// # Errors
-    /// Where a part is put back and cannot be there, and those of `walk`.
-    pub fn entries<K, T>(
+    /// Where a part cannot be there, and those of `walk`.
+    pub fn entries<K: Ord + Clone + DeserializeOwned, T>(
         &mut self,
         name: &str,
         parts: &mut BTreeMap<K, T>,
         mut fresh: impl FnMut(&K) -> Option<T>,
-        mut walk: impl FnMut(&mut T, &mut Walk<'_>) -> Result<(), StateError>,
-    ) -> Result<(), StateError>
-    where
-        K: Ord + Clone + Serialize + DeserializeOwned,
-    {
-        let mut keys: Vec<K> = parts.keys().cloned().collect();
+        mut walk: impl FnMut(&mut T, &mut Restorer<'_>) -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
+        let mut keys: Vec<K> = Vec::new();
         self.record(name, &mut keys)?;
-        if self.restores() {
-            parts.clear();
-        }
+        parts.clear();
+
         let unfit = self.unfit(name);
         let mut inner = self.at(name);
-
         for (number, key) in keys.into_iter().enumerate() {
-            if inner.restores() {
-                let part = fresh(&key).ok_or_else(|| unfit.clone())?;
-                parts.insert(key.clone(), part);
-            }
-            let part = parts.get_mut(&key).expect("a key that was listed or inserted");
+            let part = fresh(&key).ok_or_else(|| unfit.clone())?;
+            parts.insert(key.clone(), part);
+            let part = parts.get_mut(&key).expect("a key that was inserted");
             walk(part, &mut inner.at(number))?;
         }
 
         Ok(())
     }
 
-    /// Parts in a queue, each put into one that `fresh` makes.
+    /// Parts in a queue, each restored into one that `fresh` makes.
     ///
     /// # Errors
     /// Where there are more than the state can hold, and those of `walk`.
@@ -293,29 +508,42 @@ impl Walk<'_> {
         name: &str,
         parts: &mut VecDeque<T>,
         fresh: impl FnMut() -> T,
-        mut walk: impl FnMut(&mut T, &mut Walk<'_>) -> Result<(), StateError>,
+        mut walk: impl FnMut(&mut T, &mut Restorer<'_>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
-        let mut length = parts.len();
-        let most = self.state.records.len();
+        let (mut length, most) = (0, self.state.records.len());
         self.record_that(name, &mut length, |found, _| *found <= most)?;
-        if self.restores() {
-            *parts = std::iter::repeat_with(fresh).take(length).collect();
-        }
+        *parts = std::iter::repeat_with(fresh).take(length).collect();
+
         let mut inner = self.at(name);
         let mut numbered = parts.iter_mut().enumerate();
         numbered.try_for_each(|(number, part)| walk(part, &mut inner.at(number)))
     }
 
-    /// The error that a field does not fit, for a check across fields.
-    pub fn unfit(&self, name: &str) -> StateError {
-        StateError::Unfit { name: self.name(name) }
+    /// The walk over a part.
+    pub fn at(&mut self, part: impl Display) -> Restorer<'_> {
+        Restorer { path: join(&self.path, part), state: self.state }
     }
 
-    fn name(&self, name: impl Display) -> String {
-        match self.path.as_str() {
-            "" => name.to_string(),
-            path => format!("{path}.{name}"),
-        }
+    /// The error that a field does not fit, for a check across fields.
+    pub fn unfit(&self, name: &str) -> StateError {
+        StateError::Unfit { name: join(&self.path, name) }
+    }
+}
+
+impl<T: Persist<C> + ?Sized, C> Persist<C> for Box<T> {
+    fn save(&self, walk: &mut Saver<'_>, context: C) -> Saved {
+        (**self).save(walk, context)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, context: C) -> Result<(), StateError> {
+        (**self).restore(walk, context)
+    }
+}
+
+fn join(path: &str, name: impl Display) -> String {
+    match path {
+        "" => name.to_string(),
+        path => format!("{path}.{name}"),
     }
 }
 
@@ -344,24 +572,33 @@ mod tests {
         }
     }
 
-    impl Machine {
-        fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-            let sum =
-                |sum: &mut Vec<f32>, walk: &mut Walk<'_>| walk.tensor("sum", Content::Changes, sum);
-            walk.record_that("clock", &mut self.clock, |clock, _| *clock < 10)?;
-            walk.tensor("values", Content::Values, &mut self.values)?;
-            walk.entries("sums", &mut self.sums, |key| (*key < 10).then(|| vec![0.0]), sum)?;
-            walk.option("last", &mut self.last, || Some(vec![0.0]), sum)
+    persist! {
+        impl Persist<()> for Machine {
+            fn walk(Self { clock, values, sums, last }, walk, ()) {
+                walk.record_that("clock", clock, |clock, _| *clock < 10)?;
+                walk.tensor("values", Content::Values, values)?;
+                let fresh = |key: &u64| (*key < 10).then(|| vec![0.0]);
+                walk.entries("sums", sums, fresh, |sum, walk| {
+                    walk.tensor("sum", Content::Changes, sum)
+                })?;
+                walk.option("last", last, || Some(vec![0.0]), |sum, walk| {
+                    walk.tensor("sum", Content::Changes, sum)
+                })
+            }
         }
     }
 
+    fn saved(machine: &Machine) -> State {
+        State::of(|walk| machine.save(walk, ()))
+    }
+
     fn restored(into: &mut Machine, state: State) -> Result<(), StateError> {
-        state.restore(|walk| into.state(walk))
+        state.restore(|walk| into.restore(walk, ()))
     }
 
     #[test]
     fn what_is_put_back_is_what_was_taken_out_to_the_bit() {
-        let state = State::of(|walk| running().state(walk));
+        let state = saved(&running());
         let mut again = machine(3);
         again.sums.insert(5, vec![8.0]);
         restored(&mut again, state.clone()).unwrap();
@@ -369,12 +606,12 @@ mod tests {
             |machine: &Machine| machine.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&again), bits(&running()));
         assert_eq!((again.clock, &again.sums, &again.last), (7, &running().sums, &running().last));
-        assert_eq!(State::of(|walk| again.state(walk)).records, state.records);
+        assert_eq!(saved(&again).records, state.records);
     }
 
     #[test]
     fn state_that_does_not_fit_is_refused() {
-        let good = State::of(|walk| running().state(walk));
+        let good = saved(&running());
         let name = |name: &str| name.to_owned();
         let refused = |damage: &dyn Fn(&mut State), expect: StateError| {
             let mut state = good.clone();

@@ -13,11 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::{Task, Work};
 use crate::node::{RowsRead, WorkerMessage};
+use crate::persist;
 use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::{GuardConfig, WaitReason};
-use crate::types::{
-    Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, StateError, Walk, WorkerId,
-};
+use crate::types::{Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLayout, WorkerId};
 
 use prober::Prober;
 
@@ -227,25 +226,6 @@ impl Worker {
         std::mem::take(&mut self.held)
     }
 
-    /// Walks over what changes as time goes on, once all outputs are polled.
-    pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
-        self.task.state(&mut walk.at("task"))?;
-        walk.record("clock", &mut self.clock)?;
-        walk.record_that("state", &mut self.state, |found, _| found.fits(&self.layouts))?;
-        walk.record("last", &mut self.last)?;
-        walk.record("owed", &mut self.owed)?;
-        walk.record("held", &mut self.held)?;
-        if self.state.has_read() {
-            walk.tensor("model", Content::Values, &mut self.model.values)?;
-        }
-        let model = self.model.layout();
-        match &mut self.prober {
-            Some(prober) => prober.state(&mut walk.at("prober"), model, &self.layouts),
-            None => Ok(()),
-        }
-    }
-
     fn compute_once_read(&mut self) {
         let State::Reading(reading) = &mut self.state else { return };
         if reading.replied.iter().all(|replied| *replied) {
@@ -293,6 +273,46 @@ impl Worker {
         }
         let replied = vec![false; requests.len()];
         self.state = State::Reading(Reading { requests, replied, held: Vec::new() });
+    }
+}
+
+persist! {
+    impl Persist<()> for Worker {
+        fn walk(
+            Self {
+                id: _,
+                layouts,
+                task,
+                model,
+                clock,
+                state,
+                last,
+                owed,
+                outputs,
+                held,
+                prober,
+            },
+            walk,
+            (),
+        ) {
+            assert!(outputs.is_empty(), "a state is whole once outputs are polled");
+            walk.part("task", task, ())?;
+            walk.record("clock", clock)?;
+            walk.record_that("state", state, |found, _| found.fits(layouts))?;
+            walk.record("last", last)?;
+            walk.record("owed", owed)?;
+            walk.record("held", held)?;
+
+            let layout = model.layout().clone();
+            if state.has_read() {
+                let Model { values, .. } = model;
+                walk.tensor("model", Content::Values, values)?;
+            }
+            match prober {
+                Some(prober) => walk.part("prober", prober, (&layout, layouts.len())),
+                None => Ok(()),
+            }
+        }
     }
 }
 

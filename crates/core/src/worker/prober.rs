@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use crate::application::{Task, Work};
 use crate::node::{ProbeRequest, Probed};
+use crate::persist;
 use crate::sync::GuardConfig;
-use crate::types::{
-    Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayout, StateError, Walk,
-};
+use crate::types::{Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayout};
 
 #[derive(Debug)]
 pub(super) struct Prober {
@@ -88,28 +87,28 @@ impl Prober {
         work
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        model: &Arc<ModelLayout>,
-        layouts: &[ShardLayout],
-    ) -> Result<(), StateError> {
-        let fresh = |_: &DcId| {
-            let none = Model::zeros(model.clone());
-            Some(Pair { clock: Clock::ZERO, home: none.clone(), away: none, missing: Vec::new() })
-        };
-        let shards = layouts.len();
-        walk.entries("pairs", &mut self.pairs, fresh, |pair, walk| {
-            walk.record("clock", &mut pair.clock)?;
-            walk.tensor("away", Content::Values, &mut pair.away.values)?;
-            walk.tensor("home", Content::Values, &mut pair.home.values)?;
-            walk.record_that("missing", &mut pair.missing, |found, _| found.len() <= shards)
-        })?;
-        walk.record("measured", &mut self.measured)
-    }
-
     pub(super) fn take_measured(&mut self) -> Vec<Probed> {
         std::mem::take(&mut self.measured)
+    }
+}
+
+persist! {
+    /// With the layout of the model and the number of its shards.
+    impl Persist<(&Arc<ModelLayout>, usize)> for Prober {
+        fn walk(Self { examples: _, untrained: _, pairs, measured }, walk, (model, shards)) {
+            let fresh = |_: &DcId| {
+                let (home, away) = (Model::zeros(model.clone()), Model::zeros(model.clone()));
+                Some(Pair { clock: Clock::ZERO, home, away, missing: Vec::new() })
+            };
+            walk.entries("pairs", pairs, fresh, |pair, walk| {
+                let Pair { clock, home, away, missing } = pair;
+                let (Model { values: home, .. }, Model { values: away, .. }) = (home, away);
+                walk.record("clock", clock)?;
+                walk.tensor("away", Content::Values, away)?;
+                walk.tensor("home", Content::Values, home)?;
+                walk.record_that("missing", missing, |found, _| found.len() <= shards)
+            })?;
+            walk.record("measured", measured)
+        }
     }
 }

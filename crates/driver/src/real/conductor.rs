@@ -44,8 +44,9 @@ use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
+use gaia_core::persist;
 use gaia_core::types::{
-    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk, WorkerId,
+    Clock, DcId, Instant, NodeId, Persist, ServerId, ShardLayout, State, WorkerId,
 };
 use gaia_telemetry::Observer;
 
@@ -470,7 +471,11 @@ impl<'a> Conductor<'a> {
 
     fn restore(&mut self, state: State) -> Result<(), RealError> {
         let mut now = Instant::ZERO;
-        state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
+        let restored = state.restore(|walk| {
+            walk.record("now", &mut now)?;
+            Persist::restore(self, walk, ())
+        });
+        restored.map_err(RealError::OtherState)?;
         let elapsed = now.since(Instant::ZERO);
         self.origin = time::Instant::now().checked_sub(elapsed).unwrap_or(self.origin);
         self.finished = self.coordinator.is_finished();
@@ -490,27 +495,47 @@ impl<'a> Conductor<'a> {
     /// Keeps what it takes to go on in another process.
     fn write_down(&mut self) -> Result<(), RealError> {
         let Some(file) = self.file.take() else { return Ok(()) };
-        let mut now = self.now();
-        let written = file.write(&State::of(|walk| self.walk(&mut now, walk)));
+        let state = State::of(|walk| {
+            walk.record("now", &self.now())?;
+            self.save(walk, ())
+        });
+        let written = file.write(&state);
         self.file = Some(file);
         Ok(written?)
     }
 
-    /// Walks over what changes as time goes on and nodes do not say again.
-    fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record("now", now)?;
-        self.coordinator.state(&mut walk.at("coordinator"))?;
-        self.recorder.state(&mut walk.at("recorder"))?;
-        walk.record("standing", &mut self.standing)?;
-        walk.record("server_processes", &mut self.server_processes)?;
-        walk.record("stand_ins", self.membership.stand_ins_mut())?;
-        walk.record("meters", &mut self.meters)?;
-        walk.record("tickets", &mut self.tickets)?;
-        walk.record("ended", &mut self.ended)
-    }
-
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+persist! {
+    /// What nodes do not say again.
+    impl Persist<()> for Conductor<'_> {
+        fn walk(
+            Self {
+                coordinator,
+                recorder,
+                membership,
+                standing,
+                server_processes,
+                meters,
+                tickets,
+                ended,
+                ..
+            },
+            walk,
+            (),
+        ) {
+            walk.part("coordinator", coordinator, ())?;
+            walk.part("recorder", recorder, ())?;
+            walk.record("standing", standing)?;
+            walk.record("server_processes", server_processes)?;
+            walk.flatten(membership, ())?;
+            walk.record("meters", meters)?;
+            walk.record("tickets", tickets)?;
+            walk.record("ended", ended)
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::hearing::{Heard, hear};
 use super::incarnations::Incarnations;
 use super::message::{Answer, Order, ServerProcess, pack};
 use super::stand_ins::StandIns;
+use gaia_core::persist;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
@@ -272,6 +273,15 @@ impl Membership {
         self.lines.clear();
         for writing in self.writing.drain(..) {
             let _late = timeout(HANG_UP_MAX, writing).await;
+        }
+    }
+}
+
+persist! {
+    /// What stands of its connections nodes say again.
+    impl Persist<()> for Membership {
+        fn walk(Self { stand_ins, .. }, walk, ()) {
+            walk.record("stand_ins", stand_ins)
         }
     }
 }

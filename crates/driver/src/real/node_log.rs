@@ -44,7 +44,7 @@ pub(super) struct NodeLog {
 /// A node on its way back.
 pub(super) trait Recovering {
     fn restore(&mut self, state: State) -> Result<(), RecoveryError>;
-    fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
 }
 
 impl StateDir {
@@ -101,7 +101,7 @@ impl StateDir {
             },
             |machine, record| {
                 bytes += record.body.len() as u64;
-                machine.hear(record.body).map_err(unfit)
+                machine.replay(record.body).map_err(unfit)
             },
         );
 
@@ -190,8 +190,8 @@ impl Recovering for RecoveringServer {
         self.restore(state)
     }
 
-    fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
-        self.hear(body)
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.replay(body)
     }
 }
 
@@ -200,8 +200,8 @@ impl Recovering for RecoveringWorker {
         self.restore(state)
     }
 
-    fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
-        self.hear(body)
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.replay(body)
     }
 }
 

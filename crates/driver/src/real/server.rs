@@ -28,7 +28,7 @@ use super::workers::Workers;
 use super::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
 use gaia_core::node::WorkerMessage;
-use gaia_core::recovery::{Due, Output, RecoverableServer, RecoveringServer};
+use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder};
 use gaia_core::server::Server;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
@@ -101,7 +101,7 @@ pub(super) async fn serve(
         }
     };
 
-    let (incarnation, called) = match server.goes_on_as() {
+    let (incarnation, called) = match server.next_incarnation() {
         Some(incarnation) => (incarnation, None),
         None => tokio::select! {
             biased;
@@ -311,8 +311,8 @@ impl ServerNode {
 
     fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {
         match self.server.handle_worker(self.now(), worker, message) {
-            Due::Ahead => self.set_right(worker),
-            Due::Now | Due::Repeated | Due::Known => Ok(()),
+            RequestOrder::Early => self.set_right(worker),
+            RequestOrder::Due | RequestOrder::Repeated | RequestOrder::AlreadyApplied => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use gaia_core::types::{Instant, StateError, Walk};
+use gaia_core::types::{Instant, Persist, Restorer, Saved, Saver, StateError};
 
 /// Events by time; at the same time, in the order they were scheduled.
 pub struct Events<E> {
@@ -43,14 +43,26 @@ impl<E> Events<E> {
     }
 }
 
-impl<E: Serialize + DeserializeOwned> Events<E> {
-    /// Walks over all that is to happen, as one record; `fits` says whether an event can be one of this run.
-    pub(super) fn state(
+/// All that is to happen, as one record, with whether an event can be one of this run.
+///
+/// By hand, since it is saved in the order of time and not in that of the heap.
+impl<E> Persist<&dyn Fn(&E) -> bool> for Events<E>
+where
+    E: Serialize + DeserializeOwned,
+{
+    fn save(&self, walk: &mut Saver<'_>, _fits: &dyn Fn(&E) -> bool) -> Saved {
+        let mut scheduled: Vec<&Scheduled<E>> = self.heap.iter().collect();
+        scheduled.sort_unstable();
+        walk.record("events", &scheduled)?;
+        walk.record("scheduled", &self.scheduled)
+    }
+
+    fn restore(
         &mut self,
-        walk: &mut Walk<'_>,
-        fits: impl Fn(&E) -> bool,
+        walk: &mut Restorer<'_>,
+        fits: &dyn Fn(&E) -> bool,
     ) -> Result<(), StateError> {
-        let mut scheduled = std::mem::take(&mut self.heap).into_sorted_vec();
+        let mut scheduled: Vec<Scheduled<E>> = Vec::new();
         walk.record_that("events", &mut scheduled, |found, _| {
             found.iter().all(|scheduled| fits(&scheduled.event))
         })?;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gaia_core::persist;
 use gaia_core::topology::Topology;
-use gaia_core::types::{Bandwidth, DcId, Instant, NodeId, StateError, Walk};
+use gaia_core::types::{Bandwidth, DcId, Instant, NodeId};
 
 /// When each node's card is free, and what has crossed.
 pub struct Lan {
@@ -55,13 +56,6 @@ impl Lan {
         received + delay
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record("sending", &mut self.sending)?;
-        walk.record("receiving", &mut self.receiving)?;
-        walk.record("bytes", &mut self.bytes)
-    }
-
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -71,6 +65,16 @@ impl Lan {
             NodeId::Coordinator => (DcId(0), false, u16::MAX),
             NodeId::Server(id) => (id.dc, false, id.shard.0),
             NodeId::Worker(id) => (id.dc, !self.facts[id.dc.index()].colocated, id.index),
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Lan {
+        fn walk(Self { facts: _, sending, receiving, bytes }, walk, ()) {
+            walk.record("sending", sending)?;
+            walk.record("receiving", receiving)?;
+            walk.record("bytes", bytes)
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::RunError;
 use crate::cluster::Cluster;
 use crate::judge::first_copy;
 use gaia_checkpoint::{Checkpoint, CheckpointError, ClockOf, Facts, LinkMark, Resumed};
-use gaia_core::types::{Clock, DcId, ServerId, State, StateError, Walk, WorkerId};
+use gaia_core::persist;
+use gaia_core::types::{Clock, DcId, Persist, ServerId, State, WorkerId};
 
 impl Simulation<'_> {
     /// The clock that every data center has finished.
@@ -15,34 +16,22 @@ impl Simulation<'_> {
     }
 
     /// All of the simulation that did not follow from the plan.
-    pub(super) fn checkpoint(&mut self, clock: Clock) -> Checkpoint {
+    pub(super) fn checkpoint(&self, clock: Clock) -> Checkpoint {
         let facts = self.facts(clock);
         let model = first_copy(&self.cluster.servers, self.cluster.shards, self.application);
-        Checkpoint { facts, model: Some(model), state: State::of(|walk| self.walk(walk)) }
+        Checkpoint { facts, model: Some(model), state: State::of(|walk| self.save(walk, ())) }
     }
 
     /// Goes on from a checkpoint instead of starting; the observer hears again of what it held.
     pub(super) fn resume(&mut self, resumed: Resumed) -> Result<(), RunError> {
         let Resumed { path, state, .. } = resumed;
         state
-            .restore(|walk| self.walk(walk))
+            .restore(|walk| self.restore(walk, ()))
             .map_err(|error| CheckpointError::OtherState { path, error })?;
         for progress in self.recorder.progress() {
             self.observer.on_progress(progress);
         }
         Ok(())
-    }
-
-    fn walk(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record("now", &mut self.now)?;
-        self.cluster.state(walk)?;
-        let cluster = &self.cluster;
-        self.events.state(walk, |event| event.fits(cluster, self.data_centers))?;
-        self.lan.state(&mut walk.at("lan"))?;
-        self.wan.state(&mut walk.at("wan"))?;
-        self.cost.state(&mut walk.at("cost"))?;
-        self.recorder.state(&mut walk.at("recorder"))?;
-        walk.record_that("timeouts", &mut self.timeouts, |found, made| found.len() == made.len())
     }
 
     fn facts(&self, clock: Clock) -> Facts {
@@ -77,6 +66,40 @@ impl Simulation<'_> {
             time_ns: self.now.as_nanos(),
             clocks: clocks.collect(),
             watermarks: marks.collect(),
+        }
+    }
+}
+
+persist! {
+    impl Persist<()> for Simulation<'_> {
+        fn walk(
+            Self {
+                now,
+                events,
+                cluster,
+                lan,
+                wan,
+                cost,
+                recorder,
+                timeouts,
+                data_centers,
+                finished: _,
+                application: _,
+                observer: _,
+            },
+            walk,
+            (),
+        ) {
+            walk.record("now", now)?;
+            walk.flatten(cluster, ())?;
+            let (cluster, data_centers): (&Cluster, usize) = (cluster, *data_centers);
+            let fits: &dyn Fn(&Event) -> bool = &|event| event.fits(cluster, data_centers);
+            walk.flatten(events, fits)?;
+            walk.part("lan", lan, ())?;
+            walk.part("wan", wan, ())?;
+            walk.part("cost", cost, ())?;
+            walk.part("recorder", recorder, ())?;
+            walk.record_that("timeouts", timeouts, |found, made| found.len() == made.len())
         }
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::recorder::{AllLinkCounters, LinkCounters};
 use gaia_core::link::{FrameFate, LinkConfig, Transport};
+use gaia_core::persist;
 use gaia_core::topology::Topology;
-use gaia_core::types::{Bandwidth, DcId, Instant, Seed, ShardId, StateError, Walk};
+use gaia_core::types::{Bandwidth, DcId, Instant, Seed, ShardId};
 
 /// All directed links.
 pub struct Wan {
@@ -139,20 +140,6 @@ impl Wan {
             .collect()
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let shards = self.shards;
-        for (pair, link) in self.links.iter_mut().enumerate() {
-            let Some(link) = link else { continue };
-            let walk = &mut walk.at(pair);
-            link.transport.state(walk)?;
-            walk.record("waiting", &mut link.waiting)?;
-            walk.record_that("turn", &mut link.turn, |found, _| *found < shards)?;
-            walk.record_that("leaving", &mut link.leaving, |found, _| found.0.index() < shards)?;
-        }
-        Ok(())
-    }
-
     fn link(&self, from: DcId, to: DcId) -> &DirectedLink {
         let index = from.index() * self.data_centers + to.index();
         self.links[index].as_ref().expect("a link joins two different data centers")
@@ -161,5 +148,31 @@ impl Wan {
     fn link_mut(&mut self, from: DcId, to: DcId) -> &mut DirectedLink {
         let index = from.index() * self.data_centers + to.index();
         self.links[index].as_mut().expect("a link joins two different data centers")
+    }
+}
+
+persist! {
+    impl Persist<()> for Wan {
+        fn walk(Self { data_centers: _, shards, links }, walk, ()) {
+            let shards = *shards;
+            for (pair, link) in (0..).zip(links) {
+                if let Some(link) = link {
+                    walk.part(pair, link, shards)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+persist! {
+    /// With the number of shards.
+    impl Persist<usize> for DirectedLink {
+        fn walk(Self { transport, waiting, turn, leaving }, walk, shards) {
+            walk.flatten(transport, ())?;
+            walk.record("waiting", waiting)?;
+            walk.record_that("turn", turn, |found, _| *found < shards)?;
+            walk.record_that("leaving", leaving, |found, _| found.0.index() < shards)
+        }
     }
 }

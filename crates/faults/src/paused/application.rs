@@ -7,7 +7,7 @@ use crate::application::Counting;
 use gaia_config::Plan;
 use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk, WorkerId,
+    Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError, WorkerId,
 };
 
 #[derive(Debug)]
@@ -119,8 +119,12 @@ impl Task for WatchedTask {
         self.task.probe(model, examples)
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        self.task.state(walk)
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        self.task.save(walk)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        self.task.restore(walk)
     }
 }
 

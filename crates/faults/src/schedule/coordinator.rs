@@ -9,7 +9,7 @@ use crate::checkers::Seen;
 use crate::fault::{Fault, Moment};
 use crate::nodes::Task;
 use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
-use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, State};
+use gaia_core::types::{Clock, DcId, Instant, NodeId, Persist, ServerId, State};
 
 /// The process of the coordinator, and its disk.
 pub(super) struct CoordinatorProcess {
@@ -106,7 +106,7 @@ impl Schedule<'_> {
         self.told = Told::default();
 
         if let Some((state, told)) = self.coordinator_process.kept.clone() {
-            let restored = state.restore(|walk| self.coordinator.state(walk));
+            let restored = state.restore(|walk| self.coordinator.restore(walk, ()));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
             self.told = told;
         }
@@ -215,7 +215,7 @@ impl Schedule<'_> {
 
     /// Puts on disk what the coordinator needs to go on. Who takes part it has so decided as soon as it has.
     pub(super) fn keep(&mut self) {
-        let state = State::of(|walk| self.coordinator.state(walk));
+        let state = State::of(|walk| self.coordinator.save(walk, ()));
         self.coordinator_process.kept = Some((state, self.told.clone()));
     }
 

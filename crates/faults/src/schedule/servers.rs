@@ -8,7 +8,7 @@ use crate::checkers::{Seen, Undone};
 use crate::nodes::Task;
 use gaia_core::link::Train;
 use gaia_core::node::WorkerMessage;
-use gaia_core::recovery::{Due, MessageError, Output};
+use gaia_core::recovery::{MessageError, Output, RequestOrder};
 use gaia_core::session::Meeting;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
@@ -105,10 +105,10 @@ impl Schedule<'_> {
         let taken = self.fault_injector.on_said(id, from, message.clone(), layout);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
-        let due = node.machine.handle_worker(now, from, taken);
-        self.counts.recovery.passed_over += u64::from(due == Due::Known);
+        let order = node.machine.handle_worker(now, from, taken);
+        self.counts.recovery.passed_over += u64::from(order == RequestOrder::AlreadyApplied);
 
-        if due != Due::Now {
+        if order != RequestOrder::Due {
             return Ok(());
         }
         match message {

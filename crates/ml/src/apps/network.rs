@@ -17,7 +17,7 @@ use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
 use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
 use gaia_core::types::{
-    Clock, Content, Deltas, Model, ModelLayout, RowSet, Seed, StateError, Walk,
+    Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
 };
 
 /// How a network learns.
@@ -231,12 +231,24 @@ impl Task for GradientDescent {
         (score.loss / sample.len().max(1) as f64, work)
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        for (table, velocity) in self.velocity.iter_mut().enumerate() {
-            walk.tensor(&format!("velocity.{table}"), Content::Optimizer, velocity)?;
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        for (table, velocity) in self.velocity.iter().enumerate() {
+            walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
         }
         Ok(())
     }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
+        for (table, velocity) in self.velocity.iter_mut().enumerate() {
+            walk.tensor(&velocity_of(table), Content::Optimizer, velocity)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of the velocity of a table.
+fn velocity_of(table: usize) -> String {
+    format!("velocity.{table}")
 }
 
 /// A step is a pass forwards and, about twice as long, one backwards.

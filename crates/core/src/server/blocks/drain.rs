@@ -13,9 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::block::block;
 use crate::codec::Changes;
+use crate::persist;
 use crate::server::error::PeerError;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, DcId, ServerId, StateError, Tightness, Walk};
+use crate::types::{
+    Clock, Content, DcId, Persist, Restorer, Saved, Saver, ServerId, StateError, Tightness,
+};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// How copies become equal at the end of a run.
@@ -241,38 +244,46 @@ impl Drain {
         let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
     }
+}
 
-    /// Walks over what changes as time goes on.
-    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.record("method", &mut self.method)?;
-        walk.record("phase", &mut self.phase)?;
-        for (of, mirror) in &mut self.mirrors {
-            mirror.state(&mut walk.at(of), &self.home)?;
+persist! {
+    impl Persist<()> for Drain {
+        fn walk(Self { method, own, home, phase, copies, mirrors }, walk, ()) {
+            walk.record("method", method)?;
+            walk.record("phase", phase)?;
+            let home: &Range<usize> = home;
+            walk.parts(mirrors, home)?;
+
+            let (own, home) = (*own, home.len());
+            let come = |of: &DcId| match mirrors.get(of) {
+                Some(mirror) => Some(mirror.copy.values),
+                None => (*of == own).then_some(home),
+            };
+            let fresh = |of: &DcId| come(of).map(|values| vec![0.0; values]);
+            walk.entries("copies", copies, fresh, |copy, walk| {
+                walk.tensor("copy", Content::Values, copy)
+            })
         }
 
-        let (own, home) = (self.own, self.home.len());
-        let mirrors = &self.mirrors;
-        let come = |of: &DcId| match mirrors.get(of) {
-            Some(mirror) => Some(mirror.copy.values),
-            None => (*of == own).then_some(home),
-        };
-        let fresh = |of: &DcId| come(of).map(|values| vec![0.0; values]);
-        walk.entries("copies", &mut self.copies, fresh, |copy, walk| {
-            walk.tensor("copy", Content::Values, copy)
-        })?;
-        if self.phase == Phase::Gathering && !self.copies.contains_key(&own) {
-            return Err(walk.unfit("copies"));
+        fn restored(drain, walk, ()) {
+            let has_own = drain.copies.contains_key(&drain.own);
+            if drain.phase == Phase::Gathering && !has_own {
+                return Err(walk.unfit("copies"));
+            }
+            Ok(())
         }
-        Ok(())
     }
 }
 
-impl Mirror {
-    fn state(&mut self, walk: &mut Walk<'_>, home: &Range<usize>) -> Result<(), StateError> {
-        walk.record_that("copy", &mut self.copy, |found, _| found.fits(home))?;
-        walk.record_that("result", &mut self.result, |found, _| found.fits(&self.home))?;
-        let none = || Outgoing::new(Payload::Copy, 0, Arc::new(Vec::new()));
-        walk.queue("outgoing", &mut self.outgoing, none, Outgoing::state)
+persist! {
+    /// The block that the data center is home to.
+    impl Persist<&Range<usize>> for Mirror {
+        fn walk(Self { home: own, copy, result, outgoing }, walk, home) {
+            walk.record_that("copy", copy, |found, _| found.fits(home))?;
+            walk.record_that("result", result, |found, _| found.fits(own))?;
+            let none = || Outgoing::new(Payload::Copy, 0, Arc::new(Vec::new()));
+            walk.queue("outgoing", outgoing, none, |one, walk| walk.flatten(one, ()))
+        }
     }
 }
 
@@ -324,16 +335,25 @@ impl Outgoing {
         let ended = self.sent == self.values.len();
         ((self.start + start) as u32, &self.values[start..self.sent], ended)
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+/// By hand, since the values are shared with other mirrors until they are restored.
+impl Persist for Outgoing {
+    fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
+        walk.record("content", &self.payload)?;
+        walk.record("start", &self.start)?;
+        walk.tensor("values", Content::Values, &self.values)?;
+        walk.record("sent", &self.sent)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, (): ()) -> Result<(), StateError> {
         walk.record("content", &mut self.payload)?;
         walk.record("start", &mut self.start)?;
-        let mut values = self.values.to_vec();
+        let mut values = Vec::new();
         walk.numbers("values", Content::Values, &mut values, |_| true)?;
-        let length = values.len();
-        if walk.restores() {
-            self.values = Arc::new(values);
-        }
-        walk.record_that("sent", &mut self.sent, |found, _| *found <= length)
+        walk.record_that("sent", &mut self.sent, |found, _| *found <= values.len())?;
+
+        self.values = Arc::new(values);
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::codec::{Changes, fills_holes, quantise};
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, StateError, Tightness, Walk};
+use crate::types::{Clock, Content, Persist, Restorer, Saved, Saver, StateError, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// Changes to neighbouring parameters, as they arrive.
@@ -87,30 +87,6 @@ impl Job {
         Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
     }
 
-    /// Walks over all of it; the shard has so many `parameters`.
-    pub(in crate::server) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record("kind", &mut self.kind)?;
-        walk.record("clock", &mut self.clock)?;
-        walk.record("tightness", &mut self.tightness)?;
-        let Part { mut indexes, mut values, mut format } = (*self.part).clone();
-        walk.record_that("indexes", &mut indexes, |found, _| {
-            found.is_sorted_by(|a, b| a < b)
-                && found.last().is_none_or(|last| (*last as usize) < parameters)
-        })?;
-        walk.numbers("values", Content::Changes, &mut values, |found| found == indexes.len())?;
-        walk.record("format", &mut format)?;
-        walk.record_that("cursor", &mut self.cursor, |found, _| *found <= indexes.len())?;
-
-        if walk.restores() {
-            self.part = Arc::new(Part { indexes, values, format });
-        }
-        Ok(())
-    }
-
     /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.
     pub(in crate::server) fn next_frame(
         &mut self,
@@ -124,5 +100,36 @@ impl Job {
         self.cursor = next.unwrap_or(self.cursor);
         let updates = changes.values().iter().filter(|value| **value != 0.0).count();
         (Bytes::from(frame), updates as u64, last)
+    }
+}
+
+/// By hand, since the part is shared with other jobs until it is restored.
+impl Persist<usize> for Job {
+    fn save(&self, walk: &mut Saver<'_>, _parameters: usize) -> Saved {
+        walk.record("kind", &self.kind)?;
+        walk.record("clock", &self.clock)?;
+        walk.record("tightness", &self.tightness)?;
+        walk.record("indexes", &self.part.indexes)?;
+        walk.tensor("values", Content::Changes, &self.part.values)?;
+        walk.record("format", &self.part.format)?;
+        walk.record("cursor", &self.cursor)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, parameters: usize) -> Result<(), StateError> {
+        walk.record("kind", &mut self.kind)?;
+        walk.record("clock", &mut self.clock)?;
+        walk.record("tightness", &mut self.tightness)?;
+
+        let Part { mut indexes, mut values, mut format } = (*self.part).clone();
+        walk.record_that("indexes", &mut indexes, |found, _| {
+            found.is_sorted_by(|a, b| a < b)
+                && found.last().is_none_or(|last| (*last as usize) < parameters)
+        })?;
+        walk.numbers("values", Content::Changes, &mut values, |found| found == indexes.len())?;
+        walk.record("format", &mut format)?;
+        walk.record_that("cursor", &mut self.cursor, |found, _| *found <= indexes.len())?;
+
+        self.part = Arc::new(Part { indexes, values, format });
+        Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::codec::Changes;
+use crate::persist;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{Content, DcId, StateError, Tightness, Walk};
+use crate::types::{Content, DcId, Tightness};
 
 /// What changed in one clock.
 #[derive(Debug)]
@@ -50,12 +51,6 @@ impl Changed {
         part
     }
 
-    /// Walks over what changes as time goes on.
-    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("values", Content::Changes, &mut self.values)?;
-        self.touched.state(walk, "touched", self.values.len())
-    }
-
     pub(in crate::server) fn add(&mut self, other: &Self) {
         for (place, value) in other.touched_values() {
             self.values[place] += value;
@@ -65,6 +60,15 @@ impl Changed {
 
     pub(in crate::server) fn touched_values(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
         self.touched.iter_range(0..self.values.len()).map(|place| (place, self.values[place]))
+    }
+}
+
+persist! {
+    impl Persist<()> for Changed {
+        fn walk(Self { values, touched }, walk, ()) {
+            walk.tensor("values", Content::Changes, values)?;
+            walk.flatten(touched, ("touched", values.len()))
+        }
     }
 }
 
@@ -112,19 +116,22 @@ impl Sum {
         self.tightness
     }
 
-    /// Walks over what changes as time goes on.
-    pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let (size, data_centers) = (self.total.values.len(), self.complete.len());
-        self.total.state(&mut walk.at("total"))?;
-        let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
-        walk.entries("early", &mut self.early, fresh, Changed::state)?;
-        walk.record_that("complete", &mut self.complete, |found, _| found.len() == data_centers)?;
-        walk.record_that("next", &mut self.next, |found, _| *found <= data_centers)?;
-        walk.record("tightness", &mut self.tightness)
-    }
-
     pub(in crate::server) fn total(self) -> Changed {
         self.total
+    }
+}
+
+persist! {
+    impl Persist<()> for Sum {
+        fn walk(Self { total, early, complete, next, tightness }, walk, ()) {
+            let (size, data_centers) = (total.values.len(), complete.len());
+            walk.part("total", total, ())?;
+            let fresh = |of: &DcId| (of.index() < data_centers).then(|| Changed::none(size));
+            walk.entries("early", early, fresh, |changed, walk| walk.flatten(changed, ()))?;
+            walk.record_that("complete", complete, |found, _| found.len() == data_centers)?;
+            walk.record_that("next", next, |found, _| *found <= data_centers)?;
+            walk.record("tightness", tightness)
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::server::error::PeerError;
 use crate::server::stats::{BrakeStats, LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, RemoteSync};
-use crate::types::{Clock, DcId, Instant, ShardLayout, StateError, Tightness, Walk};
+use crate::types::{Clock, DcId, Instant, Persist, ShardLayout, Tightness};
 use crate::wire::{BulkHeader, ControlMessage};
 
 use exchange::Exchange;
@@ -53,7 +53,9 @@ pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn
 ///
 /// # Errors
 /// Methods that take what a mirror sent return an error where it sent what it must not. Nothing of that was applied then.
-pub(super) trait RemoteModel: fmt::Debug + Send + Sync {
+pub(super) trait RemoteModel:
+    fmt::Debug + Send + Sync + for<'l> Persist<&'l ShardLayout>
+{
     // What happens at home.
 
     /// A worker in the iteration that started at `clock` has changed the parameters at `place` by `change`. Their `values`
@@ -287,9 +289,6 @@ pub(super) trait RemoteModel: fmt::Debug + Send + Sync {
 
     /// How far the frames of each link have come, in the order of mirrors.
     fn watermarks(&self) -> Vec<Watermark>;
-
-    /// Walks over what changes as time goes on.
-    fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError>;
 
     /// A mirror sent what this model does not use.
     fn unexpected(&self, from: DcId, found: &'static str) -> PeerError {

@@ -8,7 +8,7 @@ use crate::apps::visits::Visits;
 use crate::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
 use gaia_core::application::{Task, Work};
 use gaia_core::types::{
-    Clock, Deltas, Model, RowSet, Seed, StateError, TableDeltas, TableRows, Walk,
+    Clock, Deltas, Model, Restorer, RowSet, Saved, Saver, Seed, StateError, TableDeltas, TableRows,
 };
 
 /// A worker's documents and the topics that their tokens have.
@@ -165,15 +165,17 @@ impl Task for Resampling {
         (loss, Work { examples: tokens, flops })
     }
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
+    fn save(&self, walk: &mut Saver<'_>) -> Saved {
+        walk.record("topics", &self.topics)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>) -> Result<(), StateError> {
         let topics = self.shared.config.topics;
         walk.record_that("topics", &mut self.topics, |found, made| {
             found.len() == made.len() && found.iter().all(|topic| (*topic as usize) < topics)
         })?;
-        if walk.restores() {
-            // The batch holds the topics that tokens had.
-            self.prepared = None;
-        }
+        // The batch holds the topics that tokens had.
+        self.prepared = None;
         Ok(())
     }
 }

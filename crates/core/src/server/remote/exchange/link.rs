@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::persist;
 use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
-use crate::types::{Clock, DcId, StateError, Walk};
+use crate::types::{Clock, DcId};
 use crate::wire::BulkKind;
 
 /// The link to one peer, both ways.
@@ -48,17 +49,17 @@ impl Link {
     pub(super) fn watermark(&self, peer: DcId) -> Watermark {
         Watermark { peer, sent: self.sequence, received: self.received }
     }
+}
 
-    /// Walks over what changes as time goes on. `carries` says whether there is something for a job to carry.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        carries: impl Fn(&Job) -> bool,
-    ) -> Result<(), StateError> {
-        walk.record("sequence", &mut self.sequence)?;
-        walk.record("received", &mut self.received)?;
-        walk.record("part", &mut self.part)?;
-        walk.record_that("jobs", &mut self.jobs, |found, _| found.iter().all(carries))?;
-        walk.record("stats", &mut self.stats)
+persist! {
+    /// With whether a job has what it carries.
+    impl Persist<&dyn Fn(&Job) -> bool> for Link {
+        fn walk(Self { sequence, received, part, jobs, stats }, walk, carries) {
+            walk.record("sequence", sequence)?;
+            walk.record("received", received)?;
+            walk.record("part", part)?;
+            walk.record_that("jobs", jobs, |found, _| found.iter().all(carries))?;
+            walk.record("stats", stats)
+        }
     }
 }

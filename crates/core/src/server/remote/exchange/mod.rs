@@ -19,6 +19,7 @@ use bytes::Bytes;
 use super::RemoteModel;
 use crate::codec::{Changes, quantise};
 use crate::node::Lane;
+use crate::persist;
 use crate::server::blocks::sums::{Changed, Cutting, Sum, add_change};
 use crate::server::blocks::{block, check_span};
 use crate::server::config::ServerConfig;
@@ -26,9 +27,7 @@ use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{BspConfig, Gate, SspConfig, ValueFormat, WaitReason};
-use crate::types::{
-    Clock, Content, DcId, Instant, ServerId, ShardLayout, Staleness, StateError, Tightness, Walk,
-};
+use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 use link::{Job, Link};
@@ -234,31 +233,50 @@ impl RemoteModel for Exchange {
     fn watermarks(&self) -> Vec<Watermark> {
         self.links.iter().map(|(peer, link)| link.watermark(*peer)).collect()
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>, _: &ShardLayout) -> Result<(), StateError> {
-        let (parameters, home) = (self.global.len(), self.home().len());
-        let data_centers = self.data_centers;
-        walk.tensor("global", Content::Values, &mut self.global)?;
-        let part = |_: &_| Some(Changed::none(parameters));
-        walk.entries("own", &mut self.own, part, Changed::state)?;
-        walk.record("open", &mut self.open)?;
-        walk.entries("sums", &mut self.sums, |_| Some(Sum::new(home, data_centers)), Sum::state)?;
-        let total = |_: &_| Some(Changed::none(home));
-        walk.entries("totals", &mut self.totals, total, Changed::state)?;
-        walk.record_that("done", &mut self.done, |found, _| found.len() == data_centers)?;
+persist! {
+    impl Persist<&ShardLayout> for Exchange {
+        fn walk(
+            Self {
+                id,
+                data_centers,
+                staleness: _,
+                format: _,
+                global,
+                own,
+                open,
+                sums,
+                totals,
+                done,
+                links,
+                cutting: _,
+            },
+            walk,
+            _,
+        ) {
+            walk.tensor("global", Content::Values, global)?;
+            let (parameters, data_centers) = (global.len(), *data_centers);
+            let home = block(parameters, id.dc.index(), data_centers).len();
 
-        let (own, totals) = (&self.own, &self.totals);
-        let carries = |job: &Job| {
-            let source = match job.kind {
-                BulkKind::Total => totals.contains_key(&job.clock),
-                _ => own.contains_key(&job.clock),
+            let part = |_: &_| Some(Changed::none(parameters));
+            walk.entries("own", own, part, |one, walk| walk.flatten(one, ()))?;
+            walk.record("open", open)?;
+            let sum = |_: &_| Some(Sum::new(home, data_centers));
+            walk.entries("sums", sums, sum, |one, walk| walk.flatten(one, ()))?;
+            let total = |_: &_| Some(Changed::none(home));
+            walk.entries("totals", totals, total, |one, walk| walk.flatten(one, ()))?;
+            walk.record_that("done", done, |found, _| found.len() == data_centers)?;
+
+            let carries: &dyn Fn(&Job) -> bool = &|job| {
+                let source = match job.kind {
+                    BulkKind::Total => totals.contains_key(&job.clock),
+                    _ => own.contains_key(&job.clock),
+                };
+                source && job.cursor <= parameters
             };
-            source && job.cursor <= parameters
-        };
-        for (to, link) in &mut self.links {
-            link.state(&mut walk.at(to), carries)?;
+            walk.parts(links, carries)
         }
-        Ok(())
     }
 }
 

@@ -8,11 +8,12 @@
 use std::ops::Range;
 
 use crate::codec::Changes;
+use crate::persist;
 use crate::server::blocks::Part;
 use crate::server::config::ServerConfig;
 use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};
-use crate::types::{Content, DcId, StateError, Walk};
+use crate::types::{Content, DcId};
 
 /// Who has ever changed the parameters of one home block.
 #[derive(Debug)]
@@ -51,16 +52,6 @@ impl ContributorCounts {
         });
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let parameters = self.workers.len();
-        walk.tensor("workers", Content::Optimizer, &mut self.workers)?;
-        for (dc, (_, changed)) in self.changed.iter_mut().enumerate() {
-            changed.state(walk, &format!("changed.{dc}"), parameters)?;
-        }
-        walk.record("grown", &mut self.grown)
-    }
-
     /// The count of the block that begins at `start`, where it is time to say it after so many rounds.
     pub(super) fn news(&mut self, rounds: u64, start: usize) -> Option<Part> {
         let due = self.grown && rounds.is_power_of_two();
@@ -68,6 +59,20 @@ impl ContributorCounts {
             self.grown = false;
             Part::take(&mut self.workers.clone(), start, ValueFormat::Int8)
         })
+    }
+}
+
+persist! {
+    impl Persist<()> for ContributorCounts {
+        fn walk(Self { workers, changed, grown }, walk, ()) {
+            walk.tensor("workers", Content::Optimizer, workers)?;
+            let parameters = workers.len();
+            for (dc, (_, changed)) in (0..).zip(changed) {
+                let name: &str = &format!("changed.{dc}");
+                walk.flatten(changed, (name, parameters))?;
+            }
+            walk.record("grown", grown)
+        }
     }
 }
 
@@ -91,11 +96,6 @@ impl Factors {
         }
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("factors", Content::Optimizer, &mut self.factors)
-    }
-
     /// Takes a home's count; parameters without any keep their factor.
     pub(super) fn on_workers(&mut self, workers: Changes<'_>) {
         workers.for_each(|index, workers| {
@@ -107,5 +107,13 @@ impl Factors {
 
     pub(super) fn of(&self, place: usize) -> f32 {
         self.factors.get(place).copied().unwrap_or(1.0)
+    }
+}
+
+persist! {
+    impl Persist<()> for Factors {
+        fn walk(Self { own_workers: _, all_workers: _, factors }, walk, ()) {
+            walk.tensor("factors", Content::Optimizer, factors)
+        }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::persist;
 use crate::server::blocks::Job;
 use crate::server::error::PeerError;
 use crate::server::stats::LinkStats;
 use crate::server::stats::Watermark;
-use crate::types::{Clock, DcId, ServerId, StateError, Walk};
+use crate::types::{Clock, DcId, ServerId};
 use crate::wire::{BulkHeader, BulkKind};
 
 /// The link to one peer, both ways.
@@ -90,20 +91,6 @@ impl JobLink {
         Ok(())
     }
 
-    /// Walks over what changes as time goes on; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record("sequence", &mut self.sequence)?;
-        walk.record("received", &mut self.received)?;
-        walk.record_that("parts", &mut self.parts, |found, made| found.len() == made.len())?;
-        walk.record("ended", &mut self.ended)?;
-        walk.record("stats", &mut self.stats)?;
-        walk.queue("jobs", &mut self.jobs, Job::none, |job, walk| job.state(walk, parameters))
-    }
-
     pub(super) fn watermark(&self, peer: DcId) -> Watermark {
         Watermark { peer, sent: self.sequence, received: self.received }
     }
@@ -112,6 +99,19 @@ impl JobLink {
     pub(super) fn on_taken(&mut self, header: &BulkHeader) {
         self.received = header.sequence;
         self.ended |= is_of_drain(header.kind);
+    }
+}
+
+persist! {
+    impl Persist<usize> for JobLink {
+        fn walk(Self { sequence, received, parts, ended, jobs, stats }, walk, parameters) {
+            walk.record("sequence", sequence)?;
+            walk.record("received", received)?;
+            walk.record_that("parts", parts, |found, made| found.len() == made.len())?;
+            walk.record("ended", ended)?;
+            walk.record("stats", stats)?;
+            walk.queue("jobs", jobs, Job::none, |job, walk| walk.flatten(job, parameters))
+        }
     }
 }
 

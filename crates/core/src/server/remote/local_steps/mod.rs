@@ -31,6 +31,7 @@ use bytes::Bytes;
 use super::RemoteModel;
 use crate::codec::Changes;
 use crate::node::Lane;
+use crate::persist;
 use crate::server::blocks::sums::{Sum, add_change};
 use crate::server::blocks::{Drain, DrainMethod, check_span};
 use crate::server::blocks::{Job, Part};
@@ -39,9 +40,7 @@ use crate::server::error::PeerError;
 use crate::server::stats::{LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore, Touched};
 use crate::sync::{Combine, Gate, LocalStepsConfig, ValueFormat, WaitReason};
-use crate::types::{
-    Clock, Content, DcId, Instant, ServerId, ShardLayout, StateError, Tightness, Walk,
-};
+use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Tightness};
 use crate::wire::{BulkHeader, BulkKind};
 
 use contributor_counts::{ContributorCounts, Factors};
@@ -283,43 +282,66 @@ impl RemoteModel for LocalSteps {
     fn watermarks(&self) -> Vec<Watermark> {
         self.links.iter().map(|(peer, link)| link.watermark(*peer)).collect()
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>, _: &ShardLayout) -> Result<(), StateError> {
-        let parameters = self.agreed.len();
-        walk.record_that("decided", &mut self.rounds.decided, |found, made| {
-            found.is_some() == made.is_some()
-        })?;
-        self.factors.state(walk)?;
+persist! {
+    impl Persist<&ShardLayout> for LocalSteps {
+        fn walk(
+            Self {
+                id,
+                rounds,
+                overlap: _,
+                format: _,
+                factors,
+                contributors,
+                agreed,
+                own,
+                touched,
+                outer,
+                sums,
+                completed,
+                wish,
+                tightness,
+                next,
+                due,
+                links,
+                drain,
+                draining,
+            },
+            walk,
+            _,
+        ) {
+            walk.flatten(rounds, ())?;
+            walk.flatten(factors, ())?;
+            for (fragment, counts) in (0..).zip(contributors) {
+                walk.part(format_args!("contributor_counts.{fragment}"), counts, ())?;
+            }
+            walk.tensor("agreed", Content::Values, agreed)?;
+            let parameters = agreed.len();
+            walk.tensor("own", Content::Changes, own)?;
+            walk.flatten(touched, ("touched", parameters))?;
+            for (fragment, outer) in (0..).zip(outer) {
+                walk.part(format_args!("outer.{fragment}"), outer, ())?;
+            }
 
-        for (fragment, counts) in self.contributors.iter_mut().enumerate() {
-            counts.state(&mut walk.at(format_args!("contributor_counts.{fragment}")))?;
+            let dc = id.dc;
+            let sum = |clock: &Clock| {
+                let size = rounds.block(rounds.fragment_at(*clock)?, dc).len();
+                Some(Sum::new(size, rounds.data_centers))
+            };
+            walk.entries("sums", sums, sum, |one, walk| walk.flatten(one, ()))?;
+            walk.record_that("completed", completed, |a, b| a.len() == b.len())?;
+            walk.record("wish", wish)?;
+            walk.record("tightness", tightness)?;
+            walk.record_that("next", next, |a, b| a.len() == b.len())?;
+            walk.record_that("due", due, |found, made| {
+                found.iter().map(Vec::len).eq(made.iter().map(Vec::len))
+            })?;
+
+            walk.parts(links, parameters)?;
+            walk.part("drain", drain, ())?;
+            walk.record("draining", draining)
         }
-        walk.tensor("agreed", Content::Values, &mut self.agreed)?;
-        walk.tensor("own", Content::Changes, &mut self.own)?;
-        self.touched.state(walk, "touched", parameters)?;
-
-        for (fragment, outer) in self.outer.iter_mut().enumerate() {
-            outer.state(&mut walk.at(format_args!("outer.{fragment}")))?;
-        }
-        let (rounds, dc) = (&self.rounds, self.id.dc);
-        let sum = |clock: &Clock| {
-            let size = rounds.block(rounds.fragment_at(*clock)?, dc).len();
-            Some(Sum::new(size, rounds.data_centers))
-        };
-        walk.entries("sums", &mut self.sums, sum, Sum::state)?;
-        walk.record_that("completed", &mut self.completed, |a, b| a.len() == b.len())?;
-        walk.record("wish", &mut self.wish)?;
-        walk.record("tightness", &mut self.tightness)?;
-        walk.record_that("next", &mut self.next, |a, b| a.len() == b.len())?;
-        walk.record_that("due", &mut self.due, |found, made| {
-            found.iter().map(Vec::len).eq(made.iter().map(Vec::len))
-        })?;
-
-        for (to, link) in &mut self.links {
-            link.state(&mut walk.at(to), parameters)?;
-        }
-        self.drain.state(&mut walk.at("drain"))?;
-        walk.record("draining", &mut self.draining)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The outer step: what a round's combined change becomes before all data centers add it.
 
+use crate::persist;
 use crate::server::blocks::Part;
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
-use crate::types::{Content, StateError, Walk};
+use crate::types::Content;
 
 /// The outer optimiser of one home block.
 ///
@@ -50,14 +51,17 @@ impl OuterStep {
         Part::take(&mut self.lost, start, self.format)
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("velocity", Content::Optimizer, &mut self.velocity)?;
-        walk.tensor("lost", Content::Changes, &mut self.lost)
-    }
-
     /// What rounding has kept.
     pub(super) fn lost(&self) -> &[f32] {
         &self.lost
+    }
+}
+
+persist! {
+    impl Persist<()> for OuterStep {
+        fn walk(Self { rate: _, momentum: _, velocity, lost, format: _ }, walk, ()) {
+            walk.tensor("velocity", Content::Optimizer, velocity)?;
+            walk.tensor("lost", Content::Changes, lost)
+        }
     }
 }

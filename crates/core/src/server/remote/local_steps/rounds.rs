@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::persist;
 use crate::server::blocks::block;
 use crate::types::{Clock, DcId, Tightness};
 
@@ -60,6 +61,18 @@ impl Rounds {
         }
         let phase = clock.0.checked_sub(1)? % self.steps + 1;
         (0..self.fragments).find(|fragment| self.first(*fragment).0 == phase)
+    }
+}
+
+persist! {
+    impl Persist<()> for Rounds {
+        fn walk(
+            Self { parameters: _, data_centers: _, steps: _, fragments: _, decided },
+            walk,
+            (),
+        ) {
+            walk.record_that("decided", decided, |found, made| found.is_some() == made.is_some())
+        }
     }
 }
 

@@ -22,15 +22,14 @@ use bytes::Bytes;
 use super::RemoteModel;
 use crate::codec::{Changes, decode_indexes};
 use crate::node::Lane;
+use crate::persist;
 use crate::server::blocks::{Drain, DrainMethod};
 use crate::server::config::ServerConfig;
 use crate::server::error::PeerError;
 use crate::server::stats::{BrakeStats, LinkStats, Watermark};
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{AspConfig, Correction, Gate, TapConfig, WaitReason};
-use crate::types::{
-    Clock, DcId, Instant, ServerId, ShardLayout, Staleness, StateError, Tightness, Walk,
-};
+use crate::types::{Clock, DcId, Instant, ServerId, ShardLayout, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 use limits::{Bound, FOR_EVER, Limits};
@@ -423,30 +422,52 @@ impl RemoteModel for Mirrors {
             .map(|(peer, sent)| Watermark { peer, sent, received: self.server.applied(peer) })
             .collect()
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError> {
-        self.client.state(&mut walk.at("client"), layout)?;
-        self.server.state(&mut walk.at("server"), layout)?;
-        if let Some(momentum_correction) = &mut self.momentum_correction {
-            momentum_correction.state(&mut walk.at("momentum_correction"))?;
+persist! {
+    impl Persist<&ShardLayout> for Mirrors {
+        fn walk(
+            Self {
+                id,
+                shards: _,
+                client,
+                server,
+                neighbours: _,
+                first_hops,
+                momentum_correction,
+                bound: _,
+                drain,
+                model: _,
+                clock,
+                rebuilding,
+                settling,
+                wishes,
+            },
+            walk,
+            layout,
+        ) {
+            walk.part("client", client, layout)?;
+            walk.part("server", server, layout)?;
+            if let Some(momentum_correction) = momentum_correction {
+                walk.part("momentum_correction", momentum_correction, ())?;
+            }
+
+            let fresh = || {
+                let present = server.present();
+                Some(Drain::new(DrainMethod::Mean, id.dc, present, layout.parameters()))
+            };
+            walk.option("drain", drain, fresh, |one, walk| walk.flatten(one, ()))?;
+            walk.record("clock", clock)?;
+
+            let is_mirror = |dc: &DcId| first_hops.contains_key(dc);
+            walk.record_that("rebuilding", rebuilding, |found, _| {
+                found.as_ref().is_none_or(is_mirror)
+            })?;
+            walk.record_that("settling", settling, |found, _| {
+                found.as_ref().is_none_or(is_mirror)
+            })?;
+            walk.record_that("wishes", wishes, |found, made| found.is_some() == made.is_some())
         }
-
-        let (dc, hops) = (self.id.dc, &self.first_hops);
-        let (server, parameters) = (&self.server, layout.parameters());
-        let fresh = || Some(Drain::new(DrainMethod::Mean, dc, server.present(), parameters));
-        walk.option("drain", &mut self.drain, fresh, Drain::state)?;
-        walk.record("clock", &mut self.clock)?;
-
-        let is_mirror = |dc: &DcId| hops.contains_key(dc);
-        walk.record_that("rebuilding", &mut self.rebuilding, |found, _| {
-            found.as_ref().is_none_or(is_mirror)
-        })?;
-        walk.record_that("settling", &mut self.settling, |found, _| {
-            found.as_ref().is_none_or(is_mirror)
-        })?;
-        walk.record_that("wishes", &mut self.wishes, |found, made| {
-            found.is_some() == made.is_some()
-        })
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::codec::Changes;
-use crate::types::{Content, DcId, StateError, Walk};
+use crate::persist;
+use crate::types::{Content, DcId};
 
 /// The steps that mirrors' gradients have come to, per parameter: `u = m·u' + g`, clock by clock of this data center.
 ///
@@ -72,11 +73,6 @@ impl MomentumCorrection {
         steps.add_to(&mut self.step);
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("step", Content::Optimizer, &mut self.step)
-    }
-
     /// For how many clocks a gradient from a mirror has had its momentum at home; 0 where that is not masked.
     fn age(&self, from: DcId, clock_time: Option<Duration>) -> f64 {
         let delay = self.masked.as_ref().and_then(|delays| delays.get(&from));
@@ -84,6 +80,14 @@ impl MomentumCorrection {
             let clock_time = clock_time.map_or(f64::INFINITY, |time| time.as_secs_f64());
             CLOCKS_AT_HOME + delay.as_secs_f64() / clock_time.max(CLOCK_SECONDS_MIN)
         })
+    }
+}
+
+persist! {
+    impl Persist<()> for MomentumCorrection {
+        fn walk(Self { momentum: _, masked: _, step }, walk, ()) {
+            walk.tensor("step", Content::Optimizer, step)
+        }
     }
 }
 

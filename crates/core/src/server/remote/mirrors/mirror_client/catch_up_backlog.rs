@@ -5,9 +5,10 @@ use bytes::Bytes;
 
 use super::budget::entries_in;
 use crate::codec::Changes;
+use crate::persist;
 use crate::store::Touched;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, ServerId, StateError, Tightness, Walk};
+use crate::types::{Clock, Content, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// Changes that are to be passed on as they are: no filter holds any of them back, since their origin takes them for
@@ -88,15 +89,14 @@ impl CatchUpBacklog {
         }
         (indexes, values)
     }
+}
 
-    /// Walks over all of it; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        let fresh = || Some(Pending::none(parameters));
-        walk.option("pending", &mut self.pending, fresh, Pending::state)
+persist! {
+    impl Persist<usize> for CatchUpBacklog {
+        fn walk(Self { pending }, walk, parameters) {
+            let fresh = || Some(Pending::none(parameters));
+            walk.option("pending", pending, fresh, |one, walk| walk.flatten(one, ()))
+        }
     }
 }
 
@@ -109,14 +109,20 @@ impl Pending {
         let which = self.which.iter_range(self.first..self.sums.len());
         which.map(|index| (index as u32, self.sums[index]))
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let parameters = self.sums.len();
-        walk.tensor("sums", Content::Changes, &mut self.sums)?;
-        self.which.state(walk, "which", parameters)?;
-        // Without it more is looked through, once.
-        self.first = 0;
-        Ok(())
+persist! {
+    impl Persist<()> for Pending {
+        fn walk(Self { sums, which, first: _ }, walk, ()) {
+            walk.tensor("sums", Content::Changes, sums)?;
+            walk.flatten(which, ("which", sums.len()))
+        }
+
+        fn restored(pending, _, ()) {
+            // Without it more is looked through, once.
+            pending.first = 0;
+            Ok(())
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use crate::codec::Changes;
+use crate::persist;
 use crate::sync::ValueFormat;
-use crate::types::{Clock, Content, ServerId, StateError, Tightness, Walk};
+use crate::types::{Clock, Content, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
 /// The copy as it was when it was asked for, and how much of it has left.
@@ -65,17 +66,20 @@ impl Copying {
         encode_bulk(&header, changes, ValueFormat::F32, &mut frame);
         (Bytes::from(frame), last)
     }
+}
 
-    /// Walks over all of it.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        let parameters = self.values.len();
-        walk.record("clock", &mut self.clock)?;
-        walk.tensor("values", Content::Values, &mut self.values)?;
-        walk.numbers("steps", Content::Optimizer, &mut self.steps, |found| {
-            found == 0 || found == parameters
-        })?;
-        let most = parameters + self.steps.len();
-        walk.record_that("sent", &mut self.sent, |found, _| *found <= most)
+persist! {
+    impl Persist<()> for Copying {
+        fn walk(Self { clock, values, steps, sent }, walk, ()) {
+            walk.record("clock", clock)?;
+            walk.tensor("values", Content::Values, values)?;
+            let parameters = values.len();
+            walk.numbers("steps", Content::Optimizer, steps, |found| {
+                found == 0 || found == parameters
+            })?;
+            let most = parameters + steps.len();
+            walk.record_that("sent", sent, |found, _| *found <= most)
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use crate::server::config::Schedule;
 use crate::significance::{Measure, Significance, TableCriteria, Take, rms};
 use crate::store::ShardStore;
 use crate::sync::{AspConfig, Floor, Function, Goal};
-use crate::types::{Clock, Instant, ShardLayout, StateError, Tightness, Walk};
+use crate::types::{
+    Clock, Instant, Persist, Restorer, Saved, Saver, ShardLayout, StateError, Tightness,
+};
 
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -67,26 +69,6 @@ impl Filter {
         &self.criteria
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        layout: &ShardLayout,
-    ) -> Result<(), StateError> {
-        walk.record("tightness", &mut self.tightness)?;
-        let criteria = self.criteria.iter();
-        let mut bars: Vec<(f32, f32)> = criteria.map(|one| (one.floor, one.threshold)).collect();
-        let tables = layout.model().tables().len();
-        walk.record_that("criteria", &mut bars, |found, _| [0, tables].contains(&found.len()))?;
-        let mut bars = bars.into_iter();
-        self.criteria = if bars.len() == 0 {
-            Vec::new()
-        } else {
-            self.criteria_of(layout, |_| bars.next().unwrap_or_default())
-        };
-        Ok(())
-    }
-
     /// Criteria of every table, with the floor and the threshold that `bars` gives for its range.
     fn criteria_of(
         &self,
@@ -119,5 +101,30 @@ impl Filter {
             }
             _ => Take::Hard,
         }
+    }
+}
+
+/// By hand, since of the criteria only the bars are saved: the rest follows from the plan.
+impl Persist<&ShardLayout> for Filter {
+    fn save(&self, walk: &mut Saver<'_>, _layout: &ShardLayout) -> Saved {
+        walk.record("tightness", &self.tightness)?;
+        let criteria = self.criteria.iter();
+        let bars: Vec<(f32, f32)> = criteria.map(|one| (one.floor, one.threshold)).collect();
+        walk.record("criteria", &bars)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, layout: &ShardLayout) -> Result<(), StateError> {
+        walk.record("tightness", &mut self.tightness)?;
+        let tables = layout.model().tables().len();
+        let mut bars: Vec<(f32, f32)> = Vec::new();
+        walk.record_that("criteria", &mut bars, |found, _| [0, tables].contains(&found.len()))?;
+
+        let mut bars = bars.into_iter();
+        self.criteria = if bars.len() == 0 {
+            Vec::new()
+        } else {
+            self.criteria_of(layout, |_| bars.next().unwrap_or_default())
+        };
+        Ok(())
     }
 }

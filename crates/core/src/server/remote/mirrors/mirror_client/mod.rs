@@ -23,14 +23,13 @@ use bytes::Bytes;
 use crate::codec::{Changes, encode_indexes};
 use crate::node::Lane;
 use crate::outbox::{Batch, Outbox, Ranked, Residuals, Sweep};
+use crate::persist;
 use crate::server::config::ServerConfig;
 use crate::server::stats::LinkStats;
 use crate::significance::{Parameters, Scratch, Selection, Take, select};
 use crate::store::{ShardStore, Touched};
 use crate::sync::{AspConfig, Brake, Policy, ValueFormat};
-use crate::types::{
-    Clock, Content, DcId, Instant, ServerId, ShardLayout, StateError, Tightness, Walk,
-};
+use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Tightness};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage, encode_bulk, encode_control};
 
 use budget::{Budget, entries_in, update_bytes};
@@ -307,32 +306,6 @@ impl MirrorClient {
         &mut self.peers.get_mut(&to).expect("statistics are kept for mirrors").stats
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        layout: &ShardLayout,
-    ) -> Result<(), StateError> {
-        match &mut self.sharing {
-            Sharing::Everything => {}
-            Sharing::Released { filter, released, .. } => {
-                filter.state(&mut walk.at("filter"), layout)?;
-                walk.tensor("released", Content::Changes, released)?;
-            }
-            Sharing::PerLink { filter } => filter.state(&mut walk.at("filter"), layout)?,
-        }
-
-        self.sources.state(&mut walk.at("sources"))?;
-        self.touched.state(walk, "touched", layout.parameters())?;
-        for (to, peer) in &mut self.peers {
-            peer.state(&mut walk.at(to), layout.parameters())?;
-        }
-        walk.record("last_tick", &mut self.last_tick)?;
-        walk.record("closed", &mut self.closed)?;
-
-        walk.record("clock_time", &mut self.clock_time)
-    }
-
     fn next_control(&mut self, to: DcId) -> Option<Bytes> {
         let peer = self.peers.get_mut(&to)?;
         let mut frame = Vec::new();
@@ -489,6 +462,44 @@ impl MirrorClient {
                 average.mul_f64(1.0 - CLOCK_TIME_GAIN) + latest.mul_f64(CLOCK_TIME_GAIN)
             }
         });
+    }
+}
+
+persist! {
+    impl Persist<&ShardLayout> for MirrorClient {
+        fn walk(
+            Self {
+                id: _,
+                sharing,
+                format: _,
+                sources,
+                touched,
+                peers,
+                last_tick,
+                clock_time,
+                closed,
+                scratch: _,
+                batch: _,
+            },
+            walk,
+            layout,
+        ) {
+            match sharing {
+                Sharing::Everything => {}
+                Sharing::Released { filter, released, .. } => {
+                    walk.part("filter", filter, layout)?;
+                    walk.tensor("released", Content::Changes, released)?;
+                }
+                Sharing::PerLink { filter } => walk.part("filter", filter, layout)?,
+            }
+
+            walk.part("sources", sources, ())?;
+            walk.flatten(touched, ("touched", layout.parameters()))?;
+            walk.parts(peers, layout.parameters())?;
+            walk.record("last_tick", last_tick)?;
+            walk.record("closed", closed)?;
+            walk.record("clock_time", clock_time)
+        }
     }
 }
 

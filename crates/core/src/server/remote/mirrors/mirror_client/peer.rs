@@ -7,9 +7,10 @@ use super::rate::RateEstimate;
 use super::rebuild::Rebuild;
 use crate::codec::Changes;
 use crate::outbox::Outbox;
+use crate::persist;
 use crate::server::stats::LinkStats;
 use crate::store::Touched;
-use crate::types::{Clock, DcId, StateError, Walk};
+use crate::types::{Clock, DcId};
 use crate::wire::ControlMessage;
 
 /// One mirror, and the link to it.
@@ -68,29 +69,6 @@ impl Peer {
         }
     }
 
-    /// Walks over what changes as time goes on; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record("control", &mut self.control)?;
-        walk.record("sequence", &mut self.sequence)?;
-        walk.record("announcements", &mut self.announcements)?;
-        walk.record("incarnation", &mut self.incarnation)?;
-        walk.record("met", &mut self.met)?;
-        let fresh = || Some(Rebuild::none());
-        walk.option("rebuild", &mut self.rebuild, fresh, |one, walk| one.state(walk, parameters))?;
-        walk.record("forks", &mut self.forks)?;
-        walk.record("rate", &mut self.rate)?;
-        walk.record("stats", &mut self.stats)?;
-
-        match &mut self.route {
-            Some(route) => route.state(walk, parameters),
-            None => Ok(()),
-        }
-    }
-
     /// What was sent is lost, and what waits to be said is void: all begins from 1.
     pub(super) fn begin_anew(&mut self) {
         self.control.clear();
@@ -127,6 +105,43 @@ impl Peer {
     }
 }
 
+persist! {
+    impl Persist<usize> for Peer {
+        fn walk(
+            Self {
+                route,
+                control,
+                sequence,
+                announcements,
+                incarnation,
+                met,
+                rebuild,
+                forks,
+                rate,
+                stats,
+            },
+            walk,
+            parameters,
+        ) {
+            walk.record("control", control)?;
+            walk.record("sequence", sequence)?;
+            walk.record("announcements", announcements)?;
+            walk.record("incarnation", incarnation)?;
+            walk.record("met", met)?;
+            let fresh = || Some(Rebuild::none());
+            walk.option("rebuild", rebuild, fresh, |one, walk| walk.flatten(one, parameters))?;
+            walk.record("forks", forks)?;
+            walk.record("rate", rate)?;
+            walk.record("stats", stats)?;
+
+            match route {
+                Some(route) => walk.flatten(route, parameters),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
 impl Route {
     pub(super) fn new(
         clique: usize,
@@ -153,15 +168,23 @@ impl Route {
             carried.map(|(sent, index)| (-sent, index)).unzip();
         self.outbox.enqueue(Changes::Sparse { indexes: &indexes, values: &values }, leaves);
     }
+}
 
-    fn state(&mut self, walk: &mut Walk<'_>, parameters: usize) -> Result<(), StateError> {
-        self.outbox.state(&mut walk.at("outbox"))?;
-        walk.record("budget", &mut self.budget)?;
-        if let Some(forwarded) = &mut self.forwarded {
-            forwarded.state(walk, "forwarded", parameters)?;
+persist! {
+    impl Persist<usize> for Route {
+        fn walk(
+            Self { clique: _, outbox, budget, forwarded, ranked, reported, waits },
+            walk,
+            parameters,
+        ) {
+            walk.part("outbox", outbox, ())?;
+            walk.record("budget", budget)?;
+            if let Some(forwarded) = forwarded {
+                walk.flatten(forwarded, ("forwarded", parameters))?;
+            }
+            walk.record("ranked", ranked)?;
+            walk.record("reported", reported)?;
+            walk.record("waits", waits)
         }
-        walk.record("ranked", &mut self.ranked)?;
-        walk.record("reported", &mut self.reported)?;
-        walk.record("waits", &mut self.waits)
     }
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::catch_up_backlog::CatchUpBacklog;
 use super::copying::Copying;
-use crate::types::{Content, DcId, StateError, Walk};
+use crate::persist;
+use crate::types::{Content, DcId};
 
 /// What is done for a mirror that takes its copy from here.
 #[derive(Debug)]
@@ -46,19 +47,18 @@ impl Rebuild {
             rest: Rest::default(),
         }
     }
+}
 
-    /// Walks over all of it; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        let fresh = || Some(Copying::none(parameters));
-        walk.option("copying", &mut self.copying, fresh, Copying::state)?;
-        walk.numbers("carried", Content::Changes, &mut self.carried, |found| {
-            found == 0 || found == parameters
-        })?;
-        self.backlog.state(&mut walk.at("backlog"), parameters)?;
-        walk.record("rest", &mut self.rest)
+persist! {
+    impl Persist<usize> for Rebuild {
+        fn walk(Self { copying, carried, backlog, rest }, walk, parameters) {
+            let fresh = || Some(Copying::none(parameters));
+            walk.option("copying", copying, fresh, |one, walk| walk.flatten(one, ()))?;
+            walk.numbers("carried", Content::Changes, carried, |found| {
+                found == 0 || found == parameters
+            })?;
+            walk.part("backlog", backlog, parameters)?;
+            walk.record("rest", rest)
+        }
     }
 }

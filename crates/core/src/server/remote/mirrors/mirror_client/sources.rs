@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use crate::codec::Changes;
-use crate::types::{Content, StateError, Walk};
+use crate::persist;
+use crate::types::Content;
 
 /// The sums of changes, per parameter.
 #[derive(Debug)]
@@ -76,19 +77,6 @@ impl Sources {
         step.fill(0.0);
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
-        walk.tensor("local", Content::Changes, &mut self.local)?;
-        for (clique, source) in self.cliques.iter_mut().enumerate() {
-            walk.tensor(&format!("clique.{clique}"), Content::Changes, source)?;
-        }
-        if let Some(Gradients { step, last, .. }) = &mut self.gradients {
-            walk.tensor("step", Content::Optimizer, step)?;
-            walk.tensor("last_step", Content::Optimizer, last)?;
-        }
-        Ok(())
-    }
-
     /// Where gradients are shared: what workers have changed in the clock under way, and in the one before.
     pub(super) fn steps(&self) -> Option<[&[f32]; 2]> {
         self.gradients.as_ref().map(|gradients| [&gradients.step[..], &gradients.last[..]])
@@ -114,6 +102,22 @@ impl Sources {
     /// What is shared of a change, as a share of what the change will come to: `1 − m` where gradients are.
     pub(super) fn scale(&self) -> f32 {
         self.gradients.as_ref().map_or(1.0, |gradients| 1.0 - gradients.momentum)
+    }
+}
+
+persist! {
+    impl Persist<()> for Sources {
+        fn walk(Self { local, cliques, gradients }, walk, ()) {
+            walk.tensor("local", Content::Changes, local)?;
+            for (clique, source) in (0..).zip(cliques) {
+                walk.tensor(&format!("clique.{clique}"), Content::Changes, source)?;
+            }
+            if let Some(Gradients { step, last, .. }) = gradients {
+                walk.tensor("step", Content::Optimizer, step)?;
+                walk.tensor("last_step", Content::Optimizer, last)?;
+            }
+            Ok(())
+        }
     }
 }
 

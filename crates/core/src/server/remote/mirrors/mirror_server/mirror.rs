@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Clock, Instant, StateError, Walk};
+use crate::persist;
+use crate::types::{Clock, Instant};
 
 /// One mirror, as far as this server has heard of it.
 #[derive(Debug)]
@@ -90,27 +91,44 @@ impl Mirror {
             self.reported.pop_front();
         }
     }
+}
 
-    /// Walks over what changes as time goes on; the shard has so many `parameters`.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        parameters: usize,
-    ) -> Result<(), StateError> {
-        walk.record("applied", &mut self.applied)?;
-        walk.record("updated", &mut self.updated)?;
-        walk.record("clock", &mut self.clock)?;
-        walk.record("reported", &mut self.reported)?;
-        walk.record("heard", &mut self.heard)?;
-        walk.record("lost", &mut self.lost)?;
-        walk.record("parted", &mut self.parted)?;
-        walk.record("returning", &mut self.returning)?;
-        walk.record("inactive", &mut self.inactive)?;
-        walk.record_that("announced", &mut self.announced, |found, _| {
-            found.keys().all(|place| (*place as usize) < parameters)
-        })?;
-        walk.record("deadlines", &mut self.deadlines)?;
-
-        walk.record("end", &mut self.end)
+persist! {
+    /// Of a shard of so many parameters.
+    impl Persist<usize> for Mirror {
+        fn walk(
+            Self {
+                neighbour: _,
+                applied,
+                updated,
+                clock,
+                reported,
+                heard,
+                lost,
+                parted,
+                returning,
+                inactive,
+                announced,
+                deadlines,
+                end,
+            },
+            walk,
+            parameters,
+        ) {
+            walk.record("applied", applied)?;
+            walk.record("updated", updated)?;
+            walk.record("clock", clock)?;
+            walk.record("reported", reported)?;
+            walk.record("heard", heard)?;
+            walk.record("lost", lost)?;
+            walk.record("parted", parted)?;
+            walk.record("returning", returning)?;
+            walk.record("inactive", inactive)?;
+            walk.record_that("announced", announced, |found, _| {
+                found.keys().all(|place| (*place as usize) < parameters)
+            })?;
+            walk.record("deadlines", deadlines)?;
+            walk.record("end", end)
+        }
     }
 }

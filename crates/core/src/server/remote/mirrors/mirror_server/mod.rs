@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::codec::Changes;
+use crate::persist;
 use crate::server::error::PeerError;
 use crate::server::stats::BrakeStats;
 use crate::store::{ShardRows, ShardStore};
 use crate::sync::{Gate, OnPartition, WaitReason};
-use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, StateError, TableRows, Walk};
+use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
 
 use mirror::{Awaited, Mirror};
 
@@ -293,27 +294,6 @@ impl MirrorServer {
         self.stats
     }
 
-    /// Walks over what changes as time goes on.
-    pub(super) fn state(
-        &mut self,
-        walk: &mut Walk<'_>,
-        layout: &ShardLayout,
-    ) -> Result<(), StateError> {
-        for (from, mirror) in &mut self.mirrors {
-            mirror.state(&mut walk.at(from), layout.parameters())?;
-        }
-        if walk.restores() {
-            self.announced_rows.fill(0);
-            self.announced = 0;
-            for place in self.mirrors.values().flat_map(|mirror| mirror.announced.keys()) {
-                let (_, row) = layout.row_of_parameter(*place as usize);
-                self.announced_rows[row] += 1;
-                self.announced += 1;
-            }
-        }
-        walk.record("stats", &mut self.stats)
-    }
-
     /// The last frame of a mirror that was applied.
     pub(super) fn applied(&self, from: DcId) -> u64 {
         self.mirrors.get(&from).map_or(0, |mirror| mirror.applied)
@@ -364,6 +344,38 @@ impl MirrorServer {
         let from = from.expect("an announced row has a mirror that announced it");
 
         Some(WaitReason::Announced { from, row: blocked as u32 })
+    }
+}
+
+persist! {
+    impl Persist<&ShardLayout> for MirrorServer {
+        fn walk(
+            Self {
+                mirrors,
+                barrier_deadline: _,
+                mirror_clock_deadline: _,
+                on_partition: _,
+                announced_rows: _,
+                announced: _,
+                stats,
+            },
+            walk,
+            layout,
+        ) {
+            walk.parts(mirrors, layout.parameters())?;
+            walk.record("stats", stats)
+        }
+
+        fn restored(server, _, layout) {
+            server.announced_rows.fill(0);
+            server.announced = 0;
+            for place in server.mirrors.values().flat_map(|mirror| mirror.announced.keys()) {
+                let (_, row) = layout.row_of_parameter(*place as usize);
+                server.announced_rows[row] += 1;
+                server.announced += 1;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -1,0 +1,392 @@
+//! What the log of a server replays into, and the one function that changes it.
+//!
+//! [`DurableServer::apply`] makes the step that an input leads to. A live server calls it for each input that it has
+//! noted, and replay calls it for each entry of the log. So a server that was replayed has run the code that the live
+//! server ran: its sessions, its ledgers and the sessions of its workers included.
+//!
+//! `apply` relies on what [`DurableServer::check`] checks. A live server ensures that before it notes an input. Replay
+//! calls `check`, because entries come from a file.
+//!
+//! One entry is noted after its step and not before. Whether a cut gives a frame is known only once the server was
+//! asked, and the entry says it. Nothing leaves in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::entry::Input;
+use super::ledger::Ledger;
+use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
+use crate::node::{RowsRead, ServerInput, WorkerMessage};
+use crate::server::{Divergence, PeerError, Server, ServerOutput};
+use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
+use crate::types::{
+    Clock, DcId, Instant, Lane, Persist, Restorer, Saved, Saver, StateError, WorkerId,
+};
+
+/// A server and what is kept beside it: all that its log determines.
+///
+/// Of each [`Session`] that is what [`Session::state`] gives. The rest of it belongs to a connection, and no input
+/// depends on it.
+#[derive(Debug)]
+pub(super) struct DurableServer {
+    pub(super) server: Server,
+    pub(super) sessions: BTreeMap<DcId, Session>,
+    pub(super) ledgers: BTreeMap<DcId, Ledger>,
+    pub(super) worker_sessions: BTreeMap<WorkerId, WorkerSession>,
+    /// The incarnation of the latest process. `None` before the first.
+    pub(super) incarnation: Option<Incarnation>,
+    /// The time of the latest input.
+    now: Instant,
+    /// Bytes that may be in flight to each mirror, and as many from it.
+    windows: BTreeMap<DcId, usize>,
+}
+
+/// What a server wants done once its entries are on disk.
+#[derive(Clone, Debug)]
+pub enum Output {
+    ToWorker {
+        worker: WorkerId,
+        message: Arc<RowsRead>,
+    },
+    /// Tells a worker that has started without its state which request is due from it, as far as this server knows or
+    /// guesses. No answer to an earlier request follows.
+    Due {
+        worker: WorkerId,
+        due: RequestSeq,
+        guessed: bool,
+    },
+    ClockFinished {
+        clock: Clock,
+    },
+    CopyReady {
+        clock: Clock,
+    },
+    Drained,
+    /// A worker's update was refused: training has diverged, and the run is to end.
+    Diverged(Divergence),
+}
+
+/// What follows from an input.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    /// What is to be done once the input is on disk.
+    pub(super) outputs: Vec<Output>,
+    /// The frame of an [`Input::Cut`], where there was one. The session has it.
+    pub(super) frame: Option<Bytes>,
+}
+
+impl DurableServer {
+    /// A server as the plan makes it, which no process has begun to run.
+    pub(super) fn new(
+        server: Server,
+        workers: impl IntoIterator<Item = WorkerId>,
+        windows: BTreeMap<DcId, usize>,
+    ) -> Self {
+        let session = |(peer, window): (&DcId, &usize)| {
+            (*peer, resume(*window, Incarnation::FIRST, &SessionState::new(Incarnation::FIRST)))
+        };
+        let worker_session = |worker| (worker, WorkerSession::default());
+
+        Self {
+            server,
+            sessions: windows.iter().map(session).collect(),
+            ledgers: windows.keys().map(|peer| (*peer, Ledger::default())).collect(),
+            worker_sessions: workers.into_iter().map(worker_session).collect(),
+            incarnation: None,
+            now: Instant::ZERO,
+            windows,
+        }
+    }
+
+    /// Checks that an input can follow the inputs so far.
+    ///
+    /// # Errors
+    /// Where it cannot: the reason.
+    pub(super) fn check(&self, input: &Input) -> Result<(), String> {
+        match input {
+            Input::Started { incarnation } => {
+                if self.incarnation.is_some_and(|known| known >= *incarnation) {
+                    return Err(format!("incarnation {incarnation} is not above those before"));
+                }
+            }
+            Input::Worker { from, message } => self.check_worker(*from, message)?,
+            Input::Met { from: peer, .. }
+            | Input::Frame { from: peer, .. }
+            | Input::Acknowledged { by: peer, .. }
+            | Input::Cut { to: peer, .. }
+            | Input::Drained { to: peer, .. }
+            | Input::Disconnected { from: peer }
+            | Input::Left { from: peer, .. } => self.check_mirror(*peer)?,
+            Input::Timeout => {}
+            Input::Rebuild { from, .. } => {
+                self.check_mirror(*from)?;
+                if self.incarnation.is_none() {
+                    return Err("it has not been started".into());
+                }
+            }
+            Input::Placed { worker, at } => {
+                let session = self.worker_sessions.get(worker);
+                if !session.is_some_and(|session| session.learns_from(*at)) {
+                    return Err(format!("{worker} had its place"));
+                }
+            }
+            Input::Drain { .. } => {
+                if self.server.is_draining() {
+                    return Err("it was told to drain before".into());
+                }
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Makes the step that an input leads to.
+    ///
+    /// The time is [that of the input](Self::reach), except for a cut that is not noted. Whether a frame came of a cut
+    /// is a result: `apply` does not read it.
+    ///
+    /// # Errors
+    /// Where a mirror sent what it must not, or needs what the synchronisation model does not allow. The run cannot go
+    /// on.
+    ///
+    /// # Panics
+    /// Where [`Self::check`] refuses the input.
+    pub(super) fn apply(&mut self, at: Instant, input: Input) -> Result<Effects, PeerError> {
+        let mut effects = Effects::default();
+        match input {
+            Input::Started { incarnation } => self.on_started(incarnation),
+            Input::Worker { from, message } => self.on_worker(at, from, message, &mut effects),
+            Input::Met { from, met } => {
+                let meeting = self.session_mut(from).meet(met);
+                if matches!(meeting, Meeting::Reset { .. }) {
+                    *self.ledger_mut(from) = Ledger::default();
+                }
+                greet(&mut self.server, at, from, (meeting, met))?;
+            }
+            Input::Frame { from, lane, frame } => self.on_frame(at, from, lane, frame)?,
+            Input::Acknowledged { by, counts } => self.session_mut(by).acknowledge(counts),
+            Input::Cut { to, lane, room, came: _ } => {
+                effects.frame = self.on_cut(at, to, lane, room);
+            }
+            Input::Drained { to, bytes, busy } => {
+                self.server.handle_input(at, ServerInput::Drained { to, bytes, busy })?;
+            }
+            Input::Disconnected { from } => {
+                self.server.handle_input(at, ServerInput::Disconnected { from })?;
+            }
+            Input::Timeout => self.server.handle_timeout(at),
+            Input::Rebuild { from, inactive } => {
+                let incarnation = self.incarnation.expect("a server is rebuilt by its process");
+                let sessions = self.worker_sessions.values_mut();
+                sessions.for_each(|session| *session = WorkerSession::lost());
+                self.server.handle_rebuild(from, incarnation.number(), &inactive)?;
+            }
+            Input::Left { from, incarnation } => {
+                self.server.handle_input(at, ServerInput::Left { from, incarnation })?;
+            }
+            Input::Placed { worker, at: next_request } => self.on_placed(at, worker, next_request),
+            Input::Drain { clocks, inactive } => self.server.handle_drain(at, clocks, inactive),
+        }
+
+        self.poll_server(&mut effects);
+        Ok(effects)
+    }
+
+    /// Advances the time to that of an input, and returns it. Time does not run backwards, whatever the driver's clock
+    /// does.
+    pub(super) fn reach(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// The time of the latest input.
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(super) fn session_mut(&mut self, peer: DcId) -> &mut Session {
+        self.sessions.get_mut(&peer).expect("mirrors have a session")
+    }
+
+    fn check_mirror(&self, peer: DcId) -> Result<(), String> {
+        if self.sessions.contains_key(&peer) {
+            Ok(())
+        } else {
+            Err(format!("{peer} is not a mirror of this server"))
+        }
+    }
+
+    fn check_worker(&self, from: WorkerId, message: &WorkerMessage) -> Result<(), String> {
+        let session = self.worker_sessions.get(&from);
+        let Some(session) = session.filter(|_| message.fits(self.server.layout())) else {
+            return Err(format!("{from} said what does not fit this server"));
+        };
+
+        match session.order_of(message, self.server.finished(from)) {
+            RequestOrder::Due | RequestOrder::AlreadyApplied => Ok(()),
+            RequestOrder::Repeated | RequestOrder::Early => {
+                let said = RequestSeq::of(message).unwrap_or_default();
+                Err(format!("{from} said {said} where {} was due", session.next))
+            }
+        }
+    }
+
+    /// A process has begun. The first one begins the numbers of sessions.
+    fn on_started(&mut self, incarnation: Incarnation) {
+        let is_first = self.incarnation.replace(incarnation).is_none();
+        for (peer, session) in &mut self.sessions {
+            let state = if is_first { SessionState::new(incarnation) } else { session.state() };
+            *session = resume(self.windows[peer], incarnation, &state);
+        }
+    }
+
+    /// Takes the request that was due from a worker. An update that the server has from an earlier process of the
+    /// worker is not applied again.
+    fn on_worker(
+        &mut self,
+        at: Instant,
+        from: WorkerId,
+        message: WorkerMessage,
+        effects: &mut Effects,
+    ) {
+        let finished = self.server.finished(from);
+        let session = self.worker_sessions.get_mut(&from).expect("a worker of this data center");
+        let order = session.order_of(&message, finished);
+        assert!(
+            matches!(order, RequestOrder::Due | RequestOrder::AlreadyApplied),
+            "what is not due is no input: {order:?}"
+        );
+
+        let learned = session.accept(&message);
+        let (is_reset, next, guessed) = (session.is_reset, session.next, session.guessed);
+        if let Some(clock) = learned {
+            self.server.place_worker(at, from, clock);
+        }
+        if order == RequestOrder::Due {
+            self.server.handle_worker(at, from, message);
+        }
+
+        self.poll_server(effects);
+        if is_reset {
+            effects.outputs.push(Output::Due { worker: from, due: next, guessed });
+        }
+    }
+
+    /// Applies the next frame of a mirror and counts it.
+    fn on_frame(
+        &mut self,
+        at: Instant,
+        from: DcId,
+        lane: Lane,
+        frame: Bytes,
+    ) -> Result<(), PeerError> {
+        self.session_mut(from).pass_on(lane);
+        self.server.handle_input(at, ServerInput::Frame { from, lane, frame: frame.clone() })?;
+        if lane == Lane::Data {
+            self.ledger_mut(from).applied.enter(&frame);
+        }
+        Ok(())
+    }
+
+    /// Cuts a frame for a mirror, counts it and gives it to the session.
+    fn on_cut(&mut self, at: Instant, to: DcId, lane: Lane, room: u64) -> Option<Bytes> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let frame = self.server.poll_transmit(at, to, lane, room)?;
+        if lane == Lane::Data {
+            self.ledger_mut(to).cut.enter(&frame);
+        }
+        self.session_mut(to).push(lane, frame.clone());
+        Some(frame)
+    }
+
+    /// A worker has connected whose next request the server has lost. If the worker does not know it either, the server
+    /// guesses by the clock of its copy. The next read then says at which clock the worker is.
+    fn on_placed(&mut self, at: Instant, worker: WorkerId, next_request: Option<RequestSeq>) {
+        let guess = RequestSeq { clock: self.server.rebuilt_at(), updates: false };
+        let next = next_request.unwrap_or(guess);
+        self.worker_sessions.insert(worker, WorkerSession::at(next, next_request.is_none()));
+        if let Some(next) = next_request {
+            self.server.place_worker(at, worker, next.clock);
+        }
+    }
+
+    /// Takes what the server wants done. An answer to a worker is kept until the update that follows from it has come.
+    fn poll_server(&mut self, effects: &mut Effects) {
+        while let Some(output) = self.server.poll_output() {
+            effects.outputs.push(match output {
+                ServerOutput::ToWorker { worker, message } => {
+                    let message = Arc::new(message);
+                    if let Some(session) = self.worker_sessions.get_mut(&worker) {
+                        session.answer = Some(message.clone());
+                    }
+                    Output::ToWorker { worker, message }
+                }
+                ServerOutput::ClockFinished { clock } => Output::ClockFinished { clock },
+                ServerOutput::CopyReady { clock } => Output::CopyReady { clock },
+                ServerOutput::Drained => Output::Drained,
+                ServerOutput::Diverged(divergence) => Output::Diverged(divergence),
+            });
+        }
+    }
+
+    fn ledger_mut(&mut self, peer: DcId) -> &mut Ledger {
+        self.ledgers.get_mut(&peer).expect("mirrors have a ledger")
+    }
+}
+
+/// By hand, since of a session only what outlives a restart is saved.
+impl Persist for DurableServer {
+    fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
+        walk.part("server", &self.server, ())?;
+        let states = self.sessions.iter().map(|(peer, session)| (*peer, session.state()));
+        let states: BTreeMap<DcId, SessionState> = states.collect();
+        walk.record("sessions", &states)?;
+        walk.record("ledgers", &self.ledgers)?;
+        walk.record("worker_sessions", &self.worker_sessions)?;
+        walk.record("incarnation", &self.incarnation)?;
+        walk.record("now", &self.now)
+    }
+
+    fn restore(&mut self, walk: &mut Restorer<'_>, (): ()) -> Result<(), StateError> {
+        walk.part("server", &mut self.server, ())?;
+        let mut states: BTreeMap<DcId, SessionState> = BTreeMap::new();
+        walk.record_that("sessions", &mut states, |found, _| {
+            found.keys().eq(self.sessions.keys()) && found.values().all(SessionState::is_sound)
+        })?;
+        for (peer, session) in &mut self.sessions {
+            // The process that continues gives the session its incarnation.
+            let state = &states[peer];
+            *session = resume(self.windows[peer], state.began(), state);
+        }
+
+        walk.record_that("ledgers", &mut self.ledgers, |found, made| found.keys().eq(made.keys()))?;
+        walk.record_that("worker_sessions", &mut self.worker_sessions, |found, made| {
+            found.keys().eq(made.keys())
+        })?;
+        walk.record("incarnation", &mut self.incarnation)?;
+        walk.record("now", &mut self.now)
+    }
+}
+
+/// Tells the server of a mirror that it has not met in this incarnation.
+fn greet(
+    server: &mut Server,
+    now: Instant,
+    from: DcId,
+    (meeting, met): (Meeting, Met),
+) -> Result<(), PeerError> {
+    let incarnation = met.began().number();
+    match meeting {
+        Meeting::First => server.handle_input(now, ServerInput::First { from, incarnation }),
+        Meeting::Reset { .. } => server.handle_input(now, ServerInput::Reset { from, incarnation }),
+        Meeting::Again | Meeting::Resumed => Ok(()),
+    }
+}
+
+/// A session with a mirror that continues in an incarnation of this server.
+fn resume(window: usize, incarnation: Incarnation, state: &SessionState) -> Session {
+    let config = SessionConfig { incarnation, sent_bytes_max: window, early_bytes_max: window };
+    Session::resume(config, state)
+}

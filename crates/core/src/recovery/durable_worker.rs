@@ -1,0 +1,179 @@
+//! What the log of a worker replays into, and the one function that changes it.
+//!
+//! [`DurableWorker::apply`] makes the step that an entry leads to, live and in replay, as that of `DurableServer` does.
+//! Two things lie outside it. A driver runs the iteration elsewhere, and replay runs it before an entry that follows
+//! one. When a server says what it has taken, the live worker drops those messages without an entry. A worker that was
+//! replayed still has them, and drops them when the server says so again.
+
+use std::collections::VecDeque;
+
+use super::entry::WorkerEntry;
+use super::worker_session::RequestSeq;
+use crate::node::{RowsRead, WorkerMessage};
+use crate::persist;
+use crate::types::{Clock, ShardId};
+use crate::worker::{Worker, WorkerOutput};
+
+/// A worker and what is kept beside it: all that its log determines.
+pub(super) struct DurableWorker {
+    /// `None` while its iteration runs elsewhere.
+    pub(super) worker: Option<Box<Worker>>,
+    /// By server, the messages that it may not have received or has not answered, oldest first: an update and the read
+    /// after it at most.
+    pub(super) unheard: Vec<VecDeque<WorkerMessage>>,
+    pub(super) started: bool,
+    /// Servers that have not answered since the worker took up its work, and may have taken requests that it does not
+    /// know of.
+    pub(super) ahead: Vec<bool>,
+    /// The clock of its latest read.
+    pub(super) clock: Clock,
+    /// Whether all rows are here, and the iteration has to run.
+    pub(super) to_compute: bool,
+    /// The clock at which it has stopped, if it has.
+    pub(super) stopped: Option<Clock>,
+}
+
+impl DurableWorker {
+    /// A worker as the plan makes it, of a data center of so many servers.
+    pub(super) fn new(worker: Worker, servers: usize) -> Self {
+        Self {
+            worker: Some(Box::new(worker)),
+            unheard: vec![VecDeque::new(); servers],
+            started: false,
+            ahead: vec![false; servers],
+            clock: Clock::ZERO,
+            to_compute: false,
+            stopped: None,
+        }
+    }
+
+    /// Checks that an entry can follow the entries so far.
+    ///
+    /// # Errors
+    /// Where it cannot: the reason.
+    pub(super) fn check(&self, entry: &WorkerEntry) -> Result<(), String> {
+        match entry {
+            WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.started => {
+                Err("it started before".into())
+            }
+            WorkerEntry::Rows { from, rows } if !self.expects(*from, rows) => {
+                Err(format!("rows of clock {} that were not asked for", rows.clock))
+            }
+            WorkerEntry::Outrun { .. } if !self.started => Err("it had not started".into()),
+            _ if entry.follows_iteration() && !self.to_compute => {
+                Err("nothing was to be computed".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the step that an entry leads to, and returns the messages for servers.
+    ///
+    /// An iteration that the entry [follows](WorkerEntry::follows_iteration) has run.
+    ///
+    /// # Panics
+    /// Where the worker is away.
+    pub(super) fn apply(&mut self, entry: WorkerEntry) -> Vec<(ShardId, WorkerMessage)> {
+        match entry {
+            WorkerEntry::Start => {
+                self.started = true;
+                self.worker_mut().handle_start();
+            }
+            WorkerEntry::TakeUp { clock, owed } => {
+                self.started = true;
+                self.ahead.fill(true);
+                self.worker_mut().handle_take_up(clock, owed);
+            }
+            WorkerEntry::Outrun { .. } => {
+                self.started = false;
+                self.unheard.iter_mut().for_each(VecDeque::clear);
+                self.ahead.fill(false);
+                (self.to_compute, self.stopped) = (false, None);
+                self.worker_mut().handle_outrun();
+            }
+            WorkerEntry::Rows { from, rows } => {
+                self.ahead[from.index()] = false;
+                // A server that answers has taken the read and what came before it.
+                self.forget(from, RequestSeq { clock: rows.clock, updates: true });
+                self.worker_mut().handle_rows(from, rows);
+            }
+            WorkerEntry::Computed => {
+                self.to_compute = false;
+                self.worker_mut().handle_computed();
+            }
+            WorkerEntry::Stop { last } => {
+                self.stopped = self.stopped.filter(|at| *at >= last);
+                self.worker_mut().handle_stop(last);
+            }
+        }
+
+        self.poll_worker()
+    }
+
+    /// Whether the worker is here and has asked for these rows.
+    pub(super) fn expects(&self, from: ShardId, rows: &RowsRead) -> bool {
+        self.worker.as_ref().is_some_and(|worker| worker.expects(from, rows))
+    }
+
+    /// # Panics
+    /// Where the worker is away.
+    pub(super) fn worker_mut(&mut self) -> &mut Worker {
+        self.worker.as_mut().expect("a worker is here unless it computes")
+    }
+
+    /// The first request that can still be sent to a server.
+    pub(super) fn first_for(&self, server: ShardId) -> RequestSeq {
+        let unheard = self.unheard[server.index()].front().and_then(RequestSeq::of);
+        let next = match self.stopped {
+            Some(clock) => RequestSeq { clock, updates: false },
+            None => RequestSeq { clock: self.clock, updates: true },
+        };
+        unheard.unwrap_or(next)
+    }
+
+    /// A server has taken every request before this one.
+    pub(super) fn forget(&mut self, server: ShardId, due: RequestSeq) {
+        self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
+    }
+
+    /// Takes what the worker wants done. A message is kept until its server has taken it.
+    fn poll_worker(&mut self) -> Vec<(ShardId, WorkerMessage)> {
+        let worker = self.worker.as_mut().expect("a worker is here unless it computes");
+        let mut messages = Vec::new();
+        while let Some(output) = worker.poll_output() {
+            match output {
+                WorkerOutput::ToServer { shard, message } => {
+                    if let WorkerMessage::Read { clock, .. } = &message {
+                        self.clock = *clock;
+                    }
+                    self.unheard[shard.index()].push_back(message.clone());
+                    messages.push((shard, message));
+                }
+                WorkerOutput::Compute => self.to_compute = true,
+                WorkerOutput::Stopped { clock } => self.stopped = Some(clock),
+            }
+        }
+        messages
+    }
+}
+
+persist! {
+    /// # Panics
+    /// Where the worker is away.
+    impl Persist<()> for DurableWorker {
+        fn walk(Self { worker, unheard, started, ahead, clock, to_compute, stopped }, walk, ()) {
+            let Some(worker) = worker else { panic!("a worker is here unless it computes") };
+            walk.part("worker", worker, ())?;
+            walk.record_that("unheard", unheard, |found, made| found.len() == made.len())?;
+            walk.record("started", started)?;
+            walk.record_that("ahead", ahead, |found, made| found.len() == made.len())?;
+            walk.record("clock", clock)?;
+            walk.record("stopped", stopped)?;
+            walk.record("to_compute", to_compute)
+        }
+    }
+}
+
+pub(super) fn is_read(message: &WorkerMessage) -> bool {
+    matches!(message, WorkerMessage::Read { .. })
+}

@@ -1,0 +1,102 @@
+//! A server during recovery: it restores the state of a checkpoint and replays each entry after it.
+
+use std::collections::BTreeMap;
+
+use super::RecoveryError;
+use super::durable_server::DurableServer;
+use super::entry::{Entry, Input, decode};
+use super::server::RecoverableServer;
+use crate::server::Server;
+use crate::session::Incarnation;
+use crate::types::{DcId, Instant, Persist, State, WorkerId};
+
+/// A server that is made from the plan, restored and replayed. A server without checkpoint and log does neither.
+#[derive(Debug)]
+pub struct RecoveringServer {
+    durable: DurableServer,
+    /// Replayed so far.
+    entries: u64,
+}
+
+impl RecoveringServer {
+    /// `server` is as the plan makes it. `workers` are those of its data center. `windows` holds for each mirror the
+    /// bytes that may be in flight, the same in both directions ([`crate::session::SessionConfig`]).
+    pub fn new(
+        server: Server,
+        workers: impl IntoIterator<Item = WorkerId>,
+        windows: BTreeMap<DcId, usize>,
+    ) -> Self {
+        Self { durable: DurableServer::new(server, workers, windows), entries: 0 }
+    }
+
+    /// Restores the state of a checkpoint. Call it before any entry is replayed.
+    ///
+    /// # Errors
+    /// Where the state does not fit this server, which is then of no use.
+    pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
+        state.restore(|walk| self.durable.restore(walk, ()))?;
+        Ok(())
+    }
+
+    /// Replays the next entry of the log, given as the body of its record.
+    ///
+    /// # Errors
+    /// Where it is no entry, or cannot follow the entries before it. The server is then of no use.
+    pub fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.entries += 1;
+        let number = self.entries;
+        let Entry { at, input } = decode(number, body)?;
+        let reached = self.durable.now();
+        if at < reached {
+            return Err(RecoveryError::Backwards { number, found: at, reached });
+        }
+        let unfit = |problem: String| RecoveryError::Unfit { number, problem };
+        self.durable.check(&input).map_err(unfit)?;
+
+        let expected = match &input {
+            Input::Cut { to, lane, came, .. } => Some((*to, *lane, *came)),
+            _ => None,
+        };
+        let at = self.durable.reach(at);
+        // What the server wanted to send then is sent again to whoever connects and asks.
+        let effects = self.durable.apply(at, input);
+        let effects = effects.map_err(|error| RecoveryError::Refused { number, error })?;
+
+        let found = effects.frame.is_some();
+        if let Some((to, lane, came)) = expected
+            && found != came
+        {
+            let (there, lane) = (if found { "a" } else { "no" }, lane.name());
+            return Err(unfit(format!("there is {there} {lane} frame for {to}")));
+        }
+        Ok(())
+    }
+
+    /// The incarnation in which the server continues. `None` where there is neither checkpoint nor log: the caller of
+    /// [`Self::begin`] then has to know an incarnation above all that mirrors may have met.
+    pub fn next_incarnation(&self) -> Option<Incarnation> {
+        self.durable.incarnation.map(Incarnation::next)
+    }
+
+    /// Ends the recovery: the server continues in this process. `logs` says whether its entries are kept.
+    ///
+    /// # Panics
+    /// Where the incarnation is not above those that this server has been.
+    pub fn begin(self, logs: bool, incarnation: Incarnation) -> RecoverableServer {
+        RecoverableServer::start(self.durable, logs, incarnation)
+    }
+
+    /// The time of the latest entry. The clock of a driver continues from there.
+    pub fn now(&self) -> Instant {
+        self.durable.now()
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.durable.server
+    }
+
+    /// The state, as [`RecoverableServer::state`] has it.
+    pub fn state(&self) -> State {
+        State::of(|walk| self.durable.save(walk, ()))
+    }
+}

@@ -1,4 +1,4 @@
-//! The first word on every link: both ends must have resolved the same run.
+//! The handshake of each link: both ends must have resolved the same plan.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::error::PeerError;
 use crate::types::{DcId, ServerId, StateError, Walk};
 use crate::wire::{ControlMessage, Hello, encode_control};
 
-/// What this server says of itself, and to whom it has yet to say it.
+/// This server's hello, and the mirrors to which it must still be sent.
 #[derive(Debug)]
 pub(super) struct Handshake {
     own: Hello,
@@ -16,7 +16,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// `plan` is a hash of everything that all data centers must have resolved alike.
+    /// `plan` is a hash of the resolved plan.
     pub(super) fn new(
         id: ServerId,
         shards: usize,
@@ -34,7 +34,7 @@ impl Handshake {
         Self { own, due: mirrors.collect() }
     }
 
-    /// The hello for a mirror, once.
+    /// The hello for a mirror, unless it was returned before.
     pub(super) fn next(&mut self, to: DcId) -> Option<Bytes> {
         self.due.remove(&to).then(|| {
             let mut frame = Vec::new();
@@ -43,17 +43,17 @@ impl Handshake {
         })
     }
 
-    /// A mirror has lost what it was told.
+    /// Schedules the hello for a mirror that has lost its state.
     pub(super) fn repeat(&mut self, to: DcId) {
         self.due.insert(to);
     }
 
-    /// Walks over what changes as time goes on.
+    /// Saves or restores the mirrors to which the hello must still be sent.
     pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record_that("handshake", &mut self.due, BTreeSet::is_subset)
     }
 
-    /// Whether a mirror's hello agrees with ours in all but where it comes from.
+    /// Checks that a mirror's hello agrees with this server's in all fields but `from`.
     pub(super) fn check(&self, from: DcId, theirs: Hello) -> Result<(), PeerError> {
         if theirs.from != from {
             return Err(PeerError::PeerSentForeignOrigin { from, origin: theirs.from });

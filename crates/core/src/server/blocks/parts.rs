@@ -1,4 +1,4 @@
-//! Changes that have been rounded and are on their way, in frames of any length.
+//! Rounded changes that are being sent, in frames of any size.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, StateError, Tightness, Walk};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-/// Changes to neighbouring parameters, as they arrive.
+/// Changes to consecutive parameters, rounded to what receivers decode.
 ///
-/// They are rounded as one sequence, once, and frames are cut between blocks that share a scale: so all receivers
-/// get the same bits, however much room each link has.
+/// They are rounded once, as one sequence, and frames are cut between blocks that share a scale. So all receivers
+/// decode the same bits, however much room each link has.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Part {
     indexes: Vec<u32>,
@@ -20,20 +20,21 @@ pub(in crate::server) struct Part {
     format: ValueFormat,
 }
 
-/// A part on its way to a peer.
+/// A part that is being sent to a peer.
 #[derive(Debug)]
 pub(in crate::server) struct Job {
     pub(in crate::server) kind: BulkKind,
     pub(in crate::server) clock: Clock,
-    /// What the sender wishes for.
+    /// The tightness that the sender requests.
     pub(in crate::server) tightness: Tightness,
     part: Arc<Part>,
-    /// Changes that have left.
+    /// The number of changes that were sent.
     cursor: usize,
 }
 
 impl Part {
-    /// Takes what `source`, the parameters from `start` on, holds; what `format` cannot hold stays.
+    /// Takes the changes of `source`, which are those of the parameters from `start` on. The rounding error stays in
+    /// `source`.
     pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
         let mut indexes: Vec<u32> = (start as u32..)
             .zip(source.iter())

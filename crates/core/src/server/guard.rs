@@ -231,7 +231,7 @@ impl Guard {
         self.stats
     }
 
-    /// Saves or restores the guard. The shard has `parameters` parameters.
+    /// Walks over what changes as time goes on; the shard has so many `parameters`.
     pub(super) fn state(
         &mut self,
         walk: &mut Walk<'_>,

@@ -48,7 +48,7 @@ impl Handshake {
         self.due.insert(to);
     }
 
-    /// Saves or restores the mirrors to which the hello must still be sent.
+    /// Walks over what changes as time goes on.
     pub(super) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record_that("handshake", &mut self.due, BTreeSet::is_subset)
     }

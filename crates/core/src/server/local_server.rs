@@ -127,7 +127,7 @@ impl LocalServer {
         waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
     }
 
-    /// Saves or restores the clocks and the held reads.
+    /// Walks over what changes as time goes on.
     pub(super) fn state(
         &mut self,
         walk: &mut Walk<'_>,

@@ -391,13 +391,7 @@ impl Server {
         self.remote.residual(to, 0..self.store.values().len())
     }
 
-    /// Saves or restores the server.
-    ///
-    /// # Errors
-    /// If the saved state does not fit the configuration.
-    ///
-    /// # Panics
-    /// If outputs were not polled.
+    /// Walks over what changes as time goes on, once all outputs are polled.
     pub fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         assert!(self.outputs.is_empty(), "a state is whole once outputs are polled");
         self.store.state(walk)?;

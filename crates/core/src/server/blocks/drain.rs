@@ -243,7 +243,7 @@ impl Drain {
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
     }
 
-    /// Saves or restores the drain.
+    /// Walks over what changes as time goes on.
     pub(in crate::server) fn state(&mut self, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record("method", &mut self.method)?;
         walk.record("phase", &mut self.phase)?;

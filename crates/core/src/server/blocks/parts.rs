@@ -63,8 +63,8 @@ impl Part {
         Changes::Sparse { indexes: &self.indexes, values: &self.values }
     }
 
-    /// The changes from `cursor` on that fill about `room` bytes, and where the next frame begins; `None` there where
-    /// nothing is left.
+    /// The changes from `cursor` on that fill about `room` bytes, and the cursor of the next frame. `None` instead of
+    /// the cursor if no changes are left.
     fn cut(&self, cursor: usize, room: usize) -> (Changes<'_>, Option<usize>) {
         let fitting = (room as f64 / self.format.bytes_per_value()) as usize;
         let most = (fitting / ValueFormat::BLOCK).max(2) * ValueFormat::BLOCK;
@@ -82,7 +82,7 @@ impl Job {
         Self { kind, clock, tightness: Tightness::NONE, part, cursor: 0 }
     }
 
-    /// A job to put state into.
+    /// An empty job, into which state is restored.
     pub(in crate::server) fn none() -> Self {
         let part = Part { indexes: Vec::new(), values: Vec::new(), format: ValueFormat::F32 };
         Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
@@ -112,7 +112,7 @@ impl Job {
         Ok(())
     }
 
-    /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.
+    /// The next frame of about `room` bytes, the number of parameters that it changes, and whether it is the last.
     pub(in crate::server) fn next_frame(
         &mut self,
         header: BulkHeader,

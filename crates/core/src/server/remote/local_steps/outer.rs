@@ -1,4 +1,4 @@
-//! The outer step: what a round's combined change becomes before all data centers add it.
+//! The outer step: the change that all data centers add after a round.
 
 use crate::server::blocks::Part;
 use crate::sync::{LocalStepsConfig, Outer, ValueFormat};
@@ -12,9 +12,9 @@ use crate::types::{Content, StateError, Walk};
 pub(super) struct OuterStep {
     rate: f32,
     momentum: f32,
-    /// `v`; empty without momentum.
+    /// `v`. Empty without momentum.
     velocity: Vec<f32>,
-    /// What rounding has kept of the steps before: it joins the next.
+    /// The rounding error of the steps before, which is added to the next.
     lost: Vec<f32>,
     format: ValueFormat,
 }
@@ -34,7 +34,7 @@ impl OuterStep {
         }
     }
 
-    /// The step after a round's change of the block that begins at `start`, as all will add it.
+    /// The rounded step for a round's change. The block begins at the parameter `start`.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
         if self.velocity.is_empty() {
             for (lost, change) in self.lost.iter_mut().zip(change) {
@@ -56,7 +56,7 @@ impl OuterStep {
         walk.tensor("lost", Content::Changes, &mut self.lost)
     }
 
-    /// What rounding has kept.
+    /// The rounding error of the steps so far.
     pub(super) fn lost(&self) -> &[f32] {
         &self.lost
     }

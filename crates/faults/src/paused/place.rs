@@ -1,4 +1,4 @@
-//! What one process stands on, in memory: it can be killed at any time, and then nothing of it is heard.
+//! The environment of one process, in memory. The process can be killed at any time, and then has no further effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use gaia_core::types::{DcId, Seed};
 use gaia_driver::emulated::Network;
 use gaia_driver::real::environment::{Datagrams, Environment, Later, Listener, Stream};
 
-/// What all processes of a run share.
+/// The network and the disks that all processes of a run share.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) network: Arc<Network>,
@@ -30,22 +30,22 @@ pub(super) struct World {
     topology: Topology,
     seed: Seed,
     disks: Mutex<BTreeMap<PathBuf, Arc<Mutex<Files>>>>,
-    /// The next port that nobody has had.
+    /// The next unused port.
     port: AtomicU16,
     began: Instant,
 }
 
-/// What one process stands on.
+/// The environment of one process.
 pub(super) struct Place {
     world: Arc<World>,
     dc: DcId,
-    /// Of its endpoint.
+    /// The seed of its endpoint.
     seed: Seed,
-    /// What its calendar said when the world began.
+    /// The time of its calendar at the start of the run.
     calendar_began: Duration,
     gone: AtomicBool,
     died: Notify,
-    /// Whom it cannot reach, though it reaches others.
+    /// An address that it cannot reach.
     parted_from: Mutex<Option<SocketAddr>>,
     listens: Mutex<Vec<SocketAddr>>,
     streams: Mutex<Vec<[Weak<Mutex<Way>>; 2]>>,
@@ -53,7 +53,7 @@ pub(super) struct Place {
 }
 
 impl World {
-    /// To be called within a runtime.
+    /// Must be called within a runtime.
     pub(super) fn new(topology: &Topology, seed: Seed) -> Arc<Self> {
         Arc::new(Self {
             network: Network::new(topology, seed.child("links")),
@@ -66,7 +66,7 @@ impl World {
         })
     }
 
-    /// A new process in a data center, on a machine whose calendar is so far behind.
+    /// A new process in a data center, on a machine whose calendar is `behind`.
     pub(super) fn place(self: &Arc<Self>, dc: DcId, behind: Duration) -> Arc<Place> {
         Arc::new(Place {
             world: self.clone(),
@@ -82,12 +82,12 @@ impl World {
         })
     }
 
-    /// A port that nobody has had.
+    /// An unused port.
     pub(super) fn port(&self) -> u16 {
         self.port.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Empties the disks below a folder, whose processes must have died.
+    /// Empties the disks below a folder, whose processes must be killed.
     pub(super) fn lose_disks(&self, folder: &Path) {
         self.disks.lock().unwrap().retain(|path, _| !path.starts_with(folder));
     }
@@ -102,7 +102,7 @@ impl Place {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Kills the process: its streams break, its datagrams end, and its disks are another's.
+    /// Kills the process: its streams fail, its datagrams end, and it has no access to its disks.
     pub(super) fn die(&self) {
         self.gone.store(true, Ordering::Relaxed);
         for address in self.listens.lock().unwrap().drain(..) {
@@ -113,7 +113,7 @@ impl Place {
         self.died.notify_one();
     }
 
-    /// Breaks its streams, which it makes again: but for those to an address, until it is parted from nobody.
+    /// Fails its streams. It cannot open new ones to `address` until this is called with `None`.
     pub(super) fn part_from(&self, address: Option<SocketAddr>) {
         *self.parted_from.lock().unwrap() = address;
         if address.is_some() {
@@ -126,7 +126,7 @@ impl Place {
         self.died.notified().await;
     }
 
-    /// The disks that it has opened.
+    /// The disks that the process has opened.
     pub(super) fn disks(&self) -> Vec<Arc<Mutex<Files>>> {
         self.disks.lock().unwrap().clone()
     }
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-/// The process's own; a task that outlives it stands on this too.
+/// The environment as the real driver uses it. A task that outlives its process uses it, too.
 #[derive(Debug)]
 pub(super) struct Standing(pub(super) Arc<Place>);
 
@@ -210,7 +210,7 @@ impl fmt::Debug for Place {
 }
 
 const PORT_MIN: u16 = 10_000;
-/// When a run begins, by the calendars that are right.
+/// The time at which a run begins, on calendars that are not behind.
 const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
 pub(super) const LAN_DELAY: Duration = Duration::from_micros(100);

@@ -1,4 +1,4 @@
-//! What each of our settings buys: ours with one of them changed, between ours and ASP as published.
+//! The ablation: this project's ASP with one setting changed, between the unchanged one and ASP as published.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::suite::{Changes, OURS, PUBLISHED_ASP, Suite};
 use gaia_config::Plan;
 use gaia_report::paper::AblationRow;
 
-/// One run for each change on each of the ablation's cells. The two ends run as competitors.
+/// One run for each change on each of the ablation's cells. The two ends are among the contenders' runs.
 pub(super) fn jobs<'g, 's>(
     suite: &'g Suite,
     grounds: &'g [Ground<'s>],
@@ -34,7 +34,7 @@ pub(super) fn jobs<'g, 's>(
     Ok(jobs)
 }
 
-/// Ours, then each change, then ASP as published, cell by cell.
+/// For each cell the row of this project's ASP, then of each change, then of ASP as published.
 pub(super) fn rows(
     suite: &Suite,
     grounds: &[Ground<'_>],
@@ -77,14 +77,14 @@ fn tried_on<'g, 's>(
     grounds.iter().filter(|ground| ground.site.is_ablated(suite))
 }
 
-/// Our own run and those that differ from it in their overlay alone.
+/// The names of this project's ASP and of the changes that only set another overlay.
 pub(super) fn overlays(suite: &Suite) -> Vec<String> {
     let changes = suite.ablation.iter().enumerate();
     let others = changes.filter(|(_, change)| change.name().starts_with("overlay="));
     std::iter::once(OURS.to_owned()).chain(others.map(|(number, _)| model(number))).collect()
 }
 
-/// What the run of a change is called.
+/// The model name of a change's run.
 fn model(number: usize) -> String {
     format!("change-{}", number + 1)
 }

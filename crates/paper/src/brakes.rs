@@ -1,4 +1,4 @@
-//! The paper's Figure 12: what becomes of ASP without its two brakes, as published and ours.
+//! The paper's Figure 12: ASP with and without its two brakes, as published and in this project.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::suite::{
 use gaia_config::Plan;
 use gaia_report::paper::CurveRow;
 
-/// Whether curves are drawn there.
+/// Whether the site has curves.
 pub(super) fn are_taken_off(site: &Site<'_>) -> bool {
     site.has_cells() && site.wan.name == WIDEST
 }
 
-/// Ours without its brakes, which runs for these curves alone. The others run as competitors.
+/// The runs of this project's ASP without its brakes. The other curves are of contenders' runs.
 pub(super) fn jobs<'g, 's>(
     suite: &Suite,
     grounds: &'g [Ground<'s>],
@@ -34,7 +34,7 @@ pub(super) fn jobs<'g, 's>(
     Ok(jobs)
 }
 
-/// The curves, application by application.
+/// The curves of all applications.
 pub(super) fn rows(grounds: &[Ground<'_>], runs: &BTreeMap<String, Finished>) -> Vec<CurveRow> {
     let drawn = grounds.iter().filter(|ground| are_taken_off(&ground.site));
     drawn
@@ -53,7 +53,7 @@ pub(super) fn rows(grounds: &[Ground<'_>], runs: &BTreeMap<String, Finished>) ->
         .collect()
 }
 
-/// The curves that are of competitors.
+/// The contenders with curves.
 pub(super) const COMPETITORS: [&str; 3] = [PUBLISHED_ASP, PUBLISHED_ASP_WITHOUT_BRAKES, OURS];
 const OURS_WITHOUT_BRAKES: &str = "asp-no-brakes";
 const WITHOUT_BRAKES: [&str; 2] = ["selective_barrier=off", "mirror_clock=off"];

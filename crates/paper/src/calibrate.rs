@@ -1,30 +1,29 @@
-//! How much smaller a model is than the paper's: the bandwidth scale at which BSP suffers from a WAN as the paper's
-//! did.
+//! Calibration: the bandwidth scale at which BSP is slowed down by a WAN as much as in the paper.
 //!
-//! A model with a thousandth of the parameters over links with a thousandth of the bandwidth waits as long as the
-//! large one over the real links. All bandwidths are scaled alike, LAN cards and WAN links, so what a WAN is to a LAN
-//! stays as it was measured. What is fitted is one number for each application and WAN: BSP's time per clock over the
-//! WAN, over that on the LAN, becomes the paper's. No other model has run by then.
+//! A model with a thousandth of the parameters over links with a thousandth of the bandwidth waits as long as the large
+//! model over the real links. All bandwidths are scaled equally, of LAN cards and of WAN links, so that the ratio of a
+//! WAN to a LAN stays as measured. One number is fitted for each application and WAN: the ratio of BSP's time per clock
+//! over the WAN to that on the LAN becomes the paper's. No other model has run by then.
 
 use super::EvaluationError;
 use super::bench::Bench;
 use gaia_config::{EvaluateConfig, Plan};
 use gaia_core::coordinator::StopRules;
 
-/// A scale, and the ratio that it gives.
+/// A bandwidth scale, and the ratio that it gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
     pub(super) scale: f64,
     pub(super) ratio: f64,
 }
 
-/// BSP's time per clock over a plan's WAN, over that with the same machines on one LAN.
+/// The ratio of BSP's time per clock over a plan's WAN to that with the same machines on one LAN.
 pub(super) fn bsp_over_lan(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
     let over_wan = seconds_per_clock(plan, bench)?;
     Ok(over_wan / seconds_per_clock(&plan.on_lan(), bench)?)
 }
 
-/// From a short run, its first clocks left out: there nobody waits for the clock before.
+/// The time per clock of a short run in seconds, without its first clocks, which do not wait for a clock before.
 fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
     let mut plan = plan.clone();
     plan.evaluate = EvaluateConfig { every: SKIPPED };
@@ -35,9 +34,9 @@ fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationEr
     Ok((last.time_s - first.time_s) / last.clock.saturating_sub(first.clock) as f64)
 }
 
-/// The scale at which `ratio_at` is `target`, where it falls as the scale grows.
+/// Finds the scale at which `ratio_at` is `target`. The ratio must decrease with the scale.
 ///
-/// Where no scale reaches the target, the result is the end of the search that comes closest.
+/// If no scale reaches the target, the result is the closest one that was tried.
 pub(super) fn fit(
     target: f64,
     mut ratio_at: impl FnMut(f64) -> Result<f64, EvaluationError>,
@@ -57,7 +56,7 @@ pub(super) fn fit(
             break;
         }
         let error = match error_at(slow - step) {
-            // No link is that slow: what is left lies closer.
+            // No link may be that slow: the scale is closer.
             Err(EvaluationError::Config(_)) => {
                 step /= 2.0;
                 continue;
@@ -67,7 +66,7 @@ pub(super) fn fit(
         let gained = error - slow_error;
         (fast, fast_error) = (slow, slow_error);
         (slow, slow_error) = (slow - step, error);
-        // All that is left is the ratio of one network to the other: slower links do not change it.
+        // Only the ratio of the two networks matters here: slower links do not change it.
         if slow_error < 0.0 && gained < FLAT * step {
             break;
         }
@@ -87,7 +86,7 @@ pub(super) fn fit(
         return Ok(fitted(at, error));
     }
 
-    // False position, halving the weight of an end that stays (the Illinois rule).
+    // False position with the Illinois rule: the weight of an end that stays is halved.
     let (mut slow_weight, mut fast_weight) = (slow_error, fast_error);
     let mut best =
         if slow_error.abs() < fast_error.abs() { (slow, slow_error) } else { (fast, fast_error) };
@@ -115,13 +114,13 @@ pub(super) fn fit(
 
 const SKIPPED: u64 = 2;
 const COUNTED: u64 = 12;
-/// About what a model of 10⁵ parameters is to one of 10⁷.
+/// The first scale: about the ratio of a model of 10⁵ parameters to one of 10⁷.
 const START: f64 = 0.01;
 const STEP: f64 = 4.0;
 const STEPS_MAX: usize = 24;
-/// Half a percent.
+/// The relative error at which the search ends: half a percent.
 const TOLERANCE: f64 = 0.005;
-/// How little the ratio grows, as a power of the scale, where it has reached its end.
+/// The exponent of the ratio's growth with the scale below which the ratio is constant.
 const FLAT: f64 = 0.007;
 
 #[cfg(test)]

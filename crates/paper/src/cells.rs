@@ -1,4 +1,4 @@
-//! The rows of the tables: each competitor beside BSP, the LAN and what the paper printed.
+//! The rows of the tables: each contender compared with BSP, the LAN and the published result.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) fn rows(
         .collect()
 }
 
-/// Seconds to the target over those of BSP on the LAN.
+/// The ratio of a run's time to the target to that of BSP on the LAN.
 pub(super) fn times_lan(ground: &Ground<'_>, run: &Finished) -> Option<f64> {
     Some(run.summary.time_to_target_s? / ground.lan_s())
 }
@@ -66,7 +66,7 @@ fn centralized(ground: &Ground<'_>, data_bytes: f64) -> CellRow {
     }
 }
 
-/// What a row holds that follows from its time and its bill.
+/// The fields of a row that follow from its time and its bill.
 fn skeleton(ground: &Ground<'_>, model: &str, time_s: Option<f64>, bill: Bill) -> CellRow {
     let paper = ground.site.published();
     let bsp_s = ground.bsp.summary.time_to_target_s;

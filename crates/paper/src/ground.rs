@@ -1,5 +1,5 @@
-//! What stands before anyone competes: the fitted scale, BSP on the LAN, whose objective becomes the target of all
-//! others, and BSP over the WAN.
+//! The baselines of an application over a WAN: the fitted bandwidth scale, BSP on the LAN, whose objective is the
+//! target of all other runs, and BSP over the WAN.
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished, in_parallel};
@@ -16,25 +16,25 @@ use gaia_report::paper::ScaleRow;
 pub(super) struct Site<'s> {
     pub(super) app: &'s App,
     pub(super) wan: &'s Wan,
-    /// At the scale of the worst WAN instead of one of its own.
+    /// Whether the WAN uses the scale of the worst WAN of the paper instead of a fitted one.
     pub(super) elsewhere: bool,
-    /// Whether it has rows, and is not only there to set a scale or a volume of data.
+    /// Whether it has rows. Otherwise it is only needed for a scale or a volume of data.
     pub(super) compete: bool,
 }
 
-/// A site with what its competitors are measured by.
+/// An application over a WAN, with its baselines.
 #[derive(Clone, Debug)]
 pub(super) struct Ground<'s> {
     pub(super) site: Site<'s>,
     pub(super) fit: Fit,
     pub(super) lan: Finished,
     pub(super) bsp: Finished,
-    /// The objective that ends every run but the LAN's.
+    /// The objective at which all runs end, except the one on the LAN.
     pub(super) target: f64,
 }
 
 impl Site<'_> {
-    /// What a run of `model` is called.
+    /// The name of the run of `model`.
     pub(super) fn name(&self, model: &str) -> String {
         let place = if self.elsewhere { "elsewhere-" } else { "" };
         format!("{place}{}-{}-{model}", self.app.name, self.wan.name)
@@ -53,7 +53,7 @@ impl Site<'_> {
 }
 
 impl<'s> Ground<'s> {
-    /// The plan of a competitor: it ends at the target, or when it has had its chance.
+    /// The plan of a contender. The run ends at the target, or at a limit of clocks and time.
     pub(super) fn plan(
         &self,
         model: &str,
@@ -69,20 +69,20 @@ impl<'s> Ground<'s> {
         Ok(Plan { stop, ..plan })
     }
 
-    /// Seconds of BSP on the LAN to the target.
+    /// The time of BSP on the LAN to the target, in seconds.
     pub(super) fn lan_s(&self) -> f64 {
         self.lan.summary.time_to_target_s.unwrap_or(self.lan.summary.time_s)
     }
 
-    /// What BSP on the LAN had reached after some clocks, or at its end.
+    /// The objective of BSP on the LAN after some clocks, or at its end.
     pub(super) fn lan_objective_after(&self, clocks: u64) -> Option<f64> {
         let progress = &self.lan.progress;
         let at = progress.iter().find(|at| at.clock >= clocks).or_else(|| progress.last());
         at.map(|at| at.objective)
     }
 
-    /// The volume of the application's training data at the size of the paper's model; `None` where the WAN that sets
-    /// it has not been run.
+    /// The volume of the application's training data in bytes, at the size of the paper's model. `None` if the WAN that
+    /// determines it has not been run.
     pub(super) fn data_bytes(&self, grounds: &[Self]) -> Option<f64> {
         let worst = grounds
             .iter()
@@ -112,12 +112,12 @@ impl Site<'_> {
         published(self.app.name, self.wan.name).filter(|_| !self.elsewhere)
     }
 
-    /// Whether it has rows among the paper's own cells.
+    /// Whether it has rows in the table of the paper's WANs.
     pub(super) fn has_cells(&self) -> bool {
         self.compete && !self.elsewhere
     }
 
-    /// Whether the ablation is tried there.
+    /// Whether it is a cell of the ablation.
     pub(super) fn is_ablated(&self, suite: &Suite) -> bool {
         self.has_cells() && suite.ablation_cells.contains(&(self.app.name, self.wan.name))
     }
@@ -127,12 +127,12 @@ impl Site<'_> {
     }
 }
 
-/// How many runs [`prepare`] tells of.
+/// The number of runs of [`prepare`] with notifications.
 pub(super) fn runs(sites: &[Site<'_>]) -> usize {
     2 * sites.len()
 }
 
-/// Fits the scales, then runs BSP on each site's LAN and WAN.
+/// Fits the scales, then runs BSP on each LAN and WAN.
 pub(super) fn prepare<'s>(
     suite: &Suite,
     sites: &[Site<'s>],
@@ -183,8 +183,8 @@ pub(super) fn prepare<'s>(
     })
 }
 
-/// A run as if it had had its own target from the start. One whose objective wavers may have been there before it
-/// settled, and is to be measured as the others are.
+/// A run, cut off where it first reached the target. If its objective oscillates, it may have reached the target before
+/// it converged. So it is measured like the other runs.
 fn first_passage(run: &Finished, target: f64) -> Finished {
     let mut run = run.clone();
     if let Some(first) = run.progress.iter().find(|at| at.objective <= target) {
@@ -196,7 +196,7 @@ fn first_passage(run: &Finished, target: f64) -> Finished {
     run
 }
 
-/// The scale at which BSP suffers as in the paper. A WAN that the paper did not have is taken as it is.
+/// The scale at which BSP is slowed down as in the paper. 1 for a WAN that the paper does not have.
 fn own_fit(
     suite: &Suite,
     site: &Site<'_>,
@@ -224,7 +224,7 @@ fn bsp(
     Ok(remote.unwrap_or_default())
 }
 
-/// Stops a run where BSP on the LAN stopped, or when it has had several times the clocks for it.
+/// The stop rules of a run: at the target, or after several times the clocks of BSP on the LAN.
 fn towards(target: f64, lan: &Finished) -> StopRules {
     StopRules {
         objective: Some(target),
@@ -234,7 +234,7 @@ fn towards(target: f64, lan: &Finished) -> StopRules {
     }
 }
 
-/// A run that has not met the target after this many times the LAN's clocks does not meet it.
+/// A run stops after this many times the LAN's clocks without the target.
 const PATIENCE_TIMES_LAN: u64 = 4;
-/// Nor after this many times BSP's time.
+/// A run stops after this many times BSP's time without the target.
 const PATIENCE_TIMES_BSP: f64 = 3.0;

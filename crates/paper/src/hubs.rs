@@ -1,4 +1,4 @@
-//! What each data center sent and paid over every overlay that was tried.
+//! The bytes and the costs of each data center with each overlay.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::suite::WIDEST;
 use gaia_core::sync::{OverlayKind, RemoteSync};
 use gaia_report::paper::HubRow;
 
-/// One row for each data center of each overlay, application by application: the runs on the WAN of many regions that
-/// are our ASP with another overlay or none changed.
+/// One row for each application, overlay and data center: the runs of this project's ASP on the WAN with the most
+/// regions, unchanged and with other overlays.
 pub(super) fn rows(
     grounds: &[Ground<'_>],
     runs: &BTreeMap<String, Finished>,

@@ -1,10 +1,12 @@
-//! The paper's evaluation, run again: three applications over three WANs with every model, set beside what the paper
-//! printed (Hsieh et al., NSDI 2017).
+//! A reproduction of the paper's evaluation: three applications over three WANs with all synchronisation models,
+//! compared with the published results (Hsieh et al., NSDI 2017).
 //!
-//! This room decides what is run, what is fitted before anything is compared, and what a figure of the paper is set
-//! beside. Every run is `driver::run` of a plan that a run file could have said. It refuses to know how a run is
-//! carried out, and how results are shown: what comes out is one record. A fitted bandwidth scale, one for each
-//! application and WAN, is all that is taken from the paper's results; what follows from it is measured.
+//! This crate decides which runs are made, what is fitted before the comparison, and which published figure is compared
+//! with which result. Each run is `driver::run` of a plan that a run file can express. The crate does not know how a
+//! run is executed, and how results are shown: the result is one record. The only input from the paper's results is a
+//! bandwidth scale for each application and WAN, which is fitted. All else is measured.
+
+#![warn(missing_docs)]
 
 mod ablation;
 mod bench;
@@ -36,19 +38,20 @@ pub use published::{Published, SIGNIFICANCES, insignificant, published};
 pub use request::{Request, Section};
 pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, Wan};
 
-/// What an evaluation has found.
+/// The result of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
+    /// The rows of all tables and the curves of all figures.
     pub file: PaperFile,
-    /// A run file for each run, by the run's name: `gaia train` on it repeats that run.
+    /// A run file for each run, by the run's name. `gaia train` on it repeats the run.
     pub run_files: BTreeMap<String, String>,
 }
 
-/// Runs what is asked for, independent runs side by side on all processors. What comes out does not depend on how
-/// many there are.
+/// Makes the requested runs, independent ones in parallel on all processors. The result does not depend on the number
+/// of processors.
 ///
 /// # Errors
-/// Where a request names what the suite does not have, a run file or data file is wrong, or a run fails.
+/// If the request has a name that the suite lacks, a run file or data file is invalid, or a run fails.
 pub fn evaluate(
     suite: &Suite,
     request: &Request,
@@ -79,7 +82,7 @@ pub fn evaluate(
     if request.wants(Section::Brakes) {
         jobs.extend(brakes::jobs(suite, &grounds, changes)?);
     }
-    // Those that take longest first, so that no processor is left alone with one at the end.
+    // The longest runs first, so that no single processor is busy at the end.
     jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
     let finished = in_parallel(&jobs, |(ground, model, plan)| {
         Ok((ground.site.name(model), bench.run(plan)?))
@@ -119,5 +122,5 @@ pub fn evaluate(
     Ok(Evaluation { file, run_files })
 }
 
-/// What the run files say.
+/// The seed of the run files.
 const SEED: u64 = 42;

@@ -1,4 +1,4 @@
-//! What of the evaluation is asked for.
+//! The request: which parts of the evaluation to run.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,18 @@ use super::ground::Site;
 use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
 use gaia_report::paper::PaperFile;
 
-/// What is asked for: which parts, and of those which rows. Empty lists stand for all there are.
+/// The parts of the evaluation to run, and their rows. An empty list means all.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
+    /// The parts.
     pub sections: BTreeSet<Section>,
+    /// The names of applications.
     pub apps: Vec<String>,
+    /// The names of WANs.
     pub wans: Vec<String>,
+    /// The names of models.
     pub models: Vec<String>,
+    /// The changes of all runs.
     pub changes: Changes,
 }
 
@@ -25,7 +30,7 @@ pub enum Section {
     Cells,
     /// The same over other WANs.
     Elsewhere,
-    /// Ours with one setting changed.
+    /// This project's ASP with one setting changed.
     Ablation,
     /// The share of insignificant updates.
     Insignificant,
@@ -36,7 +41,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// Every part's name, as `--only` takes it.
+    /// The names of all parts, for `--only`.
     pub const NAMES: [&str; 6] =
         ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew"];
 
@@ -49,7 +54,7 @@ impl Section {
         Self::Skew,
     ];
 
-    /// The part of that name.
+    /// The part with a name. `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         let at = Self::NAMES.iter().position(|known| *known == name)?;
         Some(Self::ALL[at])
@@ -61,7 +66,7 @@ impl Request {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    /// Refuses names that the suite does not have, and a folder of data without the files that are asked for.
+    /// Rejects names that the suite lacks, and a data folder without the required files.
     pub fn check(&self, suite: &Suite) -> Result<(), EvaluationError> {
         let apps: Vec<&str> = suite.apps.iter().map(|app| app.name).collect();
         let mut wans: Vec<&str> = Vec::new();
@@ -94,7 +99,7 @@ impl Request {
         Ok(())
     }
 
-    /// Every pair of application and WAN that something is run on, each once: the paper's WANs and the others.
+    /// All pairs of application and WAN with runs, each once: the paper's WANs and the others.
     pub(super) fn sites<'s>(&self, suite: &'s Suite) -> Vec<Site<'s>> {
         let mut sites: Vec<Site<'s>> = Vec::new();
         let mut parts: Vec<(bool, bool)> = Vec::new();
@@ -117,7 +122,7 @@ impl Request {
             }
         }
 
-        // The volume of the data and the scale elsewhere are those of the worst WAN.
+        // The worst WAN determines the volume of the data and the scale of other WANs.
         let needs_worst = |site: &Site<'_>| site.elsewhere || chosen(&self.models, CENTRALIZE);
         let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else { return sites };
         let wanting: Vec<_> =
@@ -135,7 +140,7 @@ impl Request {
         sites
     }
 
-    /// The models that run on a site, the LAN and BSP apart, which run on all.
+    /// The models that run on a site, except BSP and the LAN, which run on all.
     pub(super) fn contenders(&self, suite: &Suite, site: &Site<'_>) -> Vec<&'static str> {
         let asked = if site.elsewhere {
             self.wants(Section::Elsewhere)
@@ -154,7 +159,7 @@ impl Request {
         ran.filter(|model| *model != BSP).filter(runs).collect()
     }
 
-    /// How many runs follow those that lay the ground.
+    /// The number of runs after those of the baselines.
     pub(super) fn runs(&self, suite: &Suite, sites: &[Site<'_>]) -> usize {
         let competing = sites.iter().filter(|site| site.compete);
         let cells: usize = competing.map(|site| self.contenders(suite, site).len()).sum();
@@ -171,7 +176,7 @@ impl Request {
         cells + ablation + brakes
     }
 
-    /// Whether a row of a model is shown.
+    /// Whether the rows of a model are shown.
     pub(super) fn shows(&self, model: &str) -> bool {
         [LAN, BSP].contains(&model) || chosen(&self.models, model)
     }
@@ -194,7 +199,7 @@ impl Request {
     }
 }
 
-/// Whether a list names what is asked about; an empty one names all.
+/// Whether a list contains a name. An empty list contains all.
 fn chosen(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|one| one == name)
 }
@@ -210,5 +215,5 @@ fn known(flag: &'static str, asked: &[String], there: &[&str]) -> Result<(), Eva
     }
 }
 
-/// What the ablation lies between.
+/// The two ends of the ablation.
 const ENDS: [&str; 2] = [OURS, PUBLISHED_ASP];

@@ -25,14 +25,14 @@ struct PageView {
     title: &'static str,
     sentence: String,
     tags: Vec<String>,
-    other: Link,
+    other: PageLink,
     verdicts: Vec<Verdict>,
     chapters: Vec<Chapter>,
 }
 
 /// A page of the same directory.
 #[derive(Serialize)]
-struct Link {
+struct PageLink {
     page: &'static str,
     text: &'static str,
 }
@@ -56,7 +56,7 @@ pub(super) fn first(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link {
+        other: PageLink {
             page: PAPER_ELSEWHERE_PAGE,
             text: "Other WANs, and one scale per application",
         },
@@ -79,7 +79,7 @@ pub(super) fn elsewhere(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link { page: PAPER_PAGE, text: "The paper's own WANs" },
+        other: PageLink { page: PAPER_PAGE, text: "The paper's own WANs" },
         verdicts: verdicts(&grid, false),
         chapters,
     })

@@ -11,7 +11,7 @@ use crate::wire::BulkKind;
 
 /// The link to one peer, in both directions.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct ExchangeLink {
     /// The last sequence number sent, and received.
     pub(super) sequence: u64,
     pub(super) received: u64,
@@ -30,7 +30,7 @@ pub(super) struct Job {
     pub(super) cursor: usize,
 }
 
-impl Link {
+impl ExchangeLink {
     /// Checks that a frame of the peer is the next one.
     pub(super) fn check_sequence(&self, from: DcId, found: u64) -> Result<(), PeerError> {
         let expected = self.received + 1;

@@ -31,7 +31,7 @@ use crate::types::{
 };
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-use link::{Job, Link};
+use link::{ExchangeLink, Job};
 
 /// One server's part of the exchange of whole clocks.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Exchange {
     totals: BTreeMap<Clock, Changed>,
     /// The number of clocks whose total was received, per home.
     done: Vec<Clock>,
-    links: BTreeMap<DcId, Link>,
+    links: BTreeMap<DcId, ExchangeLink>,
     cutting: Cutting,
 }
 
@@ -86,7 +86,7 @@ impl Exchange {
             sums: BTreeMap::new(),
             totals: BTreeMap::new(),
             done: vec![Clock::ZERO; data_centers],
-            links: config.links.keys().map(|peer| (*peer, Link::default())).collect(),
+            links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
         }
     }

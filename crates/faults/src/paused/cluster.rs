@@ -17,8 +17,8 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::application::Watched;
 use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
+use super::environment::{ProcessEnvironment, SharedEnvironment, World};
 use super::flood::flood;
-use super::place::{Place, Standing, World};
 use gaia_checkpoint::StateFile;
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -58,7 +58,7 @@ struct Cluster {
     world: Arc<World>,
     application: Arc<Watched>,
     /// The process that each of `drawn.processes` is now.
-    places: Vec<RefCell<Arc<Place>>>,
+    environments: Vec<RefCell<Arc<ProcessEnvironment>>>,
     /// How long the next crash of each lasts, and whether it restarts at another address.
     returns: Vec<Cell<(Duration, bool)>>,
     /// How far the calendar of each machine is behind.
@@ -143,10 +143,11 @@ impl Cluster {
         for link in &topology.links {
             world.network.set_disorder(link.from, link.to, drawn.disorder);
         }
-        let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0]), Duration::ZERO).into();
+        let environment =
+            |nodes: &Vec<NodeId>| world.new_process(dc_of(nodes[0]), Duration::ZERO).into();
 
         Self {
-            places: drawn.processes.iter().map(place).collect(),
+            environments: drawn.processes.iter().map(environment).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
             behind: drawn.processes.iter().map(|_| Duration::ZERO.into()).collect(),
             waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
@@ -193,7 +194,7 @@ impl Cluster {
 
         // A process that restarted after the end of the run waits for its coordinator.
         let goes_on = |process: &usize| self.waits[*process].get() == Some(false);
-        match (outcome, (0..self.places.len()).find(goes_on)) {
+        match (outcome, (0..self.environments.len()).find(goes_on)) {
             (Some(outcome), None) => Ok(outcome),
             (Some(_), Some(process)) => {
                 Err(format!("{:?} has not heard of the end", self.drawn.processes[process]))
@@ -213,19 +214,19 @@ impl Cluster {
         }
 
         loop {
-            let place = self.places[process].borrow().clone();
+            let environment = self.environments[process].borrow().clone();
             let ended = tokio::select! {
                 biased;
-                () = place.died() => None,
-                ended = self.part(nodes, &place, port) => Some(ended),
+                () = environment.died() => None,
+                ended = self.part(nodes, &environment, port) => Some(ended),
             };
             match ended {
                 Some(Ok(NodeEnd::Over)) => {
                     self.waits[process].set(None);
                     if self.dies_at_end.take() {
-                        let coordinator = self.places.len() - 1;
+                        let coordinator = self.environments.len() - 1;
                         self.returns[coordinator].set((Duration::from_secs(1), false));
-                        self.places[coordinator].borrow().die();
+                        self.environments[coordinator].borrow().die();
                     }
                     return Ok(None);
                 }
@@ -248,7 +249,7 @@ impl Cluster {
                     self.over.set(true);
                     return Err(COPY_LOST.into());
                 }
-                Some(_) | None if place.is_gone() => {}
+                Some(_) | None if environment.is_gone() => {}
                 other => return Err(format!("{nodes:?} ended with {other:?}")),
             }
             if nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
@@ -271,14 +272,14 @@ impl Cluster {
             self.restarts.set(self.restarts.get() + 1);
             self.waits[process].set(Some(true));
             let behind = self.behind[process].get();
-            self.places[process].replace(self.world.place(dc_of(nodes[0]), behind));
+            self.environments[process].replace(self.world.new_process(dc_of(nodes[0]), behind));
         }
     }
 
     async fn part(
         &self,
         nodes: &[NodeId],
-        place: &Arc<Place>,
+        environment: &Arc<ProcessEnvironment>,
         port: u16,
     ) -> Result<NodeEnd, String> {
         let options = NodeOptions {
@@ -293,7 +294,7 @@ impl Cluster {
         };
 
         let application: Arc<dyn Application> = self.application.clone();
-        let environment = Arc::new(Standing(place.clone()));
+        let environment = Arc::new(SharedEnvironment(environment.clone()));
         let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended =
             take_part(&self.drawn.plan, &application, &options, &mut told, environment).await;
@@ -341,19 +342,19 @@ impl Cluster {
                     sleep(LOOK_EVERY).await;
                 }
                 self.left.borrow_mut().insert(dc);
-                for (nodes, place) in self.drawn.processes.iter().zip(&self.places) {
+                for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
                     if nodes[0].dc() == Some(dc) {
-                        place.borrow().die();
+                        environment.borrow().die();
                     }
                 }
             }
             What::Silence { process } => {
                 // No node may be left that notifies it of the end.
                 self.waits[process].set(self.waits[process].get().map(|_| true));
-                let place = self.places[process].borrow().clone();
-                place.part_from(Some(self.coordinator_address()));
+                let environment = self.environments[process].borrow().clone();
+                environment.part_from(Some(self.coordinator_address()));
                 sleep(lasts).await;
-                place.part_from(None);
+                environment.part_from(None);
             }
             What::Kill { process, write, moves } => {
                 if let NodeId::Worker(worker) = self.drawn.processes[process][0]
@@ -365,16 +366,16 @@ impl Cluster {
                     }
                 }
                 self.returns[process].set((lasts, moves));
-                let place = self.places[process].borrow().clone();
-                match (write, place.disks().first()) {
+                let environment = self.environments[process].borrow().clone();
+                match (write, environment.disks().first()) {
                     (Some((writes, moment)), Some(files)) => {
                         files.lock().unwrap().doom(writes, moment);
                         sleep(lasts).await;
                         files.lock().unwrap().spare();
                     }
                     _ => {
-                        place.die();
-                        for files in place.disks() {
+                        environment.die();
+                        for files in environment.disks() {
                             if self.drawn.plan.log.sync == LogSync::Always {
                                 files.lock().unwrap().crash(&mut chance);
                             }
@@ -400,7 +401,7 @@ impl Cluster {
 
         self.returns[process].set((lasts, false));
         self.behind[process].set(behind);
-        self.places[process].borrow().die();
+        self.environments[process].borrow().die();
         if nodes[0] == NodeId::Coordinator {
             std::fs::remove_file(self.folder.path().join(COORDINATOR)).unwrap();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::place::Place;
+use super::environment::ProcessEnvironment;
 use crate::draws::within;
 use crate::fault::Moment;
 use gaia_checkpoint::LogDisk;
@@ -27,7 +27,7 @@ struct File {
 /// A process's access to the files.
 pub(super) struct MemoryDisk {
     pub(super) files: Arc<Mutex<Files>>,
-    pub(super) place: Arc<Place>,
+    pub(super) environment: Arc<ProcessEnvironment>,
 }
 
 impl Files {
@@ -61,7 +61,7 @@ impl Files {
 impl MemoryDisk {
     fn files(&self) -> io::Result<MutexGuard<'_, Files>> {
         // A killed process has no access: another one uses the files.
-        if self.place.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
+        if self.environment.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
     }
 }
 
@@ -99,7 +99,7 @@ impl LogDisk for MemoryDisk {
             return Ok(());
         }
         drop(files);
-        self.place.die();
+        self.environment.die();
         Err(gone())
     }
 

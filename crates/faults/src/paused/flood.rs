@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::place::{LAN_DELAY, World};
+use super::environment::{LAN_DELAY, World};
 use gaia_driver::emulated::Network;
 
 /// Connects to an address repeatedly and keeps the connections open: many idle ones at once, and then some more each

@@ -15,9 +15,9 @@ mod certificates;
 mod cluster;
 mod disk;
 mod drawn;
+mod environment;
 mod flood;
 mod pipes;
-mod place;
 
 use std::panic::catch_unwind;
 use std::time::Duration;

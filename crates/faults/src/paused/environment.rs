@@ -36,7 +36,7 @@ pub(super) struct World {
 }
 
 /// The environment of one process.
-pub(super) struct Place {
+pub(super) struct ProcessEnvironment {
     world: Arc<World>,
     dc: DcId,
     /// The seed of its endpoint.
@@ -67,8 +67,12 @@ impl World {
     }
 
     /// A new process in a data center, on a machine whose calendar is `behind`.
-    pub(super) fn place(self: &Arc<Self>, dc: DcId, behind: Duration) -> Arc<Place> {
-        Arc::new(Place {
+    pub(super) fn new_process(
+        self: &Arc<Self>,
+        dc: DcId,
+        behind: Duration,
+    ) -> Arc<ProcessEnvironment> {
+        Arc::new(ProcessEnvironment {
             world: self.clone(),
             dc,
             seed: self.seed.nth(usize::from(self.port())),
@@ -97,7 +101,7 @@ impl World {
     }
 }
 
-impl Place {
+impl ProcessEnvironment {
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -138,36 +142,37 @@ impl Place {
 
 /// The environment as the real driver uses it. A task that outlives its process uses it, too.
 #[derive(Debug)]
-pub(super) struct Standing(pub(super) Arc<Place>);
+pub(super) struct SharedEnvironment(pub(super) Arc<ProcessEnvironment>);
 
-impl Environment for Standing {
+impl Environment for SharedEnvironment {
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
         Box::pin(async move {
-            let place = &self.0;
-            place.present()?;
-            let ear = place.world.streams.listen(at)?;
-            place.listens.lock().unwrap().push(at);
+            let environment = &self.0;
+            environment.present()?;
+            let ear = environment.world.streams.listen(at)?;
+            environment.listens.lock().unwrap().push(at);
             Ok(Box::new(ear) as Box<dyn Listener>)
         })
     }
 
     fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
         Box::pin(async move {
-            let place = &self.0;
-            place.present()?;
-            if *place.parted_from.lock().unwrap() == Some(to) {
+            let environment = &self.0;
+            environment.present()?;
+            if *environment.parted_from.lock().unwrap() == Some(to) {
                 return Err(io::ErrorKind::HostUnreachable.into());
             }
-            let from = Network::address(place.dc, place.world.port());
-            let far = place.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
-            let delay = place.world.delay(place.dc, far);
-            let calling = place.world.streams.connect(&place.world.network, from, to, delay);
+            let from = Network::address(environment.dc, environment.world.port());
+            let far = environment.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
+            let delay = environment.world.delay(environment.dc, far);
+            let calling =
+                environment.world.streams.connect(&environment.world.network, from, to, delay);
             let (pipe, ways) = calling.await?;
-            let mut streams = place.streams.lock().unwrap();
+            let mut streams = environment.streams.lock().unwrap();
             streams.retain(|ways| ways[0].strong_count() > 0);
             streams.push(ways.clone());
             drop(streams);
-            if place.is_gone() {
+            if environment.is_gone() {
                 break_off(&ways);
             }
             Ok(Box::new(pipe) as Box<dyn Stream>)
@@ -175,21 +180,21 @@ impl Environment for Standing {
     }
 
     fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams> {
-        let place = &self.0;
-        place.present()?;
-        let socket = place.world.network.bind(at)?;
+        let environment = &self.0;
+        environment.present()?;
+        let socket = environment.world.network.bind(at)?;
         let mut bytes = [0; 32];
-        place.seed.random().fill_bytes(&mut bytes);
+        environment.seed.random().fill_bytes(&mut bytes);
         let mut config = EndpointConfig::default();
         config.rng_seed(Some(bytes));
         Ok(Datagrams { socket, config: Some(config) })
     }
 
     fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
-        let (place, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
+        let (environment, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
         let files = disks.entry(path.to_owned()).or_default().clone();
-        place.disks.lock().unwrap().push(files.clone());
-        Ok(Box::new(MemoryDisk { files, place }))
+        environment.disks.lock().unwrap().push(files.clone());
+        Ok(Box::new(MemoryDisk { files, environment }))
     }
 
     fn since_epoch(&self) -> Duration {
@@ -203,9 +208,9 @@ impl Environment for Standing {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ProcessEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("dc", &self.dc).finish_non_exhaustive()
+        f.debug_struct("ProcessEnvironment").field("dc", &self.dc).finish_non_exhaustive()
     }
 }
 

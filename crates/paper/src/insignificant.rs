@@ -7,7 +7,7 @@
 
 use super::EvaluationError;
 use super::bench::{Bench, in_parallel};
-use super::ground::Ground;
+use super::experiment::PreparedExperiment;
 use super::published::{SIGNIFICANCES, insignificant};
 use super::suite::WORST;
 use gaia_config::Plan;
@@ -17,23 +17,23 @@ use gaia_report::paper::InsignificantRow;
 
 /// One row for each application over each of the paper's WANs, for the number of clocks of BSP on the LAN.
 pub(super) fn rows(
-    grounds: &[Ground<'_>],
+    all_prepared: &[PreparedExperiment<'_>],
     bench: &Bench<'_>,
 ) -> Result<Vec<InsignificantRow>, EvaluationError> {
     // Without a network, two WANs with the same machines give the same result.
-    let measured: Vec<&Ground<'_>> = grounds
+    let measured: Vec<&PreparedExperiment<'_>> = all_prepared
         .iter()
-        .filter(|ground| ground.site.has_cells() && ground.site.wan.name != WORST)
+        .filter(|prepared| prepared.experiment.has_cells() && prepared.experiment.wan.name != WORST)
         .collect();
-    in_parallel(&measured, |ground| {
-        let plan = &ground.bsp.plan;
+    in_parallel(&measured, |prepared| {
+        let plan = &prepared.bsp.plan;
         let application = bench.application(plan)?;
-        let shares = shares_below(application.as_ref(), plan, ground.lan.summary.clocks);
-        let app = ground.site.app.name;
+        let shares = shares_below(application.as_ref(), plan, prepared.lan.summary.clocks);
+        let app = prepared.experiment.app.name;
         let points = SIGNIFICANCES.iter().zip(shares);
         Ok(InsignificantRow {
             app: app.into(),
-            wan: ground.site.wan.name.into(),
+            wan: prepared.experiment.wan.name.into(),
             points: points.map(|(&at, share)| (at, share, insignificant(app, at))).collect(),
         })
     })

@@ -15,7 +15,7 @@ mod calibrate;
 mod cells;
 mod centralize;
 mod error;
-mod ground;
+mod experiment;
 mod hubs;
 mod insignificant;
 mod money;
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use gaia_report::paper::PaperFile;
 
 use bench::{Bench, Finished, in_parallel};
-use ground::Ground;
+use experiment::PreparedExperiment;
 
 pub use bench::{Step, Watch};
 pub use error::EvaluationError;
@@ -59,63 +59,63 @@ pub fn evaluate(
 ) -> Result<Evaluation, EvaluationError> {
     request.check(suite)?;
     let changes = &request.changes;
-    let sites = request.sites(suite);
+    let experiments = request.experiments(suite);
     let seed = changes.seed.unwrap_or(SEED);
     let skewed =
         if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
     let bench = Bench::new(watch);
-    bench.expect(ground::runs(&sites) + request.runs(suite, &sites) + skewed.len());
+    bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments) + skewed.len());
 
-    let grounds = ground::prepare(suite, &sites, changes, &bench)?;
+    let all_prepared = experiment::prepare(suite, &experiments, changes, &bench)?;
     let mut jobs = Vec::new();
-    for ground in grounds.iter().filter(|ground| ground.site.compete) {
-        for model in request.contenders(suite, &ground.site) {
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        for model in request.contenders(suite, &prepared.experiment) {
             let Some(contender) = suite.contender(model) else { continue };
-            let (app, wan) = (ground.site.app.name, ground.site.wan.name);
+            let (app, wan) = (prepared.experiment.app.name, prepared.experiment.wan.name);
             let Some(remote) = contender.remote(app, wan, changes)? else { continue };
-            jobs.push((ground, model.to_owned(), ground.plan(model, &remote, changes)?));
+            jobs.push((prepared, model.to_owned(), prepared.plan(model, &remote, changes)?));
         }
     }
     if request.wants(Section::Ablation) {
-        jobs.extend(ablation::jobs(suite, &grounds, changes)?);
+        jobs.extend(ablation::jobs(suite, &all_prepared, changes)?);
     }
     if request.wants(Section::Brakes) {
-        jobs.extend(brakes::jobs(suite, &grounds, changes)?);
+        jobs.extend(brakes::jobs(suite, &all_prepared, changes)?);
     }
     // The longest runs first, so that no single processor is busy at the end.
     jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
-    let finished = in_parallel(&jobs, |(ground, model, plan)| {
-        Ok((ground.site.name(model), bench.run(plan)?))
+    let finished = in_parallel(&jobs, |(prepared, model, plan)| {
+        Ok((prepared.experiment.name(model), bench.run(plan)?))
     })?;
     let runs: BTreeMap<String, Finished> = finished.into_iter().collect();
 
     let mut file = request.empty_file(seed);
-    file.scales = grounds.iter().map(|ground| ground.scale_row(&grounds)).collect();
-    for ground in grounds.iter().filter(|ground| ground.site.compete) {
-        let rows = cells::rows(suite, request, ground, &grounds, &runs);
-        if ground.site.elsewhere {
+    file.scales = all_prepared.iter().map(|prepared| prepared.scale_row(&all_prepared)).collect();
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        let rows = cells::rows(suite, request, prepared, &all_prepared, &runs);
+        if prepared.experiment.elsewhere {
             file.elsewhere.extend(rows);
         } else if request.wants(Section::Cells) {
             file.cells.extend(rows);
         }
     }
     if request.wants(Section::Ablation) {
-        file.ablation = ablation::rows(suite, &grounds, &runs);
-        file.hubs = hubs::rows(&grounds, &runs, &ablation::overlays(suite));
+        file.ablation = ablation::rows(suite, &all_prepared, &runs);
+        file.hubs = hubs::rows(&all_prepared, &runs, &ablation::overlays(suite));
     }
     if request.wants(Section::Brakes) {
-        file.brakes = brakes::rows(&grounds, &runs);
+        file.brakes = brakes::rows(&all_prepared, &runs);
     }
     if request.wants(Section::Insignificant) {
-        file.insignificant = insignificant::rows(&grounds, &bench)?;
+        file.insignificant = insignificant::rows(&all_prepared, &bench)?;
     }
     let skewed_runs = in_parallel(&skewed, |job| job.run(&bench))?;
     file.skew = skewed_runs.iter().map(|(row, _)| row.clone()).collect();
 
-    let grounded = grounds.iter().flat_map(Ground::runs);
+    let prepared_runs = all_prepared.iter().flat_map(PreparedExperiment::runs);
     let others = runs.values().chain(skewed_runs.iter().map(|(_, run)| run));
     let mut run_files = BTreeMap::new();
-    for run in grounded.chain(others) {
+    for run in prepared_runs.chain(others) {
         file.speed.push(run.speed());
         run_files.insert(run.plan.name.clone(), run.plan.to_toml());
     }

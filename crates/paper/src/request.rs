@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::EvaluationError;
 use super::brakes;
-use super::ground::Site;
+use super::experiment::Experiment;
 use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
 use gaia_report::paper::PaperFile;
 
@@ -85,8 +85,10 @@ impl Request {
     fn check_data(&self, suite: &Suite) -> Result<(), EvaluationError> {
         let files: Vec<&str> =
             suite.apps.iter().filter_map(|app| app.data).map(|(file, _)| file).collect();
-        let paths =
-            self.sites(suite).into_iter().filter_map(|site| site.app.data_path(&self.changes));
+        let paths = self
+            .experiments(suite)
+            .into_iter()
+            .filter_map(|experiment| experiment.app.data_path(&self.changes));
         for path in paths {
             if !path.exists() {
                 return Err(EvaluationError::Unknown {
@@ -100,8 +102,8 @@ impl Request {
     }
 
     /// All pairs of application and WAN with runs, each once: the paper's WANs and the others.
-    pub(super) fn sites<'s>(&self, suite: &'s Suite) -> Vec<Site<'s>> {
-        let mut sites: Vec<Site<'s>> = Vec::new();
+    pub(super) fn experiments<'s>(&self, suite: &'s Suite) -> Vec<Experiment<'s>> {
+        let mut experiments: Vec<Experiment<'s>> = Vec::new();
         let mut parts: Vec<(bool, bool)> = Vec::new();
         let on_the_papers =
             [Section::Cells, Section::Brakes, Section::Insignificant, Section::Ablation];
@@ -117,42 +119,54 @@ impl Request {
             let wans = if elsewhere { &suite.elsewhere } else { &suite.wans };
             for app in suite.apps.iter().filter(|app| chosen(&self.apps, app.name)) {
                 for wan in wans.iter().filter(|wan| chosen(&self.wans, wan.name)) {
-                    sites.push(Site { app, wan, elsewhere, compete });
+                    experiments.push(Experiment { app, wan, elsewhere, compete });
                 }
             }
         }
 
         // The worst WAN determines the volume of the data and the scale of other WANs.
-        let needs_worst = |site: &Site<'_>| site.elsewhere || chosen(&self.models, CENTRALIZE);
-        let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else { return sites };
-        let wanting: Vec<_> =
-            sites.iter().filter(|site| needs_worst(site)).map(|site| site.app).collect();
+        let needs_worst =
+            |experiment: &Experiment<'_>| experiment.elsewhere || chosen(&self.models, CENTRALIZE);
+        let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else {
+            return experiments;
+        };
+        let wanting: Vec<_> = experiments
+            .iter()
+            .filter(|experiment| needs_worst(experiment))
+            .map(|experiment| experiment.app)
+            .collect();
 
         for app in wanting {
-            let own = |site: &Site<'_>| {
-                site.app.name == app.name && site.wan.name == WORST && !site.elsewhere
+            let own = |experiment: &Experiment<'_>| {
+                experiment.app.name == app.name
+                    && experiment.wan.name == WORST
+                    && !experiment.elsewhere
             };
-            if !sites.iter().any(own) {
-                sites.push(Site { app, wan: worst, elsewhere: false, compete: false });
+            if !experiments.iter().any(own) {
+                experiments.push(Experiment { app, wan: worst, elsewhere: false, compete: false });
             }
         }
 
-        sites
+        experiments
     }
 
-    /// The models that run on a site, except BSP and the LAN, which run on all.
-    pub(super) fn contenders(&self, suite: &Suite, site: &Site<'_>) -> Vec<&'static str> {
-        let asked = if site.elsewhere {
+    /// The models that run on an experiment, except BSP and the LAN, which run on all.
+    pub(super) fn contenders(
+        &self,
+        suite: &Suite,
+        experiment: &Experiment<'_>,
+    ) -> Vec<&'static str> {
+        let asked = if experiment.elsewhere {
             self.wants(Section::Elsewhere)
         } else {
             self.wants(Section::Cells)
         };
-        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(site);
-        let ablated = self.wants(Section::Ablation) && site.is_ablated(suite);
+        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(experiment);
+        let ablated = self.wants(Section::Ablation) && experiment.is_ablated(suite);
         let runs = |model: &&str| {
             let alone =
                 braked && brakes::COMPETITORS.contains(model) || ablated && ENDS.contains(model);
-            let invited = !site.elsewhere || suite.elsewhere_models.contains(model);
+            let invited = !experiment.elsewhere || suite.elsewhere_models.contains(model);
             asked && invited && chosen(&self.models, model) || alone
         };
         let ran = suite.contenders.iter().map(|contender| contender.name);
@@ -160,16 +174,18 @@ impl Request {
     }
 
     /// The number of runs after those of the baselines.
-    pub(super) fn runs(&self, suite: &Suite, sites: &[Site<'_>]) -> usize {
-        let competing = sites.iter().filter(|site| site.compete);
-        let cells: usize = competing.map(|site| self.contenders(suite, site).len()).sum();
+    pub(super) fn runs(&self, suite: &Suite, experiments: &[Experiment<'_>]) -> usize {
+        let competing = experiments.iter().filter(|experiment| experiment.compete);
+        let cells: usize =
+            competing.map(|experiment| self.contenders(suite, experiment).len()).sum();
         let ablation = if self.wants(Section::Ablation) {
-            sites.iter().filter(|site| site.is_ablated(suite)).count() * suite.ablation.len()
+            experiments.iter().filter(|experiment| experiment.is_ablated(suite)).count()
+                * suite.ablation.len()
         } else {
             0
         };
         let brakes = if self.wants(Section::Brakes) {
-            sites.iter().filter(|site| brakes::are_taken_off(site)).count()
+            experiments.iter().filter(|experiment| brakes::are_taken_off(experiment)).count()
         } else {
             0
         };

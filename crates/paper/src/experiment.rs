@@ -13,7 +13,7 @@ use gaia_report::paper::ScaleRow;
 
 /// An application over a WAN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Site<'s> {
+pub(super) struct Experiment<'s> {
     pub(super) app: &'s App,
     pub(super) wan: &'s Wan,
     /// Whether the WAN uses the scale of the worst WAN of the paper instead of a fitted one.
@@ -24,8 +24,8 @@ pub(super) struct Site<'s> {
 
 /// An application over a WAN, with its baselines.
 #[derive(Clone, Debug)]
-pub(super) struct Ground<'s> {
-    pub(super) site: Site<'s>,
+pub(super) struct PreparedExperiment<'s> {
+    pub(super) experiment: Experiment<'s>,
     pub(super) fit: Fit,
     pub(super) lan: Finished,
     pub(super) bsp: Finished,
@@ -33,7 +33,7 @@ pub(super) struct Ground<'s> {
     pub(super) target: f64,
 }
 
-impl Site<'_> {
+impl Experiment<'_> {
     /// The name of the run of `model`.
     pub(super) fn name(&self, model: &str) -> String {
         let place = if self.elsewhere { "elsewhere-" } else { "" };
@@ -52,7 +52,7 @@ impl Site<'_> {
     }
 }
 
-impl<'s> Ground<'s> {
+impl<'s> PreparedExperiment<'s> {
     /// The plan of a contender. The run ends at the target, or at a limit of clocks and time.
     pub(super) fn plan(
         &self,
@@ -60,7 +60,7 @@ impl<'s> Ground<'s> {
         remote: &[Override],
         changes: &Changes,
     ) -> Result<Plan, EvaluationError> {
-        let plan = self.site.plan(model, self.fit.scale, remote, changes)?;
+        let plan = self.experiment.plan(model, self.fit.scale, remote, changes)?;
         let bsp_s = self.bsp.summary.time_to_target_s.unwrap_or(self.bsp.summary.time_s);
         let stop = StopRules {
             seconds: Some(PATIENCE_TIMES_BSP * bsp_s),
@@ -83,22 +83,23 @@ impl<'s> Ground<'s> {
 
     /// The volume of the application's training data in bytes, at the size of the paper's model. `None` if the WAN that
     /// determines it has not been run.
-    pub(super) fn data_bytes(&self, grounds: &[Self]) -> Option<f64> {
-        let worst = grounds
-            .iter()
-            .find(|ground| ground.site.app.name == self.site.app.name && ground.site.is_worst())?;
-        Some(data_bytes(self.site.app.name, &worst.bsp.plan.topology, WORST, worst.lan_s()))
+    pub(super) fn data_bytes(&self, all_prepared: &[Self]) -> Option<f64> {
+        let worst = all_prepared.iter().find(|prepared| {
+            prepared.experiment.app.name == self.experiment.app.name
+                && prepared.experiment.is_worst()
+        })?;
+        Some(data_bytes(self.experiment.app.name, &worst.bsp.plan.topology, WORST, worst.lan_s()))
     }
 
-    pub(super) fn scale_row(&self, grounds: &[Self]) -> ScaleRow {
+    pub(super) fn scale_row(&self, all_prepared: &[Self]) -> ScaleRow {
         ScaleRow {
-            app: self.site.app.name.into(),
-            wan: self.site.wan.name.into(),
-            elsewhere: self.site.elsewhere,
+            app: self.experiment.app.name.into(),
+            wan: self.experiment.wan.name.into(),
+            elsewhere: self.experiment.elsewhere,
             bandwidth_scale: self.fit.scale,
             bsp_over_lan: self.fit.ratio,
-            published: self.site.published().map(|row| row.lan),
-            data_bytes: self.data_bytes(grounds).unwrap_or_default(),
+            published: self.experiment.published().map(|row| row.lan),
+            data_bytes: self.data_bytes(all_prepared).unwrap_or_default(),
         }
     }
 
@@ -107,7 +108,7 @@ impl<'s> Ground<'s> {
     }
 }
 
-impl Site<'_> {
+impl Experiment<'_> {
     pub(super) fn published(&self) -> Option<&'static super::Published> {
         published(self.app.name, self.wan.name).filter(|_| !self.elsewhere)
     }
@@ -128,34 +129,37 @@ impl Site<'_> {
 }
 
 /// The number of runs of [`prepare`] with notifications.
-pub(super) fn runs(sites: &[Site<'_>]) -> usize {
-    2 * sites.len()
+pub(super) fn runs(experiments: &[Experiment<'_>]) -> usize {
+    2 * experiments.len()
 }
 
 /// Fits the scales, then runs BSP on each LAN and WAN.
 pub(super) fn prepare<'s>(
     suite: &Suite,
-    sites: &[Site<'s>],
+    experiments: &[Experiment<'s>],
     changes: &Changes,
     bench: &Bench<'_>,
-) -> Result<Vec<Ground<'s>>, EvaluationError> {
-    let own: Vec<&Site<'_>> = sites.iter().filter(|site| !site.elsewhere).collect();
-    let fits = in_parallel(&own, |site| Ok((**site, own_fit(suite, site, changes, bench)?)))?;
-    let based: Vec<(Site<'s>, Fit)> = sites
+) -> Result<Vec<PreparedExperiment<'s>>, EvaluationError> {
+    let own: Vec<&Experiment<'_>> =
+        experiments.iter().filter(|experiment| !experiment.elsewhere).collect();
+    let fits = in_parallel(&own, |experiment| {
+        Ok((**experiment, own_fit(suite, experiment, changes, bench)?))
+    })?;
+    let based: Vec<(Experiment<'s>, Fit)> = experiments
         .iter()
-        .filter_map(|site| {
+        .filter_map(|experiment| {
             let found = fits.iter().find(|(fitted, _)| {
-                let same_wan = fitted.wan.name == site.wan.name;
-                fitted.app.name == site.app.name
-                    && if site.elsewhere { fitted.is_worst() } else { same_wan }
+                let same_wan = fitted.wan.name == experiment.wan.name;
+                fitted.app.name == experiment.app.name
+                    && if experiment.elsewhere { fitted.is_worst() } else { same_wan }
             });
-            found.map(|(_, fit)| (*site, *fit))
+            found.map(|(_, fit)| (*experiment, *fit))
         })
         .collect();
 
-    let lans = in_parallel(&based, |(site, fit)| {
-        let remote = bsp(suite, site, changes)?;
-        let plan = site.plan(LAN, fit.scale, &remote, changes)?.on_lan();
+    let lans = in_parallel(&based, |(experiment, fit)| {
+        let remote = bsp(suite, experiment, changes)?;
+        let plan = experiment.plan(LAN, fit.scale, &remote, changes)?.on_lan();
         let lan = bench.run(&plan)?;
         if lan.summary.stopped_by == "clocks" {
             let (run, clocks) = (plan.name, lan.summary.clocks);
@@ -164,22 +168,22 @@ pub(super) fn prepare<'s>(
         Ok(lan)
     })?;
 
-    let based: Vec<((Site<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
-    in_parallel(&based, |((site, fit), lan)| {
+    let based: Vec<((Experiment<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
+    in_parallel(&based, |((experiment, fit), lan)| {
         let target =
             target_of(lan.progress.last().map_or(lan.summary.objective, |at| at.objective));
         let lan = &first_passage(lan, target);
-        let remote = bsp(suite, site, changes)?;
-        let mut plan = site.plan(BSP, fit.scale, &remote, changes)?;
+        let remote = bsp(suite, experiment, changes)?;
+        let mut plan = experiment.plan(BSP, fit.scale, &remote, changes)?;
         plan.stop = towards(target, lan);
         let bsp = bench.run(&plan)?;
-        let fit = if site.elsewhere {
+        let fit = if experiment.elsewhere {
             let time = |run: &Finished| run.summary.time_to_target_s.unwrap_or(run.summary.time_s);
             Fit { ratio: time(&bsp) / time(lan), ..*fit }
         } else {
             *fit
         };
-        Ok(Ground { site: *site, fit, lan: lan.clone(), bsp, target })
+        Ok(PreparedExperiment { experiment: *experiment, fit, lan: lan.clone(), bsp, target })
     })
 }
 
@@ -199,13 +203,14 @@ fn first_passage(run: &Finished, target: f64) -> Finished {
 /// The scale at which BSP is slowed down as in the paper. 1 for a WAN that the paper does not have.
 fn own_fit(
     suite: &Suite,
-    site: &Site<'_>,
+    experiment: &Experiment<'_>,
     changes: &Changes,
     bench: &Bench<'_>,
 ) -> Result<Fit, EvaluationError> {
-    let remote = bsp(suite, site, changes)?;
-    let ratio_at = |scale: f64| bsp_over_lan(&site.plan(BSP, scale, &remote, changes)?, bench);
-    match site.published() {
+    let remote = bsp(suite, experiment, changes)?;
+    let ratio_at =
+        |scale: f64| bsp_over_lan(&experiment.plan(BSP, scale, &remote, changes)?, bench);
+    match experiment.published() {
         Some(row) => fit(row.lan, ratio_at),
         None => Ok(Fit { scale: 1.0, ratio: ratio_at(1.0)? }),
     }
@@ -213,12 +218,12 @@ fn own_fit(
 
 fn bsp(
     suite: &Suite,
-    site: &Site<'_>,
+    experiment: &Experiment<'_>,
     changes: &Changes,
 ) -> Result<Vec<Override>, EvaluationError> {
     let contender = suite.contender(BSP);
     let remote = match contender {
-        Some(contender) => contender.remote(site.app.name, site.wan.name, changes)?,
+        Some(contender) => contender.remote(experiment.app.name, experiment.wan.name, changes)?,
         None => None,
     };
     Ok(remote.unwrap_or_default())

@@ -6,7 +6,7 @@ use super::bench::{Bench, Finished, in_parallel};
 use super::calibrate::{Fit, bsp_over_lan, fit};
 use super::centralize::data_bytes;
 use super::published::published;
-use super::suite::{App, BSP, Changes, LAN, Suite, WORST, Wan};
+use super::suite::{App, BSP, Changes, LAN, Suite, WORST, WanSpec};
 use gaia_config::{Override, Plan};
 use gaia_core::coordinator::{StopRules, target_of};
 use gaia_report::paper::ScaleRow;
@@ -15,7 +15,7 @@ use gaia_report::paper::ScaleRow;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Experiment<'s> {
     pub(super) app: &'s App,
-    pub(super) wan: &'s Wan,
+    pub(super) wan: &'s WanSpec,
     /// Whether the WAN uses the scale of the worst WAN of the paper instead of a fitted one.
     pub(super) elsewhere: bool,
     /// Whether it has rows. Otherwise it is only needed for a scale or a volume of data.

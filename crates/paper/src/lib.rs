@@ -36,7 +36,7 @@ pub use bench::{Step, Watch};
 pub use error::EvaluationError;
 pub use published::{Published, SIGNIFICANCES, insignificant, published};
 pub use request::{Request, Section};
-pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, Wan};
+pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, WanSpec};
 
 /// The result of an evaluation.
 #[derive(Clone, Debug)]

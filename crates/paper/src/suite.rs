@@ -15,10 +15,10 @@ pub struct Suite {
     /// The applications.
     pub apps: Vec<App>,
     /// The paper's WANs, each with a fitted bandwidth scale.
-    pub wans: Vec<Wan>,
+    pub wans: Vec<WanSpec>,
     /// The paper's WANs and others, with each application's scale on the worst of the paper's WANs. The worst one is
     /// not among them, because its rows would be the same.
-    pub elsewhere: Vec<Wan>,
+    pub elsewhere: Vec<WanSpec>,
     /// The names of the models that run over these WANs.
     pub elsewhere_models: Vec<&'static str>,
     /// The contenders over the paper's WANs.
@@ -50,7 +50,7 @@ pub struct App {
 
 /// One WAN.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wan {
+pub struct WanSpec {
     /// The name in tables and flags.
     pub name: &'static str,
     /// The name of a shipped topology.
@@ -141,7 +141,7 @@ impl App {
     /// so that a small model corresponds to one that is `1 / scale` times as large.
     pub(super) fn plan(
         &self,
-        wan: &Wan,
+        wan: &WanSpec,
         scale: f64,
         remote: &[Override],
         changes: &Changes,
@@ -342,22 +342,23 @@ const APPS: [App; 3] = [
     },
 ];
 
-const WANS: [Wan; 3] = [
+const WANS: [WanSpec; 3] = [
     of_the_paper(WIDEST, "gaia-2016-ec2-all"),
     of_the_paper("vc", "gaia-2016-vc"),
     of_the_paper(WORST, "gaia-2016-ss"),
 ];
 
-const ELSEWHERE: [Wan; 4] = [WANS[0], WANS[1], EVERYWHERE_2022, SINGLE_FLOW_2022];
-const ELSEWHERE_QUICK: [Wan; 1] = [SINGLE_FLOW_2022];
-const EVERYWHERE_2022: Wan = Wan { name: "aws-2022", topology: "aws-2022-ec2-all", lan_mbit: None };
-const SINGLE_FLOW_2022: Wan =
-    Wan { name: "aws-2022-single-flow", topology: "aws-2022-single-flow", lan_mbit: None };
+const ELSEWHERE: [WanSpec; 4] = [WANS[0], WANS[1], EVERYWHERE_2022, SINGLE_FLOW_2022];
+const ELSEWHERE_QUICK: [WanSpec; 1] = [SINGLE_FLOW_2022];
+const EVERYWHERE_2022: WanSpec =
+    WanSpec { name: "aws-2022", topology: "aws-2022-ec2-all", lan_mbit: None };
+const SINGLE_FLOW_2022: WanSpec =
+    WanSpec { name: "aws-2022-single-flow", topology: "aws-2022-single-flow", lan_mbit: None };
 
 /// A WAN of the paper, on the platform "Emulation-Full-Speed": EC2's WAN between machines with 40 Gbit/s Ethernet. With
 /// the 1 Gbit/s of EC2's own machines no model, however large, could be 54 times slower over S/S.
-const fn of_the_paper(name: &'static str, topology: &'static str) -> Wan {
-    Wan { name, topology, lan_mbit: Some(40_000.0) }
+const fn of_the_paper(name: &'static str, topology: &'static str) -> WanSpec {
+    WanSpec { name, topology, lan_mbit: Some(40_000.0) }
 }
 
 const ELSEWHERE_MODELS: [&str; 5] = [BSP, "ssp", PUBLISHED_ASP, OURS, LOCAL_STEPS];

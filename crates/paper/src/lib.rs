@@ -27,6 +27,7 @@ mod suite;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use gaia_config::Plan;
 use gaia_report::paper::PaperFile;
 
 use bench::{Bench, Finished, in_parallel};
@@ -60,52 +61,19 @@ pub fn evaluate(
     request.check(suite)?;
     let changes = &request.changes;
     let experiments = request.experiments(suite);
-    let seed = changes.seed.unwrap_or(SEED);
     let skewed =
         if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
     let bench = Bench::new(watch);
     bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments) + skewed.len());
 
     let all_prepared = experiment::prepare(suite, &experiments, changes, &bench)?;
-    let mut jobs = Vec::new();
-    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
-        for model in request.contenders(suite, &prepared.experiment) {
-            let Some(contender) = suite.contender(model) else { continue };
-            let (app, wan) = (prepared.experiment.app.name, prepared.experiment.wan.name);
-            let Some(remote) = contender.remote(app, wan, changes)? else { continue };
-            jobs.push((prepared, model.to_owned(), prepared.plan(model, &remote, changes)?));
-        }
-    }
-    if request.wants(Section::Ablation) {
-        jobs.extend(ablation::jobs(suite, &all_prepared, changes)?);
-    }
-    if request.wants(Section::Brakes) {
-        jobs.extend(brakes::jobs(suite, &all_prepared, changes)?);
-    }
-    // The longest runs first, so that no single processor is busy at the end.
-    jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
+    let jobs = jobs(suite, request, &all_prepared)?;
     let finished = in_parallel(&jobs, |(prepared, model, plan)| {
         Ok((prepared.experiment.name(model), bench.run(plan)?))
     })?;
     let runs: BTreeMap<String, Finished> = finished.into_iter().collect();
 
-    let mut file = request.empty_file(seed);
-    file.scales = all_prepared.iter().map(|prepared| prepared.scale_row(&all_prepared)).collect();
-    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
-        let rows = cells::rows(suite, request, prepared, &all_prepared, &runs);
-        if prepared.experiment.elsewhere {
-            file.elsewhere.extend(rows);
-        } else if request.wants(Section::Cells) {
-            file.cells.extend(rows);
-        }
-    }
-    if request.wants(Section::Ablation) {
-        file.ablation = ablation::rows(suite, &all_prepared, &runs);
-        file.hubs = hubs::rows(&all_prepared, &runs, &ablation::overlays(suite));
-    }
-    if request.wants(Section::Brakes) {
-        file.brakes = brakes::rows(&all_prepared, &runs);
-    }
+    let mut file = tables(suite, request, &all_prepared, &runs);
     if request.wants(Section::Insignificant) {
         file.insignificant = insignificant::rows(&all_prepared, &bench)?;
     }
@@ -120,6 +88,67 @@ pub fn evaluate(
         run_files.insert(run.plan.name.clone(), run.plan.to_toml());
     }
     Ok(Evaluation { file, run_files })
+}
+
+/// A run after the baselines: its experiment, its model and its plan.
+type Job<'p, 's> = (&'p PreparedExperiment<'s>, String, Plan);
+
+/// The requested runs of all experiments, the longest first, so that no single processor is busy at the end.
+fn jobs<'p, 's>(
+    suite: &'p Suite,
+    request: &Request,
+    all_prepared: &'p [PreparedExperiment<'s>],
+) -> Result<Vec<Job<'p, 's>>, EvaluationError> {
+    let changes = &request.changes;
+    let mut jobs = Vec::new();
+
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        for model in request.contenders(suite, &prepared.experiment) {
+            let Some(contender) = suite.contender(model) else { continue };
+            let (app, wan) = (prepared.experiment.app.name, prepared.experiment.wan.name);
+            let Some(remote) = contender.remote(app, wan, changes)? else { continue };
+            jobs.push((prepared, model.to_owned(), prepared.plan(model, &remote, changes)?));
+        }
+    }
+
+    if request.wants(Section::Ablation) {
+        jobs.extend(ablation::jobs(suite, all_prepared, changes)?);
+    }
+    if request.wants(Section::Brakes) {
+        jobs.extend(brakes::jobs(suite, all_prepared, changes)?);
+    }
+
+    jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
+    Ok(jobs)
+}
+
+/// The rows that follow from the baselines and the runs.
+fn tables(
+    suite: &Suite,
+    request: &Request,
+    all_prepared: &[PreparedExperiment<'_>],
+    runs: &BTreeMap<String, Finished>,
+) -> PaperFile {
+    let mut file = request.empty_file(request.changes.seed.unwrap_or(SEED));
+    file.scales = all_prepared.iter().map(|prepared| prepared.scale_row(all_prepared)).collect();
+
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        let rows = cells::rows(suite, request, prepared, all_prepared, runs);
+        if prepared.experiment.elsewhere {
+            file.elsewhere.extend(rows);
+        } else if request.wants(Section::Cells) {
+            file.cells.extend(rows);
+        }
+    }
+
+    if request.wants(Section::Ablation) {
+        file.ablation = ablation::rows(suite, all_prepared, runs);
+        file.hubs = hubs::rows(all_prepared, runs, &ablation::overlays(suite));
+    }
+    if request.wants(Section::Brakes) {
+        file.brakes = brakes::rows(all_prepared, runs);
+    }
+    file
 }
 
 /// The seed of the run files.

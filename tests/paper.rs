@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use assert_cmd::Command;
 use gaia_config::RunFile;
 use gaia_paper::{
-    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, Wan, Watch,
+    App, Change, Changes, Contender, Evaluation, Request, Section, Step, Suite, WanSpec, Watch,
     evaluate, published,
 };
 use gaia_report::RunDirectory;
@@ -139,7 +139,11 @@ fn what_is_asked_for_is_run_and_nothing_else() {
 fn brakes_are_taken_off_the_published_asp_and_off_ours() {
     let contender = |name, settings| Contender { name, settings, tuned: &[] };
     let suite = Suite {
-        wans: vec![Wan { name: "ec2-all", topology: "three-regions", lan_mbit: Some(40_000.0) }],
+        wans: vec![WanSpec {
+            name: "ec2-all",
+            topology: "three-regions",
+            lan_mbit: Some(40_000.0),
+        }],
         contenders: vec![
             contender("bsp", "model = 'bsp'"),
             contender("asp-paper", "model = 'asp'\npolicy = 'paper'"),
@@ -257,7 +261,7 @@ fn evaluate_toy(request: &Request) -> Evaluation {
 }
 
 fn toy() -> Suite {
-    let wan = |name, topology| Wan { name, topology, lan_mbit: Some(40_000.0) };
+    let wan = |name, topology| WanSpec { name, topology, lan_mbit: Some(40_000.0) };
     let contender = |name, settings| Contender { name, settings, tuned: &[] };
     Suite {
         apps: vec![App {

@@ -15,7 +15,7 @@ mod sections;
 mod topology;
 
 pub use document::shipped::topologies;
-pub use document::{ConfigError, Excerpt, Fault, KeyFile, Place};
+pub use document::{ConfigError, ErrorLocation, Excerpt, Fault, KeyFile};
 pub use run::{Override, Plan, RunFile, load_topology, topology_from_text};
 pub use sections::{
     CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,

@@ -1,33 +1,48 @@
-//! The protocol of Gaia: state machines that do no I/O, own no clock and draw no unseeded randomness.
+//! The protocol of Gaia: state machines that do no I/O, own no clock and draw no unseeded random numbers.
 //!
-//! A driver moves their messages and tells them the time; three drivers run the same machines. This crate depends on no
-//! runtime, no socket and no file, so the compiler holds what the design promises.
+//! A driver moves their messages and passes in the time. Three drivers run the same machines. This crate depends on no
+//! runtime, no socket and no file, so that the compiler enforces this.
 //!
-//! Four layers, each of which may name those before it:
+//! The crate has four layers. A room may use the rooms of the layers before its own:
 //!
 //! - the vocabulary: [`types`];
 //! - mechanisms, one idea each, pure functions and plain state: [`codec`], [`sync`], [`significance`], [`store`],
 //!   [`outbox`], [`wire`], [`session`], [`mod@log`], [`topology`], [`link`], [`application`];
-//! - machines, which meet only through messages: [`node`], [`server`], [`worker`], [`coordinator`];
-//! - [`recovery`]: what a machine must have written down before it speaks, and how it goes on from that.
+//! - machines, which communicate only by messages: [`node`], [`server`], [`worker`], [`coordinator`];
+//! - [`recovery`]: what a machine must have logged before it sends, and how it continues from the log.
 
+#[warn(missing_docs)]
 pub mod types;
 
+#[warn(missing_docs)]
 pub mod application;
+#[warn(missing_docs)]
 pub mod codec;
+#[warn(missing_docs)]
 pub mod link;
+#[warn(missing_docs)]
 pub mod log;
+#[warn(missing_docs)]
 pub mod outbox;
+#[warn(missing_docs)]
 pub mod session;
+#[warn(missing_docs)]
 pub mod significance;
+#[warn(missing_docs)]
 pub mod store;
+#[warn(missing_docs)]
 pub mod sync;
+#[warn(missing_docs)]
 pub mod topology;
+#[warn(missing_docs)]
 pub mod wire;
 
 pub mod coordinator;
+#[warn(missing_docs)]
 pub mod node;
+#[warn(missing_docs)]
 pub mod server;
+#[warn(missing_docs)]
 pub mod worker;
 
 pub mod recovery;

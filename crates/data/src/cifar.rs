@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
-use super::error::{DataError, Place};
+use super::error::{DataError, FilePosition};
 use super::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
@@ -20,7 +20,7 @@ pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataE
     let names = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
     let Some(file) = names.iter().find(|file| file.is_file()) else {
         let expected = "it, or the same with .gz";
-        return Err(DataError::broken(&names[0], Place::Whole, "no such file", expected));
+        return Err(DataError::broken(&names[0], FilePosition::Whole, "no such file", expected));
     };
     Ok((train, read([file])?))
 }
@@ -29,7 +29,7 @@ pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataE
 fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
     if !folder.is_dir() {
         let expected = "a folder of CIFAR-10 batches";
-        return Err(DataError::broken(folder, Place::Whole, "no folder", expected));
+        return Err(DataError::broken(folder, FilePosition::Whole, "no folder", expected));
     }
 
     let unreadable = |reason| DataError::Unreadable { file: folder.into(), reason };
@@ -49,7 +49,7 @@ fn find(folder: &Path) -> Result<BTreeMap<u32, PathBuf>, DataError> {
     if batches.is_empty() {
         let file = folder.join("data_batch_1.bin");
         let expected = "it, or the same with .gz";
-        return Err(DataError::broken(&file, Place::Whole, "no such file", expected));
+        return Err(DataError::broken(&file, FilePosition::Whole, "no such file", expected));
     }
 
     Ok(batches)
@@ -62,7 +62,7 @@ fn read<'a>(batches: impl IntoIterator<Item = &'a PathBuf>) -> Result<DenseExamp
         for at in (0..).step_by(RECORD_BYTES) {
             let record = source.bytes(at, RECORD_BYTES as u64)?;
             let broken = |after: usize, found: String, expected: String| {
-                DataError::broken(file, Place::Byte(at + after as u64), found, expected)
+                DataError::broken(file, FilePosition::Byte(at + after as u64), found, expected)
             };
 
             let Some((&label, image)) = record.split_first() else {

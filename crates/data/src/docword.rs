@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::error::{DataError, Place, shown};
+use super::error::{DataError, FilePosition, shown};
 use super::source::Source;
 use gaia_ml::examples::Documents;
 
@@ -27,7 +27,7 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
 
     while let Some((row, line)) = source.row()? {
         let broken = |found: String, expected: String| {
-            DataError::broken(&file, Place::Row(row), found, expected)
+            DataError::broken(&file, FilePosition::Row(row), found, expected)
         };
 
         if line.is_empty() {
@@ -54,7 +54,7 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
     }
 
     let whole = |found: String, expected: String| {
-        Err(DataError::broken(&file, Place::Whole, found, expected))
+        Err(DataError::broken(&file, FilePosition::Whole, found, expected))
     };
 
     if rows.len() < counts {
@@ -111,13 +111,13 @@ pub fn read_vocabulary(file: &Path, vocabulary: usize) -> Result<Vec<String>, Da
             Some(_) => format!("no more than {vocabulary} words, as there are in the documents"),
         };
 
-        return Err(DataError::broken(file, Place::Row(row), shown(line), expected));
+        return Err(DataError::broken(file, FilePosition::Row(row), shown(line), expected));
     }
 
     if words.len() < vocabulary {
         let found = format!("{} words", words.len());
         let expected = format!("{vocabulary} of them, as there are in the documents");
-        return Err(DataError::broken(file, Place::Whole, found, expected));
+        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
     }
 
     Ok(words)
@@ -128,12 +128,17 @@ fn header(source: &mut Source<'_>, name: &str, most: usize) -> Result<usize, Dat
     let file = source.file().to_owned();
     let expected = || format!("{name}, 1 to {most}");
     let Some((row, line)) = source.row()? else {
-        return Err(DataError::broken(&file, Place::Whole, "the end of the file", expected()));
+        return Err(DataError::broken(
+            &file,
+            FilePosition::Whole,
+            "the end of the file",
+            expected(),
+        ));
     };
     let number = std::str::from_utf8(line).ok().and_then(|text| text.trim().parse::<usize>().ok());
     number
         .filter(|number| (1..=most).contains(number))
-        .ok_or_else(|| DataError::broken(&file, Place::Row(row), shown(line), expected()))
+        .ok_or_else(|| DataError::broken(&file, FilePosition::Row(row), shown(line), expected()))
 }
 
 /// The document and word of a row, both from 0, and the count; or what was found and expected instead.

@@ -25,7 +25,7 @@ pub enum DataError {
         /// The file.
         file: PathBuf,
         /// Where in the file.
-        place: Place,
+        place: FilePosition,
         /// What was found there.
         found: String,
         /// What was expected there.
@@ -35,7 +35,7 @@ pub enum DataError {
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePosition {
     /// A line, counted from 1.
     Row(u64),
     /// A byte of the decompressed file, counted from 0.
@@ -47,7 +47,7 @@ pub enum Place {
 impl DataError {
     pub(super) fn broken(
         file: &Path,
-        place: Place,
+        place: FilePosition,
         found: impl Into<String>,
         expected: impl Into<String>,
     ) -> Self {
@@ -55,7 +55,7 @@ impl DataError {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Row(row) => write!(f, ", row {row}"),

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{DataError, Place};
+use super::error::{DataError, FilePosition};
 use super::source::Source;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 
@@ -17,7 +17,7 @@ use gaia_ml::examples::{DenseExamples, Features, Shape};
 pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
     if !folder.is_dir() {
         let expected = "a folder of four IDX files";
-        return Err(DataError::broken(folder, Place::Whole, "no folder", expected));
+        return Err(DataError::broken(folder, FilePosition::Whole, "no folder", expected));
     }
     let train = read_pair(folder, "train")?;
     let mut test = read_pair(folder, "t10k")?;
@@ -25,7 +25,7 @@ pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataErr
         let found = format!("images of {} pixels", test.shape);
         let expected = format!("{} pixels, as in the training images", train.shape);
         let file = find(folder, "t10k", IMAGES)?;
-        return Err(DataError::broken(&file, Place::Byte(8), found, expected));
+        return Err(DataError::broken(&file, FilePosition::Byte(8), found, expected));
     }
     let classes = train.classes.max(test.classes);
     test.classes = classes;
@@ -39,7 +39,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
 
     if shape.values() == 0 || sizes[0] == 0 {
         let found = format!("{} images of {} pixels", sizes[0], shape.values());
-        return Err(DataError::broken(&file, Place::Byte(4), found, "at least one pixel"));
+        return Err(DataError::broken(&file, FilePosition::Byte(4), found, "at least one pixel"));
     }
 
     let file = find(folder, set, LABELS)?;
@@ -47,7 +47,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
     if counts[0] != sizes[0] {
         let found = format!("{} labels", counts[0]);
         let expected = format!("as many as there are images, {}", sizes[0]);
-        return Err(DataError::broken(&file, Place::Byte(4), found, expected));
+        return Err(DataError::broken(&file, FilePosition::Byte(4), found, expected));
     }
 
     let largest = labels.iter().copied().max().unwrap_or(0);
@@ -63,7 +63,7 @@ fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
 fn parse(mut source: Source<'_>, dimensions: u8) -> Result<(Vec<u64>, Vec<u8>), DataError> {
     let file = source.file().to_owned();
     let broken = |at, found: String, expected: String| {
-        DataError::broken(&file, Place::Byte(at), found, expected)
+        DataError::broken(&file, FilePosition::Byte(at), found, expected)
     };
 
     let header_bytes = 4 + 4 * u64::from(dimensions);
@@ -122,7 +122,7 @@ fn find(folder: &Path, set: &str, member: Member) -> Result<PathBuf, DataError> 
         }
     }
     let file = folder.join(format!("{set}-{name}-idx{dimensions}-ubyte"));
-    Err(DataError::broken(&file, Place::Whole, "no such file", "it, or the same with .gz"))
+    Err(DataError::broken(&file, FilePosition::Whole, "no such file", "it, or the same with .gz"))
 }
 
 const IMAGES: Member = Member { name: "images", dimensions: 3 };

@@ -34,7 +34,7 @@ use gaia_ml::examples::{DenseExamples, Documents, SparseExamples};
 
 pub use cifar::read_cifar;
 pub use docword::{read_docword, read_vocabulary};
-pub use error::{DataError, Place};
+pub use error::{DataError, FilePosition};
 pub use idx::read_idx;
 pub use libsvm::read_libsvm;
 pub use movielens::read_movielens;

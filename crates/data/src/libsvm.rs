@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{DataError, Place, shown};
+use super::error::{DataError, FilePosition, shown};
 use super::source::Source;
 use gaia_ml::examples::SparseExamples;
 
@@ -17,7 +17,7 @@ pub fn read_libsvm(file: &Path) -> Result<(SparseExamples, Option<SparseExamples
     let train = parse(Source::open(file)?)?;
     if train.len() < 2 {
         let found = format!("{} in all", train.len());
-        return Err(DataError::broken(file, Place::Whole, found, "at least 2 examples"));
+        return Err(DataError::broken(file, FilePosition::Whole, found, "at least 2 examples"));
     }
     let test = match test_file(file) {
         Some(test) => Some(parse(Source::open(&test)?)?),
@@ -34,8 +34,9 @@ fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
     let mut negative = None;
 
     while let Some((row, line)) = source.row()? {
-        let broken =
-            |(found, expected): Found| DataError::broken(&file, Place::Row(row), found, expected);
+        let broken = |(found, expected): Found| {
+            DataError::broken(&file, FilePosition::Row(row), found, expected)
+        };
         let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
         let text = std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
         let mut tokens = text.split_ascii_whitespace();

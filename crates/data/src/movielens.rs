@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::{DataError, Place, shown};
+use super::error::{DataError, FilePosition, shown};
 use super::source::Source;
 use gaia_ml::examples::Ratings;
 
@@ -40,11 +40,16 @@ fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
 
         if rows.len() == RATINGS_MAX {
             let expected = format!("at most {RATINGS_MAX} ratings");
-            return Err(DataError::broken(&file, Place::Row(row), "one more rating", expected));
+            return Err(DataError::broken(
+                &file,
+                FilePosition::Row(row),
+                "one more rating",
+                expected,
+            ));
         }
 
         let rating = separator.rating(line).map_err(|(found, expected)| {
-            DataError::broken(&file, Place::Row(row), found, expected)
+            DataError::broken(&file, FilePosition::Row(row), found, expected)
         })?;
 
         rows.push(rating);
@@ -52,7 +57,7 @@ fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
 
     if rows.len() < 2 {
         let found = format!("{} in all", rows.len());
-        return Err(DataError::broken(&file, Place::Whole, found, "at least 2 ratings"));
+        return Err(DataError::broken(&file, FilePosition::Whole, found, "at least 2 ratings"));
     }
 
     rows.sort_by_key(|&(user, item, _)| (user, item));

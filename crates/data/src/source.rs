@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::{DataError, Place, shown};
+use super::error::{DataError, FilePosition, shown};
 
 /// A data file, decompressed while it is read.
 pub(super) struct Source<'a> {
@@ -30,7 +30,7 @@ impl Source<'static> {
         let opened = File::open(file).map_err(unreadable)?;
         let metadata = opened.metadata().map_err(unreadable)?;
         if metadata.is_dir() {
-            return Err(DataError::broken(file, Place::Whole, "a folder", "a file"));
+            return Err(DataError::broken(file, FilePosition::Whole, "a folder", "a file"));
         }
         Self::new(file, opened)
     }
@@ -65,7 +65,8 @@ impl<'a> Source<'a> {
         let row = self.rows + 1;
         let mut limited = (&mut self.bytes).take(ROW_BYTES_MAX + 1);
         let read = limited.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|reason| unpack_error(&self.file, Place::Row(row), reason))?;
+        let read =
+            read.map_err(|reason| unpack_error(&self.file, FilePosition::Row(row), reason))?;
 
         if read == 0 {
             return Ok(None);
@@ -75,7 +76,7 @@ impl<'a> Source<'a> {
             let expected = format!("a row of at most {ROW_BYTES_MAX} bytes");
             return Err(DataError::broken(
                 &self.file,
-                Place::Row(row),
+                FilePosition::Row(row),
                 shown(&self.line),
                 expected,
             ));
@@ -101,7 +102,7 @@ impl<'a> Source<'a> {
         (&mut self.bytes)
             .take(most)
             .read_to_end(&mut bytes)
-            .map_err(|reason| unpack_error(&self.file, Place::Byte(at), reason))?;
+            .map_err(|reason| unpack_error(&self.file, FilePosition::Byte(at), reason))?;
         Ok(bytes)
     }
 }
@@ -141,7 +142,7 @@ impl<R: BufRead> Read for Unpacked<R> {
 }
 
 /// The error of a file that cannot be read to its end.
-fn unpack_error(file: &Path, place: Place, reason: std::io::Error) -> DataError {
+fn unpack_error(file: &Path, place: FilePosition, reason: std::io::Error) -> DataError {
     match reason.kind() {
         ErrorKind::FileTooLarge => {
             let expected = format!(

@@ -1,7 +1,7 @@
-//! An application that learns nothing: workers add small whole numbers to rows that chance picks.
+//! A test application without learning: workers add small integers to random rows.
 //!
-//! Sums of small whole numbers are exact in single precision, in whatever order they are added, so what is lost or
-//! doubled shows to the last bit.
+//! Sums of small integers are exact in single precision, in any order. So a lost or duplicated update changes the
+//! result.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use gaia_core::types::{
 #[derive(Debug)]
 pub(super) struct Counting {
     layout: Arc<ModelLayout>,
-    /// Whether a worker reads every row each clock, or about half of them.
+    /// Whether a worker reads all rows in each clock, or about half of them.
     reads_all: bool,
 }
 
@@ -25,7 +25,7 @@ struct Counter {
     layout: Arc<ModelLayout>,
     reads_all: bool,
     chance: Random,
-    /// The rows of the iteration under way.
+    /// The rows of the current iteration.
     rows: Vec<u32>,
 }
 

@@ -1,95 +1,95 @@
-//! Bugs planted around the core, to see whether checkers would catch them.
+//! Planted bugs, which test the checkers.
 //!
-//! Each is a small change to what passes between nodes, their disks and the network, as a mistake in one of them would
-//! make it.
+//! Each is a small change of the data between nodes, their disks and the network, as a defect in one of them would
+//! cause it.
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// The session passes on what comes again.
+    /// A session passes on frames that it has received before.
     AcceptsRepeats,
     /// A hello counts one data frame too many as received.
     WatermarkOffByOne,
-    /// A frame is acknowledged when it comes, though those before it have not.
+    /// A frame is acknowledged when it arrives, although earlier ones have not arrived.
     AcknowledgesBeforeDelivery,
-    /// After a reconnect sending goes on one frame too late.
+    /// After a reconnect, sending continues one frame too late.
     ResendsFromWrongNumber,
-    /// What has come is never acknowledged.
+    /// Received frames are never acknowledged.
     NeverAcknowledges,
-    /// A damaged message is taken for a whole one.
+    /// A damaged message is accepted.
     AcceptsDamage,
-    /// A connection that broke stays broken.
+    /// A failed connection is not replaced.
     NeverReconnects,
-    /// Frames are cut whatever is under way.
+    /// Frames are cut although the window is full.
     IgnoresWindow,
-    /// Data is given to a link that has no room.
+    /// Data is sent on a link that has no room.
     IgnoresLinkRate,
-    /// Control frames are passed on in pairs, the later first.
+    /// Control frames are delivered in pairs, the later first.
     SwapsControl,
-    /// Cutting a frame counts one change as sent that is not in it.
+    /// A change that is not in a frame counts as sent with it.
     ForgetsResidual,
     /// A mirror clock is reported some clocks early.
     ReportsClockEarly,
-    /// Every other mirror clock is less than one before it.
+    /// Every second mirror clock is less than the one before it.
     MirrorClockRunsBackwards,
     /// Reads do not wait for slow mirrors.
     IgnoresMirrorClock,
     /// Reads do not wait for announced parameters.
     IgnoresAnnouncements,
-    /// The last update counts as one after the end.
+    /// The last update counts as one after the end of updates.
     DrainEndsEarly,
-    /// One value of the drain's result is another in each data center.
+    /// One value of the drain's result differs between data centers.
     DrainDiffers,
-    /// An update is added to a value that is not the one meant.
+    /// An update is added to another parameter.
     AddsElsewhere,
-    /// Some inputs never reach the log.
+    /// Some inputs are not written to the log.
     SkipsLog,
-    /// Everything leaves before it is synced.
+    /// All messages are sent before their records are synced.
     SendsBeforeSync,
     /// Frames are acknowledged before they are synced.
     AcknowledgesBeforeSync,
-    /// Workers are answered before what led to it is synced.
+    /// Replies to workers are sent before their records are synced.
     AnswersBeforeSync,
-    /// The coordinator hears of clocks before they are synced.
+    /// Clocks are reported to the coordinator before they are synced.
     ReportsBeforeSync,
-    /// A write that failed is taken for done.
+    /// A failed write counts as successful.
     TakesFailedWriteForDone,
-    /// A checkpoint comes back without what links have carried.
+    /// A checkpoint is restored without the sums of what was sent on links.
     ForgetsResidualsAtRecovery,
-    /// The last record of a checkpoint is heard again.
+    /// The last record of a checkpoint is replayed.
     ReplaysOneTooMany,
-    /// The first record after a checkpoint is not heard.
+    /// The first record after a checkpoint is not replayed.
     ReplaysOneTooFew,
-    /// With what is torn goes the last whole record.
+    /// The last whole record is truncated together with the torn tail.
     CutsTailTooFar,
-    /// A node that was started again says that it is the one before.
+    /// A restarted node uses the incarnation of the process before.
     KeepsIncarnation,
-    /// Messages of an earlier incarnation pass for those of this one.
+    /// Messages of an earlier incarnation are accepted.
     AcceptsStaleIncarnation,
-    /// The last answer is not said again to a worker that comes back.
+    /// The last reply is not sent again to a worker that reconnects.
     ForgetsLastAnswer,
-    /// What a worker changed is added twice where it comes after a reconnect.
+    /// A worker's update is added twice if it is sent after a reconnect.
     AddsUpdateTwice,
-    /// Nobody is told how far a link had come when another went on from it.
+    /// The marker of a fork is not sent.
     ForgetsFork,
-    /// One change of what belongs to a copy, and came to its source later, is not passed on.
+    /// One change of a backlog is not forwarded.
     ForgetsBacklog,
-    /// Copies are to become equal with those that take no part, too.
+    /// The drain includes inactive data centers.
     DrainsWithTheAbsent,
-    /// A server that has nothing is not told to take a copy.
+    /// A server without a state is not ordered to take a copy.
     BeginsWithoutCopy,
-    /// A worker says that it has stopped while it runs its last iteration.
+    /// A worker reports that it has stopped while it runs its last iteration.
     ReportsStopEarly,
-    /// The coordinator gives an order before it writes it down.
+    /// The coordinator gives an order before it writes the order.
     OrdersBeforeWriting,
-    /// A coordinator that comes back does not say again what it has ordered.
+    /// A restarted coordinator does not repeat its orders.
     RepeatsNoOrder,
-    /// Nodes do not say again to a coordinator that comes back what it may have forgotten.
+    /// Nodes do not repeat to a restarted coordinator what it may have lost.
     SaysNothingAgain,
 }
 
 impl Bug {
-    /// Every bug.
+    /// All bugs.
     pub const ALL: [Self; 40] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,

@@ -1,4 +1,4 @@
-//! Many schedules, one after the other, and what they came to.
+//! A campaign: many schedules and their results.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Counts, Run, Scenario, Violation, run, shrink};
 use gaia_core::types::Instant;
 
-/// What the schedules so far came to.
+/// The results of the schedules so far.
 #[derive(Clone, Debug, Default)]
 pub struct Campaign {
     schedules: u64,
@@ -18,26 +18,32 @@ pub struct Campaign {
 /// The result of a campaign.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// The number of schedules.
     pub schedules: u64,
-    /// Virtual time that all of them took, in seconds.
+    /// The virtual time of all schedules, in seconds.
     pub virtual_s: f64,
+    /// The number of faults in all schedules.
     pub faults: Counts,
+    /// The schedules that broke a law, in the order in which they were run.
     pub failures: Vec<Failure>,
 }
 
-/// A schedule that broke a promise.
+/// A schedule that broke a law.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
+    /// The schedule.
     pub scenario: Scenario,
+    /// The first law that it broke.
     pub violation: Violation,
-    /// The shortest schedule found that breaks the same promise, and how.
+    /// The shortest schedule found that breaks the same law.
     pub shortest: Scenario,
+    /// How that schedule breaks the law.
     pub shortest_violation: Violation,
 }
 
 impl Campaign {
-    /// Runs schedules on all cores, and where one fails looks for a shorter one. What comes of it does not depend on how
-    /// many cores there are.
+    /// Runs schedules on all cores, and searches a shorter one for each that fails. The results do not depend on the
+    /// number of cores.
     pub fn run_all(&mut self, scenarios: &[Scenario]) {
         let runs: Vec<Run> = scenarios.par_iter().map(|scenario| run(scenario, None)).collect();
         for (scenario, run) in scenarios.iter().zip(runs) {
@@ -56,6 +62,7 @@ impl Campaign {
         }
     }
 
+    /// The results of all schedules so far.
     pub fn report(&self) -> Report {
         Report {
             schedules: self.schedules,
@@ -67,7 +74,7 @@ impl Campaign {
 }
 
 impl Report {
-    /// The result in lines for people. `command` is what ran it, but for the seed.
+    /// The report as lines of text. `command` is the command that repeats a schedule, without the seed.
     pub fn lines(&self, command: &str) -> Vec<String> {
         let Counts { messages, packet, structural, recovery, refused, reconnects } = self.faults;
         let mut lines = vec![
@@ -119,5 +126,5 @@ fn indented(scenario: &Scenario) -> Vec<String> {
     scenario.to_text().lines().map(|line| format!("    {line}")).collect()
 }
 
-/// Schedules tried to make a failing one shorter.
+/// The largest number of schedules that are tried to shorten a failing one.
 const SHRINK_RUNS: usize = 200;

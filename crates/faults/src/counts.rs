@@ -1,4 +1,4 @@
-//! How many faults of each kind have struck.
+//! The number of faults of each kind.
 
 use std::ops::AddAssign;
 
@@ -6,73 +6,94 @@ use serde::Serialize;
 
 use super::FaultKind;
 
-/// Faults, and what sessions made of them. Packet faults and structural ones are counted apart: thousands of lost
-/// messages say less than a few cuts at the right time.
+/// The number of faults, and of reactions of sessions. Packet faults and structural faults are counted apart, because
+/// there are many more of the former.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
+    /// Messages sent between data centers.
     pub messages: u64,
+    /// Packet faults.
     pub packet: PacketCounts,
+    /// Structural faults.
     pub structural: StructuralCounts,
+    /// Recoveries after crashes.
     pub recovery: RecoveryCounts,
-    /// Messages that sessions refused.
+    /// Messages that sessions rejected.
     pub refused: u64,
-    /// Connections begun after the first of each pair.
+    /// Connections after the first of each pair of servers.
     pub reconnects: u64,
 }
 
-/// What befell single messages.
+/// The number of packet faults: those of single messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketCounts {
+    /// Messages that did not arrive.
     pub lost: u64,
+    /// Messages that arrived twice.
     pub repeated: u64,
+    /// Messages that arrived after later ones.
     pub reordered: u64,
+    /// Messages that arrived with a flipped bit.
     pub damaged: u64,
+    /// Messages that arrived late, with those behind them.
     pub delayed: u64,
+    /// Messages of a failed connection that arrived on a later one.
     pub stale: u64,
 }
 
-/// What befell the cluster while it ran.
+/// The number of structural faults: those of the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StructuralCounts {
+    /// [`FaultKind::Partition`].
     pub partitions: u64,
+    /// [`FaultKind::OneWayPartition`].
     pub one_way_partitions: u64,
+    /// [`FaultKind::Reset`].
     pub resets: u64,
+    /// [`FaultKind::Straggler`].
     pub stragglers: u64,
+    /// [`FaultKind::SlowLink`].
     pub slow_links: u64,
+    /// [`FaultKind::Crash`] at a time.
     pub crashes: u64,
-    /// Of servers that come back with nothing.
+    /// Servers that restarted without their state.
     pub lost_disks: u64,
+    /// [`FaultKind::LateJoin`].
     pub late_joins: u64,
-    /// Data centers without which the run went on.
+    /// Data centers that left, and without which the run continued.
     pub leaves: u64,
-    /// Of single nodes, before, within or after a write.
+    /// Crashes of single nodes before, within or after a write.
     pub crashes_at_writes: u64,
-    /// Nodes that stopped for want of room.
+    /// Nodes that stopped because their disk was full.
     pub full_disks: u64,
+    /// [`FaultKind::ClockStep`].
     pub clock_steps: u64,
-    /// Of the coordinator, at any time or at a write.
+    /// Crashes of the coordinator, at a time or at a write.
     pub coordinator_crashes: u64,
 }
 
-/// What came of crashes.
+/// The number of recoveries after crashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryCounts {
+    /// Nodes that restarted.
     pub restarts: u64,
-    /// Workers that came back without their state.
+    /// Workers that restarted without their state.
     pub blank: u64,
-    /// Updates that servers passed over, since they had heard that clock's from a process before.
+    /// Updates that servers ignored, because they had received the update of that clock from an earlier process.
     pub passed_over: u64,
-    /// Logs with something torn at their end.
+    /// Logs with a torn tail.
     pub torn: u64,
+    /// Checkpoints written.
     pub checkpoints: u64,
 }
 
 impl PacketCounts {
+    /// The number of packet faults of all kinds.
     pub fn total(&self) -> u64 {
         self.named().iter().map(|(count, _)| count).sum()
     }
 
-    /// Each count with what it counts.
+    /// The counts with their names in reports.
     pub fn named(&self) -> [(u64, &'static str); 6] {
         [
             (self.lost, "lost"),
@@ -104,11 +125,12 @@ impl StructuralCounts {
         } += 1;
     }
 
+    /// The number of structural faults of all kinds.
     pub fn total(&self) -> u64 {
         self.named().iter().map(|(count, _)| count).sum()
     }
 
-    /// Each count with what it counts.
+    /// The counts with their names in reports.
     pub fn named(&self) -> [(u64, &'static str); 13] {
         [
             (self.partitions, "partitions"),

@@ -1,7 +1,7 @@
 //! The disk of one simulated node: a log whose end a crash may tear, and the last checkpoint.
 //!
-//! The bytes are those that real nodes write (`log/`), so that the true code tells records from what a crash has left
-//! of them. What was synced stays; of what was not, a crash leaves all, some or nothing.
+//! The bytes have the real format (`log/`), so that the real code reads them after a crash. Synced bytes survive a
+//! crash. Of the other bytes all, some or none survive.
 
 use bytes::Bytes;
 
@@ -12,32 +12,32 @@ use gaia_core::types::{Random, State};
 #[derive(Debug)]
 pub(super) struct Disk {
     owner: Owner,
-    /// The one segment that there is.
+    /// The only segment of the log.
     segment: Vec<u8>,
-    /// What a crash leaves alone.
+    /// The number of bytes that survive a crash.
     synced_bytes: usize,
     appender: Appender,
     checkpoint: Option<(u64, State)>,
     chance: Random,
 }
 
-/// What a node finds on its disk when it starts.
+/// The contents of a node's disk at its start.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The state of the last checkpoint, and the number of the first record that is not in it.
+    /// The state of the last checkpoint, and the number of the first record that it does not include.
     pub(super) checkpoint: Option<(u64, State)>,
-    /// All whole records with their numbers, those in the checkpoint too where they were kept.
+    /// All whole records with their numbers, including those before the checkpoint that were kept.
     pub(super) records: Vec<(u64, Bytes)>,
-    /// Whether something torn was cut off.
+    /// Whether a torn tail was truncated.
     pub(super) torn: bool,
 }
 
-/// When within a write a node dies.
+/// Which of the bytes that were not synced survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survives {
-    /// Of what was not synced, whatever chance leaves.
+    /// A random part.
     ByChance,
-    /// Some bytes of the last write, not all.
+    /// Some bytes of the last write, but not all.
     Torn,
 }
 
@@ -50,8 +50,8 @@ impl Disk {
         Self { owner, segment, synced_bytes, appender, checkpoint: None, chance }
     }
 
-    /// Puts another disk in its place: as often as not an empty one, otherwise one that has the last checkpoint, which it
-    /// answers with.
+    /// Replaces the disk, with equal probability by an empty one or by one with the last checkpoint. Returns the
+    /// checkpoint in the latter case.
     pub(super) fn replace(&mut self) -> Option<State> {
         if within(&mut self.chance, 0, 1) == 0 {
             self.checkpoint = None;
@@ -70,14 +70,14 @@ impl Disk {
         }
     }
 
-    /// Everything written so far stays.
+    /// Syncs all bytes written so far.
     pub(super) fn sync(&mut self) {
         self.synced_bytes = self.segment.len();
         self.appender.push_mark(&mut self.segment);
     }
 
-    /// Writes a checkpoint of all records so far, which must be synced; with it older records go, unless the node dies
-    /// before they do: `rotates` says so.
+    /// Writes a checkpoint of all records so far, which must be synced. `rotates` is whether the older records are then
+    /// deleted. The node may crash before that.
     pub(super) fn write_checkpoint(&mut self, state: State, rotates: bool) {
         let next = self.appender.next_number();
         self.checkpoint = Some((next, state));
@@ -88,14 +88,14 @@ impl Disk {
         self.synced_bytes = self.segment.len();
     }
 
-    /// The machine dies. What was not synced may be there in part, its rest missing or zeros.
+    /// The machine crashes. Of the bytes that were not synced a part survives, and the rest is missing or zero.
     pub(super) fn crash(&mut self, survives: Survives) {
         let written = self.segment.len() - self.synced_bytes;
         let (least, most) = match survives {
             Survives::ByChance => (0, written),
             Survives::Torn => (written.min(1), written.saturating_sub(1)),
         };
-        // At the ends as often as anywhere between.
+        // None and all are as probable as any part between.
         let kept = match within(&mut self.chance, 0, 3) {
             0 => least,
             1 => most,
@@ -109,10 +109,10 @@ impl Disk {
         }
     }
 
-    /// Reads what there is and cuts off what is torn.
+    /// Reads the disk and truncates a torn tail.
     ///
     /// # Errors
-    /// Where what was synced is not whole.
+    /// If a synced record is damaged.
     pub(super) fn recover(&mut self) -> Result<Found, LogError> {
         let mut scan = Scan::new(&self.segment, &self.owner, RECORD_BYTES_MAX)?;
         let mut records = Vec::new();

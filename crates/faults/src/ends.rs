@@ -18,15 +18,15 @@ pub(super) struct Ends {
     connections: BTreeMap<Pair, Connection>,
 }
 
-/// What carries messages between two mirrors at a time.
+/// The current connection between two mirrors.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
-    /// How many there have been before: what is still on an earlier one is lost.
+    /// The number of connections before. Messages on an earlier one are lost.
     pub(super) epoch: u64,
     pub(super) up: bool,
-    /// Which ends have said hello on it, the lower data center's first.
+    /// Which ends have sent their hello on it, the lower data center's first.
     pub(super) greeted: [bool; 2],
-    /// How far each end had come when it was last looked at.
+    /// The progress of each end at the last check.
     progress: [Progress; 2],
 }
 
@@ -57,18 +57,18 @@ impl Ends {
         self.connections.keys().copied().collect()
     }
 
-    /// A server has said hello on the connection that is up.
+    /// Records that a server has sent its hello on the current connection.
     pub(super) fn greet(&mut self, server: ServerId, peer: DcId) {
         self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
     }
 
-    /// Whether messages of a server may leave: the connection is up, and it has said hello on it.
+    /// Whether a server may send messages: it is connected and has sent its hello.
     pub(super) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
         let connection = &self.connections[&pair_of(server, peer)];
         connection.up && connection.greeted[end_of(server, peer)]
     }
 
-    /// Whether a connection has come to nothing since it was last looked at. `sessions` are those of [`ends_of`].
+    /// Whether a connection has made no progress since the last check. `sessions` are those of [`ends_of`].
     pub(super) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
         let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
         let mut stalled = connection.greeted.contains(&false);
@@ -81,7 +81,7 @@ impl Ends {
         connection.up && stalled
     }
 
-    /// Whether all mirrors are joined but those that are `inactive`.
+    /// Whether all mirrors are connected, except `inactive` ones.
     pub(super) fn are_up(&self, inactive: &BTreeSet<DcId>) -> bool {
         let there = |pair: &Pair| !inactive.contains(&pair.0) && !inactive.contains(&pair.1);
         let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
@@ -89,18 +89,18 @@ impl Ends {
     }
 }
 
-/// Bytes that a session holds in both lanes.
+/// The size of the frames that a session holds in both lanes, in bytes.
 pub(super) fn held_bytes(session: &Session) -> usize {
     Lane::ALL.map(|lane| session.held_bytes(lane)).iter().sum()
 }
 
-/// The most that a session of a server of `parameters` may hold of data: what may be under way each way, and a frame
-/// beyond.
+/// The largest size of the data frames that a session may hold, for a shard of `parameters`: the window of each
+/// direction, and one frame beyond.
 pub(super) fn held_bytes_max(parameters: usize) -> usize {
     2 * (WINDOW_BYTES + HEADER_BYTES + BULK_HEADER_BYTES + CHANGE_BYTES_MAX * parameters)
 }
 
-/// How long a connection may stand still: the time of some round trips, and of frames that slow links take long for.
+/// How long a connection may make no progress: some round trips, and the transfer of frames on slow links.
 pub(super) fn patience(topology: &Topology, (a, b, _): Pair) -> Duration {
     let link = topology.link(a, b).rtt.0 + topology.link(b, a).rtt.0;
     let slowest = [topology.link(a, b), topology.link(b, a)]
@@ -121,10 +121,10 @@ fn end_of(server: ServerId, peer: DcId) -> usize {
     usize::from(server.dc > peer)
 }
 
-/// What may be under way: small, as the models are, so that windows close.
+/// The window of a link. It is small, as the models are, so that windows become full.
 pub(super) const WINDOW_BYTES: usize = 2 << 10;
 
-/// Of one change, its index and what its block of values has beside.
+/// The largest size of one change in a frame: its value, its index and its share of the block's overhead.
 const CHANGE_BYTES_MAX: usize = 16;
 
 const PATIENCE_MIN: Duration = Duration::from_millis(200);

@@ -1,11 +1,11 @@
-//! The headers of sessions' messages, read and written field by field: to look over a session's shoulder, and to forge.
+//! The headers of sessions' messages, read and written field by field, to observe and to forge messages.
 
 use bytes::Bytes;
 
 use gaia_core::session::{HEADER_BYTES, Message};
 use gaia_core::types::Lane;
 
-/// The lane of the frame that a message carries, if it carries one.
+/// The lane of a message's frame. `None` if it has no frame.
 pub(super) fn lane_of(message: &[u8]) -> Option<Lane> {
     match message.get(KIND) {
         Some(1) => Some(Lane::Control),
@@ -14,7 +14,7 @@ pub(super) fn lane_of(message: &[u8]) -> Option<Lane> {
     }
 }
 
-/// The field that begins at a byte, which the message must have.
+/// The field that begins at a byte.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut field = [0; 8];
     field.copy_from_slice(&bytes[at..at + 8]);
@@ -25,14 +25,14 @@ pub(super) fn put_u64(bytes: &mut [u8], at: usize, field: u64) {
     bytes[at..at + 8].copy_from_slice(&field.to_le_bytes());
 }
 
-/// Whether there is a header whose checksum is right.
+/// Whether the message has a header with a valid checksum.
 pub(super) fn is_whole(message: &[u8]) -> bool {
     let crc = |header: &[u8]| crc32fast::hash(&header[..HEADER_BYTES - 4]).to_le_bytes();
     let header = message.get(..HEADER_BYTES);
     header.is_some_and(|header| header[HEADER_BYTES - 4..] == crc(header))
 }
 
-/// Makes the checksum of a header right.
+/// Recomputes the checksum of a header.
 pub(super) fn reseal(bytes: &mut [u8]) {
     let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -51,7 +51,7 @@ pub(super) fn remade(mut message: Message, frame: Bytes) -> Message {
     message
 }
 
-/// A message with the checksum of its frame made right.
+/// A message with a recomputed checksum of its frame.
 pub(super) fn believed(message: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     let crc = crc32fast::hash(&bytes[HEADER_BYTES..]);
@@ -60,7 +60,7 @@ pub(super) fn believed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where a session's header has its fields.
+/// The positions of the fields in a session's header.
 pub(super) const KIND: usize = 6;
 const FRAME_BYTES: usize = 8;
 const FRAME_CRC: usize = 12;

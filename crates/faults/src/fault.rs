@@ -1,4 +1,4 @@
-//! Structural faults: which there are, how they are drawn, and what is wrong with one from a file.
+//! Structural faults: their kinds, their random choice, and the check of faults in a file.
 
 mod blank;
 mod members;
@@ -14,83 +14,86 @@ use gaia_core::types::{DurationSetting, Random, Seed};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
+    /// The kind of the fault.
     pub kind: FaultKind,
+    /// When it begins, after the start of the run.
     pub at: DurationSetting,
-    /// How long it lasts; of a crash, until the node is started again. Left out, and always for resets and clock steps:
-    /// a moment.
+    /// How long it lasts. A crash lasts until the node is restarted. 0 by default, and always for resets and clock
+    /// steps.
     #[serde(default)]
     pub lasts: DurationSetting,
-    /// The data center that it befalls, or from which a link starts; the first, where the coordinator crashes.
+    /// The affected data center, or the one at the sending end of the link. The first for a crash of the coordinator.
     pub dc: u16,
     /// The data center at the other end of the link, for faults of links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u16>,
-    /// The server that it befalls, by its shard.
+    /// The affected server, by its shard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<u16>,
-    /// The worker that it befalls. A crash that names neither befalls all nodes of the data center.
+    /// The affected worker. A crash that names no server and no worker affects all nodes of the data center.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
-    /// A crash with this waits for the node's next write to its log; of the coordinator, to its file, which is replaced
-    /// whole.
+    /// The step of the node's next write at which a crash occurs. The coordinator writes its file, which is replaced as
+    /// a whole. `None` for a crash at the time `at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Moment>,
-    /// A crash with this takes the worker's disk with it, or all of it but the last checkpoint.
+    /// Whether a crashed worker loses its disk, or all of it except the last checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank: bool,
-    /// How many times slower, from 1 to 100; for stragglers and slow links.
+    /// The factor of a slowdown, from 1 to 100, for stragglers and slow links.
     #[serde(default = "no_slower", skip_serializing_if = "is_no_slower")]
     pub factor: f64,
-    /// How far a clock jumps, in seconds from -60 to 60, backward where negative.
+    /// The step of a clock in seconds, from -60 to 60. Backward if negative.
     #[serde(default, skip_serializing_if = "is_no_step")]
     pub step_s: f64,
 }
 
+/// The kind of a structural fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// Nothing passes between two data centers.
+    /// All messages between two data centers are lost.
     Partition,
-    /// Nothing passes from one data center to another; what goes back passes.
+    /// All messages from one data center to another are lost. Those of the other direction arrive.
     OneWayPartition,
-    /// The connections between two data centers break, and what is on them is lost.
+    /// The connections between two data centers fail, and the messages on them are lost.
     Reset,
     /// The workers of a data center compute more slowly.
     Straggler,
-    /// A link carries less, one way.
+    /// The bandwidth of a link is reduced, in one direction.
     SlowLink,
-    /// A server, a worker or a whole data center dies, and comes back with what is on its disk.
+    /// A server, a worker or a whole data center crashes, and restarts with its disk.
     Crash,
-    /// A server dies with its disk, and comes back with nothing: it takes the copy of a mirror. Where that cannot be,
-    /// since another is lost, the run drains or its model has no such way, it comes back with its disk.
+    /// A server loses its disk and restarts without a state: it takes the copy of a mirror. It restarts with its disk
+    /// if that is impossible, because another server is lost, the run drains, or its model does not support it.
     LostDisk,
-    /// All nodes of a data center begin only now, with nothing: it joins. Where its model has no such way, it is there from
-    /// the start.
+    /// All nodes of a data center start late, without a state: the data center joins. It starts with the run if its
+    /// model does not support joining.
     LateJoin,
-    /// All nodes of a data center die for good, and once they are given up the run goes on without it. Where it cannot,
-    /// they come back then.
+    /// All nodes of a data center crash permanently. Once the coordinator gives the data center up, the run continues
+    /// without it. If that is impossible, the nodes restart then.
     Leave,
-    /// A node's disk has no room: at its next write it stops, and is started again once there is room.
+    /// A node's disk is full: the node stops at its next write, and restarts once the disk has room.
     DiskFull,
-    /// The clock of a server jumps.
+    /// The clock of a server is set forward or back.
     ClockStep,
-    /// The coordinator dies, and comes back with what is on its disk.
+    /// The coordinator crashes, and restarts with its disk.
     CoordinatorCrash,
 }
 
-/// When within a write a node dies.
+/// The step of a write at which a node crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
-    /// Nothing has been written.
+    /// Before a byte is written.
     Before,
-    /// A part has been written.
+    /// After a part is written.
     Torn,
-    /// All is synced, and nothing has been said of it.
+    /// After all is synced, and before a message depends on it.
     After,
 }
 
-/// The cluster that faults are drawn for.
+/// The size of the cluster for which faults are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nodes {
     pub(super) data_centers: u64,
@@ -99,7 +102,7 @@ pub(super) struct Nodes {
 }
 
 impl Fault {
-    /// Up to eight, of which some belong together, and a few that are drawn apart.
+    /// Draws up to eight faults, some of which are related, and a few with seeds of their own.
     pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
         let mut chance = seed.random();
         let count = within(&mut chance, 0, 4);
@@ -113,16 +116,16 @@ impl Fault {
             }
             let soon = millis(within(&mut chance, 0, 300));
             match within(&mut chance, 0, 5) {
-                // Again, as soon as it is back or before.
+                // The same fault again, before or after the node restarts.
                 0 => {
                     also.at = DurationSetting(also.at.0 + also.lasts.0.min(LASTS_MAX / 4) + soon.0);
                 }
-                // The other end of a link as well.
+                // The other end of a link, too.
                 1 if also.server.is_some() => {
                     also.dc = (also.dc + 1) % nodes.data_centers as u16;
                     also.at = DurationSetting(also.at.0 + soon.0);
                 }
-                // All of the data center.
+                // All nodes of the data center.
                 2 => {
                     (also.server, also.worker, also.write) = (None, None, None);
                     also.at = DurationSetting(also.at.0 + soon.0);
@@ -132,7 +135,7 @@ impl Fault {
             faults.push(also);
         }
 
-        // Drawn apart, so that without it a schedule is what it is.
+        // Drawn from seeds of their own, so that they do not change the rest of a schedule.
         faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
         faults.extend(members::draw(seed.child("members"), nodes));
         members::draw_lost_joiner(seed.child("lost joiner"), nodes, &mut faults);
@@ -143,7 +146,7 @@ impl Fault {
         faults
     }
 
-    /// In one schedule of four.
+    /// Draws a lost disk, in one schedule of four.
     fn draw_lost_disk(chance: &mut Random, nodes: Nodes) -> Option<Self> {
         let strikes = within(chance, 0, 3) == 0;
         strikes.then(|| {
@@ -155,7 +158,7 @@ impl Fault {
         })
     }
 
-    /// In one schedule of three, as often as not at a write.
+    /// Draws a crash of the coordinator, in one schedule of three, and at a write in half of these.
     fn draw_coordinator_crash(chance: &mut Random) -> Option<Self> {
         let strikes = within(chance, 0, 2) == 0;
         let moments = [Moment::Before, Moment::After];
@@ -167,7 +170,7 @@ impl Fault {
         })
     }
 
-    /// One of which nothing more is to be said.
+    /// A fault with default settings.
     fn of(kind: FaultKind, at: DurationSetting, lasts: DurationSetting, dc: u16) -> Self {
         Self {
             kind,
@@ -226,7 +229,7 @@ impl Fault {
         }
     }
 
-    /// Whether nodes must keep logs to come through it.
+    /// Whether nodes need logs to survive it.
     pub(super) fn needs_logs(&self) -> bool {
         match self.kind {
             FaultKind::Crash => !self.blank,
@@ -235,7 +238,7 @@ impl Fault {
         }
     }
 
-    /// The key that is wrong, what it holds and what was expected.
+    /// The first invalid key, its value, and the expected value.
     pub(super) fn mistake(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
         let below = |count: u64, what: &str| format!("{what} from 0 to {}", count - 1);
         let dcs = below(nodes.data_centers, "a data center");
@@ -321,7 +324,7 @@ impl Fault {
 }
 
 impl FaultKind {
-    /// As files have it.
+    /// The name in scenario files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Partition => "partition",
@@ -339,12 +342,12 @@ impl FaultKind {
         }
     }
 
-    /// Whether a factor belongs to it.
+    /// Whether it has a factor.
     fn slows(self) -> bool {
         matches!(self, Self::Straggler | Self::SlowLink)
     }
 
-    /// Whether it befalls a link.
+    /// Whether it affects a link.
     fn has_peer(self) -> bool {
         matches!(self, Self::Partition | Self::OneWayPartition | Self::Reset | Self::SlowLink)
     }
@@ -375,11 +378,11 @@ fn is_no_step(step_s: &f64) -> bool {
     *step_s == 0.0
 }
 
-/// Faults that are drawn begin within this time, and packet faults happen for no less.
+/// The time within which drawn faults begin, and the shortest time during which packet faults occur.
 pub(super) const FAULTS_LAST: Duration = Duration::from_millis(1_200);
 const LASTS_MAX: Duration = Duration::from_millis(1_000);
 
-/// The latest that a file may have a fault begin, and the longest that it may last: half an hour.
+/// The largest beginning and duration of a fault in a file: half an hour.
 const FAULT_TIME_MAX: Duration = Duration::from_secs(1_800);
 const FACTOR_MAX: f64 = 100.0;
 const STEP_S_MAX: f64 = 60.0;

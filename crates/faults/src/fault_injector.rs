@@ -1,4 +1,4 @@
-//! Commits one planted bug; without one nothing here does anything.
+//! Injects one planted bug. Without a bug all functions have no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,15 +24,15 @@ use gaia_core::wire::{
 
 pub(super) struct FaultInjector {
     bug: Option<Bug>,
-    /// The highest number that has come to each end, by lane.
+    /// The highest frame number that each end has received, by lane.
     arrived: BTreeMap<(ServerId, DcId), [u64; 2]>,
-    /// Of each end, the incarnation in the last hello that came.
+    /// The incarnation in the last hello that each end has received.
     met: BTreeMap<(ServerId, DcId), u64>,
-    /// The last message that left each end, unless it was a hello.
+    /// The last message that each end has sent, except hellos.
     last: BTreeMap<(ServerId, DcId), Message>,
-    /// What frames were before they were changed on arrival, by lane and number.
+    /// The original frames of those that were changed on arrival, by lane and number.
     originals: BTreeMap<(ServerId, DcId, Lane, u64), Bytes>,
-    /// Workers that have come back to a server.
+    /// Workers that have reconnected to a server.
     rejoined: BTreeSet<(ServerId, WorkerId)>,
     records: u64,
 }
@@ -54,7 +54,7 @@ impl FaultInjector {
         self.bug == Some(bug)
     }
 
-    /// The model that servers run, where they run another than they should.
+    /// The remote model that servers run.
     pub(super) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
         let mut remote = remote.clone();
         if let RemoteSync::Asp(asp) = &mut remote
@@ -65,12 +65,12 @@ impl FaultInjector {
         remote
     }
 
-    /// How many bytes may be under way.
+    /// The window that servers use.
     pub(super) fn window(&self, bytes: usize) -> usize {
         if self.has(Bug::IgnoresWindow) { 1 << 30 } else { bytes }
     }
 
-    /// What the core should have made of a frame, changed to what it makes of it.
+    /// Changes a frame that the core has cut.
     pub(super) fn on_made(&self, lane: Lane, frame: Bytes) -> Bytes {
         match (self.bug, lane) {
             (Some(Bug::ForgetsResidual), Lane::Data) => with_change(&frame, |_, value| {
@@ -109,7 +109,7 @@ impl FaultInjector {
         }
     }
 
-    /// The message that leaves in place of one; `again` says that it is the first after a reconnect.
+    /// The message that is sent in place of another. `again` is whether it is the first after a reconnect.
     pub(super) fn on_message(
         &mut self,
         from: ServerId,
@@ -150,7 +150,7 @@ impl FaultInjector {
         message
     }
 
-    /// As [`Self::on_message`] where there is a bug; without one the message itself.
+    /// As [`Self::on_message`] if there is a bug, otherwise the message itself.
     pub(super) fn message(
         &mut self,
         from: ServerId,
@@ -161,7 +161,7 @@ impl FaultInjector {
         if self.bug.is_none() { Some(message) } else { self.on_message(from, to, message, again) }
     }
 
-    /// An acknowledgement of what has come and is not synced, where one leaves.
+    /// An acknowledgement of received frames that are not synced, if the bug sends one.
     pub(super) fn on_write(
         &self,
         server: ServerId,
@@ -172,8 +172,8 @@ impl FaultInjector {
         last.map(|last| retold(last.clone(), |lane, told| told.max(received[lane.index()])))
     }
 
-    /// Changes a message that has come where the session, or the server behind it, is to take what it should not.
-    /// `own` is the incarnation of who takes it, `received` what it has taken.
+    /// Changes a received message, so that the session or the server accepts what it must reject. `own` is the
+    /// incarnation of the receiver, `received` the number of frames that it has received.
     pub(super) fn on_arrival(
         &mut self,
         (at, from): (ServerId, DcId),
@@ -241,7 +241,7 @@ impl FaultInjector {
         bytes.into()
     }
 
-    /// The frame that came, where the server has taken a changed one.
+    /// The received frame, if the server has handled a changed one.
     pub(super) fn original(
         &self,
         (at, from): (ServerId, DcId),
@@ -252,7 +252,7 @@ impl FaultInjector {
         self.originals.get(&(at, from, lane, number)).cloned().unwrap_or(frame)
     }
 
-    /// The records that are written in place of some.
+    /// The records that are written in place of others.
     pub(super) fn on_entries(&mut self, mut entries: Vec<Bytes>) -> Vec<Bytes> {
         if self.has(Bug::SkipsLog) {
             entries.retain(|_| {
@@ -263,7 +263,7 @@ impl FaultInjector {
         entries
     }
 
-    /// Changes what a node finds on its disk.
+    /// Changes the contents of a node's disk at its start.
     pub(super) fn on_recovery(&self, node: NodeId, found: &mut Found) {
         let first = found.records.first().map(|(number, _)| *number);
         match (self.bug, &mut found.checkpoint) {
@@ -281,14 +281,14 @@ impl FaultInjector {
         }
     }
 
-    /// A worker has come back to a server.
+    /// Records that a worker has reconnected to a server.
     pub(super) fn on_join(&mut self, server: ServerId, worker: WorkerId) {
         if self.has(Bug::AddsUpdateTwice) {
             self.rejoined.insert((server, worker));
         }
     }
 
-    /// What a server takes in place of what a worker has said.
+    /// The messages that a server handles in place of a worker's message.
     pub(super) fn on_said(
         &mut self,
         server: ServerId,
@@ -310,7 +310,7 @@ impl FaultInjector {
         }
     }
 
-    /// The frame that the core takes in place of one.
+    /// The frame that the core handles in place of another.
     fn on_taken(&self, at: ServerId, lane: Lane, frame: Bytes) -> Bytes {
         match (self.bug, lane) {
             (Some(Bug::IgnoresAnnouncements), Lane::Control) => with_control(&frame, |message| {
@@ -367,7 +367,7 @@ fn with_control(frame: &Bytes, change: impl Fn(&mut ControlMessage)) -> Bytes {
     out.into()
 }
 
-/// A message that tells other counts of what was received.
+/// A message with changed acknowledgements.
 fn retold(mut message: Message, received: impl Fn(Lane, u64) -> u64) -> Message {
     for lane in Lane::ALL {
         let at = RECEIVED + 8 * lane.index();

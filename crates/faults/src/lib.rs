@@ -1,26 +1,29 @@
-//! Looks for trouble: the true protocol, over a network that means harm, in virtual time.
+//! Deterministic fault-injection simulator: the shipped protocol over a faulty simulated network, in virtual time.
 //!
-//! This room decides which faults befall a cluster and what must hold in spite of them. It refuses to know how the
-//! protocol keeps its promises: it sees what goes into nodes and what comes out. Servers and workers are those that can
-//! come back (`recovery/`), with their sessions; only the network and the disks are made up.
+//! This room decides which faults occur in a cluster and which laws must hold. It does not know how the protocol keeps
+//! its guarantees: it observes the inputs and outputs of nodes. Servers and workers are the recoverable ones of
+//! `recovery/`, with their sessions. Only the network and the disks are simulated.
 //!
-//! A *schedule* is one run of a small cluster that a seed has drawn: nodes, links, synchronisation models, and faults of
-//! two sorts. *Packet* faults befall single messages: loss, repetition, reordering, damage, delay, and coming on the next
-//! connection. *Structural* faults befall the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
-//! of the coordinator at any time and at each step of a write, full and lost disks, clocks that jump, data centers that
-//! come and go. First comes a safety phase, in which faults happen and nothing wrong may; then a liveness phase, in which
-//! none happen, everything must come to its end, and all must be quiet after it.
+//! A *schedule* is one run of a small cluster. A seed determines its nodes, links, synchronisation models and faults.
+//! *Packet* faults affect single messages: loss, repetition, reordering, damage, delay, and arrival on a later
+//! connection. *Structural* faults affect the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
+//! of the coordinator at any time and at each step of a write, full and lost disks, clock steps, data centers that join
+//! and leave. In the safety phase faults occur and no law may be broken. In the liveness phase after it no faults
+//! occur, the run must end, and no message may remain.
 //!
-//! **Disks.** A node goes round in groups, as real ones do: it takes what has come, has frames cut, writes the entries
-//! behind all that as records of the true log (`log/`), waits until they are synced, and lets out what waited. What was
-//! written and not synced survives a crash whole, torn or not at all; the true code tells what it finds. Checkpoints are
-//! written at drawn times. Each node has a *shadow*, which hears what is on the disk and nothing else: the node is
-//! compared with it, to the bit, at each checkpoint, at each restart and in the end.
-//! The coordinator has a file instead, replaced whole before it gives an order; what else it knew nodes say again.
+//! **Disks.** A node works in groups, as nodes of the real driver do. It handles its inputs, cuts frames, writes the
+//! entries of these steps as records of the real log (`log/`), waits until they are synced, and then releases its
+//! outputs. Records that were written and not synced survive a crash completely, in part or not at all, and the real
+//! code reads what is left. Checkpoints are written at random times. Each node has a *shadow*, which replays the
+//! records on the disk and nothing else. The node is compared with it, to the bit, at each checkpoint, at each restart
+//! and at the end. The coordinator has a file instead, which it replaces as a whole before it gives an order. Nodes
+//! send it all else that it knew again.
 //!
-//! What must hold is written in `checkers/`, one law a file. What a crash undoes, since it was not on disk, checkers
-//! forget. Each is trusted since it has caught a planted bug ([`Bug`]); the bugs sit in the adapters of this room, around
-//! the core, so that the core has no place for them.
+//! The laws are in `checkers/`, one in each file. A crash undoes what was not on disk, and checkers undo it too. Each
+//! checker has caught a planted bug ([`Bug`]). The bugs are in the adapters of this room around the core, so that the
+//! core has no code for them.
+
+#![warn(missing_docs)]
 
 mod application;
 mod bugs;

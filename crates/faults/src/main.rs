@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one schedule for each seed, and says which laws were broken.
+/// Runs one schedule for each seed, and reports the broken laws.
 fn simulate(flags: &Flags) -> Result<ExitCode, Box<dyn Error>> {
     let first = scenario(flags, flags.seed)?;
     let mut campaign = Campaign::default();
@@ -82,7 +82,7 @@ fn scenario(flags: &Flags, seed: Option<u64>) -> Result<Scenario, ConfigError> {
     }
 }
 
-/// Long campaigns say how far they are, where a person is looking.
+/// Reports the progress of a long campaign on a terminal.
 fn note_progress(flags: &Flags, number: u64) {
     if stderr().is_terminal() && !flags.quiet {
         let _closed_pipe = writeln!(stderr(), "{number} of {} schedules", flags.seeds);
@@ -119,10 +119,10 @@ fn save(directory: &Path, report: &Report) -> std::io::Result<()> {
 const SEEDS_MAX: u64 = 1_000_000_000;
 const NOTE_EVERY: u64 = 1_000;
 
-/// The exit code where a schedule broke a law.
+/// The exit code if a schedule broke a law.
 const BROKEN_LAW: u8 = 1;
 
-/// The exit code of a bad flag or a bad scenario file, as clap has it.
+/// The exit code for an invalid flag or scenario file, as that of clap.
 const BAD_INPUT: u8 = 2;
 
 const AFTER_HELP: &str = "\

@@ -1,4 +1,4 @@
-//! What becomes of messages between data centers: the links of every simulated run, with harm on top.
+//! The network between data centers: the simulated links, with faults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct Network {
     packets: Packets,
     /// Partitions and slow links in force, by link.
     cut: BTreeMap<(DcId, DcId), u32>,
-    /// When the latest message of a lane arrives: delayed ones keep those behind them.
+    /// When the latest message of a lane arrives. Delayed messages also delay those behind them.
     floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
     pub(super) messages: u64,
     pub(super) counts: PacketCounts,
@@ -30,7 +30,7 @@ pub(super) struct Network {
 /// A message that has been sent.
 pub(super) struct Sent {
     pub(super) fate: FrameFate,
-    /// When it arrives, as what: not at all, once, or again.
+    /// The time and bytes of each arrival: none, one or several.
     pub(super) arrivals: Vec<(Instant, Bytes)>,
 }
 
@@ -101,7 +101,7 @@ impl Network {
 
         let mut arrivals = Vec::new();
         if self.strikes(reordering) {
-            // It falls behind those that follow: the floor stays where it was.
+            // The message arrives after later ones, because it does not raise the floor.
             self.counts.reordered += 1;
             at += self.some_time(rtt);
         }
@@ -115,7 +115,7 @@ impl Network {
         arrivals
     }
 
-    /// Puts a structural fault in force, or lifts it.
+    /// Begins or ends a structural fault.
     pub(super) fn set(&mut self, now: Instant, fault: &Fault, in_force: bool) {
         let Some(peer) = fault.peer.map(DcId) else { return };
         let (from, to) = (DcId(fault.dc), peer);
@@ -134,19 +134,19 @@ impl Network {
         }
     }
 
-    /// No more packet faults.
+    /// Ends packet faults.
     pub(super) fn calm(&mut self) {
         self.packets = Packets::default();
     }
 
-    /// Whether a message that was on a broken connection arrives on the next.
+    /// Draws whether a message of a failed connection arrives on the next one.
     pub(super) fn is_stale(&mut self) -> bool {
         let stale = self.strikes(self.packets.stale);
         self.counts.stale += u64::from(stale);
         stale
     }
 
-    /// The shards in the order in which they may use a link next.
+    /// The shards in the order in which they use a link next.
     pub(super) fn turns(&self, from: DcId, to: DcId) -> Vec<ShardId> {
         self.wan.turns(from, to).collect()
     }
@@ -164,12 +164,12 @@ impl Network {
         chance > 0.0 && unit(&mut self.chance) < chance
     }
 
-    /// Up to two round trips.
+    /// A random time of up to two round trips.
     fn some_time(&mut self, rtt: Duration) -> Duration {
         rtt.mul_f64(2.0 * unit(&mut self.chance))
     }
 
-    /// With one bit flipped.
+    /// A copy with one flipped bit.
     fn damaged(&mut self, bytes: &Bytes) -> Bytes {
         let mut damaged = bytes.to_vec();
         let bit = within(&mut self.chance, 0, 8 * damaged.len() as u64 - 1) as usize;

@@ -1,4 +1,4 @@
-//! What one schedule is made of: drawn from a seed, fixed by a file, or some of each.
+//! The parameters of a schedule, drawn from a seed or fixed by a file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,42 +24,50 @@ use gaia_core::types::{
     Bandwidth, ByteSize, DcId, DurationSetting, Random, Seed, Staleness, UsdPerGb,
 };
 
-/// Everything that determines a schedule. What is not listed here is drawn from the seed by itself, so that a file may
-/// fix one thing and leave the rest as it was.
+/// The parameters that determine a schedule. All others are drawn from seeds of their own, so that a file can fix one
+/// parameter without a change of the others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
+    /// The seed of all random choices.
     pub seed: u64,
+    /// The number of data centers.
     pub data_centers: usize,
-    /// Servers of each data center.
+    /// The number of servers in each data center.
     pub servers: usize,
-    /// Workers of each data center.
+    /// The number of workers in each data center.
     pub workers: usize,
-    /// Rows of the model.
+    /// The number of rows of the model.
     pub rows: usize,
-    /// Clocks after which the run stops.
+    /// The clock after which the run stops.
     pub clocks: u64,
-    /// The remote model; its settings are drawn.
+    /// The name of the remote model. Its settings are drawn.
     pub remote: String,
+    /// The probabilities of packet faults.
     pub packets: Packets,
+    /// The structural faults.
     #[serde(rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
 }
 
-/// The chance of each message to be befallen, 0 to 0.5, while faults happen.
+/// The probabilities of packet faults for each message, 0 to 0.5, during the safety phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Packets {
+    /// The message does not arrive.
     pub loss: f64,
+    /// The message arrives twice.
     pub repetition: f64,
+    /// The message arrives after later ones.
     pub reordering: f64,
-    /// Of a single bit.
+    /// The message arrives with a flipped bit.
     pub damage: f64,
+    /// The message arrives late, with those behind it.
     pub delay: f64,
-    /// To come on the next connection, where it was still on one that broke.
+    /// The message was on a failed connection, and arrives on the next one.
     pub stale: f64,
 }
 
-/// The keys of a scenario file: what is left out is drawn.
+/// The keys of a scenario file. Missing ones are drawn.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
@@ -75,28 +83,28 @@ struct Keys {
 }
 
 impl Scenario {
-    /// What a seed draws.
+    /// The scenario of a seed.
     pub fn draw(seed: u64) -> Self {
         Self::with(seed, Keys::default())
     }
 
-    /// What a file fixes, and a seed draws of the rest: the file's own, unless one is given.
+    /// The scenario of a file. Missing keys are drawn from `seed`, or from the file's seed if it is `None`.
     ///
     /// # Errors
-    /// The first mistake found in the file.
+    /// The first error in the file.
     pub fn read(path: &Path, seed: Option<u64>) -> Result<Self, ConfigError> {
         Self::from_file(&KeyFile::read(path)?, seed)
     }
 
-    /// As [`Self::read`], from memory; `name` is what messages call it.
+    /// As [`Self::read`], from a text. `name` is the file name in error messages.
     ///
     /// # Errors
-    /// The first mistake found in the text.
+    /// The first error in the text.
     pub fn from_text(name: &str, text: &str, seed: Option<u64>) -> Result<Self, ConfigError> {
         Self::from_file(&KeyFile::from_text(name, text)?, seed)
     }
 
-    /// The scenario as a file that repeats it.
+    /// The scenario as the text of a file that repeats it.
     pub fn to_text(&self) -> String {
         toml::to_string(self).expect("a scenario has no key that TOML cannot hold")
     }
@@ -170,7 +178,7 @@ impl Scenario {
         }
     }
 
-    /// Whether nodes keep logs: where they must, and in every other schedule.
+    /// Whether nodes keep logs: if the faults require it, and in half of the other schedules.
     pub(super) fn keeps_logs(&self) -> bool {
         let mut chance = Seed(self.seed).child("logs").random();
         within(&mut chance, 0, 1) == 0 || self.faults.iter().any(Fault::needs_logs)
@@ -180,19 +188,19 @@ impl Scenario {
         nodes(self.data_centers, self.servers, self.workers)
     }
 
-    /// How long faults happen.
+    /// The duration of the safety phase.
     pub(super) fn calm_at(&self) -> Duration {
         let ends = self.faults.iter().map(|fault| fault.at.0 + fault.lasts.0);
         ends.max().unwrap_or_default().max(FAULTS_LAST)
     }
 
-    /// Rows' width, and whether workers read them all.
+    /// The width of rows, and whether workers read all of them.
     pub(super) fn model(&self) -> (usize, bool) {
         let mut chance = Seed(self.seed).child("model shape").random();
         (within(&mut chance, 1, 3) as usize, within(&mut chance, 0, 1) == 0)
     }
 
-    /// The plan of the run, with everything that the scenario leaves to be drawn.
+    /// The plan of the run, with all other parameters drawn.
     pub(super) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
         let mut chance = seed.child("plan").random();
@@ -246,7 +254,7 @@ impl Scenario {
         let ids = || (0..self.data_centers as u16).map(DcId);
         let pairs = ids().flat_map(|from| ids().map(move |to| (from, to)));
 
-        // Of three WANs one is so slow that clocks do not fit into it.
+        // One of three WANs is too slow for the updates of a clock.
         let least = if within(&mut chance, 0, 2) == 0 { 0.02 } else { 0.1 };
         let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| WanLink {
             from,
@@ -288,7 +296,7 @@ impl Packets {
         Self { loss, repetition, reordering, damage: rate(), delay: rate(), stale: 5.0 * rate() }
     }
 
-    /// Each chance with its key.
+    /// The probabilities with their keys.
     pub(super) fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("loss", self.loss),
@@ -306,7 +314,7 @@ fn nodes(data_centers: usize, servers: usize, workers: usize) -> Nodes {
     Nodes { data_centers, servers, workers }
 }
 
-/// What all plans have in common.
+/// The plan on which all plans are based.
 fn base() -> &'static Plan {
     static PLAN: OnceLock<Plan> = OnceLock::new();
     PLAN.get_or_init(|| {
@@ -363,7 +371,7 @@ fn is_remote(name: &str) -> bool {
     RemoteSync::NAMES.contains(&name)
 }
 
-/// What all plans have in common; the rest is put in its place.
+/// The run file on which all plans are based. The drawn parameters replace its values.
 const BASE: &str = r#"
     name = "scenario"
     driver = "simulated"

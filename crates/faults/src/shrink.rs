@@ -1,12 +1,13 @@
-//! Makes a failing schedule shorter: what is not needed for it to fail is taken out, as long as anything can be
-//! (delta debugging, Zeller and Hildebrandt, IEEE TSE 2002).
+//! Shrinks a failing schedule: removes what is not needed for the failure (delta debugging, Zeller and Hildebrandt,
+//! IEEE TSE 2002).
 
 use std::time::Duration;
 
 use super::{Bug, Scenario, Violation, run};
 use gaia_core::types::DurationSetting;
 
-/// The shortest schedule found that breaks the same promise, and how it breaks it. At most `runs` schedules are tried.
+/// Finds the shortest schedule that breaks the same law, and returns it with its violation. At most `runs` schedules
+/// are tried.
 pub fn shrink(
     scenario: &Scenario,
     broken: &Violation,
@@ -28,7 +29,7 @@ pub fn shrink(
     }
 }
 
-/// Schedules with a little less in them, the greatest steps first.
+/// Slightly reduced schedules, those with the largest reduction first.
 fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Scenario)| {

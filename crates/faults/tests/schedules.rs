@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assert_cmd::Command;
-use gaia_config::Place;
+use gaia_config::ErrorLocation;
 use gaia_core::sync::RemoteSync;
 use gaia_faults::{Bug, Campaign, Counts, FaultKind, Scenario, run, shrink};
 use rayon::prelude::*;
@@ -491,7 +491,7 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     let fault = "data_centers = 3\n[[fault]]\nkind = \"partition\"\nat = \"1 s\"\ndc = 0\n";
     let check = |text: String, line: usize, key: &str, says: &str| {
         let error = Scenario::from_text("wrong.toml", &text, None).unwrap_err();
-        let Place::File { line: found, .. } = error.place() else { panic!("{error}") };
+        let ErrorLocation::File { line: found, .. } = error.place() else { panic!("{error}") };
         assert_eq!((*found, error.key()), (line, key), "{text}: {error}");
         assert!(error.to_string().contains(says), "{text}: {error}");
     };

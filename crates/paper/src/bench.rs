@@ -1,4 +1,4 @@
-//! Where runs are carried out, side by side, and who is told of them.
+//! The parallel execution of runs, with notifications.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -17,34 +17,36 @@ use gaia_core::application::Application;
 use gaia_report::paper::SpeedRow;
 use gaia_telemetry::{Progress, Summary, Unobserved};
 
-/// Who is told how an evaluation goes, from several threads.
+/// A receiver of the progress of an evaluation. It is called from several threads.
 pub trait Watch: Sync {
-    /// A run has ended.
+    /// Called when a run has ended.
     fn on_run(&self, step: &Step<'_>);
 }
 
-/// How far an evaluation has come.
+/// The progress of an evaluation when a run has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// The run that has ended.
+    /// The name of the run that has ended.
     pub run: &'a str,
-    /// How it ended.
+    /// The results of that run.
     pub summary: &'a Summary,
+    /// The number of runs that have ended.
     pub done: usize,
+    /// The number of all runs that are known so far.
     pub expected: usize,
-    /// Since the evaluation began.
+    /// The time since the evaluation began.
     pub elapsed: Duration,
 }
 
 impl Step<'_> {
-    /// How long the rest takes if it goes on as so far.
+    /// The estimated remaining time, at the rate so far.
     pub fn left(&self) -> Duration {
         let rest = self.expected.saturating_sub(self.done) as f64;
         self.elapsed.mul_f64(rest / self.done.max(1) as f64)
     }
 }
 
-/// A run that has ended, and what it was.
+/// A run that has ended, with its plan.
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
     pub(super) plan: Plan,
@@ -52,10 +54,10 @@ pub(super) struct Finished {
     pub(super) progress: Vec<Progress>,
 }
 
-/// Carries out runs and tells of them.
+/// Executes runs and notifies the receiver.
 pub(super) struct Bench<'w> {
     watch: &'w dyn Watch,
-    /// By what they are and how many workers share them, since many runs train the same.
+    /// Applications by their configuration and number of workers, because many runs share them.
     applications: Mutex<BTreeMap<String, Arc<dyn Application>>>,
     expected: AtomicUsize,
     done: AtomicUsize,
@@ -73,16 +75,16 @@ impl<'w> Bench<'w> {
         }
     }
 
-    /// Announces runs, so that people can be told how many are left.
+    /// Adds a number of runs to those that are expected.
     pub(super) fn expect(&self, runs: usize) {
         self.expected.fetch_add(runs, Ordering::Relaxed);
     }
 
-    /// The application of a plan, its data dealt to the plan's workers.
+    /// The application of a plan, with its data partitioned over the plan's workers.
     pub(super) fn application(&self, plan: &Plan) -> Result<Arc<dyn Application>, EvaluationError> {
         let workers = plan.topology.workers_per_dc();
         let key = format!("{} {} {:?}", plan.seed.0, plan.topology.workers(), plan.app);
-        // Held while the data is made: a second run of the same application waits for it instead of making its own.
+        // Locked while the data is generated: a second run of the same application waits for it.
         let mut known = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(application) = known.get(&key) {
             return Ok(application.clone());
@@ -94,7 +96,7 @@ impl<'w> Bench<'w> {
         Ok(application)
     }
 
-    /// Carries a run out and tells of it.
+    /// Executes a run and notifies the receiver.
     pub(super) fn run(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
         let finished = self.probe(plan)?;
         let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl<'w> Bench<'w> {
         Ok(finished)
     }
 
-    /// Carries a run out and tells nobody.
+    /// Executes a run without a notification.
     pub(super) fn probe(&self, plan: &Plan) -> Result<Finished, EvaluationError> {
         let application = self.application(plan)?;
         let outcome = gaia_driver::run(plan, &application, &mut Unobserved);
@@ -129,17 +131,17 @@ impl Finished {
         }
     }
 
-    /// Time and objective of the worst copy at each evaluation.
+    /// The time in seconds and the objective of the worst copy, at each evaluation.
     pub(super) fn curve(&self) -> Vec<(f64, f64)> {
         self.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect()
     }
 }
 
-/// Does `work` for every job, on as many threads as there are processors, and returns the results in the jobs'
-/// order. After a failure no further job is begun.
+/// Calls `work` for each job, on as many threads as there are processors, and returns the results in the order of the
+/// jobs. After a failure no further job begins.
 ///
-/// The threads are not rayon's: one of those that waits for a sum would take up a whole other run in between, and
-/// the times of both would be wrong.
+/// The threads are not rayon's: a rayon thread that waits for a sum would steal a whole other run, and the measured
+/// times of both would be wrong.
 pub(super) fn in_parallel<J: Sync, R: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<R, EvaluationError> + Sync,

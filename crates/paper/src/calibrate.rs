@@ -1,30 +1,29 @@
-//! How much smaller a model is than the paper's: the bandwidth scale at which BSP suffers from a WAN as the paper's
-//! did.
+//! Calibration: the bandwidth scale at which BSP is slowed down by a WAN as much as in the paper.
 //!
-//! A model with a thousandth of the parameters over links with a thousandth of the bandwidth waits as long as the
-//! large one over the real links. All bandwidths are scaled alike, LAN cards and WAN links, so what a WAN is to a LAN
-//! stays as it was measured. What is fitted is one number for each application and WAN: BSP's time per clock over the
-//! WAN, over that on the LAN, becomes the paper's. No other model has run by then.
+//! A model with a thousandth of the parameters over links with a thousandth of the bandwidth waits as long as the large
+//! model over the real links. All bandwidths are scaled equally, of LAN cards and of WAN links, so that the ratio of a
+//! WAN to a LAN stays as measured. One number is fitted for each application and WAN: the ratio of BSP's time per clock
+//! over the WAN to that on the LAN becomes the paper's. No other model has run by then.
 
 use super::EvaluationError;
 use super::bench::Bench;
 use gaia_config::{EvaluateConfig, Plan};
 use gaia_core::coordinator::StopRules;
 
-/// A scale, and the ratio that it gives.
+/// A bandwidth scale, and the ratio that it gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
     pub(super) scale: f64,
     pub(super) ratio: f64,
 }
 
-/// BSP's time per clock over a plan's WAN, over that with the same machines on one LAN.
+/// The ratio of BSP's time per clock over a plan's WAN to that with the same machines on one LAN.
 pub(super) fn bsp_over_lan(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
     let over_wan = seconds_per_clock(plan, bench)?;
     Ok(over_wan / seconds_per_clock(&plan.on_lan(), bench)?)
 }
 
-/// From a short run, its first clocks left out: there nobody waits for the clock before.
+/// The time per clock of a short run in seconds, without its first clocks, which do not wait for a clock before.
 fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
     let mut plan = plan.clone();
     plan.evaluate = EvaluateConfig { every: SKIPPED };
@@ -35,9 +34,9 @@ fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationEr
     Ok((last.time_s - first.time_s) / last.clock.saturating_sub(first.clock) as f64)
 }
 
-/// The scale at which `ratio_at` is `target`, where it falls as the scale grows.
+/// Finds the scale at which `ratio_at` is `target`. The ratio must decrease with the scale.
 ///
-/// Where no scale reaches the target, the result is the end of the search that comes closest.
+/// If no scale reaches the target, the result is the closest one that was tried.
 pub(super) fn fit(
     target: f64,
     mut ratio_at: impl FnMut(f64) -> Result<f64, EvaluationError>,
@@ -45,83 +44,140 @@ pub(super) fn fit(
     let mut error_at = |log_scale: f64| -> Result<f64, EvaluationError> {
         Ok((ratio_at(log_scale.exp())? / target).ln())
     };
-    let fitted =
-        |log_scale: f64, error: f64| Fit { scale: log_scale.exp(), ratio: target * error.exp() };
-    let (mut slow, mut fast) = (START.ln(), START.ln());
-    let mut slow_error = error_at(slow)?;
-    let mut fast_error = slow_error;
 
-    let mut step = STEP.ln();
-    for _ in 0..STEPS_MAX {
-        if slow_error >= 0.0 {
-            break;
-        }
-        let error = match error_at(slow - step) {
-            // No link is that slow: what is left lies closer.
-            Err(EvaluationError::Config(_)) => {
-                step /= 2.0;
-                continue;
+    let bracket = Bracket::around(START.ln(), &mut error_at)?;
+    let best = match bracket.closest_if_open() {
+        Some(closest) => closest,
+        None => bracket.root(&mut error_at)?,
+    };
+
+    Ok(Fit { scale: best.log_scale.exp(), ratio: target * best.error.exp() })
+}
+
+/// A tried scale and its error, both as logarithms. An error of 0 is the target.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    log_scale: f64,
+    error: f64,
+}
+
+/// Two tried scales. The error at the slow one is above 0 and that at the fast one below, if the search has found such.
+#[derive(Clone, Copy, Debug)]
+struct Bracket {
+    slow: Tried,
+    fast: Tried,
+}
+
+impl Bracket {
+    /// Searches for a bracket in steps from `start`.
+    fn around(
+        start: f64,
+        error_at: &mut impl FnMut(f64) -> Result<f64, EvaluationError>,
+    ) -> Result<Self, EvaluationError> {
+        let first = Tried { log_scale: start, error: error_at(start)? };
+        let mut bracket = Self { slow: first, fast: first };
+        bracket.extend_slow(error_at)?;
+        bracket.extend_fast(error_at)?;
+        Ok(bracket)
+    }
+
+    fn extend_slow(
+        &mut self,
+        error_at: &mut impl FnMut(f64) -> Result<f64, EvaluationError>,
+    ) -> Result<(), EvaluationError> {
+        let mut step = STEP.ln();
+        for _ in 0..STEPS_MAX {
+            if self.slow.error >= 0.0 {
+                break;
             }
-            other => other?,
-        };
-        let gained = error - slow_error;
-        (fast, fast_error) = (slow, slow_error);
-        (slow, slow_error) = (slow - step, error);
-        // All that is left is the ratio of one network to the other: slower links do not change it.
-        if slow_error < 0.0 && gained < FLAT * step {
-            break;
+            let log_scale = self.slow.log_scale - step;
+            let error = match error_at(log_scale) {
+                // No link may be that slow: the scale is closer.
+                Err(EvaluationError::Config(_)) => {
+                    step /= 2.0;
+                    continue;
+                }
+                other => other?,
+            };
+
+            let gained = error - self.slow.error;
+            self.fast = self.slow;
+            self.slow = Tried { log_scale, error };
+            // Only the ratio of the two networks matters here: slower links do not change it.
+            if error < 0.0 && gained < FLAT * step {
+                break;
+            }
         }
+        Ok(())
     }
 
-    for _ in 0..STEPS_MAX {
-        if fast_error <= 0.0 {
-            break;
+    fn extend_fast(
+        &mut self,
+        error_at: &mut impl FnMut(f64) -> Result<f64, EvaluationError>,
+    ) -> Result<(), EvaluationError> {
+        for _ in 0..STEPS_MAX {
+            if self.fast.error <= 0.0 {
+                break;
+            }
+            self.slow = self.fast;
+            let log_scale = self.fast.log_scale + STEP.ln();
+            self.fast = Tried { log_scale, error: error_at(log_scale)? };
         }
-        (slow, slow_error) = (fast, fast_error);
-        fast += STEP.ln();
-        fast_error = error_at(fast)?;
+        Ok(())
     }
 
-    if slow_error < 0.0 || fast_error > 0.0 {
-        let (at, error) = if slow_error < 0.0 { (slow, slow_error) } else { (fast, fast_error) };
-        return Ok(fitted(at, error));
-    }
-
-    // False position, halving the weight of an end that stays (the Illinois rule).
-    let (mut slow_weight, mut fast_weight) = (slow_error, fast_error);
-    let mut best =
-        if slow_error.abs() < fast_error.abs() { (slow, slow_error) } else { (fast, fast_error) };
-
-    for _ in 0..STEPS_MAX {
-        if best.1.abs() < TOLERANCE {
-            break;
-        }
-        let middle = (slow * fast_weight - fast * slow_weight) / (fast_weight - slow_weight);
-        let error = error_at(middle)?;
-        if error.abs() < best.1.abs() {
-            best = (middle, error);
-        }
-        if error > 0.0 {
-            (slow, slow_weight) = (middle, error);
-            fast_weight /= 2.0;
+    /// The end that is closest to the target, if the target is not between the two.
+    fn closest_if_open(&self) -> Option<Tried> {
+        if self.slow.error < 0.0 {
+            Some(self.slow)
+        } else if self.fast.error > 0.0 {
+            Some(self.fast)
         } else {
-            (fast, fast_weight) = (middle, error);
-            slow_weight /= 2.0;
+            None
         }
     }
 
-    Ok(fitted(best.0, best.1))
+    /// The scale at the target, by false position with the Illinois rule: the weight of an end that stays is halved.
+    fn root(
+        &self,
+        error_at: &mut impl FnMut(f64) -> Result<f64, EvaluationError>,
+    ) -> Result<Tried, EvaluationError> {
+        let Self { slow, fast } = *self;
+        let mut best = if slow.error.abs() < fast.error.abs() { slow } else { fast };
+        let (mut slow, mut slow_weight) = (slow.log_scale, slow.error);
+        let (mut fast, mut fast_weight) = (fast.log_scale, fast.error);
+
+        for _ in 0..STEPS_MAX {
+            if best.error.abs() < TOLERANCE {
+                break;
+            }
+            let middle = (slow * fast_weight - fast * slow_weight) / (fast_weight - slow_weight);
+            let error = error_at(middle)?;
+            if error.abs() < best.error.abs() {
+                best = Tried { log_scale: middle, error };
+            }
+            if error > 0.0 {
+                (slow, slow_weight) = (middle, error);
+                fast_weight /= 2.0;
+            } else {
+                (fast, fast_weight) = (middle, error);
+                slow_weight /= 2.0;
+            }
+        }
+
+        Ok(best)
+    }
 }
 
 const SKIPPED: u64 = 2;
 const COUNTED: u64 = 12;
-/// About what a model of 10⁵ parameters is to one of 10⁷.
+/// The first scale: about the ratio of a model of 10⁵ parameters to one of 10⁷.
 const START: f64 = 0.01;
 const STEP: f64 = 4.0;
 const STEPS_MAX: usize = 24;
-/// Half a percent.
+/// The relative error at which the search ends: half a percent.
 const TOLERANCE: f64 = 0.005;
-/// How little the ratio grows, as a power of the scale, where it has reached its end.
+/// The exponent of the ratio's growth with the scale below which the ratio is constant.
 const FLAT: f64 = 0.007;
 
 #[cfg(test)]

@@ -1,44 +1,45 @@
-//! Shipping all data to one region and training there: the paper's Table 1.
+//! Centralisation: all data is sent to one region and the model is trained there (the paper's Table 1).
 //!
-//! It is reckoned, not run: what training takes is known from the LAN, and shipping takes what the links take. The
-//! one free figure is how much data there is. It is set so that shipping over the worst WAN takes as long, next to
-//! training on the LAN, as it took in the paper; what it takes over the other WANs follows.
+//! It is computed, not run: the training time is that on the LAN, and the transfer time follows from the links. The
+//! only free parameter is the volume of data. It is set so that the ratio of the transfer over the worst WAN to the
+//! training on the LAN is that of the paper. The times over the other WANs follow.
 
 use super::money::{Bill, rent};
 use super::published::published;
 use gaia_core::topology::Topology;
 use gaia_core::types::DcId;
 
-/// What shipping and then training takes.
+/// The time and the cost of centralisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Centralized {
-    /// The region that all data goes to.
+    /// The region that receives all data.
     pub(super) region: DcId,
-    /// Shipping alone, in seconds.
+    /// The time of the transfer, in seconds.
     pub(super) shipping_s: f64,
-    /// With training on the LAN.
+    /// The time of the transfer and of the training on the LAN, in seconds.
     pub(super) time_s: f64,
-    /// What is shipped, at the size of the paper's model.
+    /// The volume of the transfer in bytes, at the size of the paper's model.
     pub(super) bytes: f64,
-    /// Machines are rented for training alone: nobody has to wait with them for the data.
+    /// The bill if machines are rented for the training only.
     pub(super) bill: Bill,
-    /// Machines are rented from the start, as every other model's are.
+    /// The bill if machines are rented from the start, as for all other models.
     pub(super) bill_waiting: Bill,
 }
 
-/// The volume of data, in all data centers together, whose shipping over the worst WAN takes the paper's share of
-/// `lan_s`, the seconds of training on the LAN. Applications that the paper did not have get MF's share.
+/// The volume of data in all data centers, in bytes, for which the ratio of the transfer over the worst WAN to `lan_s`,
+/// the training time on the LAN in seconds, is that of the paper. Applications that the paper does not have use the
+/// ratio of MF.
 pub(super) fn data_bytes(app: &str, worst: &Topology, wan: &str, lan_s: f64) -> f64 {
     let row = published(app, wan).or_else(|| published("mf", wan));
     let share = row.map_or(1.0, super::published::Published::shipping);
-    // Time is linear in the volume but for the round trip, so a unit says how much a byte takes.
+    // Time is linear in the volume, apart from the round trip, so a unit gives the time of a byte.
     let (_, unit) = best_region(worst, UNIT_BYTES);
     let trip = worst.rtt_max().0.as_secs_f64();
     UNIT_BYTES * (share * lan_s - trip).max(0.0) / (unit - trip)
 }
 
-/// Ships `data_bytes`, split over the data centers as their workers are, to the region that gets them soonest, or
-/// for the fewest dollars where several do, then trains for `lan_s` seconds.
+/// Computes the transfer of `data_bytes`, distributed over the data centers like their workers, to the region that
+/// receives them first, or at the lowest price if several do, followed by `lan_s` seconds of training.
 pub(super) fn centralize(topology: &Topology, data_bytes: f64, lan_s: f64) -> Centralized {
     let (region, shipping_s) = best_region(topology, data_bytes);
     let time_s = shipping_s + lan_s;
@@ -70,7 +71,7 @@ fn senders(topology: &Topology, region: DcId) -> impl Iterator<Item = DcId> + us
     topology.dc_ids().filter(move |from| *from != region)
 }
 
-/// The data that one data center holds.
+/// The volume of data in one data center, in bytes.
 fn held(topology: &Topology, dc: DcId, data_bytes: f64) -> f64 {
     data_bytes * topology.dc(dc).workers as f64 / topology.workers() as f64
 }

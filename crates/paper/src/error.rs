@@ -1,28 +1,57 @@
-//! Why an evaluation did not come to its end.
+//! The errors of an evaluation.
 
 use gaia_config::ConfigError;
 use gaia_data::DataError;
 use gaia_driver::RunError;
 
-/// Why an evaluation did not come to its end.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
-    /// A run file, or a setting laid over it, is wrong.
+    /// A run file, or a setting that overrides it, is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The data of a run cannot be read or generated.
     #[error("{run}: {error}")]
-    Data { run: String, error: DataError },
+    Data {
+        /// The name of the run.
+        run: String,
+        /// What is wrong with the data.
+        error: DataError,
+    },
+    /// A run failed.
     #[error("{run}: {error}")]
-    Run { run: String, error: RunError },
-    /// Shipped settings that are not TOML.
+    Run {
+        /// The name of the run.
+        run: String,
+        /// Why it failed.
+        error: RunError,
+    },
+    /// Shipped settings are invalid TOML.
     #[error("{name}: {problem}")]
-    Settings { name: String, problem: String },
-    /// A request for what the suite does not have.
+    Settings {
+        /// The name of the settings.
+        name: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// The request has a name that the suite lacks.
     #[error("{flag}: there is no `{found}`, expected {expected}")]
-    Unknown { flag: &'static str, found: String, expected: String },
-    /// No objective to compare by.
+    Unknown {
+        /// The flag with the name.
+        flag: &'static str,
+        /// The name.
+        found: String,
+        /// The known names.
+        expected: String,
+    },
+    /// BSP on the LAN did not converge, so there is no target objective.
     #[error(
         "{run}: BSP on the LAN did not settle within {clocks} clocks: give it more, or make it learn faster"
     )]
-    NotSettled { run: String, clocks: u64 },
+    NotSettled {
+        /// The name of the run.
+        run: String,
+        /// The number of clocks of the run.
+        clocks: u64,
+    },
 }

@@ -1,27 +1,29 @@
-//! What each data center sent and paid over every overlay that was tried.
+//! The bytes and the costs of each data center with each overlay.
 
 use std::collections::BTreeMap;
 
 use super::bench::Finished;
-use super::ground::Ground;
+use super::experiment::PreparedExperiment;
 use super::money::data_center_bill;
 use super::suite::WIDEST;
 use gaia_core::sync::{OverlayKind, RemoteSync};
 use gaia_report::paper::HubRow;
 
-/// One row for each data center of each overlay, application by application: the runs on the WAN of many regions that
-/// are our ASP with another overlay or none changed.
+/// One row for each application, overlay and data center: the runs of this project's ASP on the WAN with the most
+/// regions, unchanged and with other overlays.
 pub(super) fn rows(
-    grounds: &[Ground<'_>],
+    all_prepared: &[PreparedExperiment<'_>],
     runs: &BTreeMap<String, Finished>,
     models: &[String],
 ) -> Vec<HubRow> {
     let mut rows = Vec::new();
-    let wide = |ground: &&Ground<'_>| ground.site.has_cells() && ground.site.wan.name == WIDEST;
-    for ground in grounds.iter().filter(wide) {
+    let wide = |prepared: &&PreparedExperiment<'_>| {
+        prepared.experiment.has_cells() && prepared.experiment.wan.name == WIDEST
+    };
+    for prepared in all_prepared.iter().filter(wide) {
         for model in models {
-            let Some(run) = runs.get(&ground.site.name(model)) else { continue };
-            rows.extend(of_run(ground.site.app.name, run));
+            let Some(run) = runs.get(&prepared.experiment.name(model)) else { continue };
+            rows.extend(of_run(prepared.experiment.app.name, run));
         }
     }
     rows

@@ -1,13 +1,13 @@
-//! How many updates are too small to matter: the paper's Figure 5.
+//! The share of insignificant updates: the paper's Figure 5.
 //!
-//! Training without a network: all workers read one model, and what the workers of one data center change in one
-//! clock is that data center's update. An update's significance is its size relative to the value that it changes. All
-//! values of a row that is updated count, also those that stay as they are: in the paper 95 % of the topic model's
-//! updates are below any bar, and whole numbers that change at all do not change by less than 0.01 %.
+//! Training without a network: all workers read one model, and the changes of one data center's workers in one clock
+//! are its update. The significance of an update is its size relative to the changed value. All values of an updated
+//! row count, including unchanged ones: in the paper 95 % of the topic model's updates are below every threshold, and
+//! integers do not change by less than 0.01 %.
 
 use super::EvaluationError;
 use super::bench::{Bench, in_parallel};
-use super::ground::Ground;
+use super::experiment::PreparedExperiment;
 use super::published::{SIGNIFICANCES, insignificant};
 use super::suite::WORST;
 use gaia_config::Plan;
@@ -15,25 +15,25 @@ use gaia_core::application::Application;
 use gaia_core::types::{Clock, Deltas, Model, TableId};
 use gaia_report::paper::InsignificantRow;
 
-/// One row for each application over each of the paper's WANs, for as many clocks as BSP took on the LAN.
+/// One row for each application over each of the paper's WANs, for the number of clocks of BSP on the LAN.
 pub(super) fn rows(
-    grounds: &[Ground<'_>],
+    all_prepared: &[PreparedExperiment<'_>],
     bench: &Bench<'_>,
 ) -> Result<Vec<InsignificantRow>, EvaluationError> {
-    // Without a network two WANs with as many machines are the same.
-    let measured: Vec<&Ground<'_>> = grounds
+    // Without a network, two WANs with the same machines give the same result.
+    let measured: Vec<&PreparedExperiment<'_>> = all_prepared
         .iter()
-        .filter(|ground| ground.site.has_cells() && ground.site.wan.name != WORST)
+        .filter(|prepared| prepared.experiment.has_cells() && prepared.experiment.wan.name != WORST)
         .collect();
-    in_parallel(&measured, |ground| {
-        let plan = &ground.bsp.plan;
+    in_parallel(&measured, |prepared| {
+        let plan = &prepared.bsp.plan;
         let application = bench.application(plan)?;
-        let shares = shares_below(application.as_ref(), plan, ground.lan.summary.clocks);
-        let app = ground.site.app.name;
+        let shares = shares_below(application.as_ref(), plan, prepared.lan.summary.clocks);
+        let app = prepared.experiment.app.name;
         let points = SIGNIFICANCES.iter().zip(shares);
         Ok(InsignificantRow {
             app: app.into(),
-            wan: ground.site.wan.name.into(),
+            wan: prepared.experiment.wan.name.into(),
             points: points.map(|(&at, share)| (at, share, insignificant(app, at))).collect(),
         })
     })

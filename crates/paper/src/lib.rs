@@ -1,10 +1,12 @@
-//! The paper's evaluation, run again: three applications over three WANs with every model, set beside what the paper
-//! printed (Hsieh et al., NSDI 2017).
+//! A reproduction of the paper's evaluation: three applications over three WANs with all synchronisation models,
+//! compared with the published results (Hsieh et al., NSDI 2017).
 //!
-//! This room decides what is run, what is fitted before anything is compared, and what a figure of the paper is set
-//! beside. Every run is `driver::run` of a plan that a run file could have said. It refuses to know how a run is
-//! carried out, and how results are shown: what comes out is one record. A fitted bandwidth scale, one for each
-//! application and WAN, is all that is taken from the paper's results; what follows from it is measured.
+//! This crate decides which runs are made, what is fitted before the comparison, and which published figure is compared
+//! with which result. Each run is `driver::run` of a plan that a run file can express. The crate does not know how a
+//! run is executed, and how results are shown: the result is one record. The only input from the paper's results is a
+//! bandwidth scale for each application and WAN, which is fitted. All else is measured.
+
+#![warn(missing_docs)]
 
 mod ablation;
 mod bench;
@@ -13,7 +15,7 @@ mod calibrate;
 mod cells;
 mod centralize;
 mod error;
-mod ground;
+mod experiment;
 mod hubs;
 mod insignificant;
 mod money;
@@ -25,30 +27,32 @@ mod suite;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use gaia_config::Plan;
 use gaia_report::paper::PaperFile;
 
 use bench::{Bench, Finished, in_parallel};
-use ground::Ground;
+use experiment::PreparedExperiment;
 
 pub use bench::{Step, Watch};
 pub use error::EvaluationError;
 pub use published::{Published, SIGNIFICANCES, insignificant, published};
 pub use request::{Request, Section};
-pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, Wan};
+pub use suite::{App, Change, Changes, Contender, SkewSuite, Suite, WanSpec};
 
-/// What an evaluation has found.
+/// The result of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
+    /// The rows of all tables and the curves of all figures.
     pub file: PaperFile,
-    /// A run file for each run, by the run's name: `gaia train` on it repeats that run.
+    /// A run file for each run, by the run's name. `gaia train` on it repeats the run.
     pub run_files: BTreeMap<String, String>,
 }
 
-/// Runs what is asked for, independent runs side by side on all processors. What comes out does not depend on how
-/// many there are.
+/// Makes the requested runs, independent ones in parallel on all processors. The result does not depend on the number
+/// of processors.
 ///
 /// # Errors
-/// Where a request names what the suite does not have, a run file or data file is wrong, or a run fails.
+/// If the request has a name that the suite lacks, a run file or data file is invalid, or a run fails.
 pub fn evaluate(
     suite: &Suite,
     request: &Request,
@@ -56,68 +60,96 @@ pub fn evaluate(
 ) -> Result<Evaluation, EvaluationError> {
     request.check(suite)?;
     let changes = &request.changes;
-    let sites = request.sites(suite);
-    let seed = changes.seed.unwrap_or(SEED);
+    let experiments = request.experiments(suite);
     let skewed =
         if request.wants(Section::Skew) { skew::jobs(suite, changes)? } else { Vec::new() };
     let bench = Bench::new(watch);
-    bench.expect(ground::runs(&sites) + request.runs(suite, &sites) + skewed.len());
+    bench.expect(experiment::runs(&experiments) + request.runs(suite, &experiments) + skewed.len());
 
-    let grounds = ground::prepare(suite, &sites, changes, &bench)?;
-    let mut jobs = Vec::new();
-    for ground in grounds.iter().filter(|ground| ground.site.compete) {
-        for model in request.contenders(suite, &ground.site) {
-            let Some(contender) = suite.contender(model) else { continue };
-            let (app, wan) = (ground.site.app.name, ground.site.wan.name);
-            let Some(remote) = contender.remote(app, wan, changes)? else { continue };
-            jobs.push((ground, model.to_owned(), ground.plan(model, &remote, changes)?));
-        }
-    }
-    if request.wants(Section::Ablation) {
-        jobs.extend(ablation::jobs(suite, &grounds, changes)?);
-    }
-    if request.wants(Section::Brakes) {
-        jobs.extend(brakes::jobs(suite, &grounds, changes)?);
-    }
-    // Those that take longest first, so that no processor is left alone with one at the end.
-    jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
-    let finished = in_parallel(&jobs, |(ground, model, plan)| {
-        Ok((ground.site.name(model), bench.run(plan)?))
+    let all_prepared = experiment::prepare(suite, &experiments, changes, &bench)?;
+    let jobs = jobs(suite, request, &all_prepared)?;
+    let finished = in_parallel(&jobs, |(prepared, model, plan)| {
+        Ok((prepared.experiment.name(model), bench.run(plan)?))
     })?;
     let runs: BTreeMap<String, Finished> = finished.into_iter().collect();
 
-    let mut file = request.empty_file(seed);
-    file.scales = grounds.iter().map(|ground| ground.scale_row(&grounds)).collect();
-    for ground in grounds.iter().filter(|ground| ground.site.compete) {
-        let rows = cells::rows(suite, request, ground, &grounds, &runs);
-        if ground.site.elsewhere {
-            file.elsewhere.extend(rows);
-        } else if request.wants(Section::Cells) {
-            file.cells.extend(rows);
-        }
-    }
-    if request.wants(Section::Ablation) {
-        file.ablation = ablation::rows(suite, &grounds, &runs);
-        file.hubs = hubs::rows(&grounds, &runs, &ablation::overlays(suite));
-    }
-    if request.wants(Section::Brakes) {
-        file.brakes = brakes::rows(&grounds, &runs);
-    }
+    let mut file = tables(suite, request, &all_prepared, &runs);
     if request.wants(Section::Insignificant) {
-        file.insignificant = insignificant::rows(&grounds, &bench)?;
+        file.insignificant = insignificant::rows(&all_prepared, &bench)?;
     }
     let skewed_runs = in_parallel(&skewed, |job| job.run(&bench))?;
     file.skew = skewed_runs.iter().map(|(row, _)| row.clone()).collect();
 
-    let grounded = grounds.iter().flat_map(Ground::runs);
+    let prepared_runs = all_prepared.iter().flat_map(PreparedExperiment::runs);
     let others = runs.values().chain(skewed_runs.iter().map(|(_, run)| run));
     let mut run_files = BTreeMap::new();
-    for run in grounded.chain(others) {
+    for run in prepared_runs.chain(others) {
         file.speed.push(run.speed());
         run_files.insert(run.plan.name.clone(), run.plan.to_toml());
     }
     Ok(Evaluation { file, run_files })
 }
 
-/// What the run files say.
+/// A run after the baselines: its experiment, its model and its plan.
+type Job<'p, 's> = (&'p PreparedExperiment<'s>, String, Plan);
+
+/// The requested runs of all experiments, the longest first, so that no single processor is busy at the end.
+fn jobs<'p, 's>(
+    suite: &'p Suite,
+    request: &Request,
+    all_prepared: &'p [PreparedExperiment<'s>],
+) -> Result<Vec<Job<'p, 's>>, EvaluationError> {
+    let changes = &request.changes;
+    let mut jobs = Vec::new();
+
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        for model in request.contenders(suite, &prepared.experiment) {
+            let Some(contender) = suite.contender(model) else { continue };
+            let (app, wan) = (prepared.experiment.app.name, prepared.experiment.wan.name);
+            let Some(remote) = contender.remote(app, wan, changes)? else { continue };
+            jobs.push((prepared, model.to_owned(), prepared.plan(model, &remote, changes)?));
+        }
+    }
+
+    if request.wants(Section::Ablation) {
+        jobs.extend(ablation::jobs(suite, all_prepared, changes)?);
+    }
+    if request.wants(Section::Brakes) {
+        jobs.extend(brakes::jobs(suite, all_prepared, changes)?);
+    }
+
+    jobs.sort_by_key(|(_, _, plan)| Reverse(plan.topology.workers()));
+    Ok(jobs)
+}
+
+/// The rows that follow from the baselines and the runs.
+fn tables(
+    suite: &Suite,
+    request: &Request,
+    all_prepared: &[PreparedExperiment<'_>],
+    runs: &BTreeMap<String, Finished>,
+) -> PaperFile {
+    let mut file = request.empty_file(request.changes.seed.unwrap_or(SEED));
+    file.scales = all_prepared.iter().map(|prepared| prepared.scale_row(all_prepared)).collect();
+
+    for prepared in all_prepared.iter().filter(|prepared| prepared.experiment.compete) {
+        let rows = cells::rows(suite, request, prepared, all_prepared, runs);
+        if prepared.experiment.elsewhere {
+            file.elsewhere.extend(rows);
+        } else if request.wants(Section::Cells) {
+            file.cells.extend(rows);
+        }
+    }
+
+    if request.wants(Section::Ablation) {
+        file.ablation = ablation::rows(suite, all_prepared, runs);
+        file.hubs = hubs::rows(all_prepared, runs, &ablation::overlays(suite));
+    }
+    if request.wants(Section::Brakes) {
+        file.brakes = brakes::rows(all_prepared, runs);
+    }
+    file
+}
+
+/// The seed of the run files.
 const SEED: u64 = 42;

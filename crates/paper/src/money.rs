@@ -1,7 +1,7 @@
-//! What a run would have cost at the size of the paper's model.
+//! The cost of a run at the size of the paper's model.
 //!
-//! Time is as it was: a small model over scaled links takes as long as the large one. Bytes are not: a link that
-//! carried a thousandth of the bandwidth would have carried a thousand times the bytes.
+//! Times are as measured: a small model over scaled links takes as long as the large one. Bytes are scaled: over a link
+//! of a thousand times the bandwidth the large model sends a thousand times the bytes.
 
 use gaia_core::topology::Topology;
 use gaia_telemetry::Summary;
@@ -9,9 +9,9 @@ use gaia_telemetry::Summary;
 /// A bill in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bill {
-    /// Machines, waiting included.
+    /// The rent of machines, including the time in which they wait.
     pub(super) machines: f64,
-    /// What WAN links charged.
+    /// The price of WAN traffic.
     pub(super) wan: f64,
 }
 
@@ -21,7 +21,7 @@ impl Bill {
     }
 }
 
-/// What a run over `topology` cost until its target, or to its end where it did not meet it.
+/// The bill of a run over `topology` until its target, or until its end if it did not reach the target.
 pub(super) fn bill(summary: &Summary, topology: &Topology) -> Bill {
     let links: f64 = summary.links.iter().fold(0.0, |sum, link| sum + link.cost_usd);
     Bill {
@@ -31,13 +31,13 @@ pub(super) fn bill(summary: &Summary, topology: &Topology) -> Bill {
     }
 }
 
-/// What the WAN charged one data center for the whole run, the drain included.
+/// The price of one data center's WAN traffic in the whole run, including the drain, in US dollars.
 pub(super) fn data_center_bill(summary: &Summary, topology: &Topology, from: &str) -> f64 {
     let links = summary.links.iter().filter(|link| link.from == from);
     links.map(|link| link.cost_usd).sum::<f64>() / topology.bandwidth_scale
 }
 
-/// The share of all bytes that had been sent when the target was met; links are charged in proportion to it.
+/// The share of all bytes that were sent until the target. The prices of links are multiplied by it.
 fn share(to_target: Option<u64>, all: u64) -> f64 {
     match to_target {
         Some(bytes) if all > 0 => bytes as f64 / all as f64,
@@ -45,15 +45,15 @@ fn share(to_target: Option<u64>, all: u64) -> f64 {
     }
 }
 
-/// What the machines of a topology cost for some seconds.
+/// The rent of a topology's machines for some seconds, in US dollars.
 ///
-/// Servers and workers share machines, so a data center has as many as it has of the more numerous kind.
+/// Servers and workers share machines, so a data center has as many machines as servers or workers, whichever is more.
 pub(super) fn rent(topology: &Topology, seconds: f64) -> f64 {
     let machines: usize = topology.data_centers.iter().map(|dc| dc.servers.max(dc.workers)).sum();
     machines as f64 * seconds / SECONDS_PER_HOUR * USD_PER_MACHINE_HOUR
 }
 
-/// Amazon EC2, c4.4xlarge on demand in us-east-1 in 2016: the kind of machine that the paper rented.
+/// The price of an EC2 c4.4xlarge instance on demand in us-east-1 in 2016, the instance type of the paper.
 const USD_PER_MACHINE_HOUR: f64 = 0.796;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 

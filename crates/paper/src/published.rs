@@ -1,36 +1,37 @@
-//! What the paper printed (Hsieh et al., NSDI 2017), figure by figure: what a reproduction is set beside.
+//! The published results (Hsieh et al., NSDI 2017), with which the reproduction is compared.
 //!
-//! The figures are those of its fastest platform, "Emulation-Full-Speed". LAN is the same machines in one data center.
+//! The results are those of the fastest platform, "Emulation-Full-Speed". LAN is the same machines in one data center.
 
-/// What the paper printed for one application over one of its WANs.
+/// The published results of one application over one WAN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
+    /// The name of the application.
     pub app: &'static str,
+    /// The name of the WAN.
     pub wan: &'static str,
-    /// The LAN's speed-up over BSP on this WAN: what no synchronisation model can pass but by luck (Figures 8 to 10).
+    /// The LAN's speed-up over BSP on this WAN, an upper bound for all synchronisation models (Figures 8 to 10).
     pub lan: f64,
     /// Gaia's speed-up over BSP (Figures 8 to 10).
     pub gaia: f64,
-    /// SSP's speed-up over BSP, from both slowdowns in Figure 3, which has matrix factorisation on `IterStore` alone.
+    /// SSP's speed-up over BSP, from both slowdowns in Figure 3, which has matrix factorisation on `IterStore` only.
     pub ssp: Option<f64>,
-    /// BSP's dollars over Gaia's (Figure 11).
+    /// The ratio of BSP's cost to Gaia's (Figure 11).
     pub cost_ratio: f64,
-    /// The time of centralising the data first over Gaia's (Table 1).
+    /// The ratio of centralisation's time to Gaia's (Table 1).
     pub centralized_time: f64,
-    /// Gaia's dollars over those of centralising the data first (Table 1).
+    /// The ratio of Gaia's cost to centralisation's (Table 1).
     pub centralized_cost: f64,
-    /// The WAN's share of BSP's dollars, read off the bars of Figure 11 to within 0.03.
+    /// The WAN's share of BSP's cost, read from the bars of Figure 11 with an error of at most 0.03.
     pub wan_share: Option<f64>,
 }
 
 impl Published {
-    /// How long shipping the data takes, as a multiple of training on the LAN: what follows from Table 1 and
-    /// Figures 8 to 10.
+    /// The ratio of the data's transfer time to the training time on the LAN, derived from Table 1 and Figures 8 to 10.
     pub fn shipping(&self) -> f64 {
         self.centralized_time * self.lan / self.gaia - 1.0
     }
 
-    /// The speed-up over BSP that the paper printed, or implies, for a model.
+    /// The published or derived speed-up of a model over BSP. `None` if the paper does not have it.
     pub fn speedup(&self, model: &str) -> Option<f64> {
         match model {
             "lan" => Some(self.lan),
@@ -42,7 +43,7 @@ impl Published {
         }
     }
 
-    /// BSP's dollars over a model's, as the paper printed or implies them.
+    /// The published or derived ratio of BSP's cost to a model's. `None` if the paper does not have it.
     pub fn cost_ratio(&self, model: &str) -> Option<f64> {
         match model {
             "bsp" => Some(1.0),
@@ -53,14 +54,14 @@ impl Published {
     }
 }
 
-/// What the paper printed for an application over a WAN, where it had both.
+/// The published results of an application over a WAN. `None` if the paper does not have them.
 pub fn published(app: &str, wan: &str) -> Option<&'static Published> {
     PUBLISHED.iter().find(|row| row.app == app && row.wan == wan)
 }
 
-/// The share of non-zero updates below a significance, 0 to 1 (Figure 5).
+/// The published share of non-zero updates below a significance, 0 to 1 (Figure 5).
 ///
-/// The paper labelled the bar at 1 %; the others are read off to within 0.02.
+/// The bar at 1 % is labelled in the paper. The others are read from the figure with an error of at most 0.02.
 pub fn insignificant(app: &str, significance: f64) -> Option<f64> {
     let at = SIGNIFICANCES.iter().position(|one| *one == significance)?;
     let (_, shares) = INSIGNIFICANT.iter().find(|(name, _)| *name == app)?;

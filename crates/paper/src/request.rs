@@ -1,20 +1,25 @@
-//! What of the evaluation is asked for.
+//! The request: which parts of the evaluation to run.
 
 use std::collections::BTreeSet;
 
 use super::EvaluationError;
 use super::brakes;
-use super::ground::Site;
+use super::experiment::Experiment;
 use super::suite::{BSP, CENTRALIZE, Changes, LAN, OURS, PUBLISHED_ASP, Suite, WORST};
 use gaia_report::paper::PaperFile;
 
-/// What is asked for: which parts, and of those which rows. Empty lists stand for all there are.
+/// The parts of the evaluation to run, and their rows. An empty list means all.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
+    /// The parts.
     pub sections: BTreeSet<Section>,
+    /// The names of applications.
     pub apps: Vec<String>,
+    /// The names of WANs.
     pub wans: Vec<String>,
+    /// The names of models.
     pub models: Vec<String>,
+    /// The changes of all runs.
     pub changes: Changes,
 }
 
@@ -25,7 +30,7 @@ pub enum Section {
     Cells,
     /// The same over other WANs.
     Elsewhere,
-    /// Ours with one setting changed.
+    /// This project's ASP with one setting changed.
     Ablation,
     /// The share of insignificant updates.
     Insignificant,
@@ -36,7 +41,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// Every part's name, as `--only` takes it.
+    /// The names of all parts, for `--only`.
     pub const NAMES: [&str; 6] =
         ["cells", "elsewhere", "ablation", "insignificant", "brakes", "skew"];
 
@@ -49,7 +54,7 @@ impl Section {
         Self::Skew,
     ];
 
-    /// The part of that name.
+    /// The part with a name. `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         let at = Self::NAMES.iter().position(|known| *known == name)?;
         Some(Self::ALL[at])
@@ -61,7 +66,7 @@ impl Request {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 
-    /// Refuses names that the suite does not have, and a folder of data without the files that are asked for.
+    /// Rejects names that the suite lacks, and a data folder without the required files.
     pub fn check(&self, suite: &Suite) -> Result<(), EvaluationError> {
         let apps: Vec<&str> = suite.apps.iter().map(|app| app.name).collect();
         let mut wans: Vec<&str> = Vec::new();
@@ -80,8 +85,10 @@ impl Request {
     fn check_data(&self, suite: &Suite) -> Result<(), EvaluationError> {
         let files: Vec<&str> =
             suite.apps.iter().filter_map(|app| app.data).map(|(file, _)| file).collect();
-        let paths =
-            self.sites(suite).into_iter().filter_map(|site| site.app.data_path(&self.changes));
+        let paths = self
+            .experiments(suite)
+            .into_iter()
+            .filter_map(|experiment| experiment.app.data_path(&self.changes));
         for path in paths {
             if !path.exists() {
                 return Err(EvaluationError::Unknown {
@@ -94,9 +101,9 @@ impl Request {
         Ok(())
     }
 
-    /// Every pair of application and WAN that something is run on, each once: the paper's WANs and the others.
-    pub(super) fn sites<'s>(&self, suite: &'s Suite) -> Vec<Site<'s>> {
-        let mut sites: Vec<Site<'s>> = Vec::new();
+    /// All pairs of application and WAN with runs, each once: the paper's WANs and the others.
+    pub(super) fn experiments<'s>(&self, suite: &'s Suite) -> Vec<Experiment<'s>> {
+        let mut experiments: Vec<Experiment<'s>> = Vec::new();
         let mut parts: Vec<(bool, bool)> = Vec::new();
         let on_the_papers =
             [Section::Cells, Section::Brakes, Section::Insignificant, Section::Ablation];
@@ -112,66 +119,80 @@ impl Request {
             let wans = if elsewhere { &suite.elsewhere } else { &suite.wans };
             for app in suite.apps.iter().filter(|app| chosen(&self.apps, app.name)) {
                 for wan in wans.iter().filter(|wan| chosen(&self.wans, wan.name)) {
-                    sites.push(Site { app, wan, elsewhere, compete });
+                    experiments.push(Experiment { app, wan, elsewhere, compete });
                 }
             }
         }
 
-        // The volume of the data and the scale elsewhere are those of the worst WAN.
-        let needs_worst = |site: &Site<'_>| site.elsewhere || chosen(&self.models, CENTRALIZE);
-        let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else { return sites };
-        let wanting: Vec<_> =
-            sites.iter().filter(|site| needs_worst(site)).map(|site| site.app).collect();
+        // The worst WAN determines the volume of the data and the scale of other WANs.
+        let needs_worst =
+            |experiment: &Experiment<'_>| experiment.elsewhere || chosen(&self.models, CENTRALIZE);
+        let Some(worst) = suite.wans.iter().find(|wan| wan.name == WORST) else {
+            return experiments;
+        };
+        let wanting: Vec<_> = experiments
+            .iter()
+            .filter(|experiment| needs_worst(experiment))
+            .map(|experiment| experiment.app)
+            .collect();
 
         for app in wanting {
-            let own = |site: &Site<'_>| {
-                site.app.name == app.name && site.wan.name == WORST && !site.elsewhere
+            let own = |experiment: &Experiment<'_>| {
+                experiment.app.name == app.name
+                    && experiment.wan.name == WORST
+                    && !experiment.elsewhere
             };
-            if !sites.iter().any(own) {
-                sites.push(Site { app, wan: worst, elsewhere: false, compete: false });
+            if !experiments.iter().any(own) {
+                experiments.push(Experiment { app, wan: worst, elsewhere: false, compete: false });
             }
         }
 
-        sites
+        experiments
     }
 
-    /// The models that run on a site, the LAN and BSP apart, which run on all.
-    pub(super) fn contenders(&self, suite: &Suite, site: &Site<'_>) -> Vec<&'static str> {
-        let asked = if site.elsewhere {
+    /// The models that run on an experiment, except BSP and the LAN, which run on all.
+    pub(super) fn contenders(
+        &self,
+        suite: &Suite,
+        experiment: &Experiment<'_>,
+    ) -> Vec<&'static str> {
+        let asked = if experiment.elsewhere {
             self.wants(Section::Elsewhere)
         } else {
             self.wants(Section::Cells)
         };
-        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(site);
-        let ablated = self.wants(Section::Ablation) && site.is_ablated(suite);
+        let braked = self.wants(Section::Brakes) && brakes::are_taken_off(experiment);
+        let ablated = self.wants(Section::Ablation) && experiment.is_ablated(suite);
         let runs = |model: &&str| {
             let alone =
                 braked && brakes::COMPETITORS.contains(model) || ablated && ENDS.contains(model);
-            let invited = !site.elsewhere || suite.elsewhere_models.contains(model);
+            let invited = !experiment.elsewhere || suite.elsewhere_models.contains(model);
             asked && invited && chosen(&self.models, model) || alone
         };
         let ran = suite.contenders.iter().map(|contender| contender.name);
         ran.filter(|model| *model != BSP).filter(runs).collect()
     }
 
-    /// How many runs follow those that lay the ground.
-    pub(super) fn runs(&self, suite: &Suite, sites: &[Site<'_>]) -> usize {
-        let competing = sites.iter().filter(|site| site.compete);
-        let cells: usize = competing.map(|site| self.contenders(suite, site).len()).sum();
+    /// The number of runs after those of the baselines.
+    pub(super) fn runs(&self, suite: &Suite, experiments: &[Experiment<'_>]) -> usize {
+        let competing = experiments.iter().filter(|experiment| experiment.compete);
+        let cells: usize =
+            competing.map(|experiment| self.contenders(suite, experiment).len()).sum();
         let ablation = if self.wants(Section::Ablation) {
-            sites.iter().filter(|site| site.is_ablated(suite)).count() * suite.ablation.len()
+            experiments.iter().filter(|experiment| experiment.is_ablated(suite)).count()
+                * suite.ablation.len()
         } else {
             0
         };
         let brakes = if self.wants(Section::Brakes) {
-            sites.iter().filter(|site| brakes::are_taken_off(site)).count()
+            experiments.iter().filter(|experiment| brakes::are_taken_off(experiment)).count()
         } else {
             0
         };
         cells + ablation + brakes
     }
 
-    /// Whether a row of a model is shown.
+    /// Whether the rows of a model are shown.
     pub(super) fn shows(&self, model: &str) -> bool {
         [LAN, BSP].contains(&model) || chosen(&self.models, model)
     }
@@ -194,7 +215,7 @@ impl Request {
     }
 }
 
-/// Whether a list names what is asked about; an empty one names all.
+/// Whether a list contains a name. An empty list contains all.
 fn chosen(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|one| one == name)
 }
@@ -210,5 +231,5 @@ fn known(flag: &'static str, asked: &[String], there: &[&str]) -> Result<(), Eva
     }
 }
 
-/// What the ablation lies between.
+/// The two ends of the ablation.
 const ENDS: [&str; 2] = [OURS, PUBLISHED_ASP];

@@ -1,5 +1,5 @@
 //! Training where labels decide which data center has which examples (Hsieh et al., "The Non-IID Data Quagmire of
-//! Decentralized Machine Learning", ICML 2020): what becomes of the worst copy, and of their mean.
+//! Decentralized Machine Learning", ICML 2020): the quality of the worst copy, and of the mean of all.
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished};
@@ -15,7 +15,7 @@ pub(super) struct SkewJob {
     plan: Plan,
 }
 
-/// Every model over every skew.
+/// One run for each model and skew.
 pub(super) fn jobs(suite: &Suite, changes: &Changes) -> Result<Vec<SkewJob>, EvaluationError> {
     let mut jobs = Vec::new();
     let Some(skewed) = suite.skew else { return Ok(jobs) };
@@ -75,8 +75,8 @@ impl SkewJob {
     }
 }
 
-/// Those that run once more under a guard, with its defaults.
+/// The models that also run with a guard, with its default settings.
 const GUARDED: [&str; 2] = [OURS, LOCAL_STEPS];
 
-/// What settings for one cell alone may call these runs' WAN.
+/// The name of these runs' WAN in settings for a single cell.
 const SKEWED: &str = "skew";

@@ -1,7 +1,7 @@
-//! What is run: the applications, the WANs, and who competes over them.
+//! The suite: the applications, the WANs and the contenders.
 //!
-//! Each application is a run file that `gaia train` takes as it is; each contender is the `[sync.remote]` table that
-//! takes the place of the run file's own.
+//! Each application is a run file that `gaia train` accepts. Each contender is a `[sync.remote]` table that replaces
+//! that of the run file.
 
 use std::path::PathBuf;
 
@@ -9,94 +9,105 @@ use super::EvaluationError;
 use gaia_config::{ConfigError, Override, Plan, RunFile};
 use gaia_core::types::Bandwidth;
 
-/// Everything that an evaluation may run.
+/// All runs that an evaluation can make.
 #[derive(Clone, Debug)]
 pub struct Suite {
+    /// The applications.
     pub apps: Vec<App>,
-    /// The paper's own, with a bandwidth scale each.
-    pub wans: Vec<Wan>,
-    /// All of them, and others that the paper did not have, at the scale that each application has on the worst of
-    /// the paper's. That one is not among them: its rows here would be those that it has there.
-    pub elsewhere: Vec<Wan>,
-    /// Who competes there.
+    /// The paper's WANs, each with a fitted bandwidth scale.
+    pub wans: Vec<WanSpec>,
+    /// The paper's WANs and others, with each application's scale on the worst of the paper's WANs. The worst one is
+    /// not among them, because its rows would be the same.
+    pub elsewhere: Vec<WanSpec>,
+    /// The names of the models that run over these WANs.
     pub elsewhere_models: Vec<&'static str>,
+    /// The contenders over the paper's WANs.
     pub contenders: Vec<Contender>,
-    /// Changes to ours, and the cells that they are tried on.
+    /// The changes of this project's ASP in the ablation.
     pub ablation: Vec<Change>,
+    /// The cells of the ablation: application and WAN.
     pub ablation_cells: Vec<(&'static str, &'static str)>,
+    /// The runs over label-skewed data, if any.
     pub skew: Option<SkewSuite>,
 }
 
 /// One application.
 #[derive(Clone, Copy, Debug)]
 pub struct App {
+    /// The name in tables and flags.
     pub name: &'static str,
     /// The path of its run file in the repository.
     pub file: &'static str,
+    /// The text of its run file.
     pub text: &'static str,
-    /// What is laid over it, as `--set` takes it.
+    /// Settings that override the run file, in the form of `--set`.
     pub settings: &'static [&'static str],
-    /// What makes it small enough for `--quick`.
+    /// Settings that make it small enough for `--quick`.
     pub quick: &'static [&'static str],
-    /// What has it train on a file of `--data`: the file, and further settings.
+    /// The file of `--data` on which it trains, and settings for that file.
     pub data: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// One WAN, and whether its machines can be found in the paper.
+/// One WAN.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wan {
+pub struct WanSpec {
+    /// The name in tables and flags.
     pub name: &'static str,
-    /// A shipped topology.
+    /// The name of a shipped topology.
     pub topology: &'static str,
-    /// What each machine's network card carries inside its data center, in Mbit/s; left out, what the topology says.
+    /// The bandwidth of each machine's network card within its data center, in Mbit/s. `None` for that of the topology.
     pub lan_mbit: Option<f64>,
 }
 
-/// Who competes: a name and the `[sync.remote]` table that stands for it.
+/// A synchronisation model in the comparison: a name and its `[sync.remote]` table.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender {
+    /// The name in tables and flags.
     pub name: &'static str,
+    /// The `[sync.remote]` table as TOML.
     pub settings: &'static str,
-    /// Settings that hold for one cell alone: application, WAN, and what to set in `[sync.remote]`. Where there are
-    /// any, other cells have no row of this name.
+    /// Settings for single cells: application, WAN, and settings of `[sync.remote]`. If there are any, other cells have
+    /// no row of this contender.
     pub tuned: &'static [(&'static str, &'static str, &'static [&'static str])],
 }
 
-/// Ours with some settings changed.
+/// A change of some settings of this project's ASP.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Keys of `[sync.remote]`, as `--set` takes them without that prefix.
+    /// Settings of `[sync.remote]`, in the form of `--set` without that prefix.
     pub set: Vec<String>,
-    /// What is tried, in few words.
+    /// A short description.
     pub what: String,
 }
 
 /// Training over label-skewed data.
 #[derive(Clone, Copy, Debug)]
 pub struct SkewSuite {
-    /// Applications, each on the WAN of its run file, for the clocks that it says.
+    /// Applications, each on the WAN and for the clocks of its run file.
     pub apps: &'static [App],
-    /// Shares of the examples that labels decide.
+    /// The shares of examples that are assigned to data centers by label, 0 to 1.
     pub skews: &'static [f64],
 }
 
-/// What changes every run.
+/// The changes of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
+    /// Whether applications use their small settings.
     pub quick: bool,
+    /// The seed of all runs. `None` for the default.
     pub seed: Option<u64>,
-    /// The folder of data files; made-up data where there is none.
+    /// The folder of data files. `None` for synthetic data.
     pub data: Option<PathBuf>,
-    /// As `--set` takes them; those of `sync.remote` hold for ours alone.
+    /// Settings in the form of `--set`. Those of `sync.remote` apply to this project's ASP only.
     pub settings: Vec<String>,
 }
 
 impl Suite {
-    /// The paper's evaluation.
+    /// The suite of the paper's evaluation. With `quick` it is smaller.
     ///
     /// # Errors
-    /// Where the shipped list of ablations is not one.
+    /// If the shipped list of ablations is invalid.
     pub fn of_the_paper(quick: bool) -> Result<Self, EvaluationError> {
         Ok(Self {
             apps: APPS.to_vec(),
@@ -118,7 +129,7 @@ impl Suite {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// Every model that a cell may have, in the order of the table.
+    /// The names of all models, in the order of the table.
     pub fn models(&self) -> impl Iterator<Item = &'static str> {
         let ran = self.contenders.iter().map(|contender| contender.name);
         [LAN].into_iter().chain(ran).chain([CENTRALIZE])
@@ -126,11 +137,11 @@ impl Suite {
 }
 
 impl App {
-    /// The application's run over a WAN, all bandwidths multiplied by `scale`: LAN cards and WAN links alike, so
-    /// that a small model stands for one `1 / scale` times as large.
+    /// The plan of the application over a WAN. All bandwidths, of LAN cards and WAN links, are multiplied by `scale`,
+    /// so that a small model corresponds to one that is `1 / scale` times as large.
     pub(super) fn plan(
         &self,
-        wan: &Wan,
+        wan: &WanSpec,
         scale: f64,
         remote: &[Override],
         changes: &Changes,
@@ -147,7 +158,7 @@ impl App {
         Ok(plan)
     }
 
-    /// The application's run over the WAN of its run file.
+    /// The plan of the application over the WAN of its run file.
     pub(super) fn own_plan(
         &self,
         remote: &[Override],
@@ -158,7 +169,7 @@ impl App {
         RunFile::from_text(self.file, self.text, &overrides)?.plan()
     }
 
-    /// The file, or the folder of files, of `--data` that it trains on.
+    /// The file or folder of `--data` on which it trains.
     pub(super) fn data_path(&self, changes: &Changes) -> Option<PathBuf> {
         let (file, _) = self.data?;
         changes.data.as_ref().map(|folder| folder.join(file))
@@ -194,7 +205,7 @@ impl App {
 }
 
 impl Contender {
-    /// What replaces a run file's `[sync.remote]`; `None` where this contender does not take part in a cell.
+    /// The override of a run file's `[sync.remote]`. `None` if this contender has no row in a cell.
     pub(super) fn remote(
         &self,
         app: &str,
@@ -217,24 +228,24 @@ impl Contender {
 }
 
 impl Change {
-    /// What is laid over ours.
+    /// The overrides of this project's ASP.
     pub(super) fn overrides(&self) -> Result<Vec<Override>, ConfigError> {
         remote_settings(&self.set)
     }
 
-    /// The change as reports name it.
+    /// The name of the change in reports.
     pub(super) fn name(&self) -> String {
         self.set.join(", ")
     }
 }
 
-/// What keys of `[sync.remote]`, as `--set` takes them without that prefix, lay over a contender's.
+/// The overrides for settings of `[sync.remote]`, in the form of `--set` without that prefix.
 pub(super) fn remote_settings(settings: &[impl AsRef<str>]) -> Result<Vec<Override>, ConfigError> {
     let parse = |setting: &str| Override::parse(&format!("{REMOTE}{setting}"));
     settings.iter().map(|setting| parse(setting.as_ref())).collect()
 }
 
-/// A `[sync.remote]` table that takes the place of a run file's.
+/// An override that replaces a run file's `[sync.remote]` table.
 fn table(name: &str, settings: &str) -> Result<Override, EvaluationError> {
     let read: Result<toml::Table, _> = settings.parse();
     let table = read.map_err(|error| EvaluationError::Settings {
@@ -244,7 +255,7 @@ fn table(name: &str, settings: &str) -> Result<Override, EvaluationError> {
     Ok(Override::flag(SELF, "sync.remote", &toml::Value::Table(table).to_string()))
 }
 
-/// The list of changes that a file holds.
+/// Parses the list of changes in a file.
 fn changes(text: &str) -> Result<Vec<Change>, EvaluationError> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -266,20 +277,20 @@ fn is_remote(setting: &str) -> bool {
 /// The same machines in one data center, with BSP.
 pub(super) const LAN: &str = "lan";
 pub(super) const BSP: &str = "bsp";
-/// The published ASP, and that without its two brakes.
+/// ASP as published, with its two brakes and without.
 pub(super) const PUBLISHED_ASP: &str = "asp-paper";
 pub(super) const PUBLISHED_ASP_WITHOUT_BRAKES: &str = "asp-async";
-/// Our ASP: one file of settings for all cells.
+/// This project's ASP, with the same settings in all cells.
 pub(super) const OURS: &str = "asp";
-/// Shipping all data to one region first; reckoned, not run.
+/// Centralisation: all data is sent to one region first. Computed, not run.
 pub(super) const CENTRALIZE: &str = "centralize";
-/// The WAN that sets the volume of the data, and each application's scale on WANs that the paper did not have.
+/// The worst WAN of the paper. It determines the volume of the data, and each application's scale on other WANs.
 pub(super) const WORST: &str = "ss";
 /// The WAN of the paper's Figure 12.
 pub(super) const WIDEST: &str = "ec2-all";
 
 pub(super) const LOCAL_STEPS: &str = "local-steps";
-/// What an override of this evaluation's own is said to come from.
+/// The source of this evaluation's overrides in error messages.
 pub(super) const SELF: &str = "gaia paper";
 const REMOTE: &str = "sync.remote.";
 
@@ -310,7 +321,8 @@ const APPS: [App; 3] = [
             "app.data.synthetic.length=80",
             "compute.examples_per_second=1000",
         ],
-        // Topics of real words stay near random for three passes: a run that has settled has done so over ten passes.
+        // Topics of real words stay near random for three passes. So a run has converged only if it is stable over ten
+        // passes.
         data: Some((
             "uci_kos/docword.kos.txt.gz",
             &[
@@ -330,22 +342,23 @@ const APPS: [App; 3] = [
     },
 ];
 
-const WANS: [Wan; 3] = [
+const WANS: [WanSpec; 3] = [
     of_the_paper(WIDEST, "gaia-2016-ec2-all"),
     of_the_paper("vc", "gaia-2016-vc"),
     of_the_paper(WORST, "gaia-2016-ss"),
 ];
 
-const ELSEWHERE: [Wan; 4] = [WANS[0], WANS[1], EVERYWHERE_2022, SINGLE_FLOW_2022];
-const ELSEWHERE_QUICK: [Wan; 1] = [SINGLE_FLOW_2022];
-const EVERYWHERE_2022: Wan = Wan { name: "aws-2022", topology: "aws-2022-ec2-all", lan_mbit: None };
-const SINGLE_FLOW_2022: Wan =
-    Wan { name: "aws-2022-single-flow", topology: "aws-2022-single-flow", lan_mbit: None };
+const ELSEWHERE: [WanSpec; 4] = [WANS[0], WANS[1], EVERYWHERE_2022, SINGLE_FLOW_2022];
+const ELSEWHERE_QUICK: [WanSpec; 1] = [SINGLE_FLOW_2022];
+const EVERYWHERE_2022: WanSpec =
+    WanSpec { name: "aws-2022", topology: "aws-2022-ec2-all", lan_mbit: None };
+const SINGLE_FLOW_2022: WanSpec =
+    WanSpec { name: "aws-2022-single-flow", topology: "aws-2022-single-flow", lan_mbit: None };
 
-/// The figures are those of the platform that the paper calls "Emulation-Full-Speed": EC2's WAN between machines that
-/// 40 Gbit/s Ethernet joins. Over EC2's own 1 Gbit/s no model, however large, could be 54 times slower over S/S.
-const fn of_the_paper(name: &'static str, topology: &'static str) -> Wan {
-    Wan { name, topology, lan_mbit: Some(40_000.0) }
+/// A WAN of the paper, on the platform "Emulation-Full-Speed": EC2's WAN between machines with 40 Gbit/s Ethernet. With
+/// the 1 Gbit/s of EC2's own machines no model, however large, could be 54 times slower over S/S.
+const fn of_the_paper(name: &'static str, topology: &'static str) -> WanSpec {
+    WanSpec { name, topology, lan_mbit: Some(40_000.0) }
 }
 
 const ELSEWHERE_MODELS: [&str; 5] = [BSP, "ssp", PUBLISHED_ASP, OURS, LOCAL_STEPS];

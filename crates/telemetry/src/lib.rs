@@ -8,8 +8,8 @@
 
 mod definitions;
 mod meters;
+mod node_health;
 mod records;
-mod standing;
 mod watched;
 
 pub use meters::{MirrorMeter, NodeMeter};

@@ -11,8 +11,8 @@ use prometheus::{Counter, IntCounter};
 use tokio::time::Instant;
 
 use super::definitions::Definitions;
+use super::node_health::NodeHealth;
 use super::records::Progress;
-use super::standing::Standing;
 use gaia_core::server::{BrakeStats, LinkStats};
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, Lane};
@@ -22,7 +22,7 @@ use gaia_core::types::{Clock, Lane};
 pub struct NodeMeter {
     node: Arc<str>,
     definitions: Arc<Definitions>,
-    standing: Arc<Standing>,
+    health: Arc<NodeHealth>,
     /// When the process began.
     origin: Instant,
 }
@@ -40,11 +40,11 @@ impl NodeMeter {
     pub(super) fn new(
         node: &str,
         definitions: Arc<Definitions>,
-        standing: Arc<Standing>,
+        health: Arc<NodeHealth>,
         origin: Instant,
     ) -> Self {
         definitions.callers_refused.with_label_values(&[node]);
-        Self { node: node.into(), definitions, standing, origin }
+        Self { node: node.into(), definitions, health, origin }
     }
 
     /// The meter of the link to a mirror. Its counters exist, at zero, from now on.
@@ -60,31 +60,31 @@ impl NodeMeter {
 
     /// The node's loop has completed a turn.
     pub fn on_turn(&self) {
-        self.standing.on_turn(self.origin.elapsed());
+        self.health.on_turn(self.origin.elapsed());
     }
 
     /// A peer is connected, for the first time or again.
     pub fn on_connected(&self, peer: &str) {
-        self.standing.on_connected(peer);
+        self.health.on_connected(peer);
         self.definitions.connections.with_label_values(&[&self.node, peer]).inc();
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(1);
     }
 
     /// A peer is disconnected.
     pub fn on_lost(&self, peer: &str) {
-        self.standing.on_lost(peer);
+        self.health.on_lost(peer);
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
     /// A peer is no member of the run. The node does not wait for it.
     pub fn on_absent(&self, peer: &str) {
-        self.standing.on_absent(peer);
+        self.health.on_absent(peer);
         self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
     /// The run has begun for this node.
     pub fn on_begun(&self) {
-        self.standing.on_begun();
+        self.health.on_begun();
     }
 
     /// An incoming connection was refused.
@@ -232,7 +232,7 @@ fn raise_seconds(counter: &Counter, total: Duration) {
 
 impl fmt::Debug for NodeMeter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NodeMeter").field(&self.standing).finish()
+        f.debug_tuple("NodeMeter").field(&self.health).finish()
     }
 }
 

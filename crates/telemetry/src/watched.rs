@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::definitions::Definitions;
 use super::meters::NodeMeter;
-use super::standing::Standing;
+use super::node_health::NodeHealth;
 
 /// The metrics and the health of this process. Clones share them.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct Process {
     registry: Registry,
     definitions: Arc<Definitions>,
     origin: Instant,
-    nodes: Mutex<Vec<Arc<Standing>>>,
+    nodes: Mutex<Vec<Arc<NodeHealth>>>,
 }
 
 impl Telemetry {
@@ -44,9 +44,9 @@ impl Telemetry {
             definitions.peer_connected.with_label_values(&[name, peer]).set(0);
         }
         definitions.node_info.with_label_values(&[name, run]).set(1);
-        let standing = Arc::new(Standing::new(name, peers));
-        self.nodes().push(standing.clone());
-        NodeMeter::new(name, definitions.clone(), standing, *origin)
+        let health = Arc::new(NodeHealth::new(name, peers));
+        self.nodes().push(health.clone());
+        NodeMeter::new(name, definitions.clone(), health, *origin)
     }
 
     /// Removes a node that was added with the same name and run. Its counters stay.
@@ -83,7 +83,7 @@ impl Telemetry {
         if self.nodes().is_empty() {
             return Err("starts".into());
         }
-        self.all(Standing::ready)
+        self.all(NodeHealth::ready)
     }
 
     /// A connection to the page of metrics was closed because too many were open.
@@ -91,13 +91,13 @@ impl Telemetry {
         self.0.definitions.watchers_refused.inc();
     }
 
-    fn all(&self, ask: impl Fn(&Standing) -> Result<(), String>) -> Result<(), String> {
+    fn all(&self, ask: impl Fn(&NodeHealth) -> Result<(), String>) -> Result<(), String> {
         let problems: Vec<String> =
             self.nodes().iter().filter_map(|node| ask(node).err()).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Vec<Arc<Standing>>> {
+    fn nodes(&self) -> MutexGuard<'_, Vec<Arc<NodeHealth>>> {
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

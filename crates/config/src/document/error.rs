@@ -13,14 +13,14 @@ pub struct ConfigError(Box<Complaint>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Complaint {
-    place: Place,
+    place: ErrorLocation,
     key: String,
     fault: Fault,
 }
 
 /// Where a mistake was written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum ErrorLocation {
     /// On the command line: the flag and its value.
     Flag(String),
     /// In a file.
@@ -80,12 +80,12 @@ pub enum Fault {
 }
 
 impl ConfigError {
-    pub(crate) fn new(place: Place, key: String, fault: Fault) -> Self {
+    pub(crate) fn new(place: ErrorLocation, key: String, fault: Fault) -> Self {
         Self(Box::new(Complaint { place, key, fault }))
     }
 
     /// Where the mistake was written.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ErrorLocation {
         &self.0.place
     }
 
@@ -107,7 +107,7 @@ impl ConfigError {
         let help = self.help();
 
         let group = match self.place() {
-            Place::File { name, line, excerpt, .. } => {
+            ErrorLocation::File { name, line, excerpt, .. } => {
                 let mark = AnnotationKind::Primary.span(excerpt.marked.clone());
                 let mark = match self.expected() {
                     expected if expected.is_empty() => mark,
@@ -121,7 +121,7 @@ impl ConfigError {
                         .annotation(mark),
                 )
             }
-            Place::Flag(flag) => {
+            ErrorLocation::Flag(flag) => {
                 let expected = self.expected();
                 let flag = shown(flag, TEXT_CHARS_MAX);
                 title.element(Level::NOTE.message(format!("in {flag}, expected {expected}")))
@@ -182,7 +182,7 @@ impl ConfigError {
     }
 }
 
-impl Place {
+impl ErrorLocation {
     pub(crate) fn in_file(name: &str, text: &str, span: Range<usize>) -> Self {
         let mut start = span.start.min(text.len());
         while !text.is_char_boundary(start) {
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(flag) => f.write_str(&shown(flag, TEXT_CHARS_MAX)),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::error::{ConfigError, Fault, Place};
+use super::error::{ConfigError, ErrorLocation, Fault};
 use super::sources::{Home, SourceKind, Sources};
 use super::tree::Node;
 
@@ -26,7 +26,7 @@ impl KeyFile {
         let name = path.to_string_lossy();
         let home = Home::Directory(PathBuf::new());
         let source = sources.read(&home, &name, SourceKind::RunFile).map_err(|fault| {
-            ConfigError::new(Place::Flag(name.to_string()), String::new(), fault)
+            ConfigError::new(ErrorLocation::Flag(name.to_string()), String::new(), fault)
         })?;
         Self::parse(sources, source)
     }

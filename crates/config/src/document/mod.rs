@@ -9,7 +9,7 @@ pub(crate) mod shipped;
 mod sources;
 mod tree;
 
-pub use error::{ConfigError, Excerpt, Fault, Place};
+pub use error::{ConfigError, ErrorLocation, Excerpt, Fault};
 pub(crate) use error::{nearest, one_of};
 pub use key_file::KeyFile;
 pub(crate) use sources::{Home, SourceKind, Sources, tidy};

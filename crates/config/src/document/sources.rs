@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::error::{ConfigError, Fault, Place};
+use super::error::{ConfigError, ErrorLocation, Fault};
 use super::shipped;
 use super::tree::{Node, Problem, Span};
 
@@ -108,8 +108,8 @@ impl Sources {
             path.remove(0);
         }
         let place = match source.kind {
-            SourceKind::Flag => Place::Flag(source.name.clone()),
-            _ => Place::in_file(&source.name, &source.text, span.start..span.end),
+            SourceKind::Flag => ErrorLocation::Flag(source.name.clone()),
+            _ => ErrorLocation::in_file(&source.name, &source.text, span.start..span.end),
         };
         ConfigError::new(place, path.join("."), *fault)
     }

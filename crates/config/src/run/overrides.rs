@@ -2,7 +2,9 @@
 
 use toml::de::DeValue;
 
-use crate::document::{ConfigError, Entry, Fault, Node, Place, Problem, Span, Table, Value};
+use crate::document::{
+    ConfigError, Entry, ErrorLocation, Fault, Node, Problem, Span, Table, Value,
+};
 
 /// One setting given on the command line, as `--set` takes it or as a flag of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +28,7 @@ impl Override {
                 expected: "a key and its value, such as `sync.remote.threshold=0.02`".into(),
                 help: None,
             };
-            ConfigError::new(Place::Flag(flag.clone()), "--set".into(), fault)
+            ConfigError::new(ErrorLocation::Flag(flag.clone()), "--set".into(), fault)
         };
         let (key, value) = text.split_once('=').ok_or_else(wrong)?;
         let path: Vec<String> = key.split('.').map(|part| part.trim().to_owned()).collect();

@@ -10,7 +10,7 @@ use super::members::members;
 use super::overrides::Override;
 use super::plan::Plan;
 use crate::document::{
-    ConfigError, Entry, Fault, Home, Node, Place, Problem, SourceKind, Sources, Span,
+    ConfigError, Entry, ErrorLocation, Fault, Home, Node, Problem, SourceKind, Sources, Span,
 };
 use crate::range::{self, Checks};
 use crate::sections::{
@@ -93,10 +93,11 @@ impl RunFile {
     pub fn read(path: &Path, overrides: &[Override]) -> Result<Self, ConfigError> {
         let mut sources = Sources::default();
         let name = path.to_string_lossy();
-        let source =
-            sources.read(&Home::Directory(PathBuf::new()), &name, SourceKind::RunFile).map_err(
-                |fault| ConfigError::new(Place::Flag(name.to_string()), String::new(), fault),
-            )?;
+        let source = sources
+            .read(&Home::Directory(PathBuf::new()), &name, SourceKind::RunFile)
+            .map_err(|fault| {
+                ConfigError::new(ErrorLocation::Flag(name.to_string()), String::new(), fault)
+            })?;
         Self::from_source(sources, source, overrides)
     }
 

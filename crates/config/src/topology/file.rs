@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::wan::{LinkOverride, Queue, Wan, WanKeys, scaled};
+use super::wan::{LinkOverride, Queue, WanKeys, WanSection, scaled};
 use crate::document::{Fault, Node, Problem, Sources, nearest, one_of};
 use crate::range::{self, Checks};
 use gaia_core::topology::{ADDRESS, Address, DataCenter, Deployment, Group, Topology};
@@ -95,7 +95,7 @@ pub(crate) fn read(sources: &mut Sources, root: &Node) -> Result<Topology, Probl
     let data_centers = data_centers(&mut checks, &keys)?;
     let overrides = link_overrides(&mut checks, &keys, &data_centers)?;
     let groups = groups(&checks, &keys.group, &data_centers)?;
-    let wan = Wan::read(sources, &mut checks, &keys.wan, keys.bandwidth_scale)?;
+    let wan = WanSection::read(sources, &mut checks, &keys.wan, keys.bandwidth_scale)?;
 
     let mut links = Vec::new();
     for (from, from_dc) in data_centers.iter().enumerate() {

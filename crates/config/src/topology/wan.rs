@@ -57,7 +57,7 @@ pub(crate) struct LinkOverride {
 }
 
 /// `[wan]` with its matrices read.
-pub(crate) struct Wan {
+pub(crate) struct WanSection {
     bandwidth: Loaded<Bandwidth>,
     rtt: Loaded<DurationSetting>,
     price: Loaded<UsdPerGb>,
@@ -73,7 +73,7 @@ enum Loaded<T> {
     Matrix { matrix: Matrix, source: usize, unit: String },
 }
 
-impl Wan {
+impl WanSection {
     pub(crate) fn read(
         sources: &mut Sources,
         checks: &mut Checks<'_>,

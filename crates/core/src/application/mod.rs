@@ -16,52 +16,55 @@ pub trait Application: Send + Sync {
     /// The tables of the model.
     fn layout(&self) -> &Arc<ModelLayout>;
 
-    /// The values training starts from: the same in every data center, and decided by the seed. The default is zeros.
+    /// The initial values of the parameters. They depend on the seed alone and are the same in every data center. The
+    /// default is zeros.
     fn initial_model(&self, _seed: Seed) -> Model {
         Model::zeros(self.layout().clone())
     }
 
-    /// The task of one worker: its own examples, its own order of visiting them. Equal arguments have to give tasks that
-    /// do the same, or a seed does not repeat a run.
+    /// The task of one worker: its examples, and the order in which it visits them.
+    ///
+    /// Equal arguments must give tasks that behave equally. Otherwise a seed does not repeat a run.
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task>;
 
-    /// The training objective over all data of all data centers, and the held-out metric, of one copy.
+    /// Evaluates one copy: the training objective over the data of all data centers, and the held-out metric.
     fn evaluate(&self, model: &Model) -> Evaluation;
 
-    /// Name and direction of the held-out metric.
+    /// The name and the direction of the held-out metric.
     fn metric(&self) -> Metric;
 
-    /// The learning rate at a clock, relative to the first: what the hard threshold decays with. The default is 1, a rate
-    /// that stays as it is.
+    /// The learning rate at a clock, divided by the learning rate at clock 0. The hard threshold decays with it. The
+    /// default is 1, a constant rate.
     fn learning_rate_factor(&self, _clock: Clock) -> f64 {
         1.0
     }
 
-    /// The share of the last step that goes into the next, 0 where there is none: what residuals are corrected
-    /// for.
+    /// The momentum coefficient: the share of the last step that is added to the next one. Residuals are corrected for
+    /// it. The default is 0, no momentum.
     fn momentum(&self) -> f64 {
         0.0
     }
 
-    /// Whether deltas change counts: then every one of them must be added once, as it is. Neither a mean of them nor
-    /// a share of one counts anything.
+    /// Whether deltas are changes of counts. Then each delta must be added exactly once and unscaled: neither a mean of
+    /// counts nor a share of one has a meaning. The default is `false`.
     fn deltas_are_counts(&self) -> bool {
         false
     }
 
-    /// Clocks in one pass over a worker's data, at least 1: what a threshold that falls with passes counts in. The default
-    /// is 1, where each iteration goes over all of it.
+    /// Clocks in one pass over a worker's data, at least 1. A threshold that decays with passes uses it. The default is
+    /// 1: each iteration visits all of a worker's data.
     fn clocks_per_pass(&self) -> u64 {
         1
     }
 
-    /// A line for people: what data, how many examples, how many parameters. It is part of what a checkpoint belongs to.
+    /// One line that describes the data and the model: the source, the number of examples, the number of parameters.
+    /// A checkpoint can only be continued by an application with the same description.
     fn describe(&self) -> String {
         format!("{} parameters", self.layout().parameters())
     }
 
-    /// Lines for people: what was learnt, the most telling first. None unless an application has something to tell
-    /// that its figures do not.
+    /// Lines that show what the model has learnt, the most informative first. The default is none: the figures of the
+    /// evaluation are enough.
     fn highlights(&self, _model: &Model) -> Vec<String> {
         Vec::new()
     }
@@ -74,17 +77,18 @@ pub trait Task: Send {
 
     /// Runs one iteration on the rows read and returns the deltas and the work done.
     ///
-    /// `model` holds fresh values for the rows that [`Task::rows`] named; other rows may be stale or zero. The deltas are
-    /// what is to be added to the model: the sign and the learning rate are in them. They have to fit the layout
+    /// `model` holds fresh values of the rows that [`Task::rows`] named. Other rows may be stale or zero. The deltas
+    /// are added to the model as they are, so they include the sign and the learning rate. They must fit the layout
     /// ([`Deltas::fits`]).
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work);
 
-    /// The mean loss of a copy, whole and fresh, over at most `examples` of this worker's own: always the same ones,
-    /// whatever the copy, so that two copies can be told apart. What the objective adds for regularisation is left out.
-    /// 0 for a worker without examples.
+    /// The mean loss of a complete, fresh copy over at most `examples` examples of this worker, and the work done.
     ///
-    /// Only the guard against skew (`[sync.remote] guard`) asks for it. The default measures nothing and returns a loss
-    /// of 0: a guard over such a task never finds a difference between copies.
+    /// Every call uses the same examples, so that the losses of two copies can be compared. The loss excludes
+    /// regularisation. It is 0 for a worker without examples.
+    ///
+    /// Only the guard against skew (`[sync.remote] guard`) calls this method. The default returns a loss of 0: with it
+    /// the guard finds no difference between copies.
     fn probe(&self, _model: &Model, _examples: usize) -> (f64, Work) {
         (0.0, Work::default())
     }
@@ -121,7 +125,7 @@ impl Persist for dyn Task {
     }
 }
 
-/// What one iteration cost, for the cost model: `[compute]` says which of the two is turned into time.
+/// The work of one iteration, as input of the cost model. The `[compute]` settings decide which figure becomes time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Examples visited.
@@ -137,25 +141,25 @@ impl AddAssign for Work {
     }
 }
 
-/// How good one copy of the model is.
+/// The quality of one copy of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The training objective over all data centers' data; lower is better.
     pub objective: f64,
-    /// The held-out metric, as [`Metric`] names it.
+    /// The value of the held-out metric that [`Metric`] describes.
     pub metric: f64,
 }
 
 /// A held-out metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// As reports show it, such as `rmse`.
+    /// The metric's name in reports, such as `rmse`.
     pub name: &'static str,
-    /// Which way it improves.
+    /// The direction of improvement.
     pub direction: Direction,
 }
 
-/// Which way a metric improves.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Lower is better.

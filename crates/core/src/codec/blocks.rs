@@ -1,35 +1,38 @@
-//! Values in blocks that share a scale: one byte of exponent and a small whole number for each value.
+//! Block formats: values in blocks that share a scale, one byte of exponent for each block and an integer code for each
+//! value.
 //!
 //! The layout is that of the OCP Microscaling Formats (MX) specification v1.0 (2023): blocks of 32, a scale of type
-//! E8M0, and for 8 bits the elements of MXINT8; 4 bits are the same with fewer. A code `q` in a block of exponent `e`
-//! stands for `q·2ᵉ`, and `e` is the smallest with which the block's largest value fits. So the largest code is above
-//! half of the largest there is, its block gets the same exponent again, and quantising what was quantised changes
-//! nothing. Codes are symmetric. The one left over says "not a number", and an infinity becomes that too: an update
-//! gone wrong must arrive as one, and its neighbours must not suffer from it.
+//! E8M0, and elements of MXINT8. The 4-bit format is the same with fewer bits. A code `q` in a block of exponent `e`
+//! means `q·2ᵉ`, where `e` is the smallest exponent with which the block's largest value fits. So the block's largest
+//! code is above half of the largest possible one. Quantising the block again finds the same exponent and changes
+//! nothing.
+//!
+//! Codes are symmetric. The remaining code means "not a number", and an infinity is encoded as that, too: the receiver
+//! must notice a diverged update, and the other values of the block must keep their precision.
 //!
 //! Blocks of 64 would save an eighth of a bit a value, which is worth 9 % of error. Measured with 8 and with 4 bits,
-//! their error is 8 and 5 % larger for Gaussian values, but 29 and 22 % larger for long-tailed ones (a Gaussian
-//! times e to another's power), and updates have long tails.
+//! their error is 8 and 5 % larger for Gaussian values. It is 29 and 22 % larger for long-tailed values (a Gaussian
+//! times e to the power of another Gaussian), and updates have long tails.
 
 use super::DecodeError;
 
-/// Values that share one scale.
+/// The number of values that share one scale.
 pub(super) const BLOCK: usize = 32;
 
-/// The whole numbers that a format's codes are.
+/// The integer codes of a block format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     /// The largest code; the smallest is its negative.
     largest: f32,
-    /// The code of what is not a number.
+    /// The code of values that are not a number.
     not_a_number: i8,
-    /// Added to the bits of the block's largest value, this carries into the exponent where that value does not fit.
+    /// Adding this to the bits of the block's largest value carries into the exponent if the value does not fit.
     carry: u32,
-    /// The exponent byte of scale 1: 127 and the binary places of an MX element.
+    /// The exponent byte of scale 1: 127 plus the number of binary places of an MX element.
     bias: i32,
 }
 
-/// What a block's codes are multiplied by, and what values are.
+/// The scale of a block: its exponent byte, the factor from codes to values and the factor from values to codes.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     byte: u8,
@@ -43,10 +46,11 @@ impl Grid {
     pub(super) const INT4: Self =
         Self { largest: 7.0, not_a_number: -8, carry: 0x7f_ffff - 0x60_0000, bias: 127 + 2 };
 
-    /// The scale of the smallest exponent with which the largest finite value fits.
+    /// The scale with the smallest exponent with which the largest finite value fits, and whether all values are
+    /// finite.
     ///
-    /// Exponents end at -127: below 2⁻¹²⁸ a value becomes 0. At the upper end the largest values become the largest
-    /// code, so that they stay finite.
+    /// The smallest exponent is -127: a value below 2⁻¹²⁸ becomes 0. With the largest exponent, values beyond the
+    /// largest code become that code, so that they stay finite.
     fn scale_of(self, values: &[f32]) -> (Scale, bool) {
         let magnitude = |value: &f32| (value.to_bits() & !SIGN) as i32;
         let largest = values.iter().fold(0, |largest, value| magnitude(value).max(largest));
@@ -66,7 +70,7 @@ impl Grid {
         Scale { byte, up: power_of_two(exponent), down: power_of_two(-exponent) }
     }
 
-    /// The nearest code, ties to even, of a finite value; as a number whose lowest byte is the code.
+    /// The nearest code of a finite value, ties to even, as a number whose lowest byte is the code.
     fn round(self, value: f32, scale: Scale) -> f32 {
         (value * scale.down).clamp(-self.largest, self.largest) + ROUNDS
     }
@@ -74,7 +78,7 @@ impl Grid {
     fn quantise(self, values: &mut [f32]) {
         let (scale, finite) = self.scale_of(values);
         for value in &mut *values {
-            // Not a number stays that; infinities would not.
+            // Rounding keeps a value that is not a number. It would clamp an infinity to a finite value.
             *value = if finite || value.is_finite() {
                 (self.round(*value, scale) - ROUNDS) * scale.up
             } else {
@@ -83,7 +87,7 @@ impl Grid {
         }
     }
 
-    /// Fills `codes`, as long as `values`, and answers the block's exponent byte.
+    /// Fills `codes`, which is as long as `values`, and returns the block's exponent byte.
     fn encode(self, values: &[f32], codes: &mut [i8]) -> u8 {
         let (scale, finite) = self.scale_of(values);
         for (code, value) in codes.iter_mut().zip(values) {
@@ -111,7 +115,7 @@ impl Grid {
     }
 }
 
-/// What arrives when `values` are sent as one sequence.
+/// Rounds `values` to what the receiver decodes if they are sent as one sequence.
 pub(super) fn quantise(values: &mut [f32], grid: Grid) {
     values.chunks_mut(BLOCK).for_each(|block| grid.quantise(block));
 }
@@ -174,9 +178,9 @@ fn power_of_two(exponent: i32) -> f32 {
     }
 }
 
-/// The smallest exponent of a scale that is used: its inverse is still a number.
+/// The smallest exponent of a scale. Its inverse is the largest power of two in single precision.
 const EXPONENT_MIN: i32 = -127;
-/// 1.5·2²³: the sum with a small number is rounded to a whole one, which its lowest bits then are.
+/// 1.5·2²³. Adding it to a small number rounds the number to an integer, which is in the lowest bits of the sum.
 const ROUNDS: f32 = 12_582_912.0;
 /// The bits of infinity.
 const INFINITY: i32 = 0x7f80_0000;

@@ -1,41 +1,97 @@
-//! What can be wrong with encoded changes.
+//! The errors of decoding changes.
 
 use std::fmt;
 
 /// A part of encoded changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
+    /// The parameters that change.
     Indexes,
+    /// The changes.
     Values,
 }
 
-/// Why bytes are no changes to this shard.
+/// Why bytes do not encode changes to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
+    /// A section ends within a field.
     #[error("the section of {section} ends {missing} bytes too early")]
-    TooShort { section: Section, missing: usize },
+    TooShort {
+        /// The section.
+        section: Section,
+        /// The number of missing bytes of the field.
+        missing: usize,
+    },
+    /// A section has more bytes than its contents.
     #[error("the section of {section} goes on for {bytes} bytes after its end")]
-    TrailingBytes { section: Section, bytes: usize },
+    TrailingBytes {
+        /// The section.
+        section: Section,
+        /// The number of excess bytes.
+        bytes: usize,
+    },
+    /// The first byte of the index section names no form.
     #[error("index form {form} is none of those known")]
-    UnknownForm { form: u8 },
+    UnknownForm {
+        /// The byte.
+        form: u8,
+    },
+    /// The number of changes exceeds the shard.
     #[error("{count} changes are claimed for a shard of {parameters} parameters")]
-    TooMany { count: u32, parameters: usize },
+    TooMany {
+        /// The number of changes.
+        count: u32,
+        /// The size of the shard.
+        parameters: usize,
+    },
+    /// An index is beyond the shard.
     #[error("index {index} lies outside a shard of {parameters} parameters")]
-    IndexOutOfRange { index: u64, parameters: usize },
+    IndexOutOfRange {
+        /// The index.
+        index: u64,
+        /// The size of the shard.
+        parameters: usize,
+    },
+    /// An index is not greater than the one before it.
     #[error("an index does not follow the one before it")]
     NotAscending,
+    /// The number of encoded indexes differs from the announced number.
     #[error("{expected} indexes were announced, at least {found} are coded")]
-    CountMismatch { expected: usize, found: usize },
+    CountMismatch {
+        /// The announced number.
+        expected: usize,
+        /// The encoded number, or a lower bound of it.
+        found: usize,
+    },
+    /// The size of the value section does not match the number of indexes.
     #[error("values take {bytes} bytes, the indexes ask for {expected}")]
-    ValueBytes { bytes: usize, expected: usize },
+    ValueBytes {
+        /// The size of the section.
+        bytes: usize,
+        /// The size that the indexes require.
+        expected: usize,
+    },
+    /// A block of packed numbers has a width above 32 bits.
     #[error("a number {bits} bits wide where at most 32 fit")]
-    TooWide { bits: u8 },
+    TooWide {
+        /// The width in bits.
+        bits: u8,
+    },
+    /// A variable-length number exceeds 32 bits.
     #[error("a number longer than 32 bits")]
     NumberTooLong,
+    /// A bitmap has an unsupported word size.
     #[error("words of 2^{log2} parameters where 2^3 to 2^6 are known")]
-    UnknownWord { log2: u8 },
+    UnknownWord {
+        /// The binary logarithm of the word size in parameters.
+        log2: u8,
+    },
+    /// A block of values has an invalid exponent byte.
     #[error("a block of values has scale {found} where 0 to 254 are known")]
-    UnknownScale { found: u8 },
+    UnknownScale {
+        /// The byte.
+        found: u8,
+    },
 }
 
 impl fmt::Display for Section {

@@ -1,4 +1,5 @@
-//! Scattered indexes: the first, then how many parameters are skipped before each next one.
+//! The index form for scattered indexes: the first index, then the number of skipped parameters before each further
+//! one.
 
 use super::DecodeError;
 use super::numbers::{self, BLOCK};
@@ -24,7 +25,7 @@ pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
     for_each_block(indexes, |gaps| numbers::write(gaps, out));
 }
 
-/// Appends `count` indexes, none of them `parameters` or more.
+/// Appends `count` indexes to `out`, all below `parameters`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     count: usize,
@@ -53,7 +54,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Visits the gaps of at least one index, in blocks.
+/// Calls `visit` with the gaps between indexes, of which there is at least one, in blocks.
 pub(super) fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&[u32])) {
     let mut block = [0; BLOCK];
     let gaps = indexes.len() - 1;
@@ -67,7 +68,7 @@ pub(super) fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&[u32])) {
     }
 }
 
-/// Whether the last of ascending indexes is within the shard.
+/// Checks that an index is within the shard.
 pub(super) fn check(index: u64, parameters: usize) -> Result<(), DecodeError> {
     if index < parameters as u64 {
         Ok(())

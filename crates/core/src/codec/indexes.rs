@@ -1,9 +1,9 @@
-//! Which form a set of indexes takes: the exactly smallest.
+//! The choice of the index form: the smallest one, by its exact size.
 
 use super::reader::{Reader, varint_len, write_varint};
 use super::{DecodeError, Section, ValueFormat, dense_len, gaps, rice, runs, words};
 
-/// The form that a set of indexes takes, and the bytes of the section, form and count included.
+/// The form of a set of indexes, and the size of its section, including form and count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     form: Form,
@@ -24,7 +24,7 @@ impl Plan {
         debug_assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "indexes ascend");
         let mut best = best_of((gaps::len(indexes), Form::Gaps), (rice::len(indexes), Form::Rice));
         let runs = runs::count(indexes);
-        // Runs of one are gaps with a length besides.
+        // If every run has length 1, runs are gaps plus lengths and never smaller.
         if runs < indexes.len() {
             best = best_of(best, (runs::len(indexes, runs), Form::Runs));
         }
@@ -38,7 +38,7 @@ impl Plan {
         self.bytes
     }
 
-    /// From the first index to the last, where values for all of that are smaller than any form of indexes.
+    /// The span from the first to the last index, if a value for each parameter of it is smaller than all index forms.
     pub(super) fn smallest_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
         let (first, last) = (*indexes.first()?, *indexes.last()?);
         let span = (last - first) as usize + 1;
@@ -46,10 +46,10 @@ impl Plan {
         (dense_len(first, span, format) < sparse).then_some(span)
     }
 
-    /// The span that is encoded without indexes.
+    /// The span that is encoded without indexes, if any.
     ///
-    /// Zeros between values that share a scale would move them to other blocks and change how they are rounded, so
-    /// it is the sender's to put them in.
+    /// Zeros between values that share scales would move the values to other blocks and change their rounding. So only
+    /// the sender can insert zeros there.
     pub(super) fn dense_span(&self, indexes: &[u32], format: ValueFormat) -> Option<usize> {
         let span = self.smallest_span(indexes, format)?;
         (span == indexes.len() || !format.shares_scales()).then_some(span)
@@ -74,12 +74,15 @@ impl Plan {
     }
 }
 
-/// Appends strictly ascending indexes alone, in their smallest form.
+/// Appends strictly ascending indexes without values, in their smallest form.
 pub fn encode_indexes(indexes: &[u32], out: &mut Vec<u8>) {
     Plan::of(indexes).write(indexes, out);
 }
 
-/// Reads what [`encode_indexes`] wrote, for a shard of `parameters`; `out` then holds exactly that.
+/// Decodes what [`encode_indexes`] wrote for a shard of `parameters`. The indexes replace the contents of `out`.
+///
+/// # Errors
+/// If the bytes are no valid encoding, or an index is beyond the shard.
 pub fn decode_indexes(
     bytes: &[u8],
     parameters: usize,
@@ -92,7 +95,7 @@ pub fn decode_indexes(
     reader.finish()
 }
 
-/// A count of changes, which is never more than the shard has parameters.
+/// Reads a number of changes, at most `parameters`.
 pub(super) fn read_count(reader: &mut Reader<'_>, parameters: usize) -> Result<usize, DecodeError> {
     let count = reader.varint()?;
     if count as usize > parameters {

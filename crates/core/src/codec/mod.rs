@@ -1,13 +1,12 @@
-//! Arrays of parameter changes to bytes and back.
+//! Encoding of parameter changes.
 //!
-//! This room decides how few bytes a set of changes can take, and what bytes it believes. Parameters are
-//! positions in one shard's flat vector; indexes and values lie in sections of their own, because they compress
-//! for different reasons: indexes by their gaps, values by giving up precision. It refuses to know who sends the
-//! changes, when, and what they mean. The released code of the paper's first author sends an index and a value as they
-//! are, eight bytes an update.
+//! This room decides in how few bytes a set of changes is encoded, and which bytes are valid. It does not know who
+//! sends the changes, when, and what they mean. Parameters are positions in one shard's flat vector. Indexes and values
+//! are in sections of their own, because they compress differently: indexes by their gaps, values by lower precision.
+//! The released code of the paper's first author sends each index and value unencoded, eight bytes an update.
 //!
-//! Sparse changes take the smallest of four index forms, or none at all where filling the holes between them with
-//! zeros is smaller still. A zero changes nothing when it is added, so only additive changes may be coded here.
+//! Sparse changes use the smallest of four index forms. Where it is smaller, they are encoded as a dense span without
+//! indexes, with zeros in the holes. Adding a zero changes nothing, so only additive changes may be encoded here.
 
 mod blocks;
 mod error;
@@ -30,47 +29,61 @@ use reader::{Reader, varint_len, write_varint};
 /// Additive changes to the parameters of one shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Changes<'a> {
-    /// A change to every parameter from `start` on.
-    Dense { start: u32, values: &'a [f32] },
-    /// One value for each index; indexes strictly ascend.
-    Sparse { indexes: &'a [u32], values: &'a [f32] },
+    /// A change to each of `values.len()` consecutive parameters.
+    Dense {
+        /// The first parameter.
+        start: u32,
+        /// The change of each parameter.
+        values: &'a [f32],
+    },
+    /// A change to each listed parameter.
+    Sparse {
+        /// Strictly ascending parameters.
+        indexes: &'a [u32],
+        /// The change of each parameter, as many as indexes.
+        values: &'a [f32],
+    },
 }
 
-/// Where decoded changes are put, so that one allocation serves many frames.
+/// Memory for decoded changes, reused from frame to frame.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     indexes: Vec<u32>,
     values: Vec<f32>,
 }
 
-/// What [`encode`] appended: an index section, then a section of values.
+/// The sizes of what [`encode`] appended: an index section, then a value section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Values, zeros between sparse changes included.
+    /// The number of values, including zeros between sparse changes.
     pub count: u32,
+    /// The size of the index section.
     pub index_bytes: u32,
+    /// The size of the value section.
     pub value_bytes: u32,
 }
 
 impl Changes<'_> {
-    /// How many parameters change.
+    /// The number of parameters that change.
     pub fn len(&self) -> usize {
         match self {
             Self::Dense { values, .. } | Self::Sparse { values, .. } => values.len(),
         }
     }
 
+    /// Whether no parameter changes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// The change of each parameter, in ascending order of the parameters.
     pub fn values(&self) -> &[f32] {
         match self {
             Self::Dense { values, .. } | Self::Sparse { values, .. } => values,
         }
     }
 
-    /// Visits every change, with its place.
+    /// Calls `visit` with the parameter and the change of each, in ascending order of the parameters.
     pub fn for_each(&self, mut visit: impl FnMut(usize, f32)) {
         match *self {
             Self::Dense { start, values } => {
@@ -86,10 +99,10 @@ impl Changes<'_> {
         }
     }
 
-    /// Adds every change to its place.
+    /// Adds each change to its parameter in `values`.
     ///
     /// # Panics
-    /// Where a place is not in `values`: decoded changes lie within the shard they were decoded for.
+    /// If a parameter is beyond `values`. Decoded changes are within the shard for which they were decoded.
     pub fn add_to(&self, values: &mut [f32]) {
         match *self {
             Self::Dense { start, values: added } => {
@@ -108,12 +121,16 @@ impl Changes<'_> {
 }
 
 impl Encoded {
+    /// The size of both sections.
     pub fn bytes(&self) -> usize {
         self.index_bytes as usize + self.value_bytes as usize
     }
 }
 
 /// Appends the changes to `out` in their smallest form.
+///
+/// # Panics
+/// If sparse changes have not as many values as indexes.
 pub fn encode(changes: Changes<'_>, format: ValueFormat, out: &mut Vec<u8>) -> Encoded {
     let before = out.len();
     let (count, index_bytes) = match changes {
@@ -150,7 +167,7 @@ pub fn encode(changes: Changes<'_>, format: ValueFormat, out: &mut Vec<u8>) -> E
     }
 }
 
-/// How many bytes [`encode`] appends, exactly.
+/// The exact number of bytes that [`encode`] appends.
 pub fn encoded_len(changes: Changes<'_>, format: ValueFormat) -> usize {
     match changes {
         Changes::Dense { start, values } => dense_len(start, values.len(), format),
@@ -158,17 +175,17 @@ pub fn encoded_len(changes: Changes<'_>, format: ValueFormat) -> usize {
     }
 }
 
-/// Whether these strictly ascending indexes are smaller with the holes between them filled.
+/// Whether a dense span from the first to the last of these strictly ascending indexes is smaller than the indexes.
 ///
-/// [`encode`] then fills them with zeros, but not where values share scales: there the sender must, before it
-/// quantises.
+/// Then [`encode`] fills the holes with zeros, unless values of the format share scales. In that case the sender must
+/// fill them before it quantises.
 pub fn fills_holes(indexes: &[u32], format: ValueFormat) -> bool {
     Plan::of(indexes).smallest_span(indexes, format).is_some_and(|span| span > indexes.len())
 }
 
-/// How many leading entries of a sparse change encode to at most `room` bytes.
+/// The number of leading entries of a sparse change that encode to at most `room` bytes.
 ///
-/// The answer always fits; where not all entries do, it comes within about 2 % of the most that would.
+/// The result always fits. If not all entries fit, it is within about 2 % of the largest number that would.
 pub fn fit(indexes: &[u32], format: ValueFormat, room: usize) -> usize {
     let whole = sparse_len(indexes, format);
     if whole <= room {
@@ -195,9 +212,12 @@ pub fn fit(indexes: &[u32], format: ValueFormat, room: usize) -> usize {
     fits
 }
 
-/// Reads what [`encode`] wrote into `buffers`, for a shard of `parameters`.
+/// Decodes what [`encode`] wrote for a shard of `parameters`. The changes are in `buffers`.
 ///
-/// Counts are checked against the bytes present and against the shard before anything is allocated.
+/// Counts are checked against the bytes present and against the shard before memory is allocated.
+///
+/// # Errors
+/// If the bytes are no valid encoding, or name parameters beyond the shard.
 pub fn decode<'b>(
     index_section: &[u8],
     value_section: &[u8],
@@ -251,7 +271,7 @@ fn sparse_len(indexes: &[u32], format: ValueFormat) -> usize {
     }
 }
 
-/// A fit is good enough within one part in this many.
+/// A fit is accepted within one part in this many.
 const FIT_PRECISION: usize = 50;
 const FIT_PROBES: usize = 12;
 

@@ -1,8 +1,8 @@
-//! Numbers in blocks of at most 128, each block as wide as its widest number.
+//! Bit-packed numbers in blocks of at most 128. The widest number of a block determines the block's width.
 //!
-//! A full block is laid out by the bitpacking crate, four lanes side by side, so that it can be unpacked with vector
-//! instructions; a shorter one holds its numbers bit after bit, the lowest first. Both take one byte for the width
-//! and `width × count` bits, rounded up.
+//! A full block has the layout of the bitpacking crate, with four interleaved lanes, so that vector instructions unpack
+//! it. A shorter block holds its numbers one after another, the lowest bit first. Both use one byte for the width and
+//! `width × count` bits, rounded up to bytes.
 
 use bitpacking::{BitPacker, BitPacker4x};
 
@@ -15,17 +15,17 @@ pub(super) const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 /// A block that is being filled or has been read.
 pub(super) type Block = [u32; BLOCK];
 
-/// The bits of the widest of all numbers whose bitwise or this is.
+/// The width in bits of the widest of some numbers, from their bitwise or.
 pub(super) fn width(or: u32) -> u8 {
     (32 - or.leading_zeros()) as u8
 }
 
-/// How many bytes a block takes; none takes none.
+/// The size of a block in bytes. 0 for an empty block.
 pub(super) fn len(width: u8, count: usize) -> usize {
     if count == 0 { 0 } else { 1 + packed_len(width, count) }
 }
 
-/// How many bytes the numbers of a block take without their width.
+/// The size of a block's numbers in bytes, without the width.
 pub(super) fn packed_len(width: u8, count: usize) -> usize {
     (usize::from(width) * count).div_ceil(8)
 }

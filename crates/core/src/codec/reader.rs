@@ -1,8 +1,8 @@
-//! Reading bytes that may be wrong, and the one variable-length number.
+//! A bounds-checked reader of one section, and the variable-length encoding of numbers.
 
 use super::{DecodeError, Section};
 
-/// What is left of one section.
+/// The unread rest of one section.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     section: Section,
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Everything that has not been taken.
+    /// All bytes that have not been taken.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    /// Seven bits a byte, the lowest first; the top bit says that more follow.
+    /// Reads a number of seven bits a byte, the lowest first. A set top bit means that another byte follows.
     pub(super) fn varint(&mut self) -> Result<u32, DecodeError> {
         let mut value = 0u64;
         for shift in (0..35).step_by(7) {

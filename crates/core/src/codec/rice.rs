@@ -1,10 +1,10 @@
-//! Indexes strewn at random: their gaps as Rice codes, which suit chances that fall geometrically (Golomb, IEEE Trans.
-//! Information Theory 12, 1966; Rice, JPL Publication 79-22, 1979).
+//! The index form for randomly scattered indexes: their gaps as Rice codes, which suit geometric distributions (Golomb,
+//! IEEE Trans. Information Theory 12, 1966; Rice, JPL Publication 79-22, 1979).
 //!
-//! A gap is split in two: its lowest bits as they are, the rest in unary. In blocks of up to 128 gaps the two parts lie
-//! apart, so that the first can be unpacked at once and the second read from set bit to set bit. A block takes one
-//! byte for how many bits are lowest, those bits packed, then for each gap as many zeros as its upper part says and
-//! a one, the lowest bit first, to the end of a byte.
+//! A gap has two parts: its low bits in binary, and the rest in unary. In blocks of up to 128 gaps the two parts are
+//! stored apart, so that the low bits can be unpacked at once and the unary part read from set bit to set bit. A block
+//! is one byte with the number of low bits, then the packed low bits, then the unary parts. A unary part has as many
+//! zeros as the upper part says, and a one. The lowest bit comes first, and the last byte is padded.
 
 use super::DecodeError;
 use super::gaps::{check, for_each_block};
@@ -14,9 +14,9 @@ use super::reader::{Reader, varint_len, write_varint};
 /// How a block's gaps are split.
 #[derive(Clone, Copy, Debug)]
 struct Split {
-    /// Bits that lie packed, at most 31.
+    /// The number of low bits, at most 31.
     low: u8,
-    /// Bits of the unary part.
+    /// The size of the block's unary parts in bits.
     unary: usize,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
     });
 }
 
-/// Appends `count` indexes, none of them `parameters` or more.
+/// Appends `count` indexes to `out`, all below `parameters`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     count: usize,
@@ -87,7 +87,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads one number from zero bits to each place; together they are not much more than `parameters`.
+/// Reads one unary number into each entry of `numbers`. Their sum is checked to be not much more than `parameters`.
 fn read_unary(
     reader: &mut Reader<'_>,
     numbers: &mut [u32],
@@ -123,7 +123,8 @@ fn read_unary(
 }
 
 impl Split {
-    /// The better of the two splits that are best for geometric gaps of one mean or another in its octave.
+    /// The better of two splits. One of them is optimal for geometric gaps, depending on where in its octave the mean
+    /// is.
     fn of(gaps: &[u32]) -> Self {
         let sum: u64 = gaps.iter().map(|gap| u64::from(*gap)).sum();
         let mean = sum / gaps.len().max(1) as u64;
@@ -138,5 +139,5 @@ impl Split {
     }
 }
 
-/// The most bits of a gap that lie packed.
+/// The largest number of low bits of a gap.
 const LOW_MAX: u8 = 31;

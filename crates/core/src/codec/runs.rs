@@ -1,23 +1,23 @@
-//! Whole rows: how long each run of neighbours is, and how many parameters lie between it and the next.
+//! The index form for whole rows: the length of each run of consecutive indexes, and the distance to the next run.
 //!
-//! Rows of one table are equally wide, so lengths and distances share a divisor, the granule. Dividing by it
-//! leaves numbers of rows, a few bits each. Granules are per block of runs, so that a border between tables costs
-//! one block its granule, not all.
+//! Rows of one table have the same width, so lengths and distances have a common divisor, the granule. Dividing by it
+//! leaves numbers of rows, a few bits each. Each block of runs has a granule of its own, so that a border between
+//! tables affects one block only.
 
 use super::DecodeError;
 use super::numbers::{self, BLOCK, Block};
 use super::reader::{Reader, varint_len, write_varint};
 
-/// A block of runs: what their lengths, and the distances behind them, are.
+/// A block of runs: their lengths, and the distance from each to the next.
 struct Runs {
     lengths: Block,
     distances: Block,
-    /// Runs so far; the last run of all has no distance behind it.
+    /// The number of runs. The last run of all has no distance.
     count: usize,
     distance_count: usize,
 }
 
-/// How many runs of neighbours there are.
+/// The number of runs of consecutive indexes.
 pub(super) fn count(indexes: &[u32]) -> usize {
     let breaks = indexes.iter().zip(indexes.get(1..).unwrap_or(&[]));
     let breaks = breaks.map(|(from, to)| u32::from(to - from != 1)).sum::<u32>() as usize;
@@ -56,7 +56,7 @@ pub(super) fn write(indexes: &[u32], out: &mut Vec<u8>) {
     });
 }
 
-/// Appends `count` indexes, none of them `parameters` or more.
+/// Appends `count` indexes to `out`, all below `parameters`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     count: usize,
@@ -115,7 +115,7 @@ impl Runs {
         &self.distances[..self.distance_count]
     }
 
-    /// The greatest number that divides every length and distance.
+    /// The greatest common divisor of all lengths and distances.
     fn granule(&self) -> u32 {
         let numbers = self.lengths().iter().chain(self.distances());
         let mut granule = 0;
@@ -134,7 +134,7 @@ fn for_each_block(indexes: &[u32], mut visit: impl FnMut(&Runs)) {
         Runs { lengths: [0; BLOCK], distances: [0; BLOCK], count: 0, distance_count: 0 };
     let mut start = 0;
     for (at, pair) in indexes.windows(2).enumerate() {
-        // Stored at every index, kept only where a run ends: a branch would be mispredicted.
+        // Stored at each index and kept only at the end of a run: a branch would be mispredicted.
         let distance = pair[1] - pair[0] - 1;
         block.lengths[block.count] = (at + 1 - start) as u32;
         block.distances[block.count] = distance;

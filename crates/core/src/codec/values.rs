@@ -1,13 +1,14 @@
-//! How values travel.
+//! The formats of values on the wire.
 
 use serde::{Deserialize, Serialize};
 
 use super::DecodeError;
 use super::blocks::{self, BLOCK, Grid};
 
-/// How values travel in bulk frames.
+/// The format of values in bulk frames.
 ///
-/// The last two are block formats: consecutive values of a frame share a scale, as `blocks.rs` tells.
+/// `Int8` and `Int4` are block formats: 32 consecutive values of a frame share a scale, after the OCP Microscaling
+/// Formats specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueFormat {
@@ -15,19 +16,21 @@ pub enum ValueFormat {
     F32,
     /// The upper half of a single: 2 bytes, relative error at most 2⁻⁸.
     Bf16,
-    /// 33 bytes for 32 values, error at most 1/127 of the largest among them.
+    /// 33 bytes for 32 values. The error is at most 1/127 of the largest of them.
     Int8,
-    /// 17 bytes for 32 values, error at most 1/7 of the largest among them.
+    /// 17 bytes for 32 values. The error is at most 1/7 of the largest of them.
     Int4,
 }
 
 impl ValueFormat {
-    /// Values that share a scale, where any do: a sequence cut at multiples of this is rounded as the whole is.
+    /// The number of values that share a scale in block formats. A sequence that is split at multiples of it is rounded
+    /// as the whole is.
     pub const BLOCK: usize = BLOCK;
 
+    /// All formats, the most precise first.
     pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Int8, Self::Int4];
 
-    /// The format's name, as configuration files write it.
+    /// The format's name in configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -37,7 +40,7 @@ impl ValueFormat {
         }
     }
 
-    /// Whether a value's rounding depends on its neighbours in the frame.
+    /// Whether the format is a block format: a value's rounding depends on its neighbours in the frame.
     pub fn shares_scales(self) -> bool {
         match self {
             Self::F32 | Self::Bf16 => false,
@@ -45,7 +48,7 @@ impl ValueFormat {
         }
     }
 
-    /// Bytes that `count` values of one frame take.
+    /// The size in bytes of `count` values of one frame.
     pub fn bytes(self, count: usize) -> usize {
         match self {
             Self::F32 => count * 4,
@@ -55,19 +58,20 @@ impl ValueFormat {
         }
     }
 
-    /// Bytes for each of many values, its part of the shared scale included.
+    /// The size in bytes of one of many values, including its part of the shared scale.
     pub fn bytes_per_value(self) -> f64 {
         self.bytes(BLOCK) as f64 / BLOCK as f64
     }
 }
 
-/// Makes of the values of one frame, in their order there, what arrives: the nearest that the format has, ties to
-/// even.
+/// Rounds the values of one frame to what the receiver decodes: the nearest value of the format, ties to even.
 ///
-/// Where values share scales their neighbours matter: the sequence must be the one that is sent, holes filled
-/// ([`super::fills_holes`]). Quantising what was quantised changes nothing. A finite value stays finite, the largest
-/// that the format has if need be, and not-a-number stays that. So do infinities in `f32` and `bf16`; the block
-/// formats make them not-a-number, and below 2⁻¹²⁸ they know only 0.
+/// In block formats the rounding of a value depends on its neighbours. So `values` must be the sequence that is sent,
+/// with holes filled ([`super::fills_holes`]). Idempotent.
+///
+/// A finite value stays finite, at most the largest of the format. A value that is not a number stays so. Infinities
+/// stay infinite in `f32` and `bf16`; in block formats they become not-a-number. In block formats values below 2⁻¹²⁸
+/// become 0.
 pub fn quantise(values: &mut [f32], format: ValueFormat) {
     match format {
         ValueFormat::F32 => {}
@@ -90,7 +94,7 @@ pub(super) fn write(values: &[f32], format: ValueFormat, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes values from the first index to the last, with zeros wherever no index lies.
+/// Writes a value for each parameter from the first index to the last, with zeros between the indexes.
 pub(super) fn write_spread(
     indexes: &[u32],
     values: &[f32],
@@ -109,7 +113,7 @@ pub(super) fn write_spread(
     write(&spread, format, out);
 }
 
-/// Reads all `count` values of a section whose length was checked; `out` then holds exactly that.
+/// Reads the `count` values of a section whose length was checked. They replace the contents of `out`.
 pub(super) fn read(
     section: &[u8],
     count: usize,
@@ -137,7 +141,7 @@ fn to_bf16(value: f32) -> u16 {
     let magnitude = bits & 0x7fff_ffff;
     let truncated = bits >> 16;
     let half = if magnitude > INFINITY {
-        // The quiet bit, lest truncation turn not-a-number into infinity.
+        // Sets the quiet bit, because truncation could turn a NaN into infinity.
         truncated | 0x40
     } else if magnitude >= BF16_OVERFLOWS {
         truncated
@@ -153,5 +157,5 @@ fn from_bf16(half: u16) -> f32 {
 
 /// The bits of infinity.
 const INFINITY: u32 = 0x7f80_0000;
-/// The smallest magnitude that would round up to infinity; its upper half is the largest finite bf16.
+/// The smallest magnitude that would round up to infinity. Its upper half is the largest finite bf16.
 const BF16_OVERFLOWS: u32 = 0x7f7f_8000;

@@ -1,20 +1,20 @@
-//! Rows in part: which words of 8 to 64 neighbouring parameters change at all, and a bit for each in them.
+//! The index form for partly changed rows: bitmaps of those words of 8 to 64 consecutive parameters that change at all.
 //!
-//! Where half of a row changes, a gap before every index costs several times the one bit that a map costs.
+//! If half of a row changes, a gap before each index takes several times the one bit that a bitmap takes.
 
 use super::DecodeError;
 use super::numbers::{self, BLOCK};
 use super::reader::{Reader, varint_len, write_varint};
 
-/// The sizes that a word can have, as powers of two.
+/// The word sizes in parameters, as binary logarithms.
 const LOG2S: std::ops::RangeInclusive<u8> = 3..=6;
 
-/// The best word size and the bytes it takes; `None` where no size takes fewer than `below`.
+/// The best word size and the bytes that it takes. `None` if no size takes fewer than `below` bytes.
 pub(super) fn best(indexes: &[u32], below: usize) -> Option<(u8, usize)> {
     let mut best = None;
     let mut below = below;
     for log2 in LOG2S {
-        // The maps alone, a byte for each block and two more.
+        // A lower bound: the bitmaps, a byte for each block and two more.
         let words = count(indexes, log2);
         if words * word_bytes(log2) + words.div_ceil(BLOCK) + 2 < below {
             let bytes = len(indexes, log2, words);
@@ -26,7 +26,7 @@ pub(super) fn best(indexes: &[u32], below: usize) -> Option<(u8, usize)> {
     best
 }
 
-/// How many words hold an index.
+/// The number of words that contain an index.
 fn count(indexes: &[u32], log2: u8) -> usize {
     let next = indexes.get(1..).unwrap_or(&[]);
     let borders = indexes.iter().zip(next).map(|(a, b)| u32::from(a >> log2 != b >> log2));
@@ -62,11 +62,11 @@ pub(super) fn write(indexes: &[u32], log2: u8, out: &mut Vec<u8>) {
     });
 }
 
-/// Visits the words that hold an index, in blocks: how many words are skipped before each.
+/// Calls `visit`, in blocks, with the number of skipped words before each word that contains an index.
 fn for_each_block(indexes: &[u32], log2: u8, mut visit: impl FnMut(&[u32])) {
-    // One place more, so that storing needs no branch: only a new word moves on.
+    // One entry more than a block, so that every index can be stored without a branch. Only a new word advances.
     let (mut skips, mut count) = ([0; BLOCK + 1], 0);
-    // One before the first word of all, so that word 0 has nothing skipped before it.
+    // One before word 0, so that no word is skipped before word 0.
     let mut last = u32::MAX;
     for index in indexes {
         let word = index >> log2;
@@ -87,7 +87,7 @@ fn word_bytes(log2: u8) -> usize {
     1 << (log2 - 3)
 }
 
-/// Appends `count` indexes, none of them `parameters` or more.
+/// Appends `count` indexes to `out`, all below `parameters`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     count: usize,

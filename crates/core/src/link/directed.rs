@@ -1,11 +1,11 @@
-//! One directed link: a bottleneck with a queue, then a path with a delay.
+//! One directed link: a bottleneck with a queue, followed by a path with a delay.
 //!
-//! Bytes leave one after another at the link's bandwidth, behind whatever was accepted before them. What
-//! would overfill the queue is dropped at its tail. Loss strikes beyond the bottleneck, so a lost packet
-//! has taken its time and, where the link is paid for, its price. The path then adds half a round trip.
+//! Bytes leave the bottleneck in order, at the link's bandwidth. A packet that would exceed the queue is dropped (tail
+//! drop). Losses occur behind the bottleneck, so a lost packet takes time on the link and, if traffic is paid for, has
+//! a price. The path then adds half a round-trip time.
 //!
-//! The whole state is the instant at which the bottleneck falls idle: the bytes still queued are the bandwidth
-//! times the time until then, so a question costs the same however long the queue is.
+//! The state is the instant at which the bottleneck becomes idle. The size of the queue is the bandwidth times the time
+//! until then. So each operation takes constant time, however long the queue is.
 
 use std::time::Duration;
 
@@ -15,19 +15,20 @@ use serde::{Deserialize, Serialize};
 use crate::persist;
 use crate::types::{Bandwidth, ByteSize, Instant, Random, Seed};
 
-/// What a directed link is like.
+/// The properties of a directed link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkConfig {
+    /// The bandwidth of the bottleneck.
     pub bandwidth: Bandwidth,
-    /// One way, from the bottleneck to the far end: half the round trip.
+    /// The one-way delay from the bottleneck to the far end: half the round-trip time.
     pub delay: Duration,
-    /// What may wait at the bottleneck. A packet that finds it idle is accepted whatever its size.
+    /// The size of the queue at the bottleneck. An idle bottleneck accepts a packet of any size.
     pub queue: ByteSize,
-    /// The chance that a packet is lost, 0 to below 1.
+    /// The probability that a packet is lost, 0 to below 1.
     pub loss: f64,
 }
 
-/// A directed link in use.
+/// The state of a directed link.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -36,63 +37,75 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// What became of a packet.
+/// The outcome of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its last byte leaves the bottleneck at `departs` and reaches the far end at `arrives`.
+    /// The packet reaches the far end.
     Delivered {
+        /// When its last byte leaves the bottleneck.
         departs: Instant,
+        /// When its last byte reaches the far end.
         arrives: Instant,
     },
+    /// The packet does not reach the far end.
     Dropped {
+        /// Why it was dropped.
         reason: DropReason,
     },
 }
 
-/// Why a packet did not arrive.
+/// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// It would have overfilled the queue. It never entered the link.
+    /// It would have exceeded the queue. It did not enter the link.
     QueueFull,
-    /// Chance took it beyond the bottleneck.
+    /// It was lost behind the bottleneck.
     Lost,
 }
 
-/// What has crossed a link, and what has not. `carried` includes `lost`; `overflowed` never entered.
+/// The traffic of a link since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
+    /// Packets that entered the link, including those that were lost behind the bottleneck.
     pub carried: Carried,
+    /// Packets that were lost behind the bottleneck.
     pub lost: Dropped,
+    /// Packets that did not enter the link because the queue was full.
     pub overflowed: Dropped,
 }
 
-/// What entered a link, and how long the bottleneck worked on it.
+/// The traffic that entered a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
+    /// The number of bytes, including headers.
     pub bytes: u64,
+    /// The number of packets.
     pub packets: u64,
+    /// How long the bottleneck was busy with them.
     pub busy: Duration,
 }
 
-/// What was dropped for one reason.
+/// The traffic that was dropped for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
+    /// The number of bytes, including headers.
     pub bytes: u64,
+    /// The number of packets.
     pub packets: u64,
 }
 
 impl LinkConfig {
-    /// The bandwidth-delay product over the round trip, in bytes.
+    /// The bandwidth-delay product in bytes: bandwidth times round-trip time.
     pub fn bandwidth_delay_product(&self) -> f64 {
         self.bandwidth.bytes_in(self.round_trip())
     }
 
-    /// Twice the one-way delay.
+    /// The round-trip time: twice the one-way delay.
     pub fn round_trip(&self) -> Duration {
         self.delay * 2
     }
 
-    /// How long the bottleneck works on `bytes`, rounded up so that the bandwidth is never exceeded.
+    /// How long the bottleneck is busy with `bytes`, rounded up so that the bandwidth is never exceeded.
     pub fn serialisation(&self, bytes: u64) -> Duration {
         let nanos = bytes as f64 * 1e9 / self.bandwidth.bytes_per_second();
         Duration::from_nanos(nanos.ceil() as u64)
@@ -100,16 +113,16 @@ impl LinkConfig {
 }
 
 impl Link {
-    /// An idle link. All its chance comes from `seed`.
+    /// An idle link. All its random numbers come from `seed`.
     ///
     /// # Panics
-    /// Where the loss is not in 0 to below 1.
+    /// If the loss probability is not in 0 to below 1.
     pub fn new(config: LinkConfig, seed: Seed) -> Self {
         let chance = Loss::new(config.loss, seed.child("loss"));
         Self { config, idle_at: Instant::ZERO, chance, stats: LinkStats::default() }
     }
 
-    /// Offers one packet of `bytes`, all headers included. Calls come in the order of `now`.
+    /// Sends one packet of `bytes`, including all headers. `now` must not decrease from call to call.
     pub fn send(&mut self, now: Instant, bytes: u64) -> Fate {
         let queued = self.queued(now).0;
         if queued > 0 && queued + bytes > self.config.queue.0 {
@@ -124,8 +137,8 @@ impl Link {
         Fate::Delivered { departs, arrives: departs + self.config.delay }
     }
 
-    /// Puts a train of packets behind whatever is queued, however much that is, and says when its last byte
-    /// leaves. Chance is not asked.
+    /// Appends a train of packets to the queue, however long it is, and returns when its last byte leaves. No packet is
+    /// lost.
     pub(super) fn carry(&mut self, now: Instant, packets: u64, bytes: u64) -> Instant {
         let busy = self.config.serialisation(bytes);
         self.idle_at = self.idle_at.max(now) + busy;
@@ -135,37 +148,39 @@ impl Link {
         self.idle_at
     }
 
-    /// Changes the bandwidth from `now` on. What is queued stays queued; fates that have been told stand.
+    /// Changes the bandwidth from `now` on. Queued bytes stay queued. Outcomes that were returned before do not change.
     pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Bandwidth) {
         let queued = self.config.bandwidth.bytes_in(self.idle_at.since(now));
         self.config.bandwidth = bandwidth;
         self.idle_at = now + Duration::from_secs_f64(queued / bandwidth.bytes_per_second());
     }
 
-    /// Whether chance takes the next packet.
+    /// Draws whether the next packet is lost.
     pub(super) fn strikes(&mut self) -> bool {
         self.chance.strikes()
     }
 
-    /// Counts packets that chance took.
+    /// Counts lost packets.
     pub(super) fn count_lost(&mut self, packets: u64, bytes: u64) {
         self.stats.lost.add(packets, bytes);
     }
 
+    /// The properties of the link, with the latest bandwidth.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Bytes accepted that have not yet left the bottleneck.
+    /// The size of the queue: bytes that were accepted and have not left the bottleneck.
     pub fn queued(&self, now: Instant) -> ByteSize {
         ByteSize(self.config.bandwidth.bytes_in(self.idle_at.since(now)) as u64)
     }
 
-    /// When the bottleneck falls idle if nothing more is sent.
+    /// When the bottleneck becomes idle if nothing more is sent.
     pub fn idle_at(&self) -> Instant {
         self.idle_at
     }
 
+    /// The traffic of the link so far.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
@@ -182,7 +197,7 @@ persist! {
 }
 
 impl LinkStats {
-    /// The packets that reached, or will reach, the far end.
+    /// The traffic that has reached or will reach the far end.
     pub fn delivered(&self) -> Dropped {
         Dropped {
             bytes: self.carried.bytes - self.lost.bytes,
@@ -198,10 +213,10 @@ impl Dropped {
     }
 }
 
-/// Independent losses of one probability.
+/// Independent losses with a fixed probability.
 #[derive(Clone, Debug)]
 struct Loss {
-    /// A draw below this, of 2⁵³, is a loss.
+    /// A random number of 0 to 2⁵³ - 1 below this is a loss.
     threshold: u64,
     random: Random,
 }

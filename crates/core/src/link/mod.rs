@@ -1,10 +1,10 @@
-//! What a directed link does to whatever crosses it: when it leaves, when it arrives, whether it is lost.
+//! The model of a directed link: when bytes leave, when they arrive, and whether they are lost.
 //!
-//! This room decides times and fates from bandwidth, round trip, queue and loss, and from nothing else: it
-//! keeps no clock, opens no socket and does not know what the bytes mean. The emulated driver asks
-//! [`Link`] about each datagram, with real QUIC above it; the simulated driver asks [`Transport`] about each
-//! frame, with QUIC's bytes and delays as arithmetic. Both stand on the same [`Link`], so where the drivers
-//! disagree it can only be QUIC. In the paper this is the WAN.
+//! This room computes times and losses from bandwidth, round-trip time, queue and loss probability alone. It has no
+//! clock and no socket, and does not know the meaning of the bytes. The emulated driver asks [`Link`] about each
+//! datagram, below real QUIC. The simulated driver asks [`Transport`] about each frame, which computes QUIC's overhead
+//! and delays. Both use the same [`Link`], so QUIC is the cause where the drivers' network times differ. In the paper
+//! this is the WAN.
 
 mod directed;
 mod transport;

@@ -1,24 +1,24 @@
-//! What QUIC makes of a frame, as arithmetic: the simulated driver's view of a link.
+//! The arithmetic model of QUIC over a link, for the simulated driver.
 //!
-//! **Bytes.** A datagram of at most 1452 bytes costs 28 more in IP and UDP headers: 1480 on the wire. Inside, the
-//! short header takes 1, the connection id 8, the packet number 2 and the AEAD tag 16; a stream frame's
-//! type, stream id and offset take 7 on average. That leaves 1418 of 1480, a payload share of 0.958, which
-//! is what QUIC is measured to reach. A frame of a few bytes pays the 62 bytes of overhead alone.
+//! **Overhead.** A datagram of at most 1452 bytes has 28 bytes of IP and UDP headers: 1480 bytes on the wire. Of these
+//! the short header takes 1, the connection id 8, the packet number 2 and the AEAD tag 16. Type, stream id and offset
+//! of a stream frame take 7 on average. That leaves 1418 of 1480 bytes, a payload share of 0.958, which matches
+//! measurements of QUIC. A frame of a few bytes has 62 bytes of overhead.
 //!
-//! **Acknowledgements.** One for every two packets, about 64 bytes on the wire: 2 % of the rate, against the
-//! traffic. [`Transport::acknowledge`] charges them to the link that goes back.
+//! **Acknowledgements.** One for every two packets, about 64 bytes on the wire: 2 % of the rate, in the reverse
+//! direction. [`Transport::acknowledge`] charges them to the reverse link.
 //!
-//! **Loss.** A lost packet is sent again, at once in the link's bytes and one recovery time later (a round trip
-//! and the acknowledgement delay) in its arrival; chance may take it again. A frame arrives with its last
-//! packet, and no earlier than the frames before it in its lane.
+//! **Loss.** A lost packet is sent again, and may be lost again. The bytes of the retransmission are charged at once.
+//! The packet arrives one recovery time later: a round-trip time and the acknowledgement delay. A frame arrives with
+//! its last packet, and not before earlier frames of its lane.
 //!
-//! **Lanes.** The bottleneck serves control first, but what it has been given it sends: a control frame waits
-//! behind at most one quantum of data. A frame's fate is final when it is told, so the data that a control
-//! frame overtakes keeps its times and the bytes are charged to the data behind it; over any stretch the
-//! link is busy for exactly as long as its bytes take.
+//! **Lanes.** The bottleneck serves the control lane first, but does not interrupt data: a control frame waits for at
+//! most one quantum of data. The times of a frame are final once returned. So data that a control frame overtakes keeps
+//! its times, and the control frame delays the data behind it. Over any period the link is busy exactly as long as its
+//! bytes take.
 //!
-//! **No ramp.** The emulated driver gives QUIC a window sized from the topology, not one that slow-start
-//! must find, so a burst starts at the link's rate and there is no ramp to model here.
+//! **No slow start.** The emulated driver sets QUIC's window from the topology. So a burst starts at the link's rate,
+//! and there is no ramp to model.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::{Link, LinkConfig, LinkStats};
 use crate::persist;
 use crate::types::{Bandwidth, ByteSize, Instant, Seed};
 
-/// The two lanes of one directed link between data centers, with QUIC between them and the wire.
+/// The two lanes of one directed link between data centers, over QUIC.
 #[derive(Clone, Debug)]
 pub struct Transport {
     link: Link,
@@ -40,22 +40,24 @@ pub struct Transport {
 /// The packets that carry one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
+    /// The number of packets.
     pub packets: u64,
-    /// On the wire, with every header.
+    /// The size on the wire in bytes, including all headers.
     pub bytes: u64,
 }
 
-/// What became of a frame. It always arrives: QUIC sends again what is lost.
+/// The outcome of sending a frame. It always arrives, because QUIC retransmits lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameFate {
-    /// When the last of its bytes has left this side.
+    /// When its last byte leaves the bottleneck.
     pub departs: Instant,
-    /// When the whole of it is there, and all of its lane before it.
+    /// When the frame and all earlier frames of its lane have arrived completely.
     pub arrives: Instant,
-    /// What it cost on the wire, retransmissions included.
+    /// The size on the wire in bytes, including headers and retransmissions.
     pub wire_bytes: u64,
+    /// The number of packets, including retransmissions.
     pub packets: u64,
-    /// How long it kept the bottleneck.
+    /// How long the bottleneck is busy with it.
     pub busy: Duration,
 }
 
@@ -68,7 +70,7 @@ struct LaneState {
 }
 
 impl Train {
-    /// The packets of a frame of `payload_bytes`, its length prefix not counted.
+    /// The packets of a frame of `payload_bytes`, without its length prefix.
     pub fn of(payload_bytes: u64) -> Self {
         let stream_bytes = payload_bytes + FRAME_PREFIX_BYTES;
         let packets = stream_bytes.div_ceil(STREAM_PAYLOAD_BYTES_MAX);
@@ -77,23 +79,26 @@ impl Train {
 }
 
 impl Transport {
-    /// An idle link. All its chance comes from `seed`.
+    /// An idle link. All its random numbers come from `seed`.
+    ///
+    /// # Panics
+    /// If the loss probability is not in 0 to below 1.
     pub fn new(config: LinkConfig, seed: Seed) -> Self {
         let quantum = quantum(config.bandwidth);
         let link = Link::new(config, seed);
         Self { link, quantum, control: LaneState::default(), data: LaneState::default() }
     }
 
-    /// Sends a data frame behind everything that was sent before it.
+    /// Sends a data frame behind all frames that were sent before.
     ///
-    /// The queue has no bound here: the caller keeps it to one frame by asking [`Self::has_room`].
+    /// The queue is not bounded here. The caller bounds it to one frame by [`Self::has_room`].
     pub fn send_data(&mut self, now: Instant, payload_bytes: u64) -> FrameFate {
         let starts = self.link.idle_at().max(now);
         let sent = self.transmit(now, starts, Train::of(payload_bytes));
         self.data.follow(sent)
     }
 
-    /// Sends a control frame behind the control frames before it and at most one quantum of data.
+    /// Sends a control frame behind earlier control frames and at most one quantum of data.
     pub fn send_control(&mut self, now: Instant, payload_bytes: u64) -> FrameFate {
         let ahead = self.link.idle_at().since(now);
         let quantum = self.link.config().serialisation(self.quantum.0);
@@ -102,13 +107,13 @@ impl Transport {
         self.control.follow(sent)
     }
 
-    /// Changes the bandwidth from `now` on. What is queued stays queued; fates that have been told stand.
+    /// Changes the bandwidth from `now` on. Queued bytes stay queued. Outcomes that were returned before do not change.
     pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Bandwidth) {
         self.link.set_bandwidth(now, bandwidth);
         self.quantum = quantum(bandwidth);
     }
 
-    /// Charges this link with acknowledging `packets` that came the other way.
+    /// Charges this link with the acknowledgements of `packets` that the reverse link has carried.
     pub fn acknowledge(&mut self, now: Instant, packets: u64) {
         let acknowledgements = packets.div_ceil(PACKETS_PER_ACKNOWLEDGEMENT);
         self.link.carry(now, acknowledgements, acknowledgements * ACKNOWLEDGEMENT_BYTES);
@@ -153,36 +158,37 @@ impl Transport {
         again
     }
 
-    /// Whether a data frame may be asked for: everything handed over has left.
+    /// Whether a data frame may be sent: the bottleneck is idle.
     pub fn has_room(&self, now: Instant) -> bool {
         self.room_at() <= now
     }
 
-    /// When there will be room for the next data frame if nothing more is sent.
+    /// When a data frame may be sent if nothing else is sent before.
     pub fn room_at(&self) -> Instant {
         self.link.idle_at()
     }
 
-    /// The size of data frame that keeps control prompt.
+    /// The largest size of a data frame that keeps the control lane prompt.
     pub fn quantum(&self) -> ByteSize {
         self.quantum
     }
 
+    /// The properties of the link, with the latest bandwidth.
     pub fn config(&self) -> &LinkConfig {
         self.link.config()
     }
 
-    /// Both lanes and the acknowledgements.
+    /// The traffic of both lanes and of acknowledgements so far.
     pub fn stats(&self) -> &LinkStats {
         self.link.stats()
     }
 
-    /// Of the bytes carried, those of the control lane.
+    /// The size on the wire of the control frames so far, in bytes.
     pub fn control_bytes(&self) -> u64 {
         self.control.wire_bytes
     }
 
-    /// Frames sent in both lanes.
+    /// The number of frames sent in both lanes so far.
     pub fn frames(&self) -> u64 {
         self.control.frames + self.data.frames
     }
@@ -199,7 +205,7 @@ persist! {
 }
 
 impl LaneState {
-    /// Holds a frame to the order of its lane.
+    /// Delays a frame until the frames before it in the lane have arrived.
     fn follow(&mut self, frame: FrameFate) -> FrameFate {
         self.idle_at = frame.departs;
         self.arrived_at = self.arrived_at.max(frame.arrives);
@@ -209,16 +215,16 @@ impl LaneState {
     }
 }
 
-/// What chance adds to a train.
+/// The retransmissions of a train's lost packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Retransmissions {
     packets: u64,
     bytes: u64,
-    /// When the last of them leaves, counted from the train's start.
+    /// When the last of them leaves, after the start of the train.
     last_departs: Option<Duration>,
 }
 
-/// The most data that may stand between a control frame and the wire: 50 ms of the link, 4 to 256 KiB.
+/// The largest amount of data that a control frame waits for: 50 ms of the link's bandwidth, between 4 and 256 KiB.
 pub fn quantum(bandwidth: Bandwidth) -> ByteSize {
     let bytes = bandwidth.bytes_in(QUANTUM_TIME) as u64;
     ByteSize(bytes.clamp(QUANTUM_BYTES_MIN, QUANTUM_BYTES_MAX))
@@ -228,21 +234,21 @@ const QUANTUM_TIME: Duration = Duration::from_millis(50);
 const QUANTUM_BYTES_MIN: u64 = 4 << 10;
 const QUANTUM_BYTES_MAX: u64 = 256 << 10;
 
-/// The largest UDP payload: what crosses an Ethernet path with room for an IPv6 header.
+/// The largest UDP payload in bytes. It fits an Ethernet path with an IPv6 header.
 pub const DATAGRAM_BYTES_MAX: u64 = 1452;
 
-/// IPv4 and UDP headers of one datagram.
+/// The size of the IPv4 and UDP headers of one datagram.
 pub const IP_UDP_HEADER_BYTES: u64 = 28;
 
-/// The most stream bytes in one datagram.
+/// The largest number of stream bytes in one datagram.
 pub const STREAM_PAYLOAD_BYTES_MAX: u64 =
     DATAGRAM_BYTES_MAX - QUIC_HEADER_BYTES - STREAM_HEADER_BYTES;
 
-/// The most of a link's bandwidth that can be frames.
+/// The largest share of a link's bandwidth that frames can use.
 pub const PAYLOAD_SHARE_MAX: f64 =
     STREAM_PAYLOAD_BYTES_MAX as f64 / (DATAGRAM_BYTES_MAX + IP_UDP_HEADER_BYTES) as f64;
 
-/// The length that goes before each frame on its stream.
+/// The size of the length prefix of each frame on its stream.
 pub const FRAME_PREFIX_BYTES: u64 = 4;
 
 /// Flags, connection id, packet number and AEAD tag.
@@ -255,8 +261,8 @@ const PACKET_OVERHEAD_BYTES: u64 = IP_UDP_HEADER_BYTES + QUIC_HEADER_BYTES + STR
 
 const PACKETS_PER_ACKNOWLEDGEMENT: u64 = 2;
 
-/// A short packet with one ACK frame of 9 bytes.
+/// The size of a short packet with one ACK frame of 9 bytes.
 const ACKNOWLEDGEMENT_BYTES: u64 = IP_UDP_HEADER_BYTES + QUIC_HEADER_BYTES + 9;
 
-/// The longest that a receiver waits before it acknowledges (RFC 9000, section 18.2).
+/// The longest time that a receiver delays an acknowledgement (`max_ack_delay` of RFC 9000, section 18.2).
 const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(25);

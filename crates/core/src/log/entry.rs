@@ -1,4 +1,4 @@
-//! The thirty-two bytes before each body.
+//! The entry header: the thirty-two bytes before each body.
 
 use crc32fast::Hasher;
 
@@ -6,21 +6,21 @@ use super::Broken;
 
 pub(super) const ENTRY_BYTES: usize = 32;
 
-/// What an entry says of itself.
+/// The fields of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// None for a mark.
+    /// 0 for a mark.
     pub(super) body_bytes: u32,
     pub(super) body_crc: u32,
     pub(super) number: u64,
     /// All records below this number were synced.
     pub(super) synced: u64,
-    /// What the entry before ends with.
+    /// The CRC of the entry before, or of the header.
     pub(super) before: u32,
 }
 
 impl Entry {
-    /// Appends the entry without its body, and answers what it ends with; `segment` is the CRC of its segment's header.
+    /// Appends the entry without its body, and returns the entry's CRC. `segment` is the CRC of the segment's header.
     pub(super) fn encode(&self, segment: u32, out: &mut Vec<u8>) -> u32 {
         let start = out.len();
         out.extend_from_slice(&self.body_bytes.to_le_bytes());
@@ -33,7 +33,7 @@ impl Entry {
         crc
     }
 
-    /// Reads an entry whose own checksum is right, and what it ends with.
+    /// Decodes an entry and checks its CRC. Returns the entry and the CRC.
     pub(super) fn decode(segment: u32, bytes: &[u8; ENTRY_BYTES]) -> Result<(Self, u32), Broken> {
         let (entry, found) = Self::unchecked(bytes);
         let expected = crc_of(segment, &bytes[..ENTRY_BYTES - 4]);
@@ -43,7 +43,7 @@ impl Entry {
         Ok((entry, found))
     }
 
-    /// What stands where an entry says that records were synced, and where its number is, checksum or not.
+    /// The `synced` and `number` fields of an entry, without a check of its CRC.
     pub(super) fn claims(bytes: &[u8; ENTRY_BYTES]) -> (u64, u64) {
         let (entry, _) = Self::unchecked(bytes);
         (entry.synced, entry.number)

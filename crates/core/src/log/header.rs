@@ -1,30 +1,30 @@
-//! What a segment opens with.
+//! The header of a segment.
 
 use super::LogError;
 
-/// The version of everything in this room.
+/// The version of all formats of this room.
 pub const LOG_VERSION: u16 = 1;
 
-/// Whose log it is.
+/// The run and the node to which a log belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Hash of the plan and its data.
+    /// A hash of the plan and its data.
     pub plan: u64,
-    /// Such as `virginia/server0`, at most 65,535 bytes.
+    /// The node's name, such as `virginia/server0`. At most 65,535 bytes.
     pub node: String,
 }
 
-/// A header that was read.
+/// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Number of the segment's first record.
+    /// The number of the segment's first record.
     pub(super) first: u64,
-    /// Where the first entry begins.
+    /// The size of the header, which is the position of the first entry.
     pub(super) bytes: usize,
     pub(super) crc: u32,
 }
 
-/// Appends a header and answers its CRC.
+/// Appends a header and returns its CRC.
 pub(super) fn encode(owner: &Owner, first: u64, out: &mut Vec<u8>) -> u32 {
     let start = out.len();
     let name_bytes = u16::try_from(owner.node.len()).expect("nodes have names, not stories");
@@ -39,10 +39,10 @@ pub(super) fn encode(owner: &Owner, first: u64, out: &mut Vec<u8>) -> u32 {
     crc
 }
 
-/// Reads the header that `segment` begins with.
+/// Decodes the header of `segment`.
 ///
 /// # Errors
-/// Where it is damaged, of another version or not of this owner's log.
+/// If the header is damaged, of another version or of another owner's log.
 pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> {
     let present = segment.len();
     let short = |expected| LogError::ShortHeader { present, expected };
@@ -87,12 +87,12 @@ pub(super) fn decode(owner: &Owner, segment: &[u8]) -> Result<Header, LogError> 
     Ok(Header { first, bytes, crc: expected })
 }
 
-/// Leaves room to count on from.
+/// The largest number of a first record. Record numbers counted from it do not overflow.
 const FIRST_MAX: u64 = 1 << 63;
 
 const MAGIC: [u8; 4] = *b"GAIW";
 
-/// Of another's name, which may be long and mean nothing.
+/// The largest length of another node's name in an error. The name may be long and arbitrary.
 const SHOWN_CHARS_MAX: usize = 100;
 
 const FIXED_BYTES: usize = 24;

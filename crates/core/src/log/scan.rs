@@ -1,52 +1,57 @@
-//! What a segment holds after whatever has happened to it.
+//! Reading a segment after a crash.
 
 use super::appender::Appender;
 use super::entry::{ENTRY_BYTES, Entry};
 use super::header::{self, Owner};
 use super::{Broken, LogError};
 
-/// The records of a segment in their order, up to its end or a torn tail; damage is an error, the last that it gives.
+/// An iterator over the records of a segment, in order, up to its end or a torn tail. Damage is an error, after which
+/// the iterator ends.
 #[derive(Clone, Debug)]
 pub struct Scan<'b> {
     segment: &'b [u8],
     first: u64,
     record_bytes_max: usize,
-    /// Where the next entry begins.
+    /// The position of the next entry.
     offset: usize,
-    /// Where the last mark begins.
+    /// The position of the last mark.
     proven: usize,
     appender: Appender,
-    /// Why nothing follows.
+    /// Why the iterator has ended.
     stopped: Option<Stop>,
 }
 
 /// A whole record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'b> {
+    /// The number of the record in the log.
     pub number: u64,
-    /// At least one byte.
+    /// The contents, at least one byte.
     pub body: &'b [u8],
 }
 
-/// How a segment without damage ends.
+/// The end of a segment without damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Bytes of all that is whole, the header included.
+    /// The size of the header and all whole entries, in bytes.
     pub whole_bytes: usize,
-    /// How many of them a mark says to be synced; the others may be in memory alone.
+    /// How many of these bytes a mark states to be synced. The others may be in the page cache only.
     pub proven_bytes: usize,
-    /// What follows what is whole and is to be cut off.
+    /// The torn tail behind the whole entries, which the caller must truncate.
     pub torn: Option<TornTail>,
-    /// Goes on behind what is whole. If it does not know all of it to be synced, it is to be made so, and marked.
+    /// An appender behind the whole entries. If not all of them are known to be synced, the caller must write them
+    /// again, sync and mark before actions depend on them.
     pub appender: Appender,
 }
 
-/// What is left of a group that was being written.
+/// The rest of a group whose write was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// The record that is expected where it begins.
+    /// The number of the record that is expected at its beginning.
     pub number: u64,
+    /// The size of the tail.
     pub bytes: usize,
+    /// Why its beginning is not the expected entry.
     pub broken: Broken,
 }
 
@@ -60,8 +65,8 @@ impl<'b> Scan<'b> {
     /// Reads the header of a segment of this owner's log, whose records have at most `record_bytes_max` bytes each.
     ///
     /// # Errors
-    /// Where the header is damaged, of another version or another's. There is no such thing as a torn one, since it is
-    /// synced before there is a segment.
+    /// If the header is damaged, of another version or of another owner. A header cannot be torn, because it is synced
+    /// before the segment is used.
     pub fn new(
         segment: &'b [u8],
         owner: &Owner,
@@ -81,15 +86,15 @@ impl<'b> Scan<'b> {
         })
     }
 
-    /// The number of the segment's first record, whether it is there or not.
+    /// The number of the segment's first record, whether it exists or not.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Passes over what is left and says how the segment ends.
+    /// Skips the remaining records and returns the end of the segment.
     ///
     /// # Errors
-    /// Where there is damage, whether it was met before or now.
+    /// If the segment is damaged.
     pub fn finish(mut self) -> Result<End, LogError> {
         self.by_ref().for_each(drop);
         let (number, bytes) = (self.appender.next_number(), self.segment.len() - self.offset);
@@ -102,7 +107,7 @@ impl<'b> Scan<'b> {
         Ok(End { whole_bytes, proven_bytes, torn, appender: self.appender })
     }
 
-    /// The entry at the offset, what it ends with, and its body.
+    /// The entry at the offset, its CRC and its body.
     fn entry(&self) -> Result<(Entry, u32, &'b [u8]), Broken> {
         let rest = &self.segment[self.offset..];
         let present = rest.len();
@@ -135,10 +140,10 @@ impl<'b> Scan<'b> {
         Ok((entry, ends_with, body))
     }
 
-    /// Whether something from the offset on says that the record which is expected there was synced.
+    /// Whether an entry from the offset on proves that the record expected at the offset was synced.
     ///
-    /// An entry's own bytes are enough for that. They stand at any place, since a length may be what is broken; but no
-    /// farther on in numbers than in bytes, which spares all but a few places a checksum.
+    /// The thirty-two bytes of an entry are enough. Every position is tried, because a length may be damaged. An
+    /// entry's number cannot be further ahead than its position in bytes, so that few positions need a CRC.
     fn proves_synced(&self) -> bool {
         let number = self.appender.next_number();
         let (segment, _) = self.appender.place();

@@ -1,8 +1,8 @@
-//! How workers' and servers' messages lie in the body of a LAN frame.
+//! The encoding of workers' and servers' messages in the body of a LAN frame.
 //!
-//! Whole numbers and floats are little endian. A reader is told the layout of the shard, and what it returns fits
-//! it: rows that the shard owns, values for each of them, never more than the shard has. It allocates nothing that the
-//! bytes at hand do not hold.
+//! Integers and floats are little endian. Decoding takes the layout of the shard, and returns only messages that fit
+//! it: rows that the shard owns, with values for each of them, and never more than the shard has. It allocates no more
+//! memory than the bytes require.
 
 use std::time::Duration;
 
@@ -11,20 +11,40 @@ use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, Deltas, RowSet, ShardLayout, TableDeltas, TableRows, WorkerId};
 
-/// Why the body of a LAN frame is no message.
+/// Why the body of a LAN frame is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LanError {
+    /// The body ends within a field.
     #[error("peer sent a message that ends within {what}")]
-    PeerSentShortMessage { what: &'static str },
+    PeerSentShortMessage {
+        /// The name of the field.
+        what: &'static str,
+    },
+    /// The body continues after the last field.
     #[error("peer sent {bytes} bytes after the end of a message")]
-    PeerSentLongMessage { bytes: usize },
+    PeerSentLongMessage {
+        /// The number of excess bytes.
+        bytes: usize,
+    },
+    /// A field has an unknown number.
     #[error("peer sent {what} {found}, the known are 0 to {most}")]
-    PeerSentUnknown { what: &'static str, found: u8, most: u8 },
+    PeerSentUnknown {
+        /// The name of the field.
+        what: &'static str,
+        /// The number.
+        found: u8,
+        /// The largest known number.
+        most: u8,
+    },
+    /// Rows, values or workers do not fit the shard's layout.
     #[error("peer sent {what} that do not fit the shard")]
-    PeerSentForeign { what: &'static str },
+    PeerSentForeign {
+        /// The name of the field.
+        what: &'static str,
+    },
 }
 
-/// Encodes what a worker says to a server; `layout` is the server's.
+/// Encodes a worker's message to the server that owns `layout`.
 pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.lan_bytes(layout) as usize);
     match message {
@@ -68,10 +88,10 @@ pub fn encode_worker_message(message: &WorkerMessage, layout: &ShardLayout) -> V
     out
 }
 
-/// Reads what a worker says to the server that owns `layout`.
+/// Decodes a worker's message to the server that owns `layout`.
 ///
 /// # Errors
-/// Where the bytes are no such message, or one that does not fit the shard.
+/// If the bytes are not such a message, or it does not fit the shard.
 pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<WorkerMessage, LanError> {
     let mut reader = Reader(body);
     let kind = reader.byte("its kind")?;
@@ -126,7 +146,7 @@ pub fn decode_worker_message(body: &[u8], layout: &ShardLayout) -> Result<Worker
     Ok(message)
 }
 
-/// Encodes what a server says to a worker.
+/// Encodes a server's reply to a worker.
 pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.lan_bytes() as usize);
     out.extend_from_slice(&message.clock.0.to_le_bytes());
@@ -159,10 +179,10 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
     out
 }
 
-/// Reads what the server that owns `layout` answers. Whether it was asked for is for the worker to say.
+/// Decodes a reply of the server that owns `layout`. The worker has to check that it expects the reply.
 ///
 /// # Errors
-/// Where the bytes are no such answer.
+/// If the bytes are not such a reply, or it does not fit the shard.
 pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, LanError> {
     let mut reader = Reader(body);
     let clock = reader.clock()?;
@@ -214,7 +234,7 @@ fn put_values(values: &[f32], out: &mut Vec<u8>) {
     values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
 }
 
-/// What has not been read of a body.
+/// The unread rest of a body.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

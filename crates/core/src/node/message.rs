@@ -1,4 +1,4 @@
-//! What the nodes of one data center say to each other.
+//! The messages between nodes of one data center.
 
 use std::time::Duration;
 
@@ -8,62 +8,75 @@ use crate::store::{ShardDeltas, ShardRows};
 use crate::sync::WaitReason;
 use crate::types::{Clock, DcId, ShardLayout};
 
-/// From a worker to a parameter server of its data center.
+/// A message from a worker to a parameter server of its data center.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WorkerMessage {
-    /// The iteration that starts at `clock` wants these rows.
-    Read { clock: Clock, rows: ShardRows },
-    /// What the iteration that started at `clock` changed; with it the worker has finished that clock, and measured
-    /// what it was asked to.
-    Update { clock: Clock, deltas: ShardDeltas, probed: Vec<Probed> },
-    /// The worker has nothing of what it did before, and is about to begin anew: a read that waits is not to be
-    /// answered.
+    /// Requests the rows of an iteration.
+    Read {
+        /// The clock of the worker, at which the iteration starts.
+        clock: Clock,
+        /// The requested rows.
+        rows: ShardRows,
+    },
+    /// The result of an iteration. With it the worker has finished the clock.
+    Update {
+        /// The clock at which the iteration started.
+        clock: Clock,
+        /// The changes.
+        deltas: ShardDeltas,
+        /// The measurements of copies that servers requested.
+        probed: Vec<Probed>,
+    },
+    /// The worker has lost its state and restarts. The server discards a read of the worker that it holds back.
     Reset,
 }
 
-/// From a parameter server to a worker of its data center.
+/// The reply of a parameter server to a worker's read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RowsRead {
+    /// The clock of the read.
     pub clock: Clock,
-    /// The values of the rows asked for, in the order asked.
+    /// The values of the requested rows, in the order of the request.
     #[serde(with = "crate::types::packed")]
     pub values: Vec<f32>,
-    /// How long the read was held back, and why, in the order it happened.
+    /// How long the read was held back for each reason, in order of time.
     pub held: Vec<(WaitReason, Duration)>,
-    /// What the worker is to measure beside its iteration.
+    /// The copies that the worker measures in addition to its iteration.
     pub probes: Vec<ProbeRequest>,
 }
 
-/// One shard of another data center's copy, to be measured on a worker's own examples beside the copy at home.
+/// One shard of another data center's copy, which a worker measures on its own examples beside the local copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeRequest {
-    /// Whose copy it is.
+    /// The data center of the copy.
     pub of: DcId,
-    /// The clock that it was taken at.
+    /// The clock of the copy.
     pub clock: Clock,
     /// The shard's values in that copy.
     #[serde(with = "crate::types::packed")]
     pub away: Vec<f32>,
-    /// The shard's values at home.
+    /// The shard's values in the local copy.
     #[serde(with = "crate::types::packed")]
     pub home: Vec<f32>,
 }
 
-/// What a worker found of another data center's copy: mean losses over the same examples of its own.
+/// A worker's measurement of another data center's copy. The losses are means over the same examples of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
+    /// The data center of the copy.
     pub of: DcId,
+    /// The clock of the copy.
     pub clock: Clock,
-    /// Of that copy, away from its home.
+    /// The loss of that copy.
     pub away: f64,
-    /// Of the copy that is at home.
+    /// The loss of the local copy.
     pub home: f64,
-    /// Of the model before training.
+    /// The loss of the initial model.
     pub untrained: f64,
 }
 
 impl WorkerMessage {
-    /// Whether this is about rows of the shard.
+    /// Whether the message is valid for a shard: its rows or deltas fit the layout.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         match self {
             Self::Read { rows, .. } => rows.fits(layout),
@@ -72,7 +85,7 @@ impl WorkerMessage {
         }
     }
 
-    /// Bytes on the LAN.
+    /// The size of the message on the LAN in bytes. `layout` is that of the receiving server.
     pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {
         match self {
             Self::Read { rows, .. } => rows.lan_bytes(),
@@ -85,8 +98,8 @@ impl WorkerMessage {
 }
 
 impl RowsRead {
-    /// Whether this can be an answer of the shard's server: no more values than the shard has, and probes of all of
-    /// them.
+    /// Whether this can be a reply of the shard's server: it has at most as many values as the shard, and each probe
+    /// has as many.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         let parameters = layout.parameters();
         self.values.len() <= parameters
@@ -96,7 +109,7 @@ impl RowsRead {
                 .all(|probe| probe.away.len() == parameters && probe.home.len() == parameters)
     }
 
-    /// Bytes on the LAN.
+    /// The size of the message on the LAN in bytes.
     pub fn lan_bytes(&self) -> u64 {
         let probed = self.probes.iter().map(|probe| probe.away.len() + probe.home.len());
         let values = self.values.len() + probed.sum::<usize>();
@@ -105,8 +118,8 @@ impl RowsRead {
 }
 
 impl Probed {
-    /// What the copy lost away from home, as a share of what the model lost before training. Not a number or infinite
-    /// counts as all of it: the copy has diverged.
+    /// The loss of the copy minus that of the local copy, as a share of the initial model's loss. 1 if it is infinite
+    /// or not a number, because the copy has diverged.
     pub fn lost(&self) -> f64 {
         let lost = (self.away - self.home) / self.untrained.max(f64::MIN_POSITIVE);
         if lost.is_finite() { lost } else { 1.0 }

@@ -1,9 +1,9 @@
-//! What the three kinds of node have in common: how a driver talks to them.
+//! The interface between drivers and nodes.
 //!
-//! A node does no I/O and keeps no clock. The driver tells it what arrived ([`ServerInput`], messages) and what
-//! time it is; the node answers with messages, frames and the next time it wants to be woken.
-//! After every call that changes a node, the driver polls outputs until none is left, then asks each peer lane
-//! that has room for a frame, then reads the next timeout.
+//! A node does no I/O and has no clock. The driver passes in what it has received ([`ServerInput`], messages) and the
+//! time. The node returns messages, frames and the time of its next timeout. After each call that changes a node, the
+//! driver polls outputs until there are none, then polls a frame for each lane of each peer that has room, then reads
+//! the next timeout.
 
 mod lan;
 mod message;
@@ -20,20 +20,51 @@ use bytes::Bytes;
 
 use crate::types::DcId;
 
-/// What can happen to a parameter server, apart from messages of its own data center.
+/// An event at a parameter server, except messages of its own data center.
 #[derive(Clone, Debug)]
 pub enum ServerInput {
-    /// A whole frame from the mirror in another data center.
-    Frame { from: DcId, lane: Lane, frame: Bytes },
-    /// `bytes` of data lane frames towards a mirror have left the sending side, having kept the link busy for
-    /// `busy`. The server estimates the link's rate from these.
-    Drained { to: DcId, bytes: u64, busy: Duration },
-    /// The connection to a mirror is lost: nothing will come until there is another.
-    Disconnected { from: DcId },
-    /// A mirror has said hello for the first time, in the incarnation of this number.
-    First { from: DcId, incarnation: u64 },
-    /// A mirror has lost all that it had, and begins an incarnation of this number: each is above those before.
-    Reset { from: DcId, incarnation: u64 },
-    /// A mirror has left the run for good, in the incarnation of this number.
-    Left { from: DcId, incarnation: u64 },
+    /// A whole frame of a mirror.
+    Frame {
+        /// The mirror's data center.
+        from: DcId,
+        /// The lane in which the frame was sent.
+        lane: Lane,
+        /// The encoded frame.
+        frame: Bytes,
+    },
+    /// Data frames for a mirror have left the sending side. The server estimates the link's rate from these events.
+    Drained {
+        /// The mirror's data center.
+        to: DcId,
+        /// The size of the frames in bytes.
+        bytes: u64,
+        /// How long the link was busy with them.
+        busy: Duration,
+    },
+    /// The connection to a mirror has failed. Nothing is received from it until there is another.
+    Disconnected {
+        /// The mirror's data center.
+        from: DcId,
+    },
+    /// The first hello of a mirror was received.
+    First {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number of the mirror's incarnation.
+        incarnation: u64,
+    },
+    /// A mirror has lost its state and begins a new incarnation.
+    Reset {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number of the new incarnation, higher than all before.
+        incarnation: u64,
+    },
+    /// A mirror has left the run permanently.
+    Left {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number of the mirror's last incarnation.
+        incarnation: u64,
+    },
 }

@@ -1,9 +1,10 @@
-//! What a link has yet to carry: the only queue that may grow, and never beyond the model's size.
+//! The outbox of a link: the updates that have not been sent. It is the only queue that may grow, and the model's size
+//! bounds it.
 //!
-//! A server keeps the sum of all its updates (the *source*); each outbox keeps the sum of what its link has
-//! carried (*shared*). The residual is their difference and is never stored, so a local update costs one
-//! addition however many links there are, and an unsent residual merges with the next update by itself.
-//! Law: per origin, link and parameter, sent + residual = source, up to rounding.
+//! A server keeps the sum of all its updates, the *source*. Each outbox keeps the sum of what was sent on its link,
+//! *shared*. The residual is their difference and is not stored. So a local update is one addition, however many links
+//! there are, and an unsent residual merges with the next update. Law: per origin, link and parameter, sent + residual
+//! = source, up to rounding.
 
 mod ranked;
 mod sweep;
@@ -21,39 +22,45 @@ use crate::types::Clock;
 /// Updates cut from an outbox for one frame.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Strictly ascending places in the shard.
+    /// Strictly ascending parameters of the shard.
     pub indexes: Vec<u32>,
-    /// What each is to change by, as the receiver will read it.
+    /// The change of each parameter, rounded to what the receiver decodes.
     pub values: Vec<f32>,
 }
 
-/// What one link has yet to carry, in the order in which it will.
+/// The unsent updates of one link, in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub enum Outbox {
+    /// Marked parameters, in the order of the shard. For TAP and ASP's `paper` policy.
     Sweep(Sweep),
+    /// Parameters ranked by significance. For ASP's `link` policy.
     Ranked(Ranked),
 }
 
 impl Batch {
+    /// Removes all updates.
     pub fn clear(&mut self) {
         self.indexes.clear();
         self.values.clear();
     }
 
+    /// Whether the batch has no update.
     pub fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// Adds a parameter that is to leave, with its residual; it has left after [`Self::leave`].
+    /// Adds a parameter with its residual. [`Self::leave`] then counts it as sent.
     fn push(&mut self, index: u32, source: f32, shared: f32) {
         self.indexes.push(index);
         self.values.push(source - shared);
     }
 
-    /// Takes the batch's residuals from home: they leave whole, and only what `format` cannot hold stays.
+    /// Rounds the batch's residuals to `format` and adds them to `shared`. Only the rounding error remains in the
+    /// residual.
     ///
-    /// With them go those between them, where the codec would write zeros instead: they cost nothing there, and the
-    /// receiver of an announced parameter would take such a zero for its update. Returns whether any did.
+    /// If the codec would fill the holes between the indexes with zeros, the residuals of the holes are added to the
+    /// batch. They cost nothing there, and the receiver would mistake the zero of an announced parameter for its
+    /// update. Returns whether holes were filled.
     fn leave(&mut self, source: &[f32], shared: &mut [f32], format: ValueFormat) -> bool {
         let filled = fills_holes(&self.indexes, format);
         if filled {
@@ -70,7 +77,7 @@ impl Batch {
         filled
     }
 
-    /// Adds every residual between the first and the last.
+    /// Adds all residuals between the first and the last index.
     fn fill_holes(&mut self, source: &[f32], shared: &[f32]) {
         let (Some(&first), Some(&last)) = (self.indexes.first(), self.indexes.last()) else {
             return;
@@ -88,7 +95,7 @@ impl Outbox {
     /// Marks parameters whose source changed in the clock that ends at `clock`.
     ///
     /// # Panics
-    /// Where the outbox is ranked.
+    /// If the outbox is ranked.
     pub fn mark(&mut self, parameters: &Touched, clock: Clock) {
         match self {
             Self::Sweep(sweep) => sweep.mark(parameters, clock),
@@ -99,7 +106,7 @@ impl Outbox {
     /// Ranks the residuals at `clock`.
     ///
     /// # Panics
-    /// Where the outbox is a sweep.
+    /// If the outbox is a sweep.
     pub fn rank(
         &mut self,
         residuals: Residuals<'_>,
@@ -113,7 +120,7 @@ impl Outbox {
         }
     }
 
-    /// Cuts at most `most` updates for one frame.
+    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
     pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
         match self {
             Self::Sweep(sweep) => sweep.take(source, format, most, batch),
@@ -121,8 +128,8 @@ impl Outbox {
         }
     }
 
-    /// Notes that what must leave past the first `fitting` is about to be announced; returns the places that have not
-    /// been, ascending.
+    /// Marks as announced all parameters that must be sent, except the first `fitting`. Returns those that were not
+    /// announced before, ascending.
     pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
         match self {
             Self::Sweep(sweep) => sweep.announce(fitting),
@@ -130,7 +137,7 @@ impl Outbox {
         }
     }
 
-    /// The latest clock of which everything that must leave has left, once per clock.
+    /// The latest clock of which everything that must be sent was sent. Returned once for each clock.
     pub fn covered(&mut self) -> Option<Clock> {
         match self {
             Self::Sweep(sweep) => sweep.covered(),
@@ -138,7 +145,7 @@ impl Outbox {
         }
     }
 
-    /// How many parameters are due and still at home.
+    /// The number of parameters that are due and not sent.
     pub fn waiting(&self) -> usize {
         match self {
             Self::Sweep(sweep) => sweep.waiting(),
@@ -146,7 +153,7 @@ impl Outbox {
         }
     }
 
-    /// One of the same kind for a link to a mirror that has `shared` of the source.
+    /// An outbox of the same kind for a link on which `shared` of the source was sent.
     #[must_use]
     pub fn sharing(&self, shared: Vec<f32>) -> Self {
         match self {
@@ -155,7 +162,7 @@ impl Outbox {
         }
     }
 
-    /// The same for a link to another mirror, which has what this link's has but heard of no announcement.
+    /// A copy for a link to another mirror, which has received the same updates but no announcement.
     #[must_use]
     pub fn fork(&self) -> Self {
         match self {
@@ -164,8 +171,8 @@ impl Outbox {
         }
     }
 
-    /// Adds changes that are no part of the source to what the link has yet to carry; `leaves` says whether they are to
-    /// leave, or stay at home.
+    /// Adds changes that are not part of the source to the residuals. `leaves` says whether they are sent or stay in
+    /// the residual.
     pub fn enqueue(&mut self, changes: Changes<'_>, leaves: bool) {
         match self {
             Self::Sweep(sweep) => sweep.enqueue(changes, leaves),
@@ -173,7 +180,7 @@ impl Outbox {
         }
     }
 
-    /// Forgets what is due: it stays at home.
+    /// Stops sending: what is due stays in the residual.
     pub fn close(&mut self) {
         match self {
             Self::Sweep(sweep) => sweep.close(),
@@ -181,7 +188,7 @@ impl Outbox {
         }
     }
 
-    /// What the link has carried, per parameter.
+    /// The sum of what was sent on the link, per parameter.
     pub fn shared(&self) -> &[f32] {
         match self {
             Self::Sweep(sweep) => sweep.shared(),

@@ -1,8 +1,7 @@
 //! An outbox that sends the most significant residuals first.
 //!
-//! Once per clock the residuals are ranked; frames are then cut from the head of the ranking, with the
-//! residuals as they are when they leave. Ranking once per clock instead of once per frame keeps the cost at
-//! one pass over the shard.
+//! The residuals are ranked once for each clock. Frames are cut from the head of the ranking, with the residuals of the
+//! moment of sending. A ranking for each frame would cost a pass over the shard for each frame.
 
 use std::collections::BTreeSet;
 
@@ -16,34 +15,38 @@ use crate::types::{Clock, Content};
 /// The ranking of one link's residuals.
 #[derive(Clone, Debug)]
 pub struct Ranked {
-    /// What the link has carried, per parameter.
+    /// The sum of what was sent on the link, per parameter.
     shared: Vec<f32>,
     ranking: Selection,
-    /// Entries of the ranking that have left.
+    /// The number of entries of the ranking that were sent.
     taken: usize,
-    /// Announced parameters that the ranking may lack: they leave first, whatever is left of their residual.
+    /// Announced parameters that the ranking may lack. They are sent first, however small their residual is.
     owed: Vec<u32>,
-    /// Parameters announced to the receiver and not sent since.
+    /// Parameters that were announced to the receiver and not sent since.
     announced: BTreeSet<u32>,
-    /// The clock the ranking belongs to, until it is reported.
+    /// The clock of the ranking, until it is reported.
     ranked: Option<Clock>,
     chunk: Vec<u32>,
 }
 
-/// The state of the shard that residuals are ranked against.
+/// The state of the shard against which residuals are ranked.
 #[derive(Clone, Copy, Debug)]
 pub struct Residuals<'a> {
+    /// The values of the shard.
     pub values: &'a [f32],
+    /// The sum of all updates of this server, per parameter.
     pub source: &'a [f32],
+    /// How significance is computed, for each table.
     pub criteria: &'a [TableCriteria<Measure>],
 }
 
 impl Ranked {
+    /// An outbox for a shard of `parameters`, of a link on which nothing was sent.
     pub fn new(parameters: usize) -> Self {
         Self::sharing(vec![0.0; parameters])
     }
 
-    /// Of a link that has carried `shared`.
+    /// An outbox of a link on which `shared` was sent.
     pub fn sharing(shared: Vec<f32>) -> Self {
         Self {
             shared,
@@ -56,7 +59,8 @@ impl Ranked {
         }
     }
 
-    /// Ranks every residual above the hard threshold, and as many below it as `take` asks for.
+    /// Ranks all residuals above the hard threshold, and those below it that `take` selects. Replaces the ranking
+    /// before.
     pub fn rank(
         &mut self,
         residuals: Residuals<'_>,
@@ -77,7 +81,7 @@ impl Ranked {
         }
     }
 
-    /// Cuts at most `most` updates for one frame.
+    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
     pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
         batch.clear();
         self.chunk.clear();
@@ -104,8 +108,8 @@ impl Ranked {
         }
     }
 
-    /// Notes that the residuals above the threshold past the first `fitting` are about to be announced, and
-    /// returns their places, ascending.
+    /// Marks as announced all ranked parameters above the hard threshold except the first `fitting`. Returns those that
+    /// were not announced before, ascending.
     pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
         let mut places: Vec<u32> =
             self.ranking.indexes[fitting.min(self.ranking.hard)..self.ranking.hard].to_vec();
@@ -114,17 +118,17 @@ impl Ranked {
         places
     }
 
-    /// The ranked clock, once everything above its hard threshold has left.
+    /// The clock of the ranking, once everything above its hard threshold was sent. Returned once.
     pub fn covered(&mut self) -> Option<Clock> {
         if self.hard_waiting() == 0 { self.ranked.take() } else { None }
     }
 
-    /// Ranked residuals above the hard threshold, and announced ones, that are still at home.
+    /// The number of parameters that are above the hard threshold or announced, and not sent.
     pub fn hard_waiting(&self) -> usize {
         self.ranking.hard.saturating_sub(self.taken) + self.owed.len()
     }
 
-    /// Forgets the ranking: what has not left stays at home.
+    /// Removes the ranking: what was not sent stays in the residual.
     pub fn close(&mut self) {
         self.ranking = Selection::default();
         self.taken = 0;
@@ -133,23 +137,23 @@ impl Ranked {
         self.ranked = None;
     }
 
-    /// The same ranking for a link whose receiver has heard of no announcement.
+    /// A copy for a link whose receiver has received no announcement.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { owed: Vec::new(), announced: BTreeSet::new(), ..self.clone() }
     }
 
-    /// Adds changes that are no part of the source to what the link has yet to carry: the next ranking sees them.
+    /// Adds changes that are not part of the source to the residuals. The next ranking includes them.
     pub fn enqueue(&mut self, changes: Changes<'_>) {
         changes.for_each(|index, value| self.shared[index] -= value);
     }
 
-    /// Everything ranked that is still at home.
+    /// The number of ranked or announced parameters that were not sent.
     pub fn waiting(&self) -> usize {
         self.ranking.indexes.len() - self.taken + self.owed.len()
     }
 
-    /// What the link has carried, per parameter.
+    /// The sum of what was sent on the link, per parameter.
     pub fn shared(&self) -> &[f32] {
         &self.shared
     }

@@ -1,7 +1,7 @@
-//! An outbox that sends whatever was marked, in the order of places, round and round.
+//! An outbox that sends marked parameters in the order of the shard, cyclically.
 //!
-//! TAP marks every change; ASP's `paper` policy marks what its filter released. A place that is marked again
-//! before its turn is sent once, with the sum.
+//! TAP marks every change. ASP's `paper` policy marks what its filter has selected. A parameter that is marked twice
+//! before it is sent is sent once, with the sum.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,28 @@ use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Clock, Content};
 
-/// The marked parameters of one link, and the point the sweep has reached.
+/// The marked parameters of one link, and the position of the sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What the link has carried, per parameter.
+    /// The sum of what was sent on the link, per parameter.
     shared: Vec<f32>,
     marked: Touched,
-    /// Marked parameters that the receiver was told of.
+    /// Marked parameters that were announced to the receiver.
     announced: Touched,
     cursor: usize,
-    /// Places passed since the start of the run.
+    /// The number of parameters passed since the start of the run.
     passed: u64,
-    /// For each clock whose marks are not all sent: the value of `passed` at which they will be.
+    /// For each clock whose marks are not all sent, the value of `passed` at which they will be.
     rounds: VecDeque<(Clock, u64)>,
 }
 
 impl Sweep {
+    /// An outbox for a shard of `parameters`, of a link on which nothing was sent.
     pub fn new(parameters: usize) -> Self {
         Self::sharing(vec![0.0; parameters])
     }
 
-    /// Of a link that has carried `shared`.
+    /// An outbox of a link on which `shared` was sent.
     pub fn sharing(shared: Vec<f32>) -> Self {
         let parameters = shared.len();
         Self {
@@ -50,13 +51,13 @@ impl Sweep {
         self.marked.union(parameters);
         let due = self.passed + self.shared.len() as u64;
         match self.rounds.back_mut() {
-            // Nothing has left since the clock before: both are sent together.
+            // Nothing was sent since the clock before: both clocks are sent together.
             Some((latest, same)) if *same == due => *latest = clock,
             _ => self.rounds.push_back((clock, due)),
         }
     }
 
-    /// Cuts at most `most` updates for one frame.
+    /// Cuts at most `most` updates for one frame into `batch`. They count as sent.
     pub fn take(&mut self, source: &[f32], format: ValueFormat, most: usize, batch: &mut Batch) {
         batch.clear();
         if self.marked.is_empty() {
@@ -77,7 +78,7 @@ impl Sweep {
         }
     }
 
-    /// The latest clock of which every mark has been sent, once per clock.
+    /// The latest clock of which all marks were sent. Returned once for each clock.
     pub fn covered(&mut self) -> Option<Clock> {
         let mut covered = None;
         while let Some((clock, due)) = self.rounds.front() {
@@ -90,8 +91,8 @@ impl Sweep {
         covered
     }
 
-    /// Notes that the marked parameters past the first `fitting` are about to be announced, and returns those
-    /// not announced before, ascending. A marked parameter always leaves, so no promise is owed.
+    /// Marks as announced all marked parameters except the next `fitting`. Returns those that were not announced
+    /// before, ascending. A marked parameter is always sent, so that every announcement is fulfilled.
     pub fn announce(&mut self, fitting: usize) -> Vec<u32> {
         let parameters = self.shared.len();
         let (ahead, behind) = (self.cursor..parameters, 0..self.cursor);
@@ -108,14 +109,13 @@ impl Sweep {
         places
     }
 
-    /// The same marks for a link whose receiver has heard of no announcement.
+    /// A copy for a link whose receiver has received no announcement.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { announced: Touched::none(self.shared.len()), ..self.clone() }
     }
 
-    /// Adds changes that are no part of the source to what the link has yet to carry, and marks them where they are to
-    /// leave.
+    /// Adds changes that are not part of the source to the residuals, and marks them if `leaves`.
     pub fn enqueue(&mut self, changes: Changes<'_>, leaves: bool) {
         changes.for_each(|index, value| {
             self.shared[index] -= value;
@@ -125,24 +125,24 @@ impl Sweep {
         });
     }
 
-    /// Forgets every mark: what has not left stays at home.
+    /// Removes all marks: what was not sent stays in the residual.
     pub fn close(&mut self) {
         self.marked.clear();
         self.announced.clear();
         self.rounds.clear();
     }
 
-    /// Marked parameters that are still at home.
+    /// The number of marked parameters that were not sent.
     pub fn waiting(&self) -> usize {
         self.marked.len()
     }
 
-    /// What the link has carried, per parameter.
+    /// The sum of what was sent on the link, per parameter.
     pub fn shared(&self) -> &[f32] {
         &self.shared
     }
 
-    /// Fills the batch from `start` on and returns where the next frame begins.
+    /// Fills the batch from the parameter `start` on, and returns the parameter at which the next frame begins.
     fn cut(&self, start: usize, most: usize, source: &[f32], batch: &mut Batch) -> usize {
         let parameters = self.shared.len();
         for index in self.marked.iter_range(start..parameters).take(most) {

@@ -1,4 +1,4 @@
-//! What a parameter server is told when it is made.
+//! The configuration of a parameter server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,65 +9,74 @@ use crate::significance::Significance;
 use crate::sync::{AspConfig, Correction, Decay, LocalSync, Policy, RemoteSync};
 use crate::types::{Bandwidth, Clock, DcId, ServerId, ShardLayout};
 
-/// What a parameter server is told when it is made.
+/// The configuration of a parameter server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
+    /// The identifier of the server.
     pub id: ServerId,
-    /// Workers of its data center.
+    /// The number of workers in its data center, at least 1.
     pub workers: usize,
-    /// Workers of each data center.
+    /// The number of workers in each data center, in the topology's order.
     pub all_workers: Vec<usize>,
-    /// Servers of its data center.
+    /// The number of servers in its data center.
     pub shards: usize,
+    /// The synchronisation of its workers.
     pub local: LocalSync,
+    /// The synchronisation with other data centers.
     pub remote: RemoteSync,
+    /// The layout of its shard.
     pub layout: ShardLayout,
-    /// The links to its mirrors.
+    /// The links to its mirrors, by their data centers.
     pub links: BTreeMap<DcId, LinkFacts>,
-    /// The mirrors that TAP and ASP send updates to, clique by clique of the overlay; hubs are in several.
+    /// The mirrors that TAP and ASP send updates to, for each clique of the overlay that contains this data center. A
+    /// hub has several cliques.
     pub neighbours: Vec<Vec<DcId>>,
-    /// For each mirror the neighbour that updates for it pass first.
+    /// For each mirror, the neighbour that is the first hop of the path to it.
     pub first_hops: BTreeMap<DcId, DcId>,
-    /// The longest way that an update takes over the overlay.
+    /// The longest path of an update over the overlay.
     pub way: LongestWay,
+    /// The application's properties that the filter depends on.
     pub schedule: Arc<Schedule>,
-    /// What ASP measures residuals with, where it is not the function that `remote` names.
+    /// The significance function that the program passed in. `None` for the function that `remote` names.
     pub significance: Option<Arc<dyn Significance>>,
+    /// How copies become equal at the end of the run.
     pub drain: DrainMethod,
-    /// Data centers that take no part yet: none but under TAP and ASP.
+    /// Data centers that have not joined. Empty unless the model is TAP or ASP.
     pub inactive: BTreeSet<DcId>,
-    /// A hash of everything that all data centers must have resolved alike.
+    /// A hash of the resolved plan, which all data centers must share.
     pub plan_hash: u64,
 }
 
-/// What the topology says of a link, as one of several servers may use it.
+/// The properties of a link for one of the servers that share it.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkFacts {
-    /// This server's share of the link.
+    /// This server's share of the link's bandwidth.
     pub bandwidth: Bandwidth,
+    /// The round-trip time of the link.
     pub rtt: Duration,
 }
 
-/// The longest way that an update takes between two data centers.
+/// The longest path of an update between two data centers.
 #[derive(Clone, Copy, Debug)]
 pub struct LongestWay {
-    /// The RTTs of all links on it, summed.
+    /// The sum of the round-trip times of its links.
     pub rtt: Duration,
-    /// Links on it, at least 1.
+    /// The number of its links, at least 1.
     pub hops: u64,
 }
 
-/// How the application learns: what the hard threshold falls with, and what residuals are corrected for.
+/// The application's properties that the filter depends on: the decay of the hard threshold and the momentum.
 pub struct Schedule {
-    /// η_t ÷ η₀ at a clock.
+    /// The learning rate at a clock, divided by that at clock 0.
     pub learning_rate_factor: Box<dyn Fn(Clock) -> f64 + Send + Sync>,
+    /// Clocks in one pass over a worker's data, at least 1.
     pub clocks_per_pass: u64,
-    /// The share of the last step that goes into the next, 0 to below 1.
+    /// The share of the last step that is added to the next one, 0 to below 1.
     pub momentum: f64,
 }
 
 impl ServerConfig {
-    /// The momentum that residuals are corrected for; 0 where they are not.
+    /// The momentum for which residuals are corrected. 0 if they are not.
     pub(super) fn momentum_corrected(&self, asp: &AspConfig) -> f64 {
         match (asp.policy, asp.momentum) {
             (Policy::Link, Correction::On | Correction::Masked) => self.schedule.momentum,
@@ -77,7 +86,7 @@ impl ServerConfig {
 }
 
 impl Schedule {
-    /// What the hard threshold at clock 0 is multiplied by.
+    /// The hard threshold at `clock`, divided by that at clock 0.
     pub(super) fn threshold_factor(&self, decay: Decay, clock: Clock) -> f64 {
         decay.factor(clock, (self.learning_rate_factor)(clock), self.clocks_per_pass)
     }

@@ -1,8 +1,8 @@
-//! Training that has diverged, as seen in the changes that arrive: not a number, infinite, or so large that sums of them
-//! would be.
+//! Detection of diverged training: changes that are not a number, infinite, or so large that sums of them would
+//! overflow.
 //!
-//! Changes are bounded where they arrive, from workers and from mirrors, and by one bound ([`CHANGE_MAX`]). So no sum of
-//! them overflows, whoever adds them up, and the node that is named is the one that sent the first.
+//! Changes are checked when they are received, from workers and from mirrors, against one bound ([`CHANGE_MAX`]). So no
+//! sum of them overflows, and the reported node is the one that sent the first diverged change.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +11,23 @@ use crate::store::ShardDeltas;
 use crate::types::limits::CHANGE_MAX;
 use crate::types::{Clock, DcId, ShardLayout, TableId, WorkerId};
 
-/// A worker's change to a parameter that has diverged. Nothing of that update was applied.
+/// A diverged change in a worker's update. No part of the update was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
+    /// The worker that sent the update.
     pub worker: WorkerId,
-    /// The clock that the iteration started at.
+    /// The clock at which the iteration started.
     pub clock: Clock,
+    /// The table of the parameter.
     pub table: TableId,
-    /// Of the whole table.
+    /// The model row of the parameter.
     pub row: u32,
+    /// The change.
     pub value: f32,
 }
 
 impl Divergence {
-    /// The first change of a worker's update that has diverged, if one has.
+    /// The first diverged change of a worker's update, if there is one.
     pub(super) fn find(worker: WorkerId, clock: Clock, deltas: &ShardDeltas) -> Option<Self> {
         deltas.tables().find_map(|(table, changes)| {
             let place = first_diverged(&changes.values)?;
@@ -35,7 +38,7 @@ impl Divergence {
     }
 }
 
-/// Checks the changes of a mirror's frame, given the parameter that each is of.
+/// Checks the changes of a mirror's frame. `parameter` maps the position of a change to its parameter.
 pub(super) fn check_frame(
     from: DcId,
     changes: &[f32],
@@ -50,10 +53,11 @@ pub(super) fn check_frame(
     Err(PeerError::PeerSentDivergedChange { from, table, row, value })
 }
 
-/// The place of the first change beyond [`CHANGE_MAX`], or not a number.
+/// The position of the first change that is beyond [`CHANGE_MAX`] or not a number.
 fn first_diverged(changes: &[f32]) -> Option<usize> {
-    // Bits of magnitudes order as the magnitudes do, with infinity and what is not a number above all, and have no sign bit:
-    // the bound less one that is beyond it does. Without a way out in between, several are computed at a time.
+    // The bits of magnitudes have the order of the magnitudes, with infinity and NaN above all, and no sign bit. So the
+    // difference of the bound and a magnitude has the sign bit set only if the magnitude is larger. The loop has no
+    // early exit, so that it is vectorised.
     let magnitude = |change: &f32| change.to_bits() & MAGNITUDE;
     let beyond = |change: &f32| CHANGE_MAX.to_bits().wrapping_sub(magnitude(change)) & !MAGNITUDE;
     if changes.iter().map(beyond).fold(0, |some, one| some | one) == 0 {

@@ -1,44 +1,144 @@
-//! What a mirror may do wrong.
+//! The errors of handling frames of a mirror.
 
 use crate::types::limits::CHANGE_MAX;
 use crate::types::{Clock, DcId, ShardId};
 use crate::wire::FrameError;
 
-/// A frame that this server cannot act on. Nothing of it was applied.
+/// Why a frame or an event of a mirror was rejected. No part of it was applied.
+///
+/// In all variants `from` is the mirror's data center.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PeerError {
+    /// The bytes are not a valid frame.
     #[error("{from} sent a frame that cannot be read: {error}")]
-    PeerSentBadFrame { from: DcId, error: FrameError },
+    PeerSentBadFrame {
+        /// The mirror's data center.
+        from: DcId,
+        /// Why the frame cannot be decoded.
+        error: FrameError,
+    },
+    /// The sequence number does not follow that of the frame before.
     #[error("{from} sent update {found} where {expected} was due")]
-    PeerSentWrongSequence { from: DcId, found: u64, expected: u64 },
+    PeerSentWrongSequence {
+        /// The mirror's data center.
+        from: DcId,
+        /// The sequence number.
+        found: u64,
+        /// The sequence number that was due.
+        expected: u64,
+    },
+    /// The origin in the frame is not the data center of the connection.
     #[error("{from} sent a frame of {origin}")]
-    PeerSentForeignOrigin { from: DcId, origin: DcId },
+    PeerSentForeignOrigin {
+        /// The mirror's data center.
+        from: DcId,
+        /// The origin in the frame.
+        origin: DcId,
+    },
+    /// The synchronisation model does not use this kind of frame or message.
     #[error("{from} sent a {found} frame, which {sync} does not use")]
-    PeerSentUnexpectedKind { from: DcId, found: &'static str, sync: &'static str },
+    PeerSentUnexpectedKind {
+        /// The mirror's data center.
+        from: DcId,
+        /// The kind of frame or message.
+        found: &'static str,
+        /// The name of the model or lane.
+        sync: &'static str,
+    },
+    /// The frame is not of the clock that was due.
     #[error("{from} sent clock {found} where {expected} was due")]
-    PeerSentWrongClock { from: DcId, found: Clock, expected: Clock },
+    PeerSentWrongClock {
+        /// The mirror's data center.
+        from: DcId,
+        /// The clock of the frame.
+        found: Clock,
+        /// The clock that was due.
+        expected: Clock,
+    },
+    /// The frame is of a clock that the mirror cannot have finished.
     #[error("{from} sent clock {found} where only clocks below {below} can have been finished")]
-    PeerSentEarlyClock { from: DcId, found: Clock, below: Clock },
+    PeerSentEarlyClock {
+        /// The mirror's data center.
+        from: DcId,
+        /// The clock of the frame.
+        found: Clock,
+        /// The smallest clock that the mirror cannot have finished.
+        below: Clock,
+    },
+    /// The frame is of another shard.
     #[error("{from} sent a frame of shard {}, this is shard {}", found.0, expected.0)]
-    PeerSentForeignShard { from: DcId, found: ShardId, expected: ShardId },
+    PeerSentForeignShard {
+        /// The mirror's data center.
+        from: DcId,
+        /// The shard of the frame.
+        found: ShardId,
+        /// The shard of this server.
+        expected: ShardId,
+    },
+    /// The frame changes a parameter of a block that it must not change.
     #[error("{from} sent parameter {index} outside of the {expected} it may send")]
-    PeerSentForeignParameter { from: DcId, index: usize, expected: String },
+    PeerSentForeignParameter {
+        /// The mirror's data center.
+        from: DcId,
+        /// The parameter of the shard.
+        index: usize,
+        /// The range of parameters that the frame may change.
+        expected: String,
+    },
+    /// A change exceeds [`CHANGE_MAX`], is infinite or not a number.
     #[error(
         "diverged: {from} sent a change of {value} to row {row} of table `{table}`, at most {CHANGE_MAX:e} is sound"
     )]
-    PeerSentDivergedChange { from: DcId, table: String, row: usize, value: f32 },
+    PeerSentDivergedChange {
+        /// The mirror's data center.
+        from: DcId,
+        /// The name of the table.
+        table: String,
+        /// The model row.
+        row: usize,
+        /// The change.
+        value: f32,
+    },
+    /// The part of a block is not the next one.
     #[error("{from} sent {found} of a block of which {expected} was due")]
-    PeerSentWrongPart { from: DcId, found: String, expected: String },
+    PeerSentWrongPart {
+        /// The mirror's data center.
+        from: DcId,
+        /// The part.
+        found: String,
+        /// The part that was due.
+        expected: String,
+    },
+    /// The mirror's hello differs from this server's.
     #[error("{from} has {what} {found} where this server has {expected}: not the same run")]
-    PeerRunsOtherPlan { from: DcId, what: &'static str, found: u64, expected: u64 },
+    PeerRunsOtherPlan {
+        /// The mirror's data center.
+        from: DcId,
+        /// The name of the field that differs.
+        what: &'static str,
+        /// The mirror's value.
+        found: u64,
+        /// This server's value.
+        expected: u64,
+    },
+    /// The data center has no mirror of this server.
     #[error("{from} is not a mirror of this server")]
-    UnknownPeer { from: DcId },
+    UnknownPeer {
+        /// The data center.
+        from: DcId,
+    },
+    /// The mirror has lost its copy or has left, which the synchronisation model does not support.
     #[error("{from} has lost its copy, which {sync} cannot rebuild")]
-    PeerLostCopy { from: DcId, sync: &'static str },
+    PeerLostCopy {
+        /// The mirror's data center.
+        from: DcId,
+        /// The name of the model.
+        sync: &'static str,
+    },
 }
 
 impl PeerError {
-    /// Whose frame it was.
+    /// The data center of the mirror that caused the error.
     pub fn peer(&self) -> DcId {
         match self {
             Self::PeerSentBadFrame { from, .. }

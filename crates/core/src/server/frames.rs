@@ -1,4 +1,4 @@
-//! What comes from mirrors, taken apart: each frame goes to the face that it is for.
+//! The dispatch of mirrors' frames to the faces of the server.
 
 use super::Server;
 use super::divergence::check_frame;
@@ -9,10 +9,10 @@ use crate::types::{DcId, Instant};
 use crate::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_control};
 
 impl Server {
-    /// Takes a frame.
+    /// Handles a frame of a mirror.
     ///
     /// # Errors
-    /// Where the mirror sent what it must not; nothing of it was applied.
+    /// If the frame is invalid. No part of it was applied.
     pub(super) fn handle_frame(
         &mut self,
         now: Instant,
@@ -35,7 +35,7 @@ impl Server {
         }
     }
 
-    /// Takes what is said in the data lane, since its place there is what it says.
+    /// Handles a control message in the data lane. Its position among the data frames is its meaning.
     fn handle_word(&mut self, from: DcId, frame: &[u8]) -> Result<(), PeerError> {
         let message =
             decode_control(frame).map_err(|error| PeerError::PeerSentBadFrame { from, error })?;

@@ -1,9 +1,9 @@
-//! The guard against skew: sends copies to other data centers, has those that come measured, and wishes for more or
-//! less tightness (model traveling; Hsieh et al., ICML 2020, section 7).
+//! The guard against skew: sends copies to other data centers, requests measurements of received copies, and requests
+//! more or less tightness (model traveling; Hsieh et al., ICML 2020, section 7).
 //!
-//! All servers of a data center send their shards at the same clocks, to the same host, and hand what comes to the
-//! same worker: when and where follow from the clock alone. A copy is taken and measured as workers are about to read
-//! it, so what is found is what they train on.
+//! All servers of a data center send their shards at the same clocks to the same host, and pass received shards to the
+//! same worker. The clock alone determines when and where. A copy is taken and measured at a read of the workers, so
+//! that the measurement is of the values on which they train.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,48 +19,48 @@ use crate::sync::{GuardConfig, ValueFormat};
 use crate::types::{Clock, Content, DcId, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind};
 
-/// One server's part in the guard.
+/// One server's part of the guard.
 #[derive(Debug)]
 pub(super) struct Guard {
     id: ServerId,
     config: GuardConfig,
     data_centers: usize,
     workers: usize,
-    /// The most that may be wished for.
+    /// The largest tightness that may be requested.
     most: Tightness,
     /// The clock at whose read the next copy is taken.
     next: Clock,
-    /// Copies on their way out, by host.
+    /// Copies that are being sent, by host.
     leaving: BTreeMap<DcId, Job>,
-    /// Copies that come, by data center.
+    /// Copies that are being received, by data center.
     travellers: BTreeMap<DcId, Traveller>,
-    /// What this data center has measured calls for.
+    /// The tightness that this data center requests after its measurements.
     wish: Tightness,
-    /// How tight all are, and since which clock of this data center.
+    /// The tightness that all data centers apply, and since which clock of this data center.
     tightness: (Tightness, Clock),
-    /// What the last copy lost that was taken under this tightness.
+    /// The accuracy loss of the last copy that was taken under this tightness.
     last_lost: Option<f64>,
-    /// Measurements far below the bound since the last that was not, or was followed by loosening.
+    /// The number of consecutive measurements far below the bound, since the last loosening.
     quiet: u32,
-    /// Quiet measurements before the guard wishes for less.
+    /// The number of such measurements after which the guard requests less tightness.
     patience: u32,
     stats: GuardStats,
 }
 
-/// What a server's guard has done.
+/// The counters of a server's guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardStats {
-    /// Bytes of copies that this server sent.
+    /// The size of the copies that this server sent, in bytes.
     pub bytes: u64,
-    /// Copies measured here.
+    /// The number of copies measured in this data center.
     pub probes: u64,
-    /// Of those, how many were above the bound.
+    /// The number of measurements above the bound.
     pub alarms: u64,
-    /// The most that a copy lost here, as a share of what the model lost before training.
+    /// The largest accuracy loss of a copy measured here, as a share of the initial model's loss.
     pub loss_max: f64,
 }
 
-/// Another data center's shard, as far as it has come.
+/// The received part of another data center's shard.
 #[derive(Debug)]
 struct Traveller {
     clock: Clock,
@@ -69,7 +69,7 @@ struct Traveller {
 }
 
 impl Guard {
-    /// A guard of `data_centers` data centers, of which this one has so many `workers`, that asks for `most` at most.
+    /// A guard among `data_centers` data centers, of which this one has `workers` workers. It requests at most `most`.
     pub(super) fn new(
         id: ServerId,
         config: &GuardConfig,
@@ -95,7 +95,7 @@ impl Guard {
         }
     }
 
-    /// Notes how tight all are, now that a worker reads at `clock`.
+    /// Records the tightness that all data centers apply at a worker's read at `clock`.
     pub(super) fn on_read(&mut self, clock: Clock, tightness: Tightness) {
         if tightness != self.tightness.0 {
             self.tightness = (tightness, clock);
@@ -104,24 +104,24 @@ impl Guard {
         }
     }
 
-    /// Whether a copy is to be taken of what is read at `clock`.
+    /// Whether a copy is due at a read at `clock`.
     pub(super) fn is_due(&self, clock: Clock) -> bool {
         self.data_centers > 1 && clock >= self.next
     }
 
-    /// Takes the copy that is read at `clock`, and sends it on its way.
+    /// Takes a copy of the values at a read at `clock`, and schedules it to be sent.
     pub(super) fn take(&mut self, clock: Clock, values: &[f32]) {
         let number = clock.0 / self.config.every;
         self.next = Clock((number + 1).saturating_mul(self.config.every));
         let others = self.data_centers - 1;
         let step = 1 + (number % others as u64) as usize;
         let host = DcId(((self.id.dc.index() + step) % self.data_centers) as u16);
-        // One part in a hundred of a block's largest value is far below what the bound is about.
+        // The rounding error is at most 1/127 of a block's largest value, far below the bound's resolution.
         let part = Part::take(&mut values.to_vec(), 0, ValueFormat::Int8);
         self.leaving.insert(host, Job::new(BulkKind::Probe, clock, Arc::new(part)));
     }
 
-    /// The next frame of a copy on its way to a host. Where there is one, `next_sequence` takes its number on the link.
+    /// The next frame of a copy for a host. If there is one, `next_sequence` assigns its sequence number on the link.
     pub(super) fn next_frame(
         &mut self,
         to: DcId,
@@ -150,7 +150,7 @@ impl Guard {
         Some(frame)
     }
 
-    /// Takes a frame of a copy that comes; `parameters` are the shard's.
+    /// Handles a frame of another data center's copy. The shard has `parameters` parameters.
     pub(super) fn on_frame(
         &mut self,
         from: DcId,
@@ -168,7 +168,7 @@ impl Guard {
         traveller.whole = header.last;
     }
 
-    /// What a worker that is about to read is to measure, beside `home`, the values that it reads.
+    /// The copies that a worker measures at a read of the values `home`.
     pub(super) fn requests(&mut self, worker: u16, home: &[f32]) -> Vec<ProbeRequest> {
         let turn = |clock: Clock| (clock.0 / self.config.every) % self.workers as u64;
         let ready =
@@ -182,10 +182,11 @@ impl Guard {
         taken.collect()
     }
 
-    /// Takes what a worker has measured; what this data center wishes for from here on.
+    /// Handles a worker's measurement, and returns the tightness that this data center requests from here on.
     ///
-    /// A copy that was taken before the present tightness could show in it says nothing of it. Of two in a row the mean
-    /// counts, since a hundred examples scatter; one that is far above the bound counts alone.
+    /// A copy that was taken before the present tightness had an effect does not count. Otherwise the mean of two
+    /// consecutive measurements counts, because a hundred examples have a large variance. A single measurement far
+    /// above the bound counts by itself.
     pub(super) fn on_probed(&mut self, probed: &Probed) -> Tightness {
         let lost = probed.lost();
         self.stats.probes += 1;
@@ -221,7 +222,7 @@ impl Guard {
         self.wish
     }
 
-    /// Sends nothing any more.
+    /// Stops sending copies.
     pub(super) fn close(&mut self) {
         self.next = Clock(u64::MAX);
         self.leaving.clear();
@@ -283,14 +284,14 @@ persist! {
     }
 }
 
-/// So many times above the bound is far above it, and as far below far below: what a step of tightness is worth.
+/// The factor above or below the bound that counts as far. It is the factor of one step of tightness.
 const FAR: f64 = 4.0;
 
-/// Steps that one alarm is worth at most.
+/// The largest number of steps that one alarm requests.
 const STEPS_MAX: u8 = 3;
 
-/// Quiet measurements before the guard first loosens; every alarm doubles it, so that it asks ever more rarely for
-/// what has proved too loose.
+/// The number of measurements far below the bound before the guard first loosens. Each alarm doubles it, so that the
+/// guard returns ever more rarely to a tightness that has caused an alarm.
 const PATIENCE: u32 = 4;
 const PATIENCE_MAX: u32 = 64;
 

@@ -1,4 +1,4 @@
-//! The first word on every link: both ends must have resolved the same run.
+//! The handshake of each link: both ends must have resolved the same plan.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::persist;
 use crate::types::{DcId, ServerId};
 use crate::wire::{ControlMessage, Hello, encode_control};
 
-/// What this server says of itself, and to whom it has yet to say it.
+/// This server's hello, and the mirrors to which it must still be sent.
 #[derive(Debug)]
 pub(super) struct Handshake {
     own: Hello,
@@ -17,7 +17,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// `plan` is a hash of everything that all data centers must have resolved alike.
+    /// `plan` is a hash of the resolved plan.
     pub(super) fn new(
         id: ServerId,
         shards: usize,
@@ -35,7 +35,7 @@ impl Handshake {
         Self { own, due: mirrors.collect() }
     }
 
-    /// The hello for a mirror, once.
+    /// The hello for a mirror, unless it was returned before.
     pub(super) fn next(&mut self, to: DcId) -> Option<Bytes> {
         self.due.remove(&to).then(|| {
             let mut frame = Vec::new();
@@ -44,12 +44,12 @@ impl Handshake {
         })
     }
 
-    /// A mirror has lost what it was told.
+    /// Schedules the hello for a mirror that has lost its state.
     pub(super) fn repeat(&mut self, to: DcId) {
         self.due.insert(to);
     }
 
-    /// Whether a mirror's hello agrees with ours in all but where it comes from.
+    /// Checks that a mirror's hello agrees with this server's in all fields but `from`.
     pub(super) fn check(&self, from: DcId, theirs: Hello) -> Result<(), PeerError> {
         if theirs.from != from {
             return Err(PeerError::PeerSentForeignOrigin { from, origin: theirs.from });

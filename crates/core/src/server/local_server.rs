@@ -1,4 +1,4 @@
-//! The face towards this data center's workers: their clocks, and the reads that are held back.
+//! The local server: the clocks of this data center's workers, and the reads that are held back.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::store::ShardRows;
 use crate::sync::{Gate, LocalSync, WaitReason};
 use crate::types::{Clock, DcId, Instant, ShardLayout, WorkerId};
 
-/// Workers' clocks and held reads of one server.
+/// The clocks of workers and the held reads of one server.
 #[derive(Debug)]
 pub(super) struct LocalServer {
     dc: DcId,
     sync: LocalSync,
-    /// Clocks finished, per worker.
+    /// The number of finished clocks, per worker.
     clocks: Vec<Clock>,
     held: Vec<HeldRead>,
 }
 
-/// A read that may go, and what held it back until now.
+/// A read that may be answered, and how long it was held back for each reason.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) worker: WorkerId,
@@ -33,7 +33,7 @@ struct HeldRead {
     worker: WorkerId,
     clock: Clock,
     rows: ShardRows,
-    /// Since when the current reason holds; `None` before the first look.
+    /// The current reason and since when it holds. `None` before the first check.
     waiting: Option<(WaitReason, Instant)>,
     held: Vec<(WaitReason, Duration)>,
 }
@@ -48,13 +48,13 @@ impl LocalServer {
         self.held.push(HeldRead { worker, clock, rows, waiting: None, held: Vec::new() });
     }
 
-    /// Lets go of what a worker reads, unanswered.
+    /// Discards a worker's read without a reply.
     pub(super) fn forget_read(&mut self, worker: WorkerId) {
         self.held.retain(|read| read.worker != worker);
     }
 
-    /// Notes that a worker finished the iteration that started at `clock`; returns the data center's clock
-    /// where that advanced it.
+    /// Records that a worker has finished the iteration that started at `clock`. Returns the data center's clock if it
+    /// has advanced.
     pub(super) fn on_update(&mut self, worker: WorkerId, clock: Clock) -> Option<Clock> {
         let before = self.clock();
         let finished = &mut self.clocks[usize::from(worker.index)];
@@ -64,7 +64,8 @@ impl LocalServer {
         (after > before).then_some(after)
     }
 
-    /// Takes every held read that may go, asking `remote` about data centers once the local rule is met.
+    /// Removes and returns all held reads that may be answered. `remote` is the gate of the remote model, and is asked
+    /// once the local model admits a read.
     pub(super) fn admit(
         &mut self,
         now: Instant,
@@ -101,27 +102,27 @@ impl LocalServer {
         admitted
     }
 
-    /// A worker is at a clock.
+    /// Sets the clock of a worker.
     pub(super) fn place(&mut self, worker: WorkerId, clock: Clock) {
         self.clocks[usize::from(worker.index)] = clock;
     }
 
-    /// The data center's clock: what all its workers have finished.
+    /// The data center's clock: the number of clocks that all its workers have finished.
     pub(super) fn clock(&self) -> Clock {
         self.slowest().1
     }
 
-    /// Clocks finished, per worker.
+    /// The number of finished clocks, per worker.
     pub(super) fn clocks(&self) -> &[Clock] {
         &self.clocks
     }
 
-    /// What the first held read waits for.
+    /// The reason why the first held read waits.
     pub(super) fn waiting(&self) -> Option<WaitReason> {
         self.held.iter().find_map(|read| read.waiting.map(|(reason, _)| reason))
     }
 
-    /// Since when the longest-held of the reads waits that wait for something that `matches`.
+    /// Since when a read has waited for a reason that `matches`, for the longest of them.
     pub(super) fn waits_since(&self, matches: impl Fn(WaitReason) -> bool) -> Option<Instant> {
         let waits = self.held.iter().filter_map(|read| read.waiting);
         waits.filter(|(reason, _)| matches(*reason)).map(|(_, since)| since).min()
@@ -161,7 +162,7 @@ impl HeldRead {
         self.waiting = Some((reason, now));
     }
 
-    /// Books the time spent on the current reason.
+    /// Adds the time spent on the current reason to the read's record.
     fn settle(&mut self, now: Instant) {
         if let Some((reason, since)) = self.waiting.take() {
             let time = now.since(since);

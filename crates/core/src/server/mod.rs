@@ -1,12 +1,13 @@
-//! A parameter server: conducts its faces, owns no arithmetic.
+//! A parameter server. It sequences its faces and has no arithmetic of its own.
 //!
-//! To its workers it is the *local server*; to other data centers it is what its remote model makes of it. With ASP and
-//! TAP that is a *mirror client*, out to them, and a *mirror server*, in from them (Hsieh et al., NSDI 2017); with BSP and
-//! SSP an *exchange* of whole clocks; with local steps *rounds*.
+//! To its workers it is the *local server*. To other data centers it is a part of its remote model. With ASP and TAP
+//! this is a *mirror client*, which sends updates to them, and a *mirror server*, which receives updates from them
+//! (Hsieh et al., NSDI 2017). With BSP and SSP it is an *exchange* of whole clocks, and with local steps it is
+//! *rounds*.
 //!
-//! The room decides the order in which these react: a message comes in, one face reacts, and what that opens goes out. It
-//! refuses to know which remote model runs: that is `remote/`, where each model has a folder and a line. What several
-//! models and the guard share about blocks of a shard is in `blocks/`.
+//! The room decides the order in which the faces react: a message is received, one face reacts, and the resulting
+//! messages are output. It does not know which remote model runs. The models are in `remote/`, with a folder and a line
+//! for each. The operations on blocks of a shard that models and the guard share are in `blocks/`.
 
 mod blocks;
 mod config;
@@ -44,39 +45,44 @@ use handshake::Handshake;
 use local_server::LocalServer;
 use remote::{RemoteModel, remote_model};
 
-/// What a server wants done.
+/// An action that the driver carries out for a server.
 #[derive(Clone, Debug)]
 pub enum ServerOutput {
+    /// Send a message to a worker of the server's data center.
     ToWorker {
+        /// The worker.
         worker: WorkerId,
+        /// The message.
         message: RowsRead,
     },
-    /// The data center's workers have all finished these clocks.
+    /// All workers of the data center have finished a clock.
     ClockFinished {
+        /// The number of finished clocks.
         clock: Clock,
     },
-    /// The copy holds every data center's updates up to this clock (BSP, SSP), or this one's (TAP, ASP), or what was
-    /// agreed by then (local steps).
+    /// The copy is ready for the evaluation of a clock: it has all updates of all data centers up to the clock (BSP,
+    /// SSP), or those of this data center (TAP, ASP), or the values agreed at the clock (local steps).
     CopyReady {
+        /// The clock.
         clock: Clock,
     },
-    /// The copy equals every other data center's, for good.
+    /// The drain is complete: the copies of all data centers are equal, and do not change again.
     Drained,
-    /// A worker's update was refused: training has diverged, and the run is to end. The worker's clock counts as finished,
-    /// so that nobody waits for it meanwhile.
+    /// A worker's update was rejected, because training has diverged. The run must end. The worker's clock counts as
+    /// finished, so that no node waits for it.
     Diverged(Divergence),
 }
 
-/// Why a server wants to be woken.
+/// Why a server has a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutReason {
-    /// A brake's deadline: announced parameters or a silent mirror.
+    /// The deadline of a brake: announced parameters are missing, or a mirror is silent.
     BrakeDeadline,
 }
 
-/// One parameter server.
+/// The state machine of one parameter server.
 ///
-/// Methods are of three kinds: `handle_*` takes what arrives, `poll_*` gives what is to be done, the rest asks.
+/// Methods are of three kinds: `handle_*` pass in events, `poll_*` return actions, and all others are queries.
 #[derive(Debug)]
 pub struct Server {
     id: ServerId,
@@ -87,7 +93,7 @@ pub struct Server {
     guard: Option<Guard>,
     drain: DrainMethod,
     draining: Draining,
-    /// The part of the shard that the latest read asked for, 0 to 1.
+    /// The share of the shard that the latest read requested, 0 to 1.
     read_fraction: f64,
     outputs: VecDeque<ServerOutput>,
     copy_ready: Clock,
@@ -97,13 +103,17 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Draining {
     No,
-    /// Asked for, once the workers are at these clocks, of all data centers but these.
+    /// Requested for when the workers are at these clocks, with these inactive data centers.
     AtClocks(Vec<Clock>, BTreeSet<DcId>),
     Yes,
     Done,
 }
 
 impl Server {
+    /// A server at clock 0 with the initial model.
+    ///
+    /// # Panics
+    /// If the configuration is inconsistent, or `initial` has another layout.
     pub fn new(config: ServerConfig, initial: &Model) -> Self {
         let store = ShardStore::new(config.layout.clone(), initial);
         let remote = remote_model(&config, &store);
@@ -132,7 +142,11 @@ impl Server {
         }
     }
 
-    /// Takes a message from a worker of this data center.
+    /// Handles a message of a worker of this data center.
+    ///
+    /// # Panics
+    /// If an update is not of the worker's current clock, or the message does not fit the shard
+    /// ([`WorkerMessage::fits`]).
     pub fn handle_worker(&mut self, now: Instant, from: WorkerId, message: WorkerMessage) {
         match message {
             WorkerMessage::Read { clock, rows } => {
@@ -149,10 +163,10 @@ impl Server {
         self.advance(now);
     }
 
-    /// Takes a frame from a mirror, or news of a link.
+    /// Handles a frame of a mirror, or an event of a link.
     ///
     /// # Errors
-    /// Where a mirror sent what it must not. Nothing of the frame was applied, and the run cannot go on.
+    /// If a mirror sent an invalid frame. No part of it was applied, and the run must end.
     pub fn handle_input(&mut self, now: Instant, input: ServerInput) -> Result<(), PeerError> {
         match input {
             ServerInput::Frame { from, lane, frame } => {
@@ -183,11 +197,11 @@ impl Server {
         Ok(())
     }
 
-    /// Begins an incarnation of this number with nothing but a mirror's copy, which is asked for, and these data centers taking no
-    /// part. Until the copy has come, nothing is read.
+    /// Begins an incarnation without a state: requests the copy of the mirror in `from`. The `inactive` data centers
+    /// take no part. Reads are held back until the copy is received.
     ///
     /// # Errors
-    /// Where the synchronisation model, or this place in the overlay, does not allow it.
+    /// If the synchronisation model, or this data center's position in the overlay, does not support it.
     pub fn handle_rebuild(
         &mut self,
         from: DcId,
@@ -197,55 +211,58 @@ impl Server {
         self.remote.begin_rebuild(from, incarnation, inactive, &mut self.store)
     }
 
-    /// Whether the copy has been asked for, and not all of it has come.
+    /// Whether a copy was requested and is not completely received.
     pub fn is_rebuilding(&self) -> bool {
         self.remote.is_rebuilding()
     }
 
-    /// Whether nothing of a copy that was asked for is still to come: neither of itself, nor what mirrors had sent to its
-    /// source alone. Until then no other server of the shard is to take a copy.
+    /// Whether the copy is complete. After a rebuild this includes the updates that mirrors had sent to the source of
+    /// the copy only. Until then no other server of the shard may take this server's copy.
     pub fn is_whole(&self) -> bool {
         self.remote.is_whole()
     }
 
-    /// After a rebuild, until a clock is finished: the clock of the copy that has come. A worker that knows of none
-    /// begins there.
+    /// The clock of the copy that a rebuild has received, until a clock is finished. A worker without a state begins at
+    /// this clock.
     pub fn rebuilt_at(&self) -> Clock {
         self.remote.rebuilt_at()
     }
 
-    /// After a rebuild: a worker is at this clock.
+    /// Sets the clock of a worker after a rebuild.
     ///
     /// # Panics
-    /// Where it is no worker of this data center.
+    /// If the worker is not of this data center.
     pub fn place_worker(&mut self, now: Instant, worker: WorkerId, clock: Clock) {
         self.local.place(worker, clock);
         self.advance(now);
     }
 
-    /// Lets pass whatever has waited until its deadline.
+    /// Releases all reads whose brake has reached its deadline.
     pub fn handle_timeout(&mut self, now: Instant) {
         let waiting_since = self.waits_for_mirror_clocks_since();
         self.remote.handle_timeout(now, waiting_since, &self.store);
         self.advance(now);
     }
 
-    /// Makes all copies equal, once every worker has finished the clock it stopped at. Every data center must be
-    /// told, but for those that are `inactive`: they take no part.
+    /// Begins the drain once the workers have finished `clocks`, one for each worker of this data center. At its end
+    /// all copies are equal. The driver must call this in all data centers except those that are `inactive`.
+    ///
+    /// # Panics
+    /// If it was called before.
     pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, inactive: BTreeSet<DcId>) {
         assert!(self.draining == Draining::No, "a run is drained once");
         self.draining = Draining::AtClocks(clocks, inactive);
         self.advance(now);
     }
 
-    /// The next message or event, until there is none.
+    /// The next action to carry out. `None` if there is none.
     pub fn poll_output(&mut self) -> Option<ServerOutput> {
         self.outputs.pop_front()
     }
 
-    /// The next frame for a mirror, of about `room` bytes at most.
+    /// The next frame for a mirror, of at most about `room` bytes. `None` if nothing waits in the lane.
     ///
-    /// Ask only when the link has room: what has not left can still be improved.
+    /// Call it only when the link has room: updates that are not in a frame can still merge with later ones.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -270,49 +287,53 @@ impl Server {
         frame
     }
 
-    /// Whether updates wait for a mirror. Asked for a data frame it gives one, or finds that they have come to nothing
-    /// and goes on from that.
+    /// Whether updates wait for a mirror. [`Self::poll_transmit`] then returns a data frame, unless the updates have
+    /// cancelled each other out.
     pub fn has_updates_for(&self, to: DcId) -> bool {
         self.remote.has_updates_for(to)
     }
 
-    /// When and why this server wants [`Self::handle_timeout`].
+    /// The time of the next timeout, at which the driver calls [`Self::handle_timeout`], and its reason.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
         let at = self.remote.poll_timeout(self.waits_for_mirror_clocks_since())?;
         Some((at, TimeoutReason::BrakeDeadline))
     }
 
-    /// Whether it has been told to make copies equal.
+    /// Whether [`Self::handle_drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.draining != Draining::No
     }
 
-    /// Whether its copy equals every other data center's, for good.
+    /// Whether the drain is complete: the copies of all data centers are equal, and do not change again.
     pub fn is_drained(&self) -> bool {
         self.draining == Draining::Done
     }
 
-    /// The clock up to which its copy is ready, as [`ServerOutput::CopyReady`] last said.
+    /// The clock of the last [`ServerOutput::CopyReady`].
     pub fn copy_ready(&self) -> Clock {
         self.copy_ready
     }
 
+    /// The identifier of the server.
     pub fn id(&self) -> ServerId {
         self.id
     }
 
-    /// Clocks that all workers of this data center have finished.
+    /// The number of clocks that all workers of this data center have finished.
     pub fn clock(&self) -> Clock {
         self.local.clock()
     }
 
-    /// Clocks that a worker of this data center has finished.
+    /// The number of clocks that a worker of this data center has finished.
+    ///
+    /// # Panics
+    /// If the worker is not of this data center.
     pub fn finished(&self, worker: WorkerId) -> Clock {
         self.local.clocks()[usize::from(worker.index)]
     }
 
-    /// The values that the model's quality is judged by: for BSP, SSP and local steps what all data centers agree on,
-    /// as far as this one has heard, for TAP and ASP this data center's copy.
+    /// The values that are evaluated. For BSP, SSP and local steps these are the values that all data centers agree on,
+    /// as far as this one has received them. For TAP and ASP they are this data center's copy.
     pub fn copy(&self) -> &[f32] {
         match self.remote.agreed() {
             Some(agreed) if self.draining != Draining::Done => agreed,
@@ -320,54 +341,61 @@ impl Server {
         }
     }
 
-    /// What this data center's workers read: the copy with their own latest updates.
+    /// The values that this data center's workers read: the copy, including their own latest updates.
     pub fn values(&self) -> &[f32] {
         self.store.values()
     }
 
+    /// The layout of the shard.
     pub fn layout(&self) -> &ShardLayout {
         self.store.layout()
     }
 
-    /// What the first of the reads that are held back waits for.
+    /// The reason why the first held read waits. `None` if no read is held back.
     pub fn waiting(&self) -> Option<WaitReason> {
         self.local.waiting()
     }
 
-    /// Up to which clock a mirror's share has come, where the model says; `None` where it does not, or the mirror is lost.
+    /// The clock up to which the updates of a mirror were received. `None` if the model has no such clock, or the
+    /// mirror is lost.
     pub fn mirror_clock(&self, of: DcId) -> Option<Clock> {
         self.remote.mirror_clock(of)
     }
 
+    /// The frames that were sent to a mirror.
+    ///
+    /// # Panics
+    /// If `to` is not a mirror of this server.
     pub fn link_stats(&self, to: DcId) -> LinkStats {
         self.remote.stats(to)
     }
 
+    /// How often deadlines of brakes have passed.
     pub fn brake_stats(&self) -> BrakeStats {
         self.remote.brakes()
     }
 
-    /// What this server's guard against skew has done, where there is one.
+    /// The counters of this server's guard against skew. `None` if it has no guard.
     pub fn guard_stats(&self) -> Option<GuardStats> {
         self.guard.as_ref().map(Guard::stats)
     }
 
-    /// How much tighter than its settings this server keeps copies together.
+    /// The tightness that this server applies.
     pub fn tightness(&self) -> Tightness {
         self.remote.tightness()
     }
 
-    /// What the link to a mirror has not carried, per parameter; zeros where nothing is filtered.
+    /// The residual of the link to a mirror, per parameter. Zeros if the model has no filter.
     pub fn residual(&self, to: DcId) -> Vec<f32> {
         self.remote.residual(to, 0..self.store.values().len())
     }
 
-    /// How far the frames of each link have come.
+    /// The sequence numbers of the last frames of each link.
     pub fn watermarks(&self) -> Vec<Watermark> {
         self.remote.watermarks()
     }
 
-    /// Takes what a worker changed in the iteration that started at `clock`, and what it measured for the guard.
+    /// Applies a worker's changes of the iteration that started at `clock`, and passes its measurements to the guard.
     fn handle_update(
         &mut self,
         now: Instant,
@@ -397,7 +425,7 @@ impl Server {
         }
     }
 
-    /// Lets go what the last event has opened: reads, the news of a copy that is ready, the drain and its end.
+    /// Carries out what the last event has made possible: reads, the output of a ready copy, the drain and its end.
     fn advance(&mut self, now: Instant) {
         self.answer_reads(now);
 
@@ -410,7 +438,7 @@ impl Server {
         self.advance_drain();
     }
 
-    /// Answers the reads that may go. A copy for the guard is taken as it is read.
+    /// Answers the reads that are not held back. The guard's copy is taken at a read.
     fn answer_reads(&mut self, now: Instant) {
         let (remote, store) = (&self.remote, &self.store);
         for read in self.local.admit(now, |clock, rows| remote.gate(clock, rows, store)) {
@@ -428,7 +456,7 @@ impl Server {
         }
     }
 
-    /// Begins the drain once the workers are at the clocks it was asked for at, and ends it once the model says so.
+    /// Begins the drain once the workers are at the requested clocks, and ends it once the model is drained.
     fn advance_drain(&mut self) {
         if let Draining::AtClocks(clocks, inactive) = &self.draining
             && clocks == self.local.clocks()
@@ -488,5 +516,5 @@ persist! {
     }
 }
 
-/// No frame is cut longer than about this, however much room there is, so that none breaks the limit.
+/// The largest room for which a frame is cut, so that no frame exceeds its limit.
 const ROOM_MAX: usize = BULK_FRAME_BYTES_MAX / 4;

@@ -1,42 +1,47 @@
-//! What a server counts. The driver exports it.
+//! The counters of a server. The driver exports them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::DcId;
 
-/// What one server sent to one mirror.
+/// The frames that one server has sent to one mirror.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
+    /// The size of data frames in bytes.
     pub data_bytes: u64,
-    /// Of those, what a hub forwarded for others: each frame's bytes, in proportion to its updates.
+    /// The part of `data_bytes` that a hub forwarded for other data centers: each frame's bytes, in proportion to its
+    /// updates.
     pub relayed_bytes: u64,
+    /// The size of control frames in bytes.
     pub control_bytes: u64,
+    /// The number of frames.
     pub frames: u64,
-    /// Parameters changed by the frames sent.
+    /// The number of parameter changes in the frames.
     pub updates: u64,
-    /// Parameters changed at home, counted once per clock, that this link might have carried.
+    /// The number of parameters that this data center changed, counted once for each clock.
     pub changes: u64,
-    /// Of those, how many the link carried.
+    /// How many of `changes` were sent on the link.
     pub carried: u64,
-    /// Parameters announced by selective barriers.
+    /// The number of parameters that selective barriers announced.
     pub announced: u64,
 }
 
-/// What one server's brakes had to give up.
+/// How often deadlines of one server's brakes have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrakeStats {
-    /// Announced parameters whose deadline passed before they came.
+    /// The number of announced parameters whose deadline passed before their update arrived.
     pub announcements_expired: u64,
-    /// Times that a silent mirror was left out.
+    /// How often a silent mirror was excluded.
     pub mirrors_lost: u64,
 }
 
-/// How far the frames of one link have come, by their sequence numbers.
+/// The sequence numbers of the last frames of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermark {
+    /// The data center at the other end.
     pub peer: DcId,
-    /// The last that was sent to the peer.
+    /// The last frame sent to the peer.
     pub sent: u64,
-    /// The last of the peer's that was applied.
+    /// The last frame of the peer that was applied.
     pub received: u64,
 }

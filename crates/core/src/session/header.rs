@@ -1,4 +1,4 @@
-//! The sixty bytes that every message opens with.
+//! The header: the sixty bytes at the beginning of each message.
 
 use std::num::NonZeroU64;
 
@@ -9,36 +9,37 @@ use crate::types::Lane;
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use crate::wire::PROTOCOL_VERSION;
 
-/// Bytes that [`message_len`] needs to see, and the fewest a message has.
+/// The size of the header in bytes: what [`message_len`] needs, and the size of the shortest message.
 pub const HEADER_BYTES: usize = 60;
 
-/// What one end of a link sends to the other: a header, and behind it the frame that it is about.
+/// A message from one end of a link to the other: a header, followed by a frame if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// The encoded header.
     pub header: [u8; HEADER_BYTES],
-    /// Empty but for frames.
+    /// The frame. Empty for hellos and acknowledgements.
     pub frame: Bytes,
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) from: Incarnation,
-    /// Whose frames the counts below are of; a hello's sender may have none.
+    /// The incarnation whose frames `received` counts. The sender of a hello may have received none.
     pub(super) to: Option<Incarnation>,
-    /// Frames received and passed on, per lane.
+    /// The number of frames received and passed on, per lane.
     pub(super) received: [u64; 2],
 }
 
-/// What a message is for.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The first message on a connection, with the incarnation that began the sender's state.
     Hello { began: Incarnation },
     /// The frame of this number, counted from 1 in each lane.
     Frame { lane: Lane, number: u64 },
-    /// Nothing but acknowledgements.
+    /// Acknowledgements without a frame.
     Acknowledgement,
 }
 
@@ -70,38 +71,38 @@ impl Message {
         Self { header: bytes, frame }
     }
 
-    /// Bytes on the wire.
+    /// The size of the message in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         HEADER_BYTES + self.frame.len()
     }
 
-    /// Never: a message has a header.
+    /// Always `false`: a message has a header.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Header and frame in one piece, for transports that do not take two.
+    /// Header and frame in one buffer, for transports that do not take two.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         [&self.header[..], &self.frame[..]].concat().into()
     }
 }
 
-/// How long the message is that begins with `prefix`, or `None` while less than [`HEADER_BYTES`] of it has arrived.
+/// The size in bytes of the message that begins with `prefix`. `None` if `prefix` is shorter than [`HEADER_BYTES`].
 ///
-/// A driver that cuts a stream into messages asks this before it makes room for one: the header's CRC is right by then,
-/// and no answer is longer than the limit of its kind.
+/// A driver that splits a stream into messages calls this before it allocates memory for a message. The header's CRC is
+/// checked, and the size never exceeds the limit of the message's kind.
 ///
 /// # Errors
-/// Where no message begins so.
+/// If no message of this version begins with `prefix`.
 pub fn message_len(prefix: &[u8]) -> Result<Option<usize>, SessionError> {
     let Some((header, _)) = prefix.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     check(header).map(|(_, frame_bytes)| Some(HEADER_BYTES + frame_bytes))
 }
 
-/// Reads a whole message: everything about it is checked that can be without knowing who sends it.
+/// Decodes a whole message, and checks all that does not depend on its sender.
 pub(super) fn decode(message: &Bytes) -> Result<(Header, Bytes), SessionError> {
     let Some((header, frame)) = message.split_first_chunk::<HEADER_BYTES>() else {
         let bytes = message.len();
@@ -116,8 +117,8 @@ pub(super) fn decode(message: &Bytes) -> Result<(Header, Bytes), SessionError> {
     Ok((decoded, message.slice(HEADER_BYTES..)))
 }
 
-/// Checks magic and version, so that another release is told by its name, then the CRC, then the fields; answers with
-/// the length of the frame that follows.
+/// Checks magic and version first, so that the error of another release names its version, then the CRC, then the
+/// fields. Returns the header and the size of the frame that follows.
 fn check(header: &[u8; HEADER_BYTES]) -> Result<(Header, usize), SessionError> {
     let [a, b, c, d, ..] = *header;
     if [a, b, c, d] != MAGIC {
@@ -179,7 +180,7 @@ fn u32_at(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
     u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// The `field`-th of the five numbers.
+/// The `field`-th of the header's five numbers.
 fn u64_at(header: &[u8; HEADER_BYTES], field: usize) -> u64 {
     let at = 16 + 8 * field;
     let mut bytes = [0; 8];

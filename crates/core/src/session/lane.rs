@@ -1,4 +1,4 @@
-//! One lane of a session: what is kept until it is acknowledged, and what has come.
+//! One lane of a session: the sent frames that are not acknowledged, and the received frames.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use super::{HEADER_BYTES, SessionError};
 use crate::types::Lane;
 
-/// The frames that this end has yet to see acknowledged.
+/// The frames of this end that are not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     /// The number of the last frame.
     last: u64,
-    /// The latest frames, up to `last`; those before were acknowledged.
+    /// The latest frames, up to `last`. Those before were acknowledged.
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
-    /// Of those kept, how many at the end have not left on this connection.
+    /// How many frames at the end of `kept` were not sent on this connection.
     unsent: usize,
 }
 
 /// The frames of the other end.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
-    /// How many have been passed on: all up to this number.
+    /// The number of the last frame that was passed on. All before it were, too.
     passed: u64,
-    /// Those that have come and were not passed on, by number.
+    /// The frames that were received and not passed on, by number.
     early: BTreeMap<u64, Bytes>,
     early_bytes: usize,
 }
 
-/// What must outlive a restart of one lane, so that nothing is lost or doubled by it.
+/// The durable state of one lane. With it no frame is lost or duplicated by a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneState {
     /// The number of the last frame sent.
     pub last: u64,
     /// The frames up to `last` that were not acknowledged.
     pub kept: VecDeque<Bytes>,
-    /// How many frames of the peer were passed on.
+    /// The number of frames of the peer that were passed on.
     pub received: u64,
 }
 
@@ -55,7 +55,7 @@ impl Outgoing {
         self.unsent += 1;
     }
 
-    /// The next frame to leave on this connection, with its number.
+    /// The next frame to send on this connection, with its number.
     pub(super) fn next(&mut self) -> Option<(u64, Bytes)> {
         let place = self.kept.len() - self.unsent;
         let frame = self.kept.get(place)?.clone();
@@ -63,7 +63,7 @@ impl Outgoing {
         Some((self.acknowledged() + place as u64 + 1, frame))
     }
 
-    /// Whether a peer can have received so many frames.
+    /// Checks that a peer can have received this number of frames.
     pub(super) fn check(&self, lane: Lane, received: u64) -> Result<(), SessionError> {
         if received <= self.last {
             Ok(())
@@ -72,7 +72,7 @@ impl Outgoing {
         }
     }
 
-    /// Forgets the frames up to a number; what was acknowledged stays so.
+    /// Discards the frames up to a number. An acknowledgement is never revoked.
     pub(super) fn acknowledge(&mut self, received: u64) {
         while self.acknowledged() < received
             && let Some(frame) = self.kept.pop_front()
@@ -82,7 +82,7 @@ impl Outgoing {
         self.unsent = self.unsent.min(self.kept.len());
     }
 
-    /// All that is kept is to leave again.
+    /// Schedules all kept frames to be sent again.
     pub(super) fn rewind(&mut self) {
         self.unsent = self.kept.len();
     }
@@ -113,13 +113,13 @@ impl Incoming {
         Self { passed: state.received, early: BTreeMap::new(), early_bytes: 0 }
     }
 
-    /// Whether a frame has come before.
+    /// Whether a frame was received before.
     pub(super) fn has(&self, number: u64) -> bool {
         number <= self.passed || self.early.contains_key(&number)
     }
 
-    /// Bytes that would wait with one more frame, but for the latest of them: an honest peer's last frame may go beyond
-    /// what it has room for.
+    /// The size in bytes of the waiting frames if one more is added, without the latest of them. The last frame of a
+    /// correct peer may exceed its window.
     pub(super) fn early_bytes_with(&self, number: u64, frame: &Bytes) -> usize {
         let latest = self.early.last_key_value().filter(|(latest, _)| **latest > number);
         let latest = latest.map_or(frame, |(_, latest)| latest);
@@ -144,7 +144,7 @@ impl Incoming {
         Some(frame)
     }
 
-    /// Forgets what was not passed on.
+    /// Discards the frames that were not passed on.
     pub(super) fn forget_early(&mut self) {
         self.early.clear();
         self.early_bytes = 0;
@@ -159,7 +159,7 @@ impl Incoming {
     }
 }
 
-/// What a frame counts for: headers keep a lane of empty frames from being free.
+/// The size of a frame as it counts for windows. The header is included, so that empty frames count.
 fn cost(frame: &Bytes) -> usize {
     HEADER_BYTES + frame.len()
 }

@@ -1,30 +1,33 @@
-//! Exactly once and in order, over connections that break.
+//! Delivery of frames exactly once and in order, over connections that fail.
 //!
-//! This room decides what one end of a link between mirrors still owes the other and which of the frames that arrive are
-//! new. It refuses to know what a frame means, what carries it, and the time. In the paper mirrors are simply joined;
-//! this is what joins them when connections come and go.
+//! This room decides which frames one end of a link between mirrors must still send or acknowledge, and which of the
+//! received frames are new. It does not know the meaning of a frame, the transport, and the time. The paper assumes
+//! connections between mirrors that do not fail.
 //!
-//! A connection may lose, repeat, reorder or damage whatever is on it, and breaks sooner or later. Each lane numbers its
-//! frames from 1 and keeps them until the other end has acknowledged them. At each connect both ends say hello with how
-//! many frames they have received; each sends from there again. Whatever else is sent carries these counts along, so
-//! that an acknowledgement of its own is needed only where traffic goes one way.
+//! A connection may lose, repeat, reorder or damage messages, and fails sooner or later. Each lane numbers its frames
+//! from 1 and keeps them until the other end has acknowledged them. At the beginning of a connection both ends send a
+//! hello with the number of frames that they have received. Each end then sends its frames from there again. All
+//! messages carry these counts, so that a message with acknowledgements alone is needed only if frames flow in one
+//! direction.
 //!
-//! A frame counts as received once [`Session::poll_frame`] has passed it on, and never before. One that comes ahead of
-//! its turn waits; one that came before is dropped, and acknowledged again, since the other end seems not to know.
+//! A frame counts as received once [`Session::poll_frame`] has passed it on. A frame that arrives before an earlier one
+//! waits for that one. A frame that was received before is discarded and acknowledged again, because the sender may
+//! have missed the acknowledgement.
 //!
-//! **Incarnations.** A node has a new, higher incarnation each time it starts. Numbers belong to a *state*, named by the
-//! incarnation that began it. A node that comes back with its state ([`Session::resume`]) goes on with its numbers; one
-//! that has lost it begins a new one, which the other end tells from the hello and answers by beginning anew too
-//! ([`Meeting::Reset`]). A message of another incarnation than those that met is refused.
+//! **Incarnations.** A node has a new, higher incarnation each time it starts. Frame numbers belong to a *state*, which
+//! the incarnation that began it identifies. A node that restarts with its state ([`Session::resume`]) continues with
+//! its numbers. A node that has lost its state begins a new one. The other end recognises this from the hello, and
+//! resets its own state, too ([`Meeting::Reset`]). A message of other incarnations than those of the hellos is
+//! rejected.
 //!
-//! **Losses within a connection** are the transport's to repair. Where it does not, the driver breaks a connection that
-//! makes no [`Progress`], and the next one brings what is missing.
-//! So it does with one on which a message was refused: one rule for all that can go wrong.
+//! **Losses within a connection** are repaired by the transport. If they are not, the driver closes a connection that
+//! makes no [`Progress`], and the next one delivers what is missing. The driver also closes a connection on which a
+//! message was rejected. So there is one rule for all errors.
 //!
-//! **Memory.** [`Session::room`] says how much more may be under way. While a link is down it closes, frames are cut no
-//! more, and updates merge in the outbox, where the model's size bounds them.
+//! **Memory.** [`Session::room`] bounds the unacknowledged frames. While a link is down, the room is used up and no
+//! further frames are cut. Updates then merge in the outbox, where the model's size bounds them.
 //!
-//! Every message opens with the same sixty bytes, little endian:
+//! Each message begins with the same sixty bytes, little endian:
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -32,12 +35,12 @@
 //! | 4 | 2 | protocol version |
 //! | 6 | 1 | kind: 0 hello, 1 control frame, 2 data frame, 3 acknowledgements |
 //! | 7 | 1 | zero |
-//! | 8 | 4 | bytes of the frame that follows; none but after kinds 1 and 2 |
+//! | 8 | 4 | bytes of the frame that follows; 0 unless kind is 1 or 2 |
 //! | 12 | 4 | CRC-32 of the frame |
 //! | 16 | 8 | the sender's incarnation |
-//! | 24 | 8 | the receiver's, as the sender knows it; in a hello whose state the counts below are of, 0 for none |
+//! | 24 | 8 | the receiver's incarnation; in a hello the one that began the state whose frames are counted below, or 0 |
 //! | 32 | 8 | a frame's number; in a hello the incarnation that began the sender's state; else 0 |
-//! | 40 | 16 | frames received, of the control and the data lane |
+//! | 40 | 16 | number of frames received, of the control and the data lane |
 //! | 56 | 4 | CRC-32 of the header so far |
 
 mod error;
@@ -63,18 +66,19 @@ pub use progress::Progress;
 use header::{Header, Kind, decode};
 use lane::{Incoming, Outgoing};
 
-/// Which start of a node this is: each is higher than all before.
+/// The number of a node's start. Each start has a higher number than all before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub NonZeroU64);
 
-/// What a session is told when it is made.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
+    /// The incarnation of this node.
     pub incarnation: Incarnation,
-    /// Bytes of the data lane that may be under way and unacknowledged, as [`window`] has it.
+    /// The largest size of unacknowledged data frames in bytes: the [`window`] of this direction.
     pub sent_bytes_max: usize,
-    /// Bytes of the peer's data lane that may wait for a frame before them: what its `sent_bytes_max` is.
+    /// The largest size in bytes of the peer's data frames that wait for an earlier one: the peer's `sent_bytes_max`.
     pub early_bytes_max: usize,
 }
 
@@ -91,9 +95,9 @@ pub struct SessionState {
 
 /// One end of a link.
 ///
-/// On each connection: [`Self::connect`] gives the hello, which leaves first; then messages go out as
-/// [`Self::poll_transmit`] gives them, those that come in go to [`Self::handle_message`], and after each the frames that
-/// are in turn come from [`Self::poll_frame`].
+/// On each connection the driver first sends the hello that [`Self::connect`] returns. Then it sends the messages that
+/// [`Self::poll_transmit`] returns, and passes received messages to [`Self::handle_message`]. After each received
+/// message it takes the frames that [`Self::poll_frame`] returns.
 ///
 /// Four methods change what must outlive a restart, and nothing else does: [`Self::push`], [`Self::pass_on`],
 /// [`Self::acknowledge`] and [`Self::meet`]. A caller that keeps a log notes each of them before it makes the change. It
@@ -104,33 +108,33 @@ pub struct Session {
     config: SessionConfig,
     began: Incarnation,
     peer: Option<Peer>,
-    /// Whether the peer's hello has come on this connection.
+    /// Whether the peer's hello was received on this connection.
     met: bool,
     /// By lane.
     outgoing: [Outgoing; 2],
     incoming: [Incoming; 2],
-    /// What the peer was last told of what was received.
+    /// The counts of the last acknowledgement.
     told: [u64; 2],
-    /// Bytes passed on since.
+    /// The size of the frames passed on since the last acknowledgement, in bytes.
     untold_bytes: usize,
-    /// The peer sent what it had sent before.
+    /// Whether the peer sent a frame that was received before.
     repeated: bool,
 }
 
-/// What is known of the other end.
+/// The incarnations of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Peer {
     incarnation: Incarnation,
     began: Incarnation,
 }
 
-/// What a hello told of the other end that must outlive a restart.
+/// The durable part of a received hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Met(Peer);
 
 impl Met {
-    /// The incarnation that began what the other end knows.
+    /// The incarnation that began the other end's state.
     pub fn began(self) -> Incarnation {
         self.0.began
     }
@@ -145,31 +149,35 @@ pub struct CheckedMessage {
     pub received: [u64; 2],
 }
 
-/// What a hello said of the other end.
+/// How a received hello relates to those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// The two have not met before.
+    /// The first hello of the other end.
     First,
-    /// The one that was met before, over another connection.
+    /// The same incarnation, on another connection.
     Again,
-    /// It has restarted with its state.
+    /// The other end has restarted with its state.
     Resumed,
-    /// It has restarted since it was met and knows nothing of that: all that it was sent is gone with it, `lost` frames
-    /// of this end were waiting to be acknowledged and are not sent again, and both ends count from 1. The incarnation
-    /// `began` began what it knows. What it must be told to go on is not this room's business.
-    Reset { lost: usize, began: Incarnation },
+    /// The other end has restarted without its state. All frames that it had received are lost with it. Both ends reset
+    /// their state and count from 1. This room does not decide what the other end needs to continue.
+    Reset {
+        /// The number of frames of this end that were not acknowledged. They are not sent again.
+        lost: usize,
+        /// The incarnation that began the other end's new state.
+        began: Incarnation,
+    },
 }
 
 impl Session {
-    /// A session that begins.
+    /// A session with a new state.
     pub fn new(config: SessionConfig) -> Self {
         Self::resume(config, &SessionState::new(config.incarnation))
     }
 
-    /// A session that goes on after a restart.
+    /// A session that continues with a state after a restart.
     ///
     /// # Panics
-    /// Where the incarnation is not above those before.
+    /// If the incarnation is lower than the one that began the state.
     pub fn resume(config: SessionConfig, state: &SessionState) -> Self {
         assert!(config.incarnation >= state.began, "incarnations rise");
         Self {
@@ -185,23 +193,25 @@ impl Session {
         }
     }
 
-    /// A connection begins, in place of any before: what is left of those is not to be handed in. The hello must be the
-    /// first message on it.
+    /// Begins a connection, which replaces any before. Returns the hello, which must be the first message on the
+    /// connection.
+    ///
+    /// After that, messages of earlier connections must not be passed in.
     pub fn connect(&mut self) -> Message {
         self.met = false;
         let peer = self.peer.map(|peer| peer.began);
         self.message(Kind::Hello { began: self.began }, peer, Bytes::new())
     }
 
-    /// Takes a frame to be sent. Ask [`Self::room`] before.
+    /// Adds a frame to be sent. The caller checks [`Self::room`] before.
     pub fn push(&mut self, lane: Lane, frame: Bytes) {
         self.outgoing[lane.index()].push(frame);
     }
 
-    /// Takes a message from the other end, and says whom one meets where it is a hello.
+    /// Handles a message of the other end. For a hello, returns how it relates to those before.
     ///
     /// # Errors
-    /// Where the peer sent what it must not; nothing of it was taken. The connection is to be broken.
+    /// If the message is invalid. It has changed nothing. The connection must be closed.
     pub fn handle_message(&mut self, message: &Bytes) -> Result<Option<Meeting>, SessionError> {
         let CheckedMessage { hello, received } = self.check_message(message)?;
         if let Some((meeting, met)) = hello
@@ -275,7 +285,7 @@ impl Session {
         }
     }
 
-    /// The next frame of the other end that is in turn, of the control lane first. With this it counts as received.
+    /// The next frame of the other end in the order of its lane, the control lane first. It then counts as received.
     pub fn poll_frame(&mut self) -> Option<(Lane, Bytes)> {
         let (lane, frame) = self.next_frame()?;
         self.pass_on(lane);
@@ -297,8 +307,10 @@ impl Session {
         }
     }
 
-    /// The next message for a lane of this connection, once the other end has said hello. Acknowledgements by
-    /// themselves go with the control lane, where enough has come that the other end may be waiting for them.
+    /// The next message for a lane of this connection. `None` until the other end's hello is received.
+    ///
+    /// Acknowledgements without a frame are sent in the control lane, once enough frames were received that the other
+    /// end may wait for them.
     pub fn poll_transmit(&mut self, lane: Lane) -> Option<Message> {
         let to = self.peer.filter(|_| self.met)?.incarnation;
         if let Some((number, frame)) = self.outgoing[lane.index()].next() {
@@ -310,15 +322,15 @@ impl Session {
         if lane == Lane::Control && due { self.poll_acknowledgement() } else { None }
     }
 
-    /// An acknowledgement by itself, where there is something that the other end has not been told. A driver asks for
-    /// it when nothing else has gone that way for a while, so that the other end's memory is freed.
+    /// A message with acknowledgements alone, if there are any that were not sent. A driver calls this if it has sent
+    /// no other message for a while, so that the other end can free its memory.
     pub fn poll_acknowledgement(&mut self) -> Option<Message> {
         let to = self.peer.filter(|_| self.met)?.incarnation;
         let due = self.repeated || self.untold_frames() > 0;
         due.then(|| self.message(Kind::Acknowledgement, Some(to), Bytes::new()))
     }
 
-    /// Bytes of frames that may yet be pushed; the last of them may go beyond it.
+    /// The size in bytes of further frames that may be pushed. The last one may exceed it.
     pub fn room(&self, lane: Lane) -> usize {
         let most = match lane {
             Lane::Control => CONTROL_FRAME_BYTES_MAX,
@@ -332,32 +344,32 @@ impl Session {
         Lane::ALL.map(|lane| self.acknowledged(lane))
     }
 
-    /// How many frames of a lane the other end has acknowledged.
+    /// The number of frames of a lane that the other end has acknowledged.
     pub fn acknowledged(&self, lane: Lane) -> u64 {
         self.outgoing[lane.index()].acknowledged()
     }
 
-    /// How many frames of a lane were pushed.
+    /// The number of frames of a lane that were pushed.
     pub fn pushed(&self, lane: Lane) -> u64 {
         self.outgoing[lane.index()].last()
     }
 
-    /// How many frames of a lane have yet to leave on this connection.
+    /// The number of frames of a lane that were not sent on this connection.
     pub fn unsent(&self, lane: Lane) -> usize {
         self.outgoing[lane.index()].unsent()
     }
 
-    /// How many frames of a lane have been passed on.
+    /// The number of frames of a lane that were passed on.
     pub fn received(&self, lane: Lane) -> u64 {
         self.incoming[lane.index()].passed()
     }
 
-    /// Bytes of the frames of a lane that wait to be acknowledged or for one before them, headers included.
+    /// The size in bytes of a lane's frames that are not acknowledged or wait for an earlier one, including headers.
     pub fn held_bytes(&self, lane: Lane) -> usize {
         self.outgoing[lane.index()].kept_bytes() + self.incoming[lane.index()].early_bytes()
     }
 
-    /// Whether the other end has said hello on this connection.
+    /// Whether the other end's hello was received on this connection.
     pub fn has_met(&self) -> bool {
         self.met
     }
@@ -367,12 +379,12 @@ impl Session {
         self.began
     }
 
-    /// Whom the other end was when it last said hello.
+    /// The durable part of the other end's last hello. `None` before the first.
     pub fn met(&self) -> Option<Met> {
         self.peer.map(Met)
     }
 
-    /// What must outlive a restart.
+    /// The durable state of the session.
     pub fn state(&self) -> SessionState {
         let lane = |lane: usize| LaneState {
             last: self.outgoing[lane].last(),
@@ -429,7 +441,7 @@ impl Session {
         Ok(CheckedMessage { hello: Some((meeting, Met(Peer { incarnation, began }))), received })
     }
 
-    /// What a hello counts of this end's frames: nothing, where it counts those of a state that was lost.
+    /// The number of this end's frames that a hello acknowledges. 0 if it counts frames of a state that was lost.
     fn received_of_ours(&self, hello: &Header) -> [u64; 2] {
         if hello.to == Some(self.began) { hello.received } else { [0, 0] }
     }
@@ -468,7 +480,7 @@ impl Session {
         Lane::ALL.map(|lane| self.received(lane) - self.told[lane.index()]).iter().sum()
     }
 
-    /// A message, which tells what was received.
+    /// A message, which acknowledges all frames passed on.
     fn message(&mut self, kind: Kind, to: Option<Incarnation>, frame: Bytes) -> Message {
         let received = Lane::ALL.map(|lane| self.received(lane));
         self.told = received;
@@ -489,22 +501,22 @@ impl SessionState {
         self.began
     }
 
-    /// Whether counts and frames agree with each other, as those of a session do.
+    /// Whether the counts and the number of kept frames are consistent.
     pub fn is_sound(&self) -> bool {
         self.lanes.iter().all(|lane| lane.last >= lane.kept.len() as u64)
     }
 }
 
 impl Incarnation {
-    /// The first.
+    /// The first incarnation of a node, 1.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
-    /// Its number, from 1.
+    /// The number, from 1.
     pub fn number(self) -> u64 {
         self.0.get()
     }
 
-    /// The one after this.
+    /// The next incarnation.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -516,16 +528,17 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// What a link can have under way: two bandwidth-delay products, one on its way and one that waits to be acknowledged,
-/// and no less than 64 KiB.
+/// The window of a link in bytes: two bandwidth-delay products, one for frames on their way and one for frames whose
+/// acknowledgement is on its way. At least 64 KiB.
 pub fn window(bandwidth: Bandwidth, rtt: Duration) -> usize {
     ((2.0 * bandwidth.bytes_in(rtt)) as usize).max(WINDOW_BYTES_MIN)
 }
 
 const WINDOW_BYTES_MIN: usize = 64 << 10;
 
-/// After so many frames the other end is told, whatever else is said.
+/// The number of received frames after which an acknowledgement is sent, even without a frame.
 const UNTOLD_FRAMES_MAX: u64 = 16;
 
-/// As after this part of what may be under way, so that a window never closes for want of news.
+/// The part of the window after which an acknowledgement is sent, so that the window does not close for lack of
+/// acknowledgements.
 const UNTOLD_PARTS: usize = 4;

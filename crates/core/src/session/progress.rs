@@ -1,21 +1,21 @@
-//! Whether a connection comes to something.
+//! Detection of connections that make no progress.
 
 use super::Session;
 use crate::types::Lane;
 
-/// What one end of a link had acknowledged when it was last looked at.
+/// The acknowledged frames of one end of a link at the last check.
 ///
-/// Who answers is alive, however slowly: the transport itself notices the dead. This notices a peer that answers and gets
-/// nowhere. To begin with, and for a new connection, it is the default.
+/// The transport detects a dead peer. This detects a peer that answers but acknowledges nothing. A new connection
+/// begins with the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// By lane, where something was under way.
+    /// The number of acknowledged frames by lane, for lanes with unacknowledged frames.
     seen: [Option<u64>; 2],
 }
 
 impl Progress {
-    /// Whether nothing has come of the connection since it was last looked at: no hello, or something under way and
-    /// nothing acknowledged.
+    /// Whether the connection has made no progress since the last check: no hello was received, or a lane with
+    /// unacknowledged frames has no further acknowledgement.
     pub fn is_stalled(&mut self, session: &Session) -> bool {
         let before = std::mem::take(&mut self.seen);
         let mut stalled = !session.has_met();

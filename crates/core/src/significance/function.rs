@@ -1,4 +1,4 @@
-//! The size of a residual relative to its value.
+//! The significance functions: the size of a residual relative to its value.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::norm::norm;
 use crate::sync::Function;
 
-/// A measure of how much a residual matters: the paper's significance function, which the programmer chooses. The built-in
-/// ones are those of [`Function`].
+/// A significance function (section 3 of the paper), which the programmer chooses. The built-in ones are those of
+/// [`Function`].
 ///
-/// Each server calls it for every residual at every clock, on whichever thread the server runs. Equal arguments have to
-/// give equal results, or a seed does not repeat a run. It must not panic.
+/// Each server calls it for every residual at every clock, on the server's thread. Equal arguments must give equal
+/// results. Otherwise a seed does not repeat a run. It must not panic.
 ///
 /// ```
 /// use gaia_core::significance::Significance;
@@ -27,27 +27,29 @@ use crate::sync::Function;
 /// }
 /// ```
 pub trait Significance: Send + Sync {
-    /// Whether [`measure`](Self::measure) must see whole rows.
+    /// Whether [`measure`](Self::measure) requires whole rows. The default is `false`.
     fn by_row(&self) -> bool {
         false
     }
 
-    /// Writes the significance of each residual into `out`: 0 or more, to be compared with the threshold. One above the
-    /// threshold must leave, and so must one that is not a number. It should be proportional to the residual, as the
-    /// built-in functions are: where residuals are corrected for momentum, the threshold is lowered in proportion.
+    /// Writes the significance of each residual into `out`: 0 or more, to be compared with the threshold.
     ///
-    /// The three slices are equally long: some consecutive parameters of one table, whole rows of `width` where
-    /// [`by_row`](Self::by_row) says so. `floor` is the smallest magnitude that a residual should be measured against:
-    /// the table's root mean square, or 0. What is written for a residual of 0 or not-a-number is ignored.
+    /// A residual whose significance is above the threshold must be sent, and so must one whose significance is not a
+    /// number. The significance should be proportional to the residual, as that of the built-in functions is: if
+    /// residuals are corrected for momentum, the threshold is lowered in proportion.
+    ///
+    /// The three slices have the same length: consecutive parameters of one table, whole rows of `width` if
+    /// [`by_row`](Self::by_row) returns `true`. `floor` is the smallest magnitude that a residual should be measured
+    /// against: the table's root mean square, or 0. The significance of a residual of 0 or not-a-number is ignored.
     fn measure(&self, residuals: &[f32], values: &[f32], width: usize, floor: f32, out: &mut [f32]);
 }
 
-/// What a server measures with.
+/// The significance function of a server.
 #[derive(Clone, Debug)]
 pub enum Measure {
-    /// The one that the configuration names.
+    /// The function that the configuration names.
     BuiltIn(Function),
-    /// Handed in from code.
+    /// A function that the program passed in.
     Own(Arc<dyn Significance>),
 }
 

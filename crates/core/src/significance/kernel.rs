@@ -1,7 +1,7 @@
-//! One pass over a shard, a block at a time.
+//! One pass over a shard, block by block.
 //!
-//! A block's residuals and ratios stay in the first cache; only `values`, `local` and `shared` come from memory, 12
-//! bytes a parameter.
+//! A block's residuals and ratios stay in the first-level cache. Only `values`, `local` and `shared` are read from
+//! memory, 12 bytes a parameter.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::order::{BUCKET_SHIFT, BUCKETS, Cut, Found, bucket};
 use super::simd::{Above, Level, Work};
 use super::{Parameters, Significance, TableCriteria};
 
-/// What one pass reads, and where it keeps a block.
+/// The input of a pass, and the memory for a block.
 pub(super) struct Blocks<'a, F> {
     pub(super) parameters: &'a Parameters<'a>,
     pub(super) criteria: &'a [TableCriteria<F>],
     pub(super) memory: &'a mut Memory,
 }
 
-/// Room for the longest block.
+/// Memory for the longest block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     residuals: Vec<f32>,
@@ -28,32 +28,32 @@ pub(super) struct Memory {
 pub(super) struct Scan<'a, 'b, F, S> {
     pub(super) blocks: &'a mut Blocks<'b, F>,
     pub(super) level: Level,
-    /// Only ratios in this bucket or a higher one are looked at.
+    /// Only ratios in this bucket or a higher one are passed to the sink.
     pub(super) cut: u16,
     pub(super) start: usize,
-    /// Of so many blocks, only the first is looked at.
+    /// Only the first of this many blocks is visited.
     pub(super) stride: usize,
     pub(super) sink: &'a mut S,
 }
 
-/// What becomes of the ratios that are not cut.
+/// A receiver of the ratios that are not cut.
 pub(super) trait Sink {
-    /// Takes some parameters, in ascending order, and the bits of their ratios.
+    /// Receives parameters in ascending order, and the bits of their ratios.
     fn take(&mut self, indexes: &[u32], bits: &[i32]);
-    /// All that follow lie below all that came.
+    /// Marks the wrap-around: all parameters that follow are below all before.
     fn wrap(&mut self);
 }
 
-/// Counts what is in each bucket.
+/// Counts the ratios in each bucket.
 pub(super) struct Count<'a> {
-    /// Four histograms in one, lest neighbours wait for each other's count.
+    /// Four interleaved histograms, so that consecutive increments do not depend on each other.
     histogram: &'a mut Vec<u32>,
 }
 
-/// Keeps what a cut admits.
+/// Keeps the parameters that a cut admits.
 pub(super) struct Collect<'a> {
     pub(super) cut: Cut,
-    /// Once more than this has been kept, nothing more is.
+    /// Once more than this number are kept, no more are.
     pub(super) limit: usize,
     pub(super) found: &'a mut Found,
 }
@@ -89,8 +89,8 @@ impl<F: Significance, S: Sink> Scan<'_, '_, F, S> {
 }
 
 impl<F: Significance> Blocks<'_, F> {
-    /// Leaves the ratios of significance to threshold of a block in memory: 0 for residuals of 0, not-a-number for
-    /// the like.
+    /// Writes the ratios of significance to threshold of a block to the memory. The ratio of a residual of 0 is 0, and
+    /// that of a residual that is not a number is not a number.
     #[inline(always)]
     fn measure(&mut self, table: &TableCriteria<F>, block: Range<usize>) {
         let residuals = &mut self.memory.residuals[..block.len()];
@@ -105,7 +105,7 @@ impl<F: Significance> Blocks<'_, F> {
         for (ratio, residual) in ratios.iter_mut().zip(residuals) {
             let measured = (*ratio / table.threshold).abs();
             let judged = if *residual == 0.0 { 0.0 } else { measured };
-            // One not-a-number for all: which bits arithmetic gives it depends on the instructions.
+            // One bit pattern for all NaNs: the one that arithmetic produces depends on the instruction set.
             let lost = judged.is_nan() | residual.is_nan();
             *ratio = if lost { f32::NAN } else { judged };
         }
@@ -129,7 +129,7 @@ impl<'a> Count<'a> {
         Self { histogram }
     }
 
-    /// Leaves one histogram.
+    /// Sums the four histograms into one.
     pub(super) fn finish(self) {
         for bucket in 0..BUCKETS {
             let lanes = &self.histogram[bucket * LANES..(bucket + 1) * LANES];
@@ -175,6 +175,6 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// Parameters in a block, but for rows that are longer.
+/// The number of parameters in a block, unless a row is longer.
 const BLOCK: usize = 1024;
 const LANES: usize = 4;

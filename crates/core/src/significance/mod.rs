@@ -1,13 +1,13 @@
-//! Which parameters leave.
+//! The significance filter.
 //!
-//! This room decides which residuals matter most, and in what order they should cross the WAN: the paper's
-//! significance filter, and its soft threshold, which here is whatever a link has room for. It refuses to know links,
-//! frames and clocks, and keeps no state between two calls: the caller holds, for a shard and a link, what was
-//! received and what was shared, and the residual is their difference.
+//! This room decides which residuals are significant, and in what order they should cross the WAN: the paper's
+//! significance filter, and its soft threshold, which here depends on the room of a link. It does not know links,
+//! frames and clocks, and keeps no state between two calls. For a shard and a link the caller keeps the sum of all
+//! updates and the sum of those that were sent. The residual is their difference.
 //!
-//! A residual is *hard* when its significance is above the threshold, and must leave. A *soft* one may leave when there is
-//! room, the largest first. Largest is meant by buckets, eight to a doubling of the ratio of significance to
-//! threshold: a finer order would cost a sort and change nothing on the wire.
+//! A residual is *hard* if its significance is above the threshold. It must be sent. A *soft* residual may be sent if
+//! there is room, the largest first. Residuals are ordered by buckets, eight for each doubling of the ratio of
+//! significance to threshold. A finer order would cost a sort and change nothing on the wire.
 
 mod function;
 mod kernel;
@@ -25,30 +25,31 @@ use kernel::{Blocks, Collect, Count, Memory, Scan};
 use order::{Cut, DUST_BUCKET, Found, HARD_BUCKET, lowest_bucket};
 use simd::Level;
 
-/// Below this ratio of significance to threshold a residual stays at home even where there is room.
+/// The ratio of significance to threshold below which a residual is not sent even if there is room.
 ///
-/// Sending a residual as bf16 leaves up to 2⁻⁸ of it behind. Without this bar the leftovers of what has just crossed
-/// the threshold would follow it over an idle link, at the full price of an index each.
+/// Sending a residual as bf16 leaves a rounding error of up to 2⁻⁸ of it. Without this bound the rounding errors of
+/// residuals that have just been sent would follow them over an idle link, at the full price of an index each.
 pub const DUST: f32 = 1.0 / 128.0;
 
-/// One shard's flat vectors, all of one length, in the eyes of one link.
+/// The flat vectors of one shard for one link, all of the same length.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters<'a> {
-    /// The parameters.
+    /// The values of the parameters.
     pub values: &'a [f32],
     /// The sum of all local updates so far.
     pub local: &'a [f32],
-    /// The sum of all that was shared on the link so far. The residual is `local - shared`.
+    /// The sum of all updates that were sent on the link so far. The residual is `local - shared`.
     pub shared: &'a [f32],
 }
 
-/// How the residuals of one table are judged.
+/// How the significance of one table's residuals is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableCriteria<F = Function> {
-    /// Where the table lies in the shard: whole rows.
+    /// The table's range of the shard, whole rows.
     pub range: Range<usize>,
-    /// Parameters in a row, at least 1.
+    /// The number of parameters in a row, at least 1.
     pub width: usize,
+    /// The significance function.
     pub function: F,
     /// The smallest magnitude that a residual is measured against: the table's root mean square, or 0.
     pub floor: f32,
@@ -56,27 +57,32 @@ pub struct TableCriteria<F = Function> {
     pub threshold: f32,
 }
 
-/// How much to select.
+/// Which residuals to select.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Take {
-    /// All that is above the hard threshold, and nothing else.
+    /// All residuals above the hard threshold, and no others.
     Hard,
-    /// All that is above the hard threshold, then the most significant below it, up to so many in all.
+    /// All residuals above the hard threshold, then the most significant ones below it, up to this number in all.
     Most(usize),
-    /// As `Most`, but nothing below `least` times the hard threshold, rounded down to a bucket.
-    Above { most: usize, least: f32 },
+    /// As `Most`, but only residuals above a soft threshold.
+    Above {
+        /// The number of residuals in all, unless more are above the hard threshold.
+        most: usize,
+        /// The soft threshold divided by the hard threshold, rounded down to a bucket.
+        least: f32,
+    },
 }
 
-/// The parameters that should leave.
+/// The parameters whose residuals should be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The most significant first, by buckets; ascending within a bucket.
     pub indexes: Vec<u32>,
-    /// How many of them, at the front, are above the hard threshold.
+    /// How many of them are above the hard threshold. They come first.
     pub hard: usize,
 }
 
-/// Memory that one selection leaves to the next, and nothing else.
+/// Memory that selections reuse. It carries no state from one selection to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     memory: Memory,
@@ -84,11 +90,15 @@ pub struct Scratch {
     found: Found,
 }
 
-/// Selects the parameters of a shard that should leave on a link.
+/// Selects the parameters of a shard whose residuals should be sent on a link.
 ///
-/// The tables' ranges ascend and do not overlap. A residual of zero is never selected, one that is not a number always
-/// and first. Where only some of equally significant residuals fit, `turn` says where among them to begin: callers
-/// that count it up by one favour no part of the shard.
+/// The tables' ranges ascend and do not overlap. A residual of 0 is never selected. A residual that is not a number is
+/// always selected, and comes first. If only some of equally significant residuals fit, `turn` decides where among them
+/// the selection begins. A caller that increments it with each call favours no part of the shard.
+///
+/// # Panics
+/// If the vectors differ in length, or the tables' ranges overlap, are not in order, have no whole rows or exceed the
+/// shard.
 pub fn select<F: Significance>(
     parameters: &Parameters<'_>,
     criteria: &[TableCriteria<F>],
@@ -131,14 +141,14 @@ fn select_at<F: Significance>(
     found.sort_into(histogram, out);
 }
 
-/// The ways to pass over a shard.
+/// The passes over a shard.
 struct Passes<'a, F> {
     level: Level,
     blocks: Blocks<'a, F>,
 }
 
 impl<F: Significance> Passes<'_, F> {
-    /// Finds all that is not cut, until there is more than `limit`.
+    /// Finds the residuals that the cut admits, until there are more than `limit`.
     fn find(&mut self, cut: Cut, limit: usize, start: usize, found: &mut Found) {
         found.clear();
         let Self { level, blocks } = self;
@@ -147,7 +157,7 @@ impl<F: Significance> Passes<'_, F> {
         simd::run(level, Scan { blocks, level, cut: bucket, start, stride: 1, sink });
     }
 
-    /// Counts what is in every bucket from `least` on, in one block of each `stride`.
+    /// Counts the residuals in each bucket from `least` on, in one of `stride` blocks.
     fn count(&mut self, stride: usize, least: u16, histogram: &mut Vec<u32>) {
         let mut count = Count::new(histogram);
         let Self { level, blocks } = self;
@@ -156,9 +166,9 @@ impl<F: Significance> Passes<'_, F> {
         count.finish();
     }
 
-    /// Finds in one pass what counting first would find in two, or answers that it did not.
+    /// Finds in one pass what counting first would find in two. Returns `false` if it did not.
     ///
-    /// A sample says where enough will be found, and not far too much; what is too much is then cut exactly.
+    /// A sample estimates a cut that admits enough residuals, but not far too many. The excess is then cut exactly.
     fn find_by_sample(
         &mut self,
         most: usize,
@@ -209,7 +219,7 @@ fn check<F>(parameters: &Parameters<'_>, criteria: &[TableCriteria<F>]) {
     assert!(end <= count, "tables lie in the shard");
 }
 
-/// Where to begin this time: the turns of a golden-ratio sequence, at the start of a row.
+/// The parameter at which a turn begins: the start of a row, by a golden-ratio sequence.
 fn start_of_turn<F>(criteria: &[TableCriteria<F>], turn: u64) -> usize {
     let covered: usize = criteria.iter().map(|table| table.range.len()).sum();
     let share = turn.wrapping_mul(GOLDEN);
@@ -223,11 +233,11 @@ fn start_of_turn<F>(criteria: &[TableCriteria<F>], turn: u64) -> usize {
     0
 }
 
-/// One block in so many is sampled.
+/// One of this many blocks is sampled.
 const SAMPLE_STRIDE: usize = 16;
-/// A sample of fewer than this says too little.
+/// The smallest sample that gives a good estimate.
 const SAMPLED_LEAST: usize = 256;
-/// Where a sample expects more than so many times what is asked for, counting is cheaper.
+/// If a sample predicts more than this many times the requested number, counting is cheaper.
 const EXCESS: usize = 4;
 /// 2⁶⁴ divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

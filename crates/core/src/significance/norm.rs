@@ -1,6 +1,6 @@
-//! Sums of squares, always added in the same order so that every machine gets the same bits.
+//! Sums of squares, in a fixed order, so that every machine computes the same bits.
 
-/// The root mean square of a table, 0 where it is empty.
+/// The root mean square of a table. 0 if it is empty.
 pub fn rms(values: &[f32]) -> f32 {
     if values.is_empty() {
         return 0.0;

@@ -1,21 +1,21 @@
-//! What a pass found, where it is cut, and its order.
+//! The result of a pass: its cut and its order.
 //!
-//! For positive floats the order of the bits is the order of the numbers, so the top eleven bits of a ratio, exponent
-//! and three of the mantissa, number the buckets. One is subtracted first: a ratio of exactly 1, which is not above
-//! the threshold, falls into the bucket below the hard ones.
+//! Positive floats are ordered like their bits. So the top eleven bits of a ratio, the exponent and three bits of the
+//! mantissa, are the number of its bucket. One is subtracted first: a ratio of exactly 1 is not above the threshold and
+//! must be in the bucket below the hard ones.
 
 use super::{DUST, Selection};
 
 /// Parameters and the buckets of their ratios.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// Ascending up to `wrapped_at`, then again, all of those below the first.
+    /// Ascending up to `wrapped_at`, then ascending again. The second part is below the first.
     indexes: Vec<u32>,
     buckets: Vec<u16>,
     wrapped_at: usize,
 }
 
-/// The least significant bucket to take from, and how many of it.
+/// The least significant bucket that is admitted, and how many parameters of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) bucket: u16,
@@ -40,7 +40,7 @@ impl Found {
         self.wrapped_at = 0;
     }
 
-    /// Adds parameters by the bits of their ratios, all of a cut's lowest bucket included.
+    /// Adds parameters with the bits of their ratios.
     #[inline(always)]
     pub(super) fn extend(&mut self, indexes: &[u32], bits: &[i32]) {
         self.indexes.extend_from_slice(indexes);
@@ -53,12 +53,12 @@ impl Found {
         self.buckets.push(bucket);
     }
 
-    /// All that follow lie below all that came.
+    /// Marks the wrap-around: all parameters that follow are below all before.
     pub(super) fn wrap(&mut self) {
         self.wrapped_at = self.indexes.len();
     }
 
-    /// Leaves out what is cut.
+    /// Removes what the cut does not admit.
     pub(super) fn trim(&mut self, mut cut: Cut) {
         let (mut kept, mut kept_at_wrap) = (0, 0);
         for at in 0..self.indexes.len() {
@@ -86,7 +86,7 @@ impl Found {
         self.indexes.len()
     }
 
-    /// Leaves how many parameters are in each bucket.
+    /// Counts the parameters in each bucket. The counts replace the contents of `histogram`.
     pub(super) fn count(&self, histogram: &mut Vec<u32>) {
         histogram.clear();
         histogram.resize(BUCKETS, 0);
@@ -95,7 +95,8 @@ impl Found {
         }
     }
 
-    /// The most significant bucket first, ascending within one: a counting sort.
+    /// Writes the parameters to `out`, the most significant bucket first and ascending within a bucket, by counting
+    /// sort.
     pub(super) fn sort_into(&self, histogram: &mut Vec<u32>, out: &mut Selection) {
         self.count(histogram);
         out.hard = histogram[usize::from(HARD_BUCKET)..].iter().sum::<u32>() as usize;
@@ -103,7 +104,7 @@ impl Found {
         for count in histogram.iter_mut().rev() {
             (*count, place) = (place, place + *count);
         }
-        // Every place is written: what is there needs no clearing.
+        // Every entry is overwritten, so that nothing has to be cleared.
         out.indexes.resize(self.len(), 0);
         for part in [self.wrapped_at..self.len(), 0..self.wrapped_at] {
             for (index, bucket) in self.indexes[part.clone()].iter().zip(&self.buckets[part]) {
@@ -116,12 +117,12 @@ impl Found {
 }
 
 impl Cut {
-    /// All of a bucket and those above.
+    /// Admits a bucket and all above it.
     pub(super) fn whole(bucket: u16) -> Self {
         Self { bucket, ties: usize::MAX }
     }
 
-    /// All of the hard buckets, then as many soft ones from `least` on as `most` allows.
+    /// Admits all hard buckets, then soft parameters of buckets from `least` on, up to `most` in all.
     pub(super) fn at(histogram: &[u32], most: usize, least: u16) -> Self {
         let mut taken = 0;
         for bucket in (least..BUCKETS as u16).rev() {
@@ -135,7 +136,7 @@ impl Cut {
         Self::whole(least)
     }
 
-    /// Whether one more of a bucket is taken.
+    /// Whether one more parameter of a bucket is admitted.
     #[inline(always)]
     pub(super) fn admits(&mut self, bucket: u16) -> bool {
         let tie = bucket == self.bucket;

@@ -1,19 +1,19 @@
-//! The two things that pay for wider vectors, chosen when they run.
+//! Vector instructions, selected at run time.
 //!
-//! Arithmetic is compiled anew for every level from one body, with the same operations in the same order, and so gives
-//! the same bits everywhere. Only keeping what is above a bar is written by hand, since compilers do not find
-//! the instructions for it.
+//! Arithmetic is compiled once for each instruction set from one function body. The operations and their order are the
+//! same, so the results are the same bits. Only the compaction of values above a bound is written with intrinsics,
+//! because compilers do not generate the instructions for it.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// What can be compiled for any level. `run` and all it calls must be `#[inline(always)]`.
+/// Work that is compiled for each level. `run` and all functions that it calls must be `#[inline(always)]`.
 pub(super) trait Work {
     fn run(self);
 }
 
-/// A set of instructions.
+/// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Baseline,
@@ -24,12 +24,12 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The widest that this machine has.
+    /// The widest level of this machine.
     pub(super) fn best() -> Self {
         Self::available().last().unwrap_or(Self::Baseline)
     }
 
-    /// All that this machine has, the widest last.
+    /// All levels of this machine, the widest last.
     pub(super) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let wider = {
@@ -75,17 +75,17 @@ fn run_avx512(work: impl Work) {
     work.run();
 }
 
-/// The part of a block that is above a bar.
+/// The entries of a block that are above a bound.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Above {
-    /// As long as the longest block and one vector more: whole vectors are stored, then written over.
+    /// One vector longer than the longest block: whole vectors are stored, and their unused part is overwritten.
     indexes: Vec<u32>,
     bits: Vec<i32>,
     count: usize,
 }
 
 impl Above {
-    /// Prepares for blocks of up to this many ratios.
+    /// Makes room for blocks of up to this many ratios.
     pub(super) fn make_room(&mut self, block: usize) {
         self.indexes.resize(block + LANES_MAX, 0);
         self.bits.resize(block + LANES_MAX, 0);
@@ -114,11 +114,11 @@ impl Above {
         &self.bits[..self.count]
     }
 
-    /// Keeps behind the `count` already kept; answers how many there are then.
+    /// Appends to the `count` entries already kept, and returns their new number.
     fn keep_baseline(&mut self, ratios: &[f32], least: i32, first: u32, mut count: usize) -> usize {
         for (chunk, ratios) in ratios.chunks(8).enumerate() {
             let bits = ratios.iter().map(|ratio| magnitude(*ratio));
-            // Most chunks hold nothing, and a maximum needs no branch.
+            // Most chunks have no entry above the bound, and a maximum needs no branch.
             if bits.clone().max().is_some_and(|most| most > least) {
                 for (at, bits) in bits.enumerate() {
                     if bits > least {
@@ -201,7 +201,7 @@ fn magnitude(ratio: f32) -> i32 {
     (ratio.to_bits() & 0x7fff_ffff) as i32
 }
 
-/// For every mask of eight lanes, the lanes it names, moved to the front.
+/// For each mask of eight lanes, a permutation that moves the lanes in the mask to the front.
 #[cfg(target_arch = "x86_64")]
 static FRONT: [[u32; 8]; 256] = {
     let mut table = [[0; 8]; 256];
@@ -220,5 +220,5 @@ static FRONT: [[u32; 8]; 256] = {
     table
 };
 
-/// Lanes of the widest vector.
+/// The number of lanes of the widest vector.
 const LANES_MAX: usize = 16;

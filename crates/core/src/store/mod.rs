@@ -1,7 +1,7 @@
-//! The values of one shard: what a parameter server holds of its data center's copy of the model.
+//! The values of one shard: a parameter server's part of its data center's copy of the model.
 //!
-//! The store adds deltas and answers reads. It does not know who may read when, nor what leaves the data center. In the
-//! paper this is the parameter store of a server, without the accumulated updates: those are the outboxes' business.
+//! The store adds deltas and answers reads. It does not know who may read when, nor what is sent to other data centers.
+//! In the paper this is the parameter store of a server, without the accumulated updates. Those are in the outboxes.
 
 mod shard;
 mod touched;

@@ -1,4 +1,4 @@
-//! One shard's values, and the parts of requests and deltas that concern it.
+//! The values of one shard, and the parts of requests and deltas that belong to it.
 
 use std::ops::Range;
 
@@ -16,15 +16,19 @@ pub struct ShardStore {
     values: Vec<f32>,
 }
 
-/// The rows of one shard that one iteration reads. Row numbers are those of the whole table.
+/// The rows of one shard that one iteration reads, by model row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardRows(RowSet);
 
-/// The changes to rows of one shard. Row numbers are those of the whole table.
+/// The changes to rows of one shard, by model row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardDeltas(Deltas);
 
 impl ShardStore {
+    /// A store with the shard's part of an initial model.
+    ///
+    /// # Panics
+    /// If `initial` has another layout than the shard's model.
     pub fn new(layout: ShardLayout, initial: &Model) -> Self {
         let mut values = vec![0.0; layout.parameters()];
         let mut rest = values.as_mut_slice();
@@ -34,7 +38,8 @@ impl ShardStore {
                 let row;
                 (row, rest) = rest.split_at_mut(width);
                 let initial = initial.row(table, layout.model_row(local));
-                // Of what stays zero no memory is used: it may be about to be replaced.
+                // Pages that stay zero take no memory. The values may be replaced soon, by a checkpoint or a mirror's
+                // copy.
                 if initial.iter().any(|value| value.to_bits() != 0) {
                     row.copy_from_slice(initial);
                 }
@@ -44,20 +49,26 @@ impl ShardStore {
         Self { layout, values }
     }
 
+    /// The layout of the shard.
     pub fn layout(&self) -> &ShardLayout {
         &self.layout
     }
 
-    /// Every value of the shard.
+    /// All values of the shard, in the order of its layout.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
+    /// As [`Self::values`], mutable.
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values
     }
 
-    /// Adds deltas to the values, and hands each changed row's place, its change and its new values to `on_row`.
+    /// Adds deltas to the values. Calls `on_row` with each changed row's range of the shard, its change and its new
+    /// values.
+    ///
+    /// # Panics
+    /// If the deltas do not fit the shard ([`ShardDeltas::fits`]).
     pub fn add(
         &mut self,
         deltas: &ShardDeltas,
@@ -77,7 +88,10 @@ impl ShardStore {
         }
     }
 
-    /// The values of the rows asked for, one after another.
+    /// The values of the requested rows, one after another.
+    ///
+    /// # Panics
+    /// If the shard lacks one of the rows ([`ShardRows::fits`]).
     pub fn read(&self, rows: &ShardRows) -> Vec<f32> {
         let mut values = Vec::with_capacity(rows.parameters(&self.layout));
         for (table, rows) in rows.tables() {
@@ -107,7 +121,7 @@ persist! {
 }
 
 impl ShardRows {
-    /// The part of a request that one shard of several answers.
+    /// The part of a request that one shard answers.
     pub fn of(rows: &RowSet, layout: &ShardLayout) -> Self {
         let tables = rows
             .tables
@@ -123,18 +137,18 @@ impl ShardRows {
         Self(RowSet { tables })
     }
 
-    /// A request that came from outside: `None` where it does not name strictly ascending rows of this shard, for
-    /// each of its tables.
+    /// A request that was received. `None` unless it fits the shard ([`Self::fits`]).
     pub fn checked(rows: RowSet, layout: &ShardLayout) -> Option<Self> {
         let rows = Self(rows);
         rows.fits(layout).then_some(rows)
     }
 
+    /// The requested rows of each table, in the layout's order.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableRows)> {
         self.0.tables.iter().enumerate().map(|(index, rows)| (TableId(index as u16), rows))
     }
 
-    /// Whether these are rows that the shard has.
+    /// Whether the request has an entry for each table, with strictly ascending rows of this shard.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         self.0.tables.len() == layout.model().tables().len()
             && self.tables().all(|(table, rows)| match rows {
@@ -143,19 +157,19 @@ impl ShardRows {
             })
     }
 
-    /// Rows asked for.
+    /// The number of requested rows.
     pub fn rows(&self, layout: &ShardLayout) -> usize {
         self.tables().map(|(table, rows)| rows.len(layout.rows_of(table))).sum()
     }
 
-    /// Parameters asked for.
+    /// The number of parameters in the requested rows.
     pub fn parameters(&self, layout: &ShardLayout) -> usize {
         self.tables()
             .map(|(table, rows)| rows.len(layout.rows_of(table)) * layout.width_of(table))
             .sum()
     }
 
-    /// Bytes the request takes on the LAN: a header, and 4 bytes a listed row.
+    /// The size of the request on the LAN in bytes: a header, and 4 bytes for each listed row.
     pub fn lan_bytes(&self) -> u64 {
         let listed: usize = self
             .tables()
@@ -167,7 +181,10 @@ impl ShardRows {
         LAN_HEADER_BYTES + 4 * listed as u64
     }
 
-    /// Puts a reply's values at their rows' places in a worker's copy of the model.
+    /// Copies the values of a reply to their rows in a worker's copy of the model.
+    ///
+    /// # Panics
+    /// If the number of values is not that of the requested rows.
     pub fn scatter(&self, values: &[f32], layout: &ShardLayout, model: &mut Model) {
         let mut rest = values;
         for (table, rows) in self.tables() {
@@ -189,7 +206,7 @@ impl ShardRows {
 }
 
 impl ShardDeltas {
-    /// Splits deltas into one part per shard.
+    /// Splits deltas into one part for each shard.
     pub fn split(deltas: Deltas, layouts: &[ShardLayout]) -> Vec<Self> {
         if layouts.len() == 1 {
             return vec![Self(deltas)];
@@ -197,18 +214,19 @@ impl ShardDeltas {
         layouts.iter().map(|layout| Self(part(&deltas, layout))).collect()
     }
 
-    /// Deltas that came from outside: `None` where they do not change strictly ascending rows of this shard, each as
-    /// wide as its table.
+    /// Deltas that were received. `None` unless they fit the shard ([`Self::fits`]).
     pub fn checked(deltas: Deltas, layout: &ShardLayout) -> Option<Self> {
         let deltas = Self(deltas);
         deltas.fits(layout).then_some(deltas)
     }
 
+    /// The changes to each table, in the layout's order.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &TableDeltas)> {
         self.0.tables.iter().enumerate().map(|(index, deltas)| (TableId(index as u16), deltas))
     }
 
-    /// Whether these change rows that the shard has, each as wide as it is.
+    /// Whether the deltas have an entry for each table, with strictly ascending rows of this shard and `width` values
+    /// for each row.
     pub fn fits(&self, layout: &ShardLayout) -> bool {
         self.0.tables.len() == layout.model().tables().len()
             && self.tables().all(|(table, changes)| {
@@ -217,8 +235,8 @@ impl ShardDeltas {
             })
     }
 
-    /// Bytes the deltas take on the LAN: a header, 4 bytes a row and 4 a parameter; rows of a table that
-    /// changed as a whole are not listed.
+    /// The size of the deltas on the LAN in bytes: a header, and 4 bytes for each row and each parameter. The rows of a
+    /// table that changed as a whole are not listed.
     pub fn lan_bytes(&self, layout: &ShardLayout) -> u64 {
         let bytes: usize = self
             .tables()
@@ -232,7 +250,7 @@ impl ShardDeltas {
     }
 }
 
-/// Whether rows ascend and are all the shard's.
+/// Whether rows strictly ascend and belong to the shard.
 fn has_rows(layout: &ShardLayout, table: TableId, rows: &[u32]) -> bool {
     let within = |row: &u32| {
         (*row as usize) < layout.model().table(table).rows && layout.owns(*row as usize)
@@ -255,7 +273,7 @@ fn part(deltas: &Deltas, layout: &ShardLayout) -> Deltas {
     part
 }
 
-/// What a LAN message costs beside its rows and values.
+/// The assumed size of a LAN message without rows and values, in bytes.
 pub(crate) const LAN_HEADER_BYTES: u64 = 64;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! A set of parameters of one shard, as bits.
+//! A set of parameters of one shard, as a bitmap.
 
 use std::ops::Range;
 
 use crate::persist;
 
-/// Which parameters of a shard something has happened to: one bit each.
+/// A set of parameters of a shard, with one bit for each. Methods panic for a parameter beyond the shard.
 #[derive(Clone, Debug)]
 pub struct Touched {
     words: Vec<u64>,
@@ -17,6 +17,7 @@ impl Touched {
         Self { words: vec![0; parameters.div_ceil(64)], count: 0 }
     }
 
+    /// Adds a parameter. Returns whether it was absent.
     pub fn insert(&mut self, parameter: usize) -> bool {
         let bit = 1 << (parameter % 64);
         let word = &mut self.words[parameter / 64];
@@ -26,12 +27,14 @@ impl Touched {
         new
     }
 
+    /// Adds all parameters of a range.
     pub fn insert_range(&mut self, range: Range<usize>) {
         for parameter in range {
             self.insert(parameter);
         }
     }
 
+    /// Removes a parameter. Returns whether it was present.
     pub fn remove(&mut self, parameter: usize) -> bool {
         let bit = 1 << (parameter % 64);
         let word = &mut self.words[parameter / 64];
@@ -41,7 +44,7 @@ impl Touched {
         present
     }
 
-    /// Adds every parameter of another set over the same shard.
+    /// Adds all parameters of another set over the same shard.
     pub fn union(&mut self, other: &Self) {
         self.count = 0;
         for (word, more) in self.words.iter_mut().zip(&other.words) {
@@ -50,24 +53,28 @@ impl Touched {
         }
     }
 
+    /// Removes all parameters.
     pub fn clear(&mut self) {
         self.words.fill(0);
         self.count = 0;
     }
 
+    /// Whether a parameter is in the set.
     pub fn contains(&self, parameter: usize) -> bool {
         self.words[parameter / 64] & (1 << (parameter % 64)) != 0
     }
 
+    /// The number of parameters in the set.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Whether the set has no parameter.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The members in a range, ascending.
+    /// The parameters of the set in a range, ascending.
     pub fn iter_range(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let first = range.start / 64;
         let last = range.end.div_ceil(64).max(first);
@@ -76,7 +83,7 @@ impl Touched {
             .filter(move |parameter| range.contains(parameter))
     }
 
-    /// How many members a range holds.
+    /// The number of parameters of the set in a range.
     pub fn count_range(&self, range: Range<usize>) -> usize {
         let (first, last) = (range.start.div_ceil(64), range.end / 64);
         if first >= last {

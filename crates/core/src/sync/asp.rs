@@ -1,132 +1,148 @@
-//! Approximate synchronous parallel (Hsieh et al., NSDI 2017): only significant updates cross the
-//! WAN, kept honest by selective barriers and mirror clocks.
+//! Approximate synchronous parallel (Hsieh et al., NSDI 2017): only significant updates cross the WAN. Selective
+//! barriers and mirror clocks bound how far copies differ.
 
 use serde::{Deserialize, Serialize};
 
 use super::{GuardConfig, ValueFormat};
 use crate::types::{Clock, DurationSetting, Staleness};
 
-/// Remote ASP.
+/// The settings of remote ASP.
 ///
 /// The defaults were chosen for eleven regions at 15 to 212 Mbit/s and models of 10⁵ parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AspConfig {
-    /// The hard threshold at clock 0: a residual above `threshold × max(|value|, floor)` must be shared.
-    /// The paper advises 0.01 to 0.02. With the table's RMS as floor more is safe: the quickstart takes 145 clocks
-    /// at 0.1 and 140 at 0.01, with a third of the bytes.
+    /// The hard threshold at clock 0. A residual above `threshold × max(|value|, floor)` must be sent.
+    ///
+    /// The paper advises 0.01 to 0.02. With the table's RMS as floor a larger threshold is safe: the quickstart takes
+    /// 145 clocks at 0.1 and 140 at 0.01, with a third of the bytes.
     pub threshold: f64,
-    /// Where a link has room, what is below the hard threshold and above this one leaves as well, the most
-    /// significant first; at most `threshold`, with which it falls. 0 leaves only dust at home.
+    /// Residuals below the hard threshold and above this one are sent when a link has room, the most significant first.
+    /// At most `threshold`, with which it decays. At 0 only residuals below
+    /// [`DUST`](crate::significance::DUST) times the hard threshold are never sent.
     pub soft_threshold: f64,
+    /// The significance function (section 3 of the paper).
     pub function: Function,
+    /// The smallest denominator of the significance function.
     pub floor: Floor,
+    /// How the hard threshold decreases during training.
     pub decay: Decay,
+    /// The unit of filtering: all mirrors together, or each link.
     pub policy: Policy,
+    /// Whether idle bandwidth carries updates below the hard threshold.
     pub goal: Goal,
-    /// The share of each link's measured rate that `policy = "link"` fills, above 0 and at most 1. What is above
-    /// the hard threshold counts towards it and leaves even beyond it; what is below takes the rest.
+    /// The share of each link's measured rate that `policy = "link"` uses, above 0 and at most 1. Residuals above the
+    /// hard threshold count towards the share and are sent even beyond it. Residuals below it use the rest.
     pub link_share: f64,
+    /// Which data centers send updates to which.
     pub overlay: OverlayKind,
+    /// Whether residuals are corrected for the application's momentum.
     pub momentum: Correction,
+    /// The format of values on the WAN. The rounding error stays in the residual.
     pub values: ValueFormat,
+    /// Whether the selective barrier is applied (section 3 of the paper).
     pub selective_barrier: Brake,
-    /// How long a read waits for announced parameters before it goes on without them.
+    /// How long a read waits for announced parameters before it continues without them.
     pub barrier_deadline: DurationSetting,
+    /// Whether mirror clocks are applied (section 3 of the paper).
     pub mirror_clock: Brake,
-    /// How many clocks a data center may be ahead of its slowest mirror, at least 1.
-    /// Left out: ceil(largest RTT ÷ clock time) + 1, from the measured clock time.
+    /// How many clocks a data center may be ahead of its slowest mirror, at least 1. `None` means
+    /// ceil(largest RTT ÷ clock time) + 1, from the measured clock time.
     pub data_center_staleness: Option<Staleness>,
-    /// How long reads wait for a silent mirror before it is left out until it is heard again.
+    /// How long reads wait for a silent mirror. After that the mirror is excluded until a packet of it is received.
     pub mirror_clock_deadline: DurationSetting,
+    /// The reaction to a mirror that cannot be reached.
     pub on_partition: OnPartition,
-    /// Against skew: quarters both thresholds, and the clocks that data centers may be apart, as often as it takes.
+    /// The guard against skew. Each of its steps divides both thresholds, and the allowed difference of data centers'
+    /// clocks, by four. `None` for no guard.
     pub guard: Option<GuardConfig>,
 }
 
-/// What the size of a residual is measured against.
+/// The significance function: what the size of a residual is measured against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Function {
-    /// |residual| ÷ max(|value|, floor), per parameter; the paper's, with a floor of 0.
+    /// |residual| ÷ max(|value|, floor), per parameter. With a floor of 0 it is the paper's function.
     Relative,
     /// |residual|, per parameter.
     Absolute,
     /// ‖residual row‖ ÷ max(‖row‖, floor × √width), per row.
     RowNorm,
-    /// |residual| ÷ the root mean square of what this data center has changed in the table so far, per parameter. It knows
-    /// no unit: a network that hardly leaves its initial weights and factors that start at zero, two data centers and
-    /// eleven, are held to the same part of their own progress.
+    /// |residual| ÷ the root mean square of the changes that this data center has made to the table so far, per parameter.
+    ///
+    /// It has no unit. The same threshold means the same share of progress for a network that stays close to its
+    /// initial weights and for factors that start at zero, with two data centers and with eleven.
     Progress,
 }
 
-/// The smallest denominator of a relative significance.
+/// The smallest denominator of a relative significance function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Floor {
-    /// None, as published: a value of 0 makes any residual significant.
+    /// 0, as in the paper: where the value is 0, every residual other than 0 is significant.
     Zero,
     /// The root mean square of the parameter's table.
     TableRms,
 }
 
-/// How the hard threshold falls.
+/// How the hard threshold v₀ decreases during training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decay {
-    /// With the learning rate, v₀·η_t ÷ η₀: the convergence proof wants both to fall together.
+    /// v₀·η_t ÷ η₀, with the learning rate η. The paper's convergence proof requires that both decrease together.
     LearningRate,
     /// v₀ ÷ √clock.
     Clock,
     /// v₀ ÷ √pass.
     Pass,
+    /// v₀: the threshold is constant.
     None,
 }
 
-/// Who decides what leaves.
+/// The unit in which updates are filtered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// As published: one residual per server, filtered once per clock, the same updates to every mirror.
+    /// As in the paper: one residual per server, filtered once per clock. Every mirror receives the same updates.
     Paper,
-    /// One residual per link; whenever a link has drained, the most significant ones that fit leave.
+    /// One residual per link. Each time a link is idle, the most significant residuals that fit are sent.
     Link,
 }
 
-/// What the run should save.
+/// The resource that a run saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// As little time as possible: idle bandwidth carries updates below the hard threshold too.
+    /// Time: idle bandwidth carries updates below the hard threshold, too.
     Speed,
-    /// As few bytes as possible: nothing below the hard threshold is sent.
+    /// Bytes: no update below the hard threshold is sent.
     Cost,
 }
 
-/// Which data centers send to which.
+/// Which data centers send updates to which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverlayKind {
-    /// Everyone to everyone.
+    /// Each data center sends to every other.
     Mesh,
-    /// Members of a group to each other, hubs between groups: the topology's groups, or where it names none, groups
-    /// chosen from bandwidth, RTT and price.
+    /// Members of a group send to each other, and hubs connect the groups. The groups are those of the topology. If it
+    /// names none, they are chosen from bandwidth, RTT and price.
     Groups,
-    /// Along the spanning tree of maximum bandwidth.
+    /// Data centers send along the spanning tree of maximum bandwidth.
     Tree,
 }
 
-/// Whether residuals are corrected for the application's momentum.
+/// How residuals are corrected for the application's momentum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Correction {
-    /// Gradients are shared, and every data center gives them their momentum: each crosses a link once.
+    /// Gradients are sent, and every data center applies the momentum to them. Each gradient crosses a link once.
     On,
-    /// As `On`, and what a gradient has come to while it was on its way is added when it arrives: only the rest of its
-    /// momentum goes on, as at home. After the momentum factor masking of Lin et al. (ICLR 2018), which drops the
-    /// momentum of what is delayed; here nothing is lost.
+    /// As `On`. In addition, a delayed gradient first receives the momentum that it has gained at its origin while it
+    /// was delayed. After the momentum factor masking of Lin et al. (ICLR 2018), which drops the momentum of delayed
+    /// gradients. Here none is dropped.
     Masked,
-    /// Steps are shared, which already hold the momentum of all gradients before.
+    /// Steps are sent, which include the momentum of all earlier gradients.
     Off,
 }
 
@@ -134,19 +150,22 @@ pub enum Correction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Brake {
+    /// The brake is applied.
     On,
+    /// The brake is not applied.
     Off,
-    /// On where it can help: a barrier only where workers read less than half of the model each clock.
+    /// The brake is applied where it can help. The selective barrier can only where workers read less than half of the
+    /// model in each clock.
     Auto,
 }
 
-/// What a data center does that a mirror cannot be reached from.
+/// The reaction of a data center to a mirror that it cannot reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnPartition {
-    /// Goes on without it: neither brake waits for it until it is heard again. Residuals merge meanwhile.
+    /// Continue. Neither brake waits for the mirror until a packet of it is received. Until then residuals merge.
     Continue,
-    /// Holds back all reads until it is heard again, however long that takes.
+    /// Hold back all reads until a packet of the mirror is received, without a deadline.
     Pause,
 }
 
@@ -176,7 +195,7 @@ impl Default for AspConfig {
 }
 
 impl Decay {
-    /// What the hard threshold at clock 0 is multiplied by.
+    /// The hard threshold at `clock`, divided by the hard threshold at clock 0.
     ///
     /// `learning_rate_factor` is η_t ÷ η₀ at `clock`; `clocks_per_pass` is at least 1.
     pub fn factor(self, clock: Clock, learning_rate_factor: f64, clocks_per_pass: u64) -> f64 {

@@ -1,15 +1,15 @@
-//! Bulk synchronous parallel between data centers: every clock waits for every other data center's clock.
+//! Bulk synchronous parallel between data centers: each clock waits for the same clock of every other data center.
 
 use serde::{Deserialize, Serialize};
 
 use super::ValueFormat;
 
-/// Remote BSP. A read at clock `c` sees every update of every data center up to clock `c`, and none later
-/// but the reader's own.
+/// The settings of remote BSP. A read at clock `c` sees all updates of all data centers up to clock `c`. Of later
+/// updates it sees only those of the reader's own data center.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BspConfig {
-    /// How values cross the WAN; what rounding loses is added to the next clock's update.
+    /// The format of values on the WAN. The rounding error is added to the update of the next clock.
     pub values: ValueFormat,
 }
 

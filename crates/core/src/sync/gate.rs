@@ -6,31 +6,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{DcId, WorkerId};
 
-/// Whether a read may go, and if not, what it waits for.
+/// Whether a read may be answered, and if not, what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
+    /// The read may be answered.
     Open,
+    /// The read is held back for this reason.
     Closed(WaitReason),
 }
 
-/// What a read that was held back waits for.
+/// The reason why a read is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WaitReason {
     /// A worker of the same data center is too many clocks behind.
-    LocalWorker { worker: WorkerId },
-    /// Updates of a clock that BSP or SSP must see have not all come; the last are due from `from`.
-    Updates { from: DcId },
-    /// ASP's mirror clock: `from` is too many clocks behind.
-    MirrorClock { from: DcId },
-    /// ASP's selective barrier: `from` announced a parameter of the row and has not yet sent it.
-    Announced { from: DcId, row: u32 },
+    LocalWorker {
+        /// The slowest worker.
+        worker: WorkerId,
+    },
+    /// Updates that the read must see are missing: those of a clock with BSP, SSP or a round of local steps, or the
+    /// copy that a server of TAP or ASP rebuilds from a mirror.
+    Updates {
+        /// A data center whose updates are missing.
+        from: DcId,
+    },
+    /// ASP's mirror clock: a mirror is too many clocks behind. Or reads pause because a mirror cannot be reached.
+    MirrorClock {
+        /// The mirror's data center.
+        from: DcId,
+    },
+    /// ASP's selective barrier: a mirror announced a parameter of the row, and its update has not arrived.
+    Announced {
+        /// The announcing mirror's data center.
+        from: DcId,
+        /// The shard-wide number of the row.
+        row: u32,
+    },
 }
 
 impl WaitReason {
-    /// Every cause's name.
+    /// The names of all reasons, in the order of the variants.
     pub const NAMES: [&str; 4] = ["local", "bandwidth", "mirror_clock", "barrier"];
 
-    /// The cause's name in reports and metrics.
+    /// The reason's name in reports and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::LocalWorker { .. } => "local",
@@ -40,7 +57,7 @@ impl WaitReason {
         }
     }
 
-    /// The data center that is waited for, where it is another one.
+    /// The other data center that the read waits for. `None` if it waits for a worker of its own data center.
     pub fn from(self) -> Option<DcId> {
         match self {
             Self::LocalWorker { .. } => None,

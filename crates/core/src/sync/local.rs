@@ -1,4 +1,4 @@
-//! Synchronisation of the workers of one data center.
+//! Local synchronisation: the workers of one data center.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,11 @@ use crate::types::{Clock, Staleness};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LocalSync {
+    /// A read at clock `c` waits until every worker has finished clock `c`.
     Bsp,
-    /// A read at clock `c` waits until every worker has finished `c - staleness` (Ho et al., NIPS 2013).
+    /// A read at clock `c` waits until every worker has finished clock `c - staleness` (Ho et al., NIPS 2013).
     Ssp {
+        /// How many clocks a worker may be ahead of the slowest.
         staleness: Staleness,
     },
 }
@@ -29,6 +31,7 @@ impl LocalSync {
         }
     }
 
+    /// How many clocks a worker may be ahead of the slowest. 0 for BSP.
     pub fn staleness(self) -> Staleness {
         match self {
             Self::Bsp => Staleness(0),

@@ -5,53 +5,57 @@ use serde::{Deserialize, Serialize};
 
 use super::{GuardConfig, ValueFormat};
 
-/// Remote local-steps. Data centers train on their own copies and meet every so many clocks.
+/// The settings of remote local steps. Data centers train on their own copies and combine their changes periodically.
 ///
-/// The defaults were chosen over eleven regions, where BSP takes 4 to 7 times a LAN's time: matrix factorisation with
-/// users of their own in each data center takes 0.76 of it and a perceptron with momentum 1.02. An outer momentum of
-/// 0.7 is faster still, but no longer converges at four times the perceptron's learning rate.
+/// The defaults were chosen for eleven regions. There BSP takes 4 to 7 times the time that it takes on a LAN. With
+/// these defaults matrix factorisation with disjoint users in each data center takes 0.76 times the LAN's time, and a
+/// perceptron with momentum 1.02 times. An outer momentum of 0.7 is faster, but does not converge at four times the
+/// perceptron's learning rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalStepsConfig {
     /// Clocks between two rounds of a fragment, at least 1.
     pub steps: u64,
-    /// Parts that the shard is cut into, each with rounds of its own, evenly staggered; at most `steps`.
+    /// The number of parts of the shard, at most `steps`. Each has its own rounds, evenly staggered.
     pub fragments: u64,
-    /// How many clocks training goes on while a round is under way, below `steps`. Left out: until the fragment's next
-    /// round is due.
+    /// How many clocks training continues while a round is in progress, below `steps`. `None` means until the
+    /// fragment's next round is due.
     pub overlap: Option<u64>,
+    /// How the data centers' changes combine.
     pub combine: Combine,
+    /// The outer optimiser, which applies a round's combined change.
     pub outer: Outer,
-    /// What a round's combined change is multiplied by, above 0.
+    /// The factor of a round's combined change, above 0.
     pub outer_learning_rate: f64,
-    /// The share of the last outer step that goes into the next, below 1; with `outer = "nesterov"`.
+    /// The share of the last outer step that is added to the next one, below 1. Used by `outer = "nesterov"`.
     pub outer_momentum: f64,
-    /// How changes cross the WAN, both ways; what rounding loses joins the next round.
+    /// The format of changes on the WAN, in both directions. The rounding error is added to the next round.
     pub values: ValueFormat,
-    /// Against skew: quarters the steps, and with them the overlap, as often as it takes; with one fragment.
+    /// The guard against skew. Each of its steps divides `steps`, and with it the overlap, by four. It requires one
+    /// fragment. `None` for no guard.
     pub guard: Option<GuardConfig>,
 }
 
-/// What the data centers' changes are to each other between rounds. In a round they are added up.
+/// How the changes of data centers combine. A round adds them up in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combine {
-    /// In its own copy, too, a data center's changes are its workers' share of a step. With one step, one fragment and
-    /// no overlap this is BSP, and counts stay counts. Many steps at a large learning rate overshoot: nobody sees
-    /// what the others add.
+    /// A data center applies its workers' changes to its own copy as they are. With one step, one fragment and no
+    /// overlap this is BSP, and counts stay counts. Many steps at a large learning rate overshoot, because no data
+    /// center sees the changes of the others between rounds.
     Sum,
-    /// In its own copy a data center takes its workers' changes as if all workers who change a parameter made them,
-    /// so that the round agrees on the mean of where they would have gone (local SGD).
+    /// A data center scales its workers' changes in its own copy, as if all workers that change a parameter had made
+    /// them. So the round agrees on the mean of the copies (local SGD).
     Mean,
 }
 
-/// How a round's combined change moves what the data centers agree on.
+/// How a round's combined change is applied to the agreed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outer {
-    /// By itself, times the outer learning rate.
+    /// The change times the outer learning rate.
     Plain,
-    /// With Nesterov's momentum, kept where the change is summed (Sutskever et al., ICML 2013).
+    /// With Nesterov momentum (Sutskever et al., ICML 2013). The home of each block keeps the momentum.
     Nesterov,
 }
 
@@ -72,12 +76,12 @@ impl Default for LocalStepsConfig {
 }
 
 impl LocalStepsConfig {
-    /// How many clocks training goes on while a round is under way.
+    /// How many clocks training continues while a round is in progress, with the default filled in.
     pub fn overlap(&self) -> u64 {
         self.overlap.unwrap_or(self.steps - 1)
     }
 
-    /// Whether a round agrees on the sum of all changes as they are. Counts take nothing else.
+    /// Whether a round adds the sum of all changes unscaled. An application whose deltas are counts requires it.
     pub fn adds_up(&self) -> bool {
         self.combine == Combine::Sum
             && self.outer == Outer::Plain

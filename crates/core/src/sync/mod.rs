@@ -1,9 +1,9 @@
 //! The synchronisation models, one file each with its configuration.
 //!
-//! This room decides what each model can be told, with defaults, and what the answer to a read may be: a [`Gate`]
-//! and, where it is closed, the reason. It refuses to know how the answer is found; servers do that. Local sync
-//! orders the workers of one data center, remote sync orders data centers (the paper's two levels). They are two
-//! types, so that neither can be taken for the other.
+//! This room decides the settings of each model, with defaults, and the possible answers to a read: a [`Gate`] and, if
+//! it is closed, the reason. It does not know how the answer is found. Servers do that. Local synchronisation orders
+//! the workers of one data center, remote synchronisation orders data centers (the two levels of the paper, section 3).
+//! They are two types, so that one cannot be passed for the other.
 
 mod asp;
 mod bsp;

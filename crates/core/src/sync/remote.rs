@@ -1,4 +1,4 @@
-//! The choice of synchronisation between data centers.
+//! The choice of the synchronisation model between data centers.
 
 use super::{AspConfig, BspConfig, GuardConfig, LocalStepsConfig, SspConfig, TapConfig};
 use crate::types::Tightness;
@@ -6,17 +6,23 @@ use crate::types::Tightness;
 /// How data centers share updates and wait for each other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemoteSync {
+    /// Bulk synchronous parallel.
     Bsp(BspConfig),
+    /// Stale synchronous parallel.
     Ssp(SspConfig),
+    /// Totally asynchronous parallel.
     Tap(TapConfig),
+    /// Approximate synchronous parallel, the paper's model.
     Asp(AspConfig),
+    /// Periodic rounds between local steps.
     LocalSteps(LocalStepsConfig),
 }
 
 impl RemoteSync {
-    /// Every model's name, as configuration files and reports write it.
+    /// The names of all models in configuration files and reports.
     pub const NAMES: [&str; 5] = ["bsp", "ssp", "tap", "asp", "local-steps"];
 
+    /// The model's name, one of [`Self::NAMES`].
     pub fn name(&self) -> &'static str {
         match self {
             Self::Bsp(_) => "bsp",
@@ -27,7 +33,7 @@ impl RemoteSync {
         }
     }
 
-    /// The most that a guard may ask for: beyond it nothing becomes tighter.
+    /// The largest tightness that a guard may request. Beyond it no setting changes.
     pub fn tightness_max(&self) -> Tightness {
         match self {
             Self::LocalSteps(local_steps) => Tightness::most_of_clocks(local_steps.steps),
@@ -35,7 +41,7 @@ impl RemoteSync {
         }
     }
 
-    /// The guard against skew, where there is one.
+    /// The settings of the guard against skew, if the model has one.
     pub fn guard(&self) -> Option<&GuardConfig> {
         match self {
             Self::Bsp(_) | Self::Ssp(_) | Self::Tap(_) => None,

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::ValueFormat;
 use crate::types::Staleness;
 
-/// Remote SSP. A read at clock `c` sees every update of every data center up to clock `c - staleness`.
+/// The settings of remote SSP. A read at clock `c` sees all updates of all data centers up to clock `c - staleness`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SspConfig {
+    /// How many clocks a data center may be ahead of the slowest other one. 0 is BSP.
     pub staleness: Staleness,
-    /// How values cross the WAN; what rounding loses is added to the next clock's update.
+    /// The format of values on the WAN. The rounding error is added to the update of the next clock.
     #[serde(default = "f32")]
     pub values: ValueFormat,
 }

@@ -1,14 +1,14 @@
-//! Totally asynchronous parallel between data centers: every update is sent, nobody waits.
+//! Totally asynchronous parallel between data centers: every update is sent, and no read waits.
 
 use serde::{Deserialize, Serialize};
 
 use super::ValueFormat;
 
-/// Remote TAP. Updates that a link has not yet carried merge with the next ones for the same parameter.
+/// The settings of remote TAP. Updates that have not been sent merge with later ones of the same parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TapConfig {
-    /// How values cross the WAN; what rounding loses stays in the residual.
+    /// The format of values on the WAN. The rounding error stays in the residual.
     pub values: ValueFormat,
 }
 

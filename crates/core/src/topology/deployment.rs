@@ -1,4 +1,4 @@
-//! Where the nodes of a run listen, and what their network promises.
+//! The addresses at which the nodes of a run listen, and the properties of their network.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,37 +6,39 @@ use std::str::FromStr;
 
 use crate::types::DcId;
 
-/// What the real driver knows of a topology's network. The other drivers need none of it.
+/// The part of a topology that only the real driver uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
-    /// Whether workers and servers of one data center speak TLS.
+    /// Whether workers and servers of one data center use TLS.
     pub lan_tls: bool,
-    /// Where the coordinator listens, over TCP.
+    /// The address at which the coordinator listens, over TCP.
     pub coordinator: Option<Address>,
-    /// Where servers listen, by data center and shard: for mirrors over UDP, for workers over TCP. A data center that
-    /// names none has an empty list.
+    /// The addresses at which servers listen, by data center and shard: over UDP for mirrors, over TCP for workers. The
+    /// list of a data center without addresses is empty.
     pub servers: Vec<Vec<Address>>,
-    /// Links whose bandwidth nobody else uses: their congestion window is provisioned, not searched for.
+    /// Links without other traffic. Their congestion window is set from the bandwidth, not probed.
     pub dedicated: BTreeSet<(DcId, DcId)>,
 }
 
 /// A host name or an IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
-    /// An IPv6 address without its brackets.
+    /// The host. An IPv6 address has no brackets.
     pub host: String,
+    /// The port, above 0.
     pub port: u16,
 }
 
-/// Text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is no address; expected {ADDRESS}")]
 pub struct NotAnAddress {
+    /// The text.
     pub found: String,
 }
 
 impl Deployment {
-    /// Where a server listens, if the topology says so.
+    /// The address at which a server listens. `None` if the topology names none.
     pub fn server(&self, dc: DcId, shard: usize) -> Option<&Address> {
         self.servers.get(dc.index())?.get(shard)
     }
@@ -84,7 +86,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What an address looks like, for messages.
+/// The form of an address, for error messages.
 pub const ADDRESS: &str = "a host name or an IP address with a port, such as \"oregon-1.example.org:4433\", \
                            \"10.0.0.7:4433\" or \"[fd00::7]:4433\"";
 

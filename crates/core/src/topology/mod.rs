@@ -1,8 +1,7 @@
 //! Data centers and the links between them, as checked facts.
 //!
-//! This room decides what a topology is: every ordered pair of data centers has one link, and none is joined to
-//! itself. It refuses to know files, which are `config/`'s business, and what a link does to bytes, which is
-//! `link/`'s.
+//! This room decides what a valid topology is: each ordered pair of different data centers has one link. It does not
+//! know files (`config/` does), and what a link does to bytes (`link/` does).
 
 mod deployment;
 mod overlay;
@@ -12,39 +11,39 @@ pub use overlay::{Group, Overlay, first_hops};
 
 use crate::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 
-/// Where the nodes of a run are and how they are joined.
+/// The data centers of a run and the links between them.
 ///
-/// `links` holds one entry per ordered pair of different data centers, sorted by `(from, to)`; bandwidths
-/// are already multiplied by `bandwidth_scale`.
+/// `links` has one entry for each ordered pair of different data centers, sorted by `(from, to)`. Bandwidths are
+/// already multiplied by `bandwidth_scale`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
-    /// As reports call it.
+    /// The name in reports.
     pub name: String,
-    /// The data centers, in the order of the file; [`DcId`] is a position in it.
+    /// The data centers, in the order of the file. A [`DcId`] is a position in the vector.
     pub data_centers: Vec<DataCenter>,
-    /// The WAN between them.
+    /// The links of the WAN.
     pub links: Vec<WanLink>,
-    /// Data centers that share hubs, every one in one group; empty where none are named.
+    /// The groups of data centers with a hub. Each data center is in one group. Empty if the topology names no groups.
     pub groups: Vec<Group>,
-    /// What all WAN bandwidths were multiplied by, so that reports can state it.
+    /// The factor by which all WAN bandwidths were multiplied, for reports.
     pub bandwidth_scale: f64,
 }
 
 /// One data center.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataCenter {
-    /// As reports call it.
+    /// The name in reports.
     pub name: String,
-    /// Its parameter servers, at least 1; as many in every data center.
+    /// The number of parameter servers, at least 1. It is the same in all data centers.
     pub servers: usize,
-    /// Its workers, at least 1.
+    /// The number of workers, at least 1.
     pub workers: usize,
-    /// What each node's network card carries inside the data center, each way.
+    /// The bandwidth of each node's network card within the data center, in each direction.
     pub lan_bandwidth: Bandwidth,
-    /// The round trip between two nodes of the data center.
+    /// The round-trip time between two nodes of the data center.
     pub lan_rtt: DurationSetting,
-    /// Whether worker `i` and server `i` share a machine and its network card: what they say to each other does
-    /// not cross the LAN.
+    /// Whether worker `i` and server `i` share a machine and its network card. Their messages to each other then do not
+    /// cross the LAN.
     pub colocated: bool,
 }
 
@@ -55,20 +54,20 @@ pub struct WanLink {
     pub from: DcId,
     /// The data center that receives.
     pub to: DcId,
-    /// What it carries.
+    /// The bandwidth of the link.
     pub bandwidth: Bandwidth,
-    /// The round trip over it and the link back.
+    /// The round-trip time over this link and the link back.
     pub rtt: DurationSetting,
-    /// What a gigabyte costs that is sent over it.
+    /// The price of a gigabyte sent over the link.
     pub price: UsdPerGb,
-    /// Packet loss, 0 to below 1.
+    /// The probability that a packet is lost, 0 to below 1.
     pub loss: f64,
-    /// What the bottleneck queues before it drops.
+    /// The size of the queue at the bottleneck. Packets beyond it are dropped.
     pub queue: ByteSize,
 }
 
 impl Topology {
-    /// The numbers of all data centers, in order.
+    /// The identifiers of all data centers, in order.
     pub fn dc_ids(&self) -> impl Iterator<Item = DcId> + use<> {
         (0..self.data_centers.len() as u16).map(DcId)
     }
@@ -76,7 +75,7 @@ impl Topology {
     /// One data center.
     ///
     /// # Panics
-    /// Where the topology has no such one.
+    /// If the topology has no such data center.
     pub fn dc(&self, dc: DcId) -> &DataCenter {
         &self.data_centers[dc.index()]
     }
@@ -84,13 +83,13 @@ impl Topology {
     /// The directed link between two different data centers.
     ///
     /// # Panics
-    /// Where `from` is `to` or either is not in the topology.
+    /// If `from` is `to`, or one of them is not in the topology.
     pub fn link(&self, from: DcId, to: DcId) -> &WanLink {
         let found = self.links.binary_search_by_key(&(from, to), |link| (link.from, link.to));
         &self.links[found.expect("a topology has a link for each ordered pair")]
     }
 
-    /// The bandwidth that each server of `from` has towards its mirror in `to`: an equal share of the link's.
+    /// The bandwidth from each server of `from` to its mirror in `to`: an equal share of the link's bandwidth.
     ///
     /// # Panics
     /// As [`Self::link`].
@@ -98,22 +97,22 @@ impl Topology {
         self.link(from, to).bandwidth.scaled(1.0 / self.dc(from).servers as f64)
     }
 
-    /// Workers in the whole run.
+    /// The number of workers in the whole run.
     pub fn workers(&self) -> usize {
         self.data_centers.iter().map(|dc| dc.workers).sum()
     }
 
-    /// Workers of each data center, in order.
+    /// The number of workers of each data center, in order.
     pub fn workers_per_dc(&self) -> Vec<usize> {
         self.data_centers.iter().map(|dc| dc.workers).collect()
     }
 
-    /// Servers in the whole run.
+    /// The number of servers in the whole run.
     pub fn servers(&self) -> usize {
         self.data_centers.iter().map(|dc| dc.servers).sum()
     }
 
-    /// The slowest, the mean and the fastest bandwidth of all links; `None` where there are no links.
+    /// The lowest, the mean and the highest bandwidth of all links. `None` if there are no links.
     pub fn bandwidth_range(&self) -> Option<(Bandwidth, Bandwidth, Bandwidth)> {
         let mut all: Vec<f64> =
             self.links.iter().map(|link| link.bandwidth.bits_per_second()).collect();
@@ -127,18 +126,21 @@ impl Topology {
         ))
     }
 
-    /// The longest round trip between two data centers; zero where there is one.
+    /// The longest round-trip time between two data centers. Zero if there is only one.
     pub fn rtt_max(&self) -> DurationSetting {
         self.links.iter().map(|link| link.rtt).max().unwrap_or_default()
     }
 
-    /// The number over the whole run of the first worker of a data center.
+    /// The number of a data center's first worker, counted over the whole run.
+    ///
+    /// # Panics
+    /// If the topology has no such data center.
     pub fn first_worker(&self, dc: DcId) -> usize {
         self.data_centers[..dc.index()].iter().map(|dc| dc.workers).sum()
     }
 
-    /// The same machines in one data center, joined by the fastest of the LANs: what a run over these links
-    /// is compared with ("times LAN").
+    /// The same machines in one data center, connected by the fastest of the LANs. A run over the WAN is compared with
+    /// a run over this topology ("times LAN").
     #[must_use]
     pub fn collapsed(&self) -> Self {
         let fastest = self

@@ -1,9 +1,10 @@
-//! Which data centers send to which: everyone to everyone, or over hubs.
+//! The overlay network: which data centers send updates to which, directly or through hubs.
 //!
-//! An overlay is a set of cliques joined like the branches of a tree. Within a clique everyone sends to everyone;
-//! whoever is in several forwards what comes from one to the others. Between two data centers there is one way, so
-//! nothing circles and nothing comes twice. The paper's mesh is one clique; its data-center groups with hubs
-//! (Hsieh et al., NSDI 2017) are one clique a group and one of the hubs; a tree has a clique for each edge.
+//! An overlay is a set of cliques connected like the branches of a tree. Within a clique each data center sends to
+//! every other. A data center in several cliques is a hub: it forwards updates from one clique to the others. There is
+//! one path between two data centers, so that no update circulates or arrives twice. The paper's mesh is one clique.
+//! The paper's data center groups with hubs (Hsieh et al., NSDI 2017) are one clique for each group and one for the
+//! hubs. A tree has a clique for each edge.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,28 +12,29 @@ use std::collections::btree_map::Entry;
 use super::Topology;
 use crate::types::{DcId, DurationSetting};
 
-/// A group of data centers as a topology names it: members send to each other, the hub also to other hubs.
+/// A group of data centers in a topology. The members send to each other, and the hub also sends to other hubs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
+    /// The member that sends to other hubs.
     pub hub: DcId,
-    /// All of the group, the hub included, ascending.
+    /// All members, including the hub, ascending.
     pub members: Vec<DcId>,
 }
 
-/// Cliques joined like a tree.
+/// Cliques of data centers, connected like a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlay {
-    /// Each with two members or more, ascending.
+    /// Each has at least two members, ascending.
     cliques: Vec<Vec<DcId>>,
 }
 
 impl Overlay {
-    /// Everyone sends to everyone.
+    /// The overlay in which each data center sends to every other.
     pub fn mesh(topology: &Topology) -> Self {
         Self::of_cliques(vec![topology.dc_ids().collect()])
     }
 
-    /// The topology's groups; where it names none, groups chosen from bandwidth, RTT and price.
+    /// The topology's groups. If it names none, groups chosen from bandwidth, RTT and price ([`Self::chosen`]).
     pub fn groups(topology: &Topology) -> Self {
         if topology.groups.is_empty() {
             return Self::chosen(topology);
@@ -40,8 +42,8 @@ impl Overlay {
         Self::of_groups(&topology.groups)
     }
 
-    /// The tree whose links are the fastest: a spanning tree of maximum bandwidth. Of equally fast links the one of
-    /// lower RTT, then of lower price, is taken.
+    /// The spanning tree of maximum bandwidth. Of links with the same bandwidth, the one with the lower RTT is chosen,
+    /// then the one with the lower price.
     pub fn tree(topology: &Topology) -> Self {
         let mut inside = vec![false; topology.data_centers.len()];
         inside[0] = true;
@@ -61,12 +63,13 @@ impl Overlay {
         Self::of_cliques(edges)
     }
 
-    /// Groups by the program's own choice, of up to four hubs.
+    /// The best groups with up to four hubs, or the mesh if it is better.
     ///
-    /// Every set of hubs is tried; every other data center joins the hub that it reaches best. Sets are compared by
-    /// the time of one byte over the slowest link in use, the dollars of one byte over every link in use, and the
-    /// longest RTT on the way between two data centers, each relative to the mesh's: what costs twice in one must
-    /// win twice in another, but the RTT, which counts by its root: a few clocks of delay cost a run little. That one byte crosses each link once is the limit in which hubs merge perfectly.
+    /// All sets of hubs are tried. Every other data center joins the hub that it reaches best. The score of a set is a
+    /// product of three costs, each relative to the mesh: the time of one byte over the slowest link in use, the price
+    /// of one byte over all links in use, and the square root of the longest RTT between two data centers. The root is
+    /// taken because a few clocks of delay cost a run little. The costs assume that one byte crosses each link once,
+    /// which holds if hubs merge perfectly.
     pub fn chosen(topology: &Topology) -> Self {
         let mesh = Self::mesh(topology);
         let count = topology.data_centers.len();
@@ -98,38 +101,40 @@ impl Overlay {
         Self { cliques }
     }
 
+    /// The cliques, each with at least two members, ascending.
     pub fn cliques(&self) -> &[Vec<DcId>] {
         &self.cliques
     }
 
-    /// Those that a data center sends to, clique by clique, without itself.
+    /// The data centers that a data center sends to, clique by clique.
     pub fn neighbours(&self, of: DcId) -> Vec<Vec<DcId>> {
         let own = self.cliques.iter().filter(|clique| clique.contains(&of));
         own.map(|clique| clique.iter().copied().filter(|dc| *dc != of).collect()).collect()
     }
 
-    /// For each other data center: the neighbour that what goes there passes first, itself where it is one.
+    /// For each other data center, the neighbour that is the first hop of the path to it. The first hop of a neighbour
+    /// is the neighbour itself.
     pub fn first_hops(&self, from: DcId) -> BTreeMap<DcId, DcId> {
         first_hops(&self.cliques, from)
     }
 
-    /// Whether a data center forwards what others send.
+    /// Whether a data center forwards updates of others.
     pub fn is_hub(&self, dc: DcId) -> bool {
         self.cliques.iter().filter(|clique| clique.contains(&dc)).count() > 1
     }
 
-    /// The links on the way between the two data centers that are the most of them apart, at least 1.
+    /// The largest number of links on a path between two data centers. 0 if there is only one data center.
     pub fn hops(&self, topology: &Topology) -> usize {
         self.longest(topology, |_| 1.0) as usize
     }
 
-    /// The longest RTT on the way between two data centers.
+    /// The longest RTT of a path between two data centers: the sum over its links.
     pub fn rtt_max(&self, topology: &Topology) -> DurationSetting {
         let seconds = self.longest(topology, |path| path.rtt);
         DurationSetting(std::time::Duration::from_secs_f64(seconds))
     }
 
-    /// The longest way between two data centers, by a length of links.
+    /// The length of the longest path between two data centers, for a length of links.
     fn longest(&self, topology: &Topology, length: impl Fn(Path) -> f64) -> f64 {
         let count = topology.data_centers.len();
         let mut longest: f64 = 0.0;
@@ -153,7 +158,7 @@ impl Overlay {
     }
 }
 
-/// As [`Overlay::first_hops`], over cliques joined like a tree.
+/// As [`Overlay::first_hops`], for cliques that are connected like a tree.
 pub fn first_hops(cliques: &[Vec<DcId>], from: DcId) -> BTreeMap<DcId, DcId> {
     let neighbours = |of: DcId| {
         let own = cliques.iter().filter(move |clique| clique.contains(&of));
@@ -173,7 +178,7 @@ pub fn first_hops(cliques: &[Vec<DcId>], from: DcId) -> BTreeMap<DcId, DcId> {
     hops
 }
 
-/// What counts about one directed link.
+/// The properties of a directed link that the choice of an overlay depends on.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     bits_per_second: f64,
@@ -191,13 +196,13 @@ impl Path {
         }
     }
 
-    /// How well a data center reaches a hub: bandwidth per dollar and second, where they are known.
+    /// How well a data center reaches a hub: bandwidth divided by RTT and by price.
     fn merit(self) -> f64 {
         self.bits_per_second / (self.rtt + RTT_LEAST) / (self.usd_per_gb + PRICE_LEAST)
     }
 }
 
-/// What an overlay costs.
+/// The costs of an overlay.
 #[derive(Clone, Copy, Debug)]
 struct Quality {
     seconds_per_bit: f64,
@@ -244,7 +249,7 @@ fn groups_around(topology: &Topology, hubs: &[DcId]) -> Vec<Group> {
     groups
 }
 
-/// Visits the subsets of `0..count` with `size` members.
+/// Calls `visit` with each subset of `0..count` with `size` members.
 fn each_subset(count: usize, size: usize, chosen: &mut Vec<DcId>, visit: &mut impl FnMut(&[DcId])) {
     if chosen.len() == size {
         visit(chosen);
@@ -258,12 +263,12 @@ fn each_subset(count: usize, size: usize, chosen: &mut Vec<DcId>, visit: &mut im
     }
 }
 
-/// More hubs than this were never better on eleven regions, and every set of them is tried.
+/// The largest number of hubs. More were never better on eleven regions, and the number of sets grows with it.
 const HUBS_MAX: usize = 4;
 
-/// Two data centers in one town are not infinitely close.
+/// Added to an RTT in seconds, so that a quotient by an RTT of 0 is finite.
 const RTT_LEAST: f64 = 1e-3;
-/// Half a cent: links without a price are compared by the rest.
+/// Half a cent, added to a price, so that a quotient by a price of 0 is finite.
 const PRICE_LEAST: f64 = 0.005;
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
-//! Logical time: iterations finished.
+//! Logical time, counted in finished iterations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Iterations finished. A worker that works on its first iteration is at clock 0.
+/// A number of finished iterations. A worker is at clock 0 during its first iteration.
+///
+/// The clock of a data center is the smallest clock of its workers.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Clock(pub u64);
 
-/// The allowed difference between two clocks.
+/// The allowed difference between two clocks, in clocks. 0 is bulk synchronous.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -19,7 +21,7 @@ pub struct Clock(pub u64);
 pub struct Staleness(pub u64);
 
 impl Clock {
-    /// Before the first iteration has ended.
+    /// The clock of the first iteration.
     pub const ZERO: Self = Self(0);
 
     /// The clock after one more iteration.
@@ -28,7 +30,7 @@ impl Clock {
         Self(self.0 + 1)
     }
 
-    /// How many clocks `self` is ahead of `other`; 0 where it is behind.
+    /// How many clocks `self` is ahead of `other`. 0 if `self` is behind.
     pub fn ahead_of(self, other: Self) -> u64 {
         self.0.saturating_sub(other.0)
     }

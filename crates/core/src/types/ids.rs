@@ -1,4 +1,7 @@
-//! Who is who in a cluster.
+//! The identifiers of data centers, shards, tables and nodes.
+//!
+//! Identifiers are dense numbers from 0 in the order of the topology or of the model's tables, so that they serve as
+//! positions in vectors.
 
 use std::fmt;
 
@@ -19,27 +22,34 @@ pub struct TableId(pub u16);
 /// A parameter server. Servers of different data centers with the same shard are mirrors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId {
+    /// The data center that the server belongs to.
     pub dc: DcId,
+    /// The shard that the server owns. A data center has exactly one server for each shard.
     pub shard: ShardId,
 }
 
-/// A worker, numbered within its data center.
+/// A worker, numbered from 0 within its data center.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId {
+    /// The data center whose servers the worker reads and updates.
     pub dc: DcId,
+    /// The worker's number within the data center.
     pub index: u16,
 }
 
 /// Any of the three kinds of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum NodeId {
+    /// The one coordinator of a run, which starts, evaluates, stops and drains it.
     Coordinator,
+    /// A parameter server.
     Server(ServerId),
+    /// A worker.
     Worker(WorkerId),
 }
 
 impl NodeId {
-    /// The data center of a server or a worker; nothing for the coordinator, which serves all.
+    /// The data center of a server or a worker. `None` for the coordinator, which belongs to none.
     pub fn dc(self) -> Option<DcId> {
         match self {
             Self::Coordinator => None,

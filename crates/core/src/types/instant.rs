@@ -1,4 +1,4 @@
-//! A point in time that the drivers hand to the core.
+//! A point in time that a driver passes to the core.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the run began, on whatever clock the driver keeps.
+/// Nanoseconds since the run began, on the driver's clock.
 ///
-/// The core never asks for the time; it is told. In the simulated driver it is virtual.
+/// The core never reads a clock: the driver passes the time as an argument. In the simulated driver it is virtual. Sums
+/// saturate at the largest instant, about 584 years.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -16,12 +17,15 @@ use serde::{Deserialize, Serialize};
 pub struct Instant(u64);
 
 impl Instant {
+    /// The time at which the run began.
     pub const ZERO: Self = Self(0);
 
+    /// The instant this many nanoseconds after the run began.
     pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
+    /// Nanoseconds since the run began.
     pub fn as_nanos(self) -> u64 {
         self.0
     }
@@ -31,7 +35,7 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// The time from `earlier` to `self`; zero where `earlier` is later.
+    /// The time from `earlier` to `self`. Zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,17 +1,19 @@
-//! The two orders in which frames reach a peer.
+//! The two lanes of a connection to a peer.
 
 use serde::{Deserialize, Serialize};
 
-/// One of the two orders of frames towards a peer. Control overtakes data.
+/// One of the two ordered sequences of frames to a peer. Frames of the control lane overtake those of the data lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lane {
+    /// Announcements, mirror clocks and other small messages.
     Control,
+    /// Bulk frames with changes of parameters, and messages that must stay in order with them.
     Data,
 }
 
 impl Lane {
-    /// Both, in the order in which they are served.
+    /// Both lanes, in the order in which they are served.
     pub const ALL: [Self; 2] = [Self::Control, Self::Data];
 
     /// The position of this lane in tables indexed by lane.

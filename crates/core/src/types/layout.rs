@@ -1,7 +1,10 @@
-//! Where each row of the model lives, in the whole and in its shard.
+//! The position of each row in the whole model and in its shard.
 //!
-//! Rows are dealt to shards in turn (row `r` goes to shard `r mod shards`), so that every data center
-//! partitions the model in the same way and popular neighbours do not end up on one server.
+//! Rows are assigned to shards round-robin: row `r` of a table belongs to shard `r mod shards`. So every data center
+//! partitions the model in the same way, and frequently used neighbours are spread over the servers.
+//!
+//! A row has three numbers. The *model row* counts within the whole table. The *local row* counts within the part of
+//! the table that the shard owns. The *shard-wide row* counts over all tables of the shard.
 
 use std::sync::Arc;
 
@@ -10,30 +13,30 @@ use super::{Model, ShardId, TableId};
 /// One table of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayout {
-    /// As checkpoints and logs call it.
+    /// The table's name in checkpoints and logs.
     pub name: String,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: usize,
     /// Parameters in each row.
     pub width: usize,
 }
 
-/// The tables of a model and the place of each row in one flat vector of parameters.
+/// The tables of a model, and the position of each row in one flat vector of all parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelLayout {
     tables: Vec<TableLayout>,
-    /// Where each table begins; one more than there are tables, the last being the size.
+    /// The parameter at which each table begins. The last entry, one more than there are tables, is the model's size.
     offsets: Vec<usize>,
 }
 
-/// The rows of one shard, and the place of each in the shard's own flat vector.
+/// The rows of one shard, and the position of each in the shard's own flat vector of parameters.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
     model: Arc<ModelLayout>,
     shard: ShardId,
     shards: usize,
     offsets: Vec<usize>,
-    /// Shard-wide row numbers: where each table's rows begin, and the total.
+    /// The shard-wide row at which each table begins. The last entry is the number of rows.
     row_offsets: Vec<usize>,
 }
 
@@ -47,41 +50,51 @@ impl ModelLayout {
         Self { tables, offsets }
     }
 
-    /// The tables, in order; [`TableId`] is a position in it.
+    /// The tables, in order. A [`TableId`] is a position in the slice.
     pub fn tables(&self) -> &[TableLayout] {
         &self.tables
     }
 
-    /// One of them.
+    /// The layout of one table.
     ///
     /// # Panics
-    /// Where there is no such table.
+    /// If there is no such table.
     pub fn table(&self, table: TableId) -> &TableLayout {
         &self.tables[table.index()]
     }
 
-    /// Parameters in the whole model.
+    /// The number of parameters in the whole model.
     pub fn parameters(&self) -> usize {
         self.offsets[self.tables.len()]
     }
 
-    /// Where a table begins in the flat vector.
+    /// The position of a table's first parameter in the flat vector.
+    ///
+    /// # Panics
+    /// If there is no such table.
     pub fn table_offset(&self, table: TableId) -> usize {
         self.offsets[table.index()]
     }
 
-    /// Where a row begins in the flat vector.
+    /// The position of a row's first parameter in the flat vector. The row itself is not checked.
+    ///
+    /// # Panics
+    /// If there is no such table.
     pub fn row_offset(&self, table: TableId, row: usize) -> usize {
         self.offsets[table.index()] + row * self.tables[table.index()].width
     }
 
-    /// The numbers of all tables, in order.
+    /// The identifiers of all tables, in order.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + use<> {
         (0..self.tables.len() as u16).map(TableId)
     }
 }
 
 impl ShardLayout {
+    /// The layout of one of `shards` shards.
+    ///
+    /// # Panics
+    /// If `shard` is not below `shards`.
     pub fn new(model: Arc<ModelLayout>, shard: ShardId, shards: usize) -> Self {
         assert!(shard.index() < shards);
         let mut offsets = vec![0];
@@ -94,75 +107,81 @@ impl ShardLayout {
         Self { model, shard, shards, offsets, row_offsets }
     }
 
-    /// The layout of each shard of a model, in order.
+    /// The layouts of all shards of a model, in order.
     pub fn all(model: &Arc<ModelLayout>, shards: usize) -> Vec<Self> {
         (0..shards).map(|shard| Self::new(model.clone(), ShardId(shard as u16), shards)).collect()
     }
 
+    /// The layout of the whole model.
     pub fn model(&self) -> &Arc<ModelLayout> {
         &self.model
     }
 
+    /// The shard's identifier.
     pub fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// Parameters in this shard.
+    /// The number of parameters in this shard.
     pub fn parameters(&self) -> usize {
         self.offsets[self.model.tables.len()]
     }
 
-    /// Rows in this shard, over all tables.
+    /// The number of rows in this shard, over all tables.
     pub fn rows(&self) -> usize {
         self.row_offsets[self.model.tables.len()]
     }
 
-    /// Rows of one table in this shard.
+    /// The number of rows of one table in this shard.
     pub fn rows_of(&self, table: TableId) -> usize {
         rows_in_shard(self.model.table(table).rows, self.shard, self.shards)
     }
 
+    /// The number of parameters in each row of a table.
     pub fn width_of(&self, table: TableId) -> usize {
         self.model.table(table).width
     }
 
-    /// The part of the shard's flat vector that holds a table.
+    /// The range of the shard's flat vector that holds a table.
     pub fn table_range(&self, table: TableId) -> std::ops::Range<usize> {
         self.offsets[table.index()]..self.offsets[table.index() + 1]
     }
 
-    /// The shard-wide number of the first row of a table.
+    /// The shard-wide row at which a table begins.
     pub fn first_row_of(&self, table: TableId) -> usize {
         self.row_offsets[table.index()]
     }
 
-    /// Whether this shard owns a row of the model.
+    /// Whether this shard owns a model row.
     pub fn owns(&self, row: usize) -> bool {
         row % self.shards == self.shard.index()
     }
 
-    /// The row's number within its table in this shard.
+    /// The local row of a model row that this shard owns. Ownership is asserted in debug builds.
     pub fn local_row(&self, row: usize) -> usize {
         debug_assert!(self.owns(row));
         row / self.shards
     }
 
-    /// The number in the whole table of a row of this shard.
+    /// The model row of a local row. The inverse of [`Self::local_row`].
     pub fn model_row(&self, local_row: usize) -> usize {
         local_row * self.shards + self.shard.index()
     }
 
-    /// Where an owned row begins in the shard's flat vector.
+    /// The position of an owned model row's first parameter in the shard's flat vector.
     pub fn row_offset(&self, table: TableId, row: usize) -> usize {
         self.offsets[table.index()] + self.local_row(row) * self.width_of(table)
     }
 
-    /// The shard-wide number of an owned row.
+    /// The shard-wide row of an owned model row.
     pub fn shard_row(&self, table: TableId, row: usize) -> usize {
         self.row_offsets[table.index()] + self.local_row(row)
     }
 
-    /// Copies the shard's values to their places in a whole model.
+    /// Copies the shard's values to their positions in a whole model. Rows of other shards stay as they are.
+    ///
+    /// # Panics
+    /// If `values` is shorter than the shard, or `model` has another layout.
     pub fn copy_into(&self, values: &[f32], model: &mut Model) {
         for table in self.model.table_ids() {
             let width = self.width_of(table);
@@ -173,7 +192,10 @@ impl ShardLayout {
         }
     }
 
-    /// The part of the shard's flat vector that a shard-wide row takes.
+    /// The range of the shard's flat vector that holds a shard-wide row.
+    ///
+    /// # Panics
+    /// If the shard has no such row.
     pub fn parameters_of_row(&self, shard_row: usize) -> std::ops::Range<usize> {
         let table = self.row_offsets.partition_point(|&offset| offset <= shard_row) - 1;
         let width = self.model.tables[table].width;
@@ -181,7 +203,10 @@ impl ShardLayout {
         start..start + width
     }
 
-    /// The table, and the shard-wide row, that hold a parameter of the shard's flat vector.
+    /// The table and the shard-wide row that hold a parameter of the shard's flat vector.
+    ///
+    /// # Panics
+    /// If the shard has no such parameter.
     pub fn row_of_parameter(&self, parameter: usize) -> (TableId, usize) {
         let table = self.offsets.partition_point(|&offset| offset <= parameter) - 1;
         let within = parameter - self.offsets[table];

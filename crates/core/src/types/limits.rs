@@ -1,28 +1,30 @@
-//! Every bound that input from outside is held to, in one place.
+//! The bounds that input from files and peers must not exceed.
 
-/// Parameters in one model. Local indexes are 32-bit, and an index must survive `+ 1`.
+/// The largest number of parameters in one model. An index within a shard has 32 bits, and index + 1 must not overflow.
 pub const MODEL_PARAMETERS_MAX: usize = 1 << 31;
 
-/// The magnitude of a change to one parameter. What is beyond it, infinite or not a number means that training has diverged.
+/// The largest magnitude of a change to one parameter. A change above it, infinite or not a number means that training
+/// has diverged.
 ///
-/// Squares of so large changes to all parameters of the largest model still add up in single precision, and so do the
+/// Sums of squares of such changes over the largest model are still finite in single precision. So are sums of the
 /// changes of any run.
 pub const CHANGE_MAX: f32 = (1_u64 << 48) as f32;
 
-/// Tables in one model.
+/// The largest number of tables in one model.
 pub const TABLES_MAX: usize = 1 << 10;
 
-/// Data centers in one topology.
+/// The largest number of data centers in one topology.
 pub const DATA_CENTERS_MAX: usize = 1 << 10;
 
-/// Servers, or workers, in one data center.
+/// The largest number of servers, and of workers, in one data center.
 pub const NODES_PER_DC_MAX: usize = 1 << 10;
 
-/// Bytes in one bulk frame, header included. A longer frame is refused unread.
+/// The largest bulk frame in bytes, header included. The receiver rejects a longer frame before it reads the payload.
 pub const BULK_FRAME_BYTES_MAX: usize = 1 << 26;
 
-/// Bytes in one control frame. A longer frame is refused unread.
+/// The largest control frame in bytes. The receiver rejects a longer frame before it reads the payload.
 pub const CONTROL_FRAME_BYTES_MAX: usize = 1 << 22;
 
-/// Bytes in one LAN frame. Longer messages are cut into several; a longer frame is refused unread.
+/// The largest LAN frame in bytes. The sender splits longer messages into several frames. The receiver rejects a longer
+/// frame before it reads the payload.
 pub const LAN_FRAME_BYTES_MAX: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! The vocabulary: identifiers, clocks, rows, deltas, units and seeds.
 //!
-//! Every other room speaks in these words; this one knows no mechanism, no file and no network.
+//! All other rooms use these types. This room knows no mechanism, no file and no network.
 
 mod clock;
 mod ids;

@@ -1,4 +1,6 @@
-//! Numbers in records as one run of bytes: four for each, where MessagePack would take five and a step for each.
+//! Serialisation of `f32` vectors as one byte string of four bytes for each number, little-endian.
+//!
+//! MessagePack takes five bytes for each number of an array, and a call of the serialiser.
 
 use std::fmt;
 
@@ -16,7 +18,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer.deserialize_bytes(Values)
 }
 
-/// The numbers in bytes.
+/// The numbers in a byte string. `None` if its length is not a multiple of four.
 pub(crate) fn unpack(bytes: &[u8]) -> Option<Vec<f32>> {
     let (numbers, rest) = bytes.as_chunks();
     rest.is_empty().then(|| numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())

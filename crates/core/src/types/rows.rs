@@ -1,4 +1,4 @@
-//! Rows as workers see them: which are read, what they hold, how they change.
+//! Rows as workers use them: which rows are read, their values, and the changes to them.
 
 use std::sync::Arc;
 
@@ -62,13 +62,13 @@ impl Model {
     /// One row, as many values as its table is wide.
     ///
     /// # Panics
-    /// Where the layout has no such row.
+    /// If the layout has no such row.
     pub fn row(&self, table: TableId, row: usize) -> &[f32] {
         let start = self.layout.row_offset(table, row);
         &self.values[start..start + self.layout.table(table).width]
     }
 
-    /// As [`Self::row`], to be changed.
+    /// As [`Self::row`], mutable.
     ///
     /// # Panics
     /// As [`Self::row`].
@@ -81,14 +81,14 @@ impl Model {
     /// All rows of a table, `rows × width` values.
     ///
     /// # Panics
-    /// Where the layout has no such table.
+    /// If the layout has no such table.
     pub fn table(&self, table: TableId) -> &[f32] {
         let start = self.layout.table_offset(table);
         let shape = self.layout.table(table);
         &self.values[start..start + shape.rows * shape.width]
     }
 
-    /// As [`Self::table`], to be changed.
+    /// As [`Self::table`], mutable.
     ///
     /// # Panics
     /// As [`Self::table`].
@@ -108,13 +108,13 @@ impl RowSet {
 }
 
 impl TableRows {
-    /// Some rows, by strictly ascending numbers.
+    /// Some rows, by strictly ascending numbers. The order is asserted in debug builds.
     pub fn listed(rows: Vec<u32>) -> Self {
         debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
         Self::Listed(rows.into())
     }
 
-    /// How many rows are named, of a table that has `rows`.
+    /// The number of selected rows of a table that has `rows` rows.
     pub fn len(&self, rows: usize) -> usize {
         match self {
             Self::All => rows,
@@ -129,7 +129,8 @@ impl Deltas {
         Self { tables: vec![TableDeltas::default(); layout.tables().len()] }
     }
 
-    /// Whether these change rows that the model has, each as wide as it is.
+    /// Whether the changes fit the layout: one entry for each table, strictly ascending rows that the table has, and
+    /// `width` values for each row.
     pub fn fits(&self, layout: &ModelLayout) -> bool {
         let tables = self.tables.iter().zip(layout.tables());
         self.tables.len() == layout.tables().len()
@@ -140,7 +141,7 @@ impl Deltas {
             })
     }
 
-    /// A zero change to every row of every table, to be added into.
+    /// A change of 0 to every row of every table, as the initial value of a sum.
     pub fn dense(layout: &ModelLayout) -> Self {
         let tables = layout
             .tables()

@@ -1,12 +1,15 @@
-//! The one source of chance.
+//! The source of all randomness in a run.
 
 use rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 
-/// The generator every room draws from: portable, and the same on every machine.
+/// The random number generator of the project. Equal seeds give equal numbers on every machine.
 pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The root of all randomness in a run, or a named child of it.
+/// The seed of a run, or of a named part of it.
+///
+/// Each part draws from a child of its own. So a part that draws more or fewer numbers does not change what others
+/// draw.
 ///
 /// ```
 /// use gaia_core::types::Seed;
@@ -19,7 +22,7 @@ pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of a named part, independent of every other name.
+    /// The seed of a named part. Different names give independent seeds.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
         let mut hash = FNV_OFFSET ^ self.0;
@@ -29,13 +32,13 @@ impl Seed {
         Self(mix(hash ^ self.0.rotate_left(32)))
     }
 
-    /// The seed of the `index`-th of several like parts.
+    /// The seed of the `index`-th of several parts of one kind, such as workers.
     #[must_use]
     pub fn nth(self, index: usize) -> Self {
         Self(mix(self.0 ^ mix(index as u64 ^ GOLDEN)))
     }
 
-    /// A fresh generator that starts from this seed.
+    /// A generator that starts from this seed. Two generators of one seed draw the same numbers.
     pub fn random(self) -> Random {
         Random::seed_from_u64(self.0)
     }

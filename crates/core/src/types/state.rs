@@ -23,15 +23,18 @@ use serde::de::DeserializeOwned;
 /// The state of a run, by name. Names are paths such as `server.dc0/server1.remote.client.touched`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
+    /// The large vectors, by name.
     pub tensors: BTreeMap<String, Tensor>,
-    /// Each as MessagePack.
+    /// All other values, by name, each as MessagePack.
     pub records: BTreeMap<String, Bytes>,
 }
 
 /// One number for each of some parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
+    /// What the numbers are.
     pub content: Content,
+    /// The numbers, as many as the parameters that they are of.
     pub values: Vec<f32>,
 }
 

@@ -1,10 +1,12 @@
-//! How much tighter than its settings say a run keeps copies together.
+//! The tightness of a run: how far the guard against skew has reduced thresholds, local steps and staleness.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a guard has asked for: each step quarters thresholds, local steps and how far clocks may be apart.
+/// The request of a guard against skew, in steps from 0 to 6.
+///
+/// Each step divides thresholds, local steps and allowed differences of clocks by four.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -12,42 +14,43 @@ use serde::{Deserialize, Serialize};
 pub struct Tightness(u8);
 
 impl Tightness {
-    /// As the settings say.
+    /// The settings as they are.
     pub const NONE: Self = Self(0);
-    /// A 4096th of what the settings say.
+    /// The settings divided by 4096.
     pub const MOST: Self = Self(6);
 
-    /// So many steps; `None` beyond [`Self::MOST`].
+    /// A tightness of `steps` steps. `None` above [`Self::MOST`].
     pub fn new(steps: u8) -> Option<Self> {
         (steps <= Self::MOST.0).then_some(Self(steps))
     }
 
+    /// The number of steps.
     pub fn steps(self) -> u8 {
         self.0
     }
 
-    /// The tightness beyond which nothing becomes less, of a number of clocks.
+    /// The smallest tightness that reduces `clocks` to 1. [`Self::MOST`] if none does.
     pub fn most_of_clocks(clocks: u64) -> Self {
         let steps = (0..Self::MOST.0).find(|steps| Self(*steps).of_clocks(clocks) == 1);
         steps.map_or(Self::MOST, Self)
     }
 
-    /// So many steps tighter, as far as there are any.
+    /// `steps` steps tighter, at most [`Self::MOST`].
     pub fn tighter(self, steps: u8) -> Self {
         Self(self.0.saturating_add(steps).min(Self::MOST.0))
     }
 
-    /// A step looser, down to none.
+    /// One step looser, at least [`Self::NONE`].
     pub fn looser(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// What is left of a threshold.
+    /// A threshold after the reduction.
     pub fn of_threshold(self, threshold: f64) -> f64 {
         threshold / f64::from(1_u32 << (2 * self.0))
     }
 
-    /// What is left of a number of clocks, at least 1.
+    /// A number of clocks after the reduction, rounded down, at least 1.
     pub fn of_clocks(self, clocks: u64) -> u64 {
         (clocks >> (2 * self.0)).max(1)
     }

@@ -1,4 +1,6 @@
-//! Quantities with units, as people write them: "115 Mbit/s", "59.5 ms", "64 KiB", "0.02 USD/GB".
+//! Quantities with units, as configuration files write them: "115 Mbit/s", "59.5 ms", "64 KiB", "0.02 USD/GB".
+//!
+//! Each quantity is parsed from its text form and serialised as its text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,59 +8,75 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A rate of transfer, in bits per second.
+/// A rate of transfer, in bits per second. Always positive and finite.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Bandwidth(f64);
 
-/// An amount of data.
+/// An amount of data, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
-/// A length of time, as configuration files write it.
+/// A length of time in a configuration file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DurationSetting(pub Duration);
 
-/// What a link charges: US dollars for each gigabyte (10⁹ bytes) that leaves.
+/// The price of traffic on a link: US dollars for each gigabyte (10⁹ bytes) that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct UsdPerGb(pub f64);
 
-/// A quantity that could not be read.
+/// A text that is not a quantity of the expected kind: no number, an unknown unit, or a value out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {expected}")]
 pub struct UnitError {
+    /// The text that was parsed.
     pub found: String,
+    /// The expected kind of quantity, with an example and the known units.
     pub expected: &'static str,
 }
 
 impl Bandwidth {
+    /// A rate in bits per second.
+    ///
+    /// # Panics
+    /// If the rate is not positive and finite.
     pub fn from_bits_per_second(bits: f64) -> Self {
         assert!(bits > 0.0 && bits.is_finite(), "a bandwidth is positive and finite");
         Self(bits)
     }
 
+    /// A rate in megabits (10⁶ bits) per second.
+    ///
+    /// # Panics
+    /// If the rate is not positive and finite.
     pub fn from_mbit(mbit: f64) -> Self {
         Self::from_bits_per_second(mbit * 1e6)
     }
 
+    /// The rate in bits per second.
     pub fn bits_per_second(self) -> f64 {
         self.0
     }
 
+    /// The rate in bytes per second.
     pub fn bytes_per_second(self) -> f64 {
         self.0 / 8.0
     }
 
+    /// The rate multiplied by `factor`.
+    ///
+    /// # Panics
+    /// If the product is not positive and finite.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self::from_bits_per_second(self.0 * factor)
     }
 
-    /// How long `bytes` take at this rate.
+    /// How long the transfer of `bytes` takes at this rate.
     pub fn time_for(self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 / self.bytes_per_second())
     }
 
-    /// How many bytes pass in `time` at this rate.
+    /// How many bytes are transferred in `time` at this rate.
     pub fn bytes_in(self, time: Duration) -> f64 {
         self.bytes_per_second() * time.as_secs_f64()
     }

@@ -1,18 +1,18 @@
 //! Bulk frames: changes to the parameters of one shard.
 //!
-//! After the envelope come 32 bytes that say whose changes these are, then the two sections of [`crate::codec`].
+//! The envelope is followed by 32 bytes that identify the changes, and by the two sections of [`crate::codec`].
 //!
 //! | offset | bytes | |
 //! |---|---|---|
 //! | 16 | 2 | origin data center |
 //! | 18 | 2 | shard |
 //! | 20 | 2 | flags: 1 the last of its clock or batch, 2 relayed by a hub |
-//! | 22 | 1 | the tightness that the origin wishes for, of a part |
+//! | 22 | 1 | of a part: the tightness that the origin requests |
 //! | 23 | 1 | zero |
 //! | 24 | 8 | sequence number |
 //! | 32 | 8 | clock |
-//! | 40 | 4 | changes in the frame |
-//! | 44 | 4 | bytes of indexes; the values take the rest |
+//! | 40 | 4 | number of changes in the frame |
+//! | 44 | 4 | size of the index section; the rest is the value section |
 
 use serde::{Deserialize, Serialize};
 
@@ -21,53 +21,58 @@ use super::envelope::{self, ENVELOPE_BYTES, Family};
 use crate::codec::{self, Buffers, Changes, ValueFormat};
 use crate::types::{Clock, DcId, ShardId, Tightness};
 
-/// Bytes of a bulk frame that are not changes.
+/// The size of a bulk frame without changes, in bytes.
 pub const BULK_HEADER_BYTES: usize = 48;
 
-/// Whose changes a bulk frame carries, and which.
+/// The identification of the changes in a bulk frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkHeader {
+    /// The purpose of the changes.
     pub kind: BulkKind,
+    /// The data center that sends the changes.
     pub origin: DcId,
+    /// The shard of the changes.
     pub shard: ShardId,
-    /// Numbers the frames of one origin on one link, without a gap.
+    /// The number of the frame on its link. The numbers of one origin have no gaps.
     pub sequence: u64,
+    /// The clock of the changes.
     pub clock: Clock,
-    /// No more frames of this clock, or of this batch, follow.
+    /// Whether this is the last frame of its clock or batch.
     pub last: bool,
-    /// A hub forwards what another data center sent.
+    /// Whether a hub forwards changes of other data centers.
     pub relayed: bool,
-    /// Of a part: how tight the origin wishes all to be. Of other kinds: none.
+    /// Of a part: the tightness that the origin requests for all data centers. Of other kinds: none.
     pub tightness: Tightness,
 }
 
-/// What the changes of a bulk frame are for.
+/// The purpose of the changes in a bulk frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BulkKind {
-    /// What one data center changed, for a mirror to add.
+    /// The changes of one data center, which a mirror adds to its values.
     Update,
-    /// What one data center changed, for the owner of its parameters to sum.
+    /// The changes of one data center to a block, which the block's home adds up.
     Partial,
-    /// The sum over all data centers.
+    /// The sum of a block over all data centers.
     Total,
-    /// A whole copy, for the drain to compare.
+    /// A whole copy, as input of the drain.
     DrainCopy,
-    /// What brings a copy to the drain's common state.
+    /// The changes that bring a copy to the drain's common values.
     DrainResult,
-    /// How many workers change each parameter.
+    /// The number of workers that change each parameter.
     Workers,
-    /// A whole copy, for another data center's worker to measure.
+    /// A whole copy, which a worker of another data center measures.
     Probe,
     /// A whole copy, for a mirror that has lost its own.
     Copy,
     /// The steps that momentum has yet to add to such a copy.
     CopyStep,
-    /// What came to the sender after such a copy was taken, and belongs to it; the last says that this is all.
+    /// Changes that belong to such a copy and that the sender received after it took the copy. The last frame marks the
+    /// end.
     Backlog,
 }
 
 impl BulkKind {
-    /// Every kind, in the order of its number on the wire.
+    /// All kinds, in the order of their numbers on the wire.
     pub const ALL: [Self; 10] = [
         Self::Update,
         Self::Partial,
@@ -98,7 +103,10 @@ impl BulkKind {
     }
 }
 
-/// Appends one frame.
+/// Appends one frame to `out`.
+///
+/// # Panics
+/// If the frame exceeds [`BULK_FRAME_BYTES_MAX`](crate::types::limits::BULK_FRAME_BYTES_MAX).
 pub fn encode_bulk(
     header: &BulkHeader,
     changes: Changes<'_>,
@@ -122,9 +130,12 @@ pub fn encode_bulk(
     envelope::seal(Family::Bulk, start, out);
 }
 
-/// Reads a whole frame for a shard of `parameters`; its changes are put in `buffers`.
+/// Decodes a whole frame for a shard of `parameters`. The changes are in `buffers`.
 ///
-/// Nothing is allocated before length and CRC are right, and then no more than the frame's own bytes ask for.
+/// Memory is allocated only after length and CRC are checked, and no more than the frame's bytes require.
+///
+/// # Errors
+/// If the bytes are no bulk frame of this version, or the changes do not fit the shard.
 pub fn decode_bulk<'b>(
     frame: &[u8],
     parameters: usize,
@@ -143,12 +154,15 @@ pub fn decode_bulk<'b>(
     Ok((opened.header, changes))
 }
 
-/// The header of a whole frame and how many changes it claims, its changes unread.
+/// The header of a whole frame and its number of changes. The changes are not decoded.
+///
+/// # Errors
+/// If the bytes are no bulk frame of this version.
 pub fn peek_bulk(frame: &[u8]) -> Result<(BulkHeader, u32), FrameError> {
     Opened::check(frame).map(|opened| (opened.header, opened.count))
 }
 
-/// A frame whose length, CRC and header are right.
+/// A frame whose length, CRC and header are valid.
 struct Opened<'a> {
     header: BulkHeader,
     format: ValueFormat,
@@ -228,7 +242,7 @@ fn format_of(number: u8) -> Result<ValueFormat, FrameError> {
     }
 }
 
-/// Bytes between the envelope and the changes.
+/// The number of bytes between the envelope and the changes.
 const FIELD_BYTES: usize = BULK_HEADER_BYTES - ENVELOPE_BYTES;
 const LAST: u16 = 1;
 const RELAYED: u16 = 2;

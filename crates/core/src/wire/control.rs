@@ -1,7 +1,7 @@
-//! Control frames: everything mirrors say to each other that is not a change of parameters.
+//! Control frames: all messages between mirrors that are not changes of parameters.
 //!
-//! The body is one [`ControlMessage`] as MessagePack arrays; the protocol's version is in the envelope, so that a
-//! hello of another version is refused by its first bytes.
+//! The body is one [`ControlMessage`] as MessagePack arrays. The protocol version is in the envelope, so that a hello
+//! of another version is rejected by its first bytes.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,47 +11,72 @@ use super::envelope::{self, Family};
 use crate::types::limits::{DATA_CENTERS_MAX, MODEL_PARAMETERS_MAX, NODES_PER_DC_MAX};
 use crate::types::{Clock, DcId, ShardId, Tightness};
 
-/// What one mirror tells another apart from changes.
+/// A message between mirrors that is not a change of parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlMessage {
     /// The first message on a link.
     Hello(Hello),
-    /// Every significant update of clocks up to `clock` is covered by updates up to `sequence`
-    /// (the paper's mirror clock).
-    MirrorClock { clock: Clock, sequence: u64 },
-    /// Values for these parameters follow in the data lane: reads of them are to wait (the paper's
-    /// selective barrier).
-    Announce {
-        /// Numbers the announcements on one link.
-        announcement: u64,
+    /// The mirror clock of the paper: all significant updates of a clock and those before were sent.
+    MirrorClock {
+        /// The clock.
         clock: Clock,
-        /// The first update that may bring the values: the data lane may still hold earlier ones.
+        /// The sequence number of the last update that the clock covers. The receiver counts the clock once it has
+        /// applied this update.
         sequence: u64,
-        /// Packed by [`crate::codec::encode_indexes`].
+    },
+    /// The selective barrier of the paper: updates of some parameters follow in the data lane. The receiver holds back
+    /// reads of these parameters until then.
+    Announce {
+        /// The number of the announcement on its link.
+        announcement: u64,
+        /// The clock of the announced updates.
+        clock: Clock,
+        /// The sequence number of the first update that can bring the values. Earlier ones may still be in the data
+        /// lane.
+        sequence: u64,
+        /// The parameters, encoded by [`crate::codec::encode_indexes`].
         indexes: Bytes,
     },
-    /// How tight the sender wishes all to be: what its guard against skew has measured.
-    Tightness { steps: u8 },
-    /// Updates up to `sequence` are all there will be.
-    EndOfUpdates { sequence: u64 },
-    /// The sender has lost its copy and takes that of the mirror `from`. The incarnation that begins so has a number of its own.
-    Rebuild { from: DcId, incarnation: u64 },
-    /// In the data lane: all that the sender's link to the mirror `to` has carried to it in this incarnation is what this link
-    /// has carried so far.
-    Fork { to: DcId, incarnation: u64 },
+    /// The tightness that the sender's guard against skew requests for all data centers.
+    Tightness {
+        /// The number of steps of [`Tightness`].
+        steps: u8,
+    },
+    /// No update follows.
+    EndOfUpdates {
+        /// The sequence number of the last update.
+        sequence: u64,
+    },
+    /// The sender has lost its copy and takes the copy of a mirror.
+    Rebuild {
+        /// The mirror's data center.
+        from: DcId,
+        /// The sender's incarnation, which begins with that copy.
+        incarnation: u64,
+    },
+    /// A marker in the data lane, for the mirror from which another server takes its copy. What the sender has sent to
+    /// that server in this incarnation is what it has sent on this link up to the marker.
+    Fork {
+        /// The data center of the server that takes the copy.
+        to: DcId,
+        /// The incarnation of that server.
+        incarnation: u64,
+    },
 }
 
-/// What one mirror says of itself: both ends must agree on all of it but `from`.
+/// The description of a mirror in its first message. Both ends must agree on all fields but `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
+    /// The sender's data center.
     pub from: DcId,
+    /// The sender's shard.
     pub shard: ShardId,
-    /// Shards in all.
+    /// The number of shards.
     pub shards: u16,
-    /// Parameters in this shard.
+    /// The number of parameters in this shard.
     pub parameters: u64,
-    /// A hash of everything both ends must have resolved alike.
+    /// A hash of the resolved plan.
     pub plan: u64,
 }
 
@@ -70,21 +95,27 @@ impl ControlMessage {
     }
 }
 
-/// Appends one frame.
+/// Appends one frame to `out`.
+///
+/// # Panics
+/// If the frame exceeds [`CONTROL_FRAME_BYTES_MAX`](crate::types::limits::CONTROL_FRAME_BYTES_MAX).
 pub fn encode_control(message: &ControlMessage, out: &mut Vec<u8>) {
     let start = envelope::open(Family::Control, 0, 0, out);
     rmp_serde::encode::write(out, message).expect("a vector takes every message");
     envelope::seal(Family::Control, start, out);
 }
 
-/// Whether a frame is a control frame, whatever lane it is in.
+/// Whether a frame is a control frame, in either lane.
 pub fn is_control(frame: &[u8]) -> bool {
     envelope::is_of(Family::Control, frame)
 }
 
-/// Reads a whole frame.
+/// Decodes a whole frame.
 ///
-/// Nothing is allocated before length and CRC are right, and then no more than the frame's own bytes.
+/// Memory is allocated only after length and CRC are checked, and no more than the frame has bytes.
+///
+/// # Errors
+/// If the bytes are no control frame of this version, or a number in the message is out of bounds.
 pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
     let (kind, format, body) = envelope::check(Family::Control, frame)?;
     if (kind, format) != (0, 0) {
@@ -102,7 +133,7 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
     Ok(message)
 }
 
-/// What is wrong, which may quote the peer: no more of that than a line, and nothing that a terminal would obey.
+/// The text of an error. It may quote the peer, so it is limited to one line and control characters are escaped.
 fn shown(error: &rmp_serde::decode::Error) -> String {
     error.to_string().chars().flat_map(char::escape_debug).take(SHOWN_CHARS_MAX).collect()
 }

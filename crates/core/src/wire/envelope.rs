@@ -1,15 +1,15 @@
-//! The sixteen bytes that every frame opens with.
+//! The envelope: the sixteen bytes at the beginning of each frame.
 
 use super::FrameError;
 use crate::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX, LAN_FRAME_BYTES_MAX};
 
-/// The version of everything in this room. Peers of different versions part at the first frame.
+/// The version of all formats of this room. A peer rejects the first frame of another version.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// Bytes that [`frame_len`] needs to see, and the fewest a frame has.
+/// The size of the envelope in bytes: what [`frame_len`] needs, and the size of the shortest frame.
 pub const ENVELOPE_BYTES: usize = 16;
 
-/// Which of the three kinds of frame this is.
+/// The three families of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Bulk,
@@ -17,10 +17,13 @@ pub(super) enum Family {
     Lan,
 }
 
-/// How long the frame is that begins with `prefix`, or `None` while too little of it has arrived.
+/// The size in bytes of the frame that begins with `prefix`. `None` if `prefix` is shorter than the envelope.
 ///
-/// A driver that cuts a stream into frames asks this before it makes room for one: no answer is longer than the
-/// limit of its kind.
+/// A driver that splits a stream into frames calls this before it allocates memory for a frame. The size never exceeds
+/// the limit of the frame's family.
+///
+/// # Errors
+/// If no frame of this version begins with `prefix`, or the frame is too long.
 pub fn frame_len(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some((envelope, _)) = prefix.split_first_chunk::<ENVELOPE_BYTES>() else {
         return Ok(None);
@@ -50,12 +53,12 @@ impl Family {
     }
 }
 
-/// Whether a frame says that it is of this kind.
+/// Whether a frame begins with the magic bytes of this family.
 pub(super) fn is_of(family: Family, frame: &[u8]) -> bool {
     frame.starts_with(&family.magic())
 }
 
-/// Appends an envelope whose length and CRC [`seal`] fills in; answers where the frame begins.
+/// Appends an envelope whose length and CRC [`seal`] fills in. Returns the position at which the frame begins.
 pub(super) fn open(family: Family, kind: u8, format: u8, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&family.magic());
@@ -65,7 +68,7 @@ pub(super) fn open(family: Family, kind: u8, format: u8, out: &mut Vec<u8>) -> u
     start
 }
 
-/// Finishes the frame that begins at `start` and ends with `out`.
+/// Fills in length and CRC of the frame that begins at `start` and ends with `out`.
 pub(super) fn seal(family: Family, start: usize, out: &mut [u8]) {
     let frame = &mut out[start..];
     assert!(
@@ -78,7 +81,7 @@ pub(super) fn seal(family: Family, start: usize, out: &mut [u8]) {
     frame[12..16].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Checks magic, version, length and CRC, in this order; answers kind, format and what follows the envelope.
+/// Checks magic, version, length and CRC, in this order. Returns kind, format and the bytes behind the envelope.
 pub(super) fn check(family: Family, frame: &[u8]) -> Result<(u8, u8, &[u8]), FrameError> {
     let Some((envelope, body)) = frame.split_first_chunk::<ENVELOPE_BYTES>() else {
         let bytes = frame.len();
@@ -116,7 +119,7 @@ fn claimed_len(envelope: &[u8; ENVELOPE_BYTES], family: Family) -> Result<usize,
     Ok(bytes)
 }
 
-/// The CRC-32 of a whole frame but for the four bytes that hold it.
+/// The CRC-32 of a whole frame except its CRC field.
 fn crc_of(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..12]);

@@ -1,36 +1,105 @@
-//! What a peer can get wrong.
+//! The errors of decoding frames.
 
 use crate::codec::DecodeError;
 
-/// Why bytes are no frame of this protocol.
+/// Why bytes are not a frame of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
+    /// The frame is shorter than its headers.
     #[error("peer sent a frame of {bytes} bytes where {expected} are the fewest")]
-    PeerSentShortFrame { bytes: usize, expected: usize },
+    PeerSentShortFrame {
+        /// The size of the frame.
+        bytes: usize,
+        /// The smallest valid size.
+        expected: usize,
+    },
+    /// The frame begins with other magic bytes.
     #[error("peer sent a frame that begins with {found:02x?}, expected {expected:02x?}")]
-    PeerSentOtherProtocol { found: [u8; 4], expected: [u8; 4] },
+    PeerSentOtherProtocol {
+        /// The first four bytes.
+        found: [u8; 4],
+        /// The expected magic bytes.
+        expected: [u8; 4],
+    },
+    /// The frame is of another protocol version.
     #[error("peer speaks version {theirs} of the protocol, this node {ours}")]
-    PeerSpeaksOtherVersion { theirs: u16, ours: u16 },
+    PeerSpeaksOtherVersion {
+        /// The peer's version.
+        theirs: u16,
+        /// [`PROTOCOL_VERSION`](super::PROTOCOL_VERSION).
+        ours: u16,
+    },
+    /// The length in the envelope differs from the number of bytes.
     #[error("peer sent a frame that claims {claimed} bytes and has {present}")]
-    PeerSentWrongLength { claimed: usize, present: usize },
+    PeerSentWrongLength {
+        /// The length in the envelope.
+        claimed: usize,
+        /// The number of bytes.
+        present: usize,
+    },
+    /// The frame exceeds the limit of its family.
     #[error("peer sent a frame of {bytes} bytes where {most} are the most")]
-    PeerSentOversizedFrame { bytes: usize, most: usize },
+    PeerSentOversizedFrame {
+        /// The length in the envelope.
+        bytes: usize,
+        /// The limit in bytes.
+        most: usize,
+    },
+    /// The CRC in the envelope differs from that of the bytes.
     #[error("peer sent a damaged frame: its CRC is {found:08x}, its bytes give {expected:08x}")]
-    PeerSentDamagedFrame { found: u32, expected: u32 },
+    PeerSentDamagedFrame {
+        /// The CRC in the envelope.
+        found: u32,
+        /// The CRC of the bytes.
+        expected: u32,
+    },
+    /// The kind of a bulk or LAN frame is unknown.
     #[error("peer sent bulk kind {found}, the known are 0 to {most}")]
-    PeerSentUnknownKind { found: u8, most: u8 },
+    PeerSentUnknownKind {
+        /// The number of the kind.
+        found: u8,
+        /// The largest known number.
+        most: u8,
+    },
+    /// The value format of a bulk frame is unknown.
     #[error("peer sent value format {found}, the known are 0 to 3")]
-    PeerSentUnknownFormat { found: u8 },
+    PeerSentUnknownFormat {
+        /// The number of the format.
+        found: u8,
+    },
+    /// A bulk frame has unknown flags.
     #[error("peer sent flags {found:#06x}, the known are {known:#06x}")]
-    PeerSentUnknownFlags { found: u16, known: u16 },
+    PeerSentUnknownFlags {
+        /// The flags.
+        found: u16,
+        /// All known flags.
+        known: u16,
+    },
+    /// A reserved byte is not zero.
     #[error("peer sent a non-zero byte where the frame has none in use")]
     PeerUsedReservedBytes,
+    /// The sections of a bulk frame are not valid changes to the shard.
     #[error("peer sent changes that do not decode: {0}")]
     PeerSentBadChanges(#[from] DecodeError),
+    /// The number of changes in a bulk header differs from the number in its sections.
     #[error("peer announced {announced} changes in the header of a frame that holds {held}")]
-    PeerSentWrongCount { announced: u32, held: usize },
+    PeerSentWrongCount {
+        /// The number in the header.
+        announced: u32,
+        /// The number in the sections.
+        held: usize,
+    },
+    /// A control message is not valid MessagePack of a known message, or a LAN message has frames of different kinds.
     #[error("peer sent a control message that does not decode: {0}")]
     PeerSentBadMessage(String),
+    /// A number in a message exceeds its bound.
     #[error("peer sent {what} {found}, the most is {most}")]
-    PeerSentOutOfBounds { what: &'static str, found: u64, most: u64 },
+    PeerSentOutOfBounds {
+        /// The name of the quantity.
+        what: &'static str,
+        /// The number.
+        found: u64,
+        /// The bound.
+        most: u64,
+    },
 }

@@ -1,15 +1,17 @@
-//! LAN frames: messages of nodes that are no mirrors, cut into frames that a peer can bound.
+//! LAN frames: messages between nodes that are not mirrors, split into frames of bounded size.
 //!
-//! What nodes of one data center, and nodes and their coordinator, say to each other is longer than a frame should be:
-//! a read of a whole shard is as long as the shard. A message is therefore sent as one or more frames, of which all but
-//! the last say that more follow, and its receiver, who knows how long it may be, gathers it again with [`Gathering`].
-//! The frames open with the same sixteen bytes as all others; the kind of the message stands where bulk frames have
-//! theirs, and 1 in the place of the value format says that more follows.
+//! Messages within a data center, and between nodes and the coordinator, can be longer than a frame should be: the
+//! reply to a read of a whole shard is as long as the shard. So a message is sent as one or more frames. All but the
+//! last are marked as continued. The receiver, which knows the largest valid size, reassembles the message with
+//! [`Gathering`].
+//!
+//! The envelope has the kind of the message in the field of the bulk kind. A 1 in the field of the value format means
+//! that the message continues in the next frame.
 
 use super::FrameError;
 use super::envelope::{self, ENVELOPE_BYTES, Family};
 
-/// What a message is, and so who decodes it.
+/// The type of a LAN message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LanKind {
     /// The first message on a connection, in both directions.
@@ -31,7 +33,7 @@ impl LanKind {
         [Self::Hello, Self::WorkerMessage, Self::RowsRead, Self::Order, Self::Report, Self::Copy];
 }
 
-/// Appends the frames of one message.
+/// Appends the frames of one message to `out`.
 pub fn encode_lan(kind: LanKind, body: &[u8], out: &mut Vec<u8>) {
     let mut rest = body;
     loop {
@@ -47,20 +49,20 @@ pub fn encode_lan(kind: LanKind, body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Gathers the messages of one connection from their frames.
+/// Reassembles the messages of one connection from their frames.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    /// The message at hand, and what has come of it.
+    /// The unfinished message and the part of it that was received.
     open: Option<(LanKind, Vec<u8>)>,
 }
 
 impl Gathering {
-    /// Takes a whole frame; returns the message that it completes. `bytes_max` is the most that a message of a kind may
-    /// have, so that a peer cannot make this node keep more.
+    /// Adds a whole frame. Returns the message that it completes, if any. `bytes_max` is the largest size of a message
+    /// of a kind. It bounds the memory that a peer can make this node allocate.
     ///
     /// # Errors
-    /// Where the frame is damaged, of another version or out of turn, or the message is too long. The connection cannot
-    /// go on.
+    /// If the frame is damaged, of another version or of another kind than the unfinished message, or the message is
+    /// too long. The connection must be closed.
     pub fn push(
         &mut self,
         frame: &[u8],
@@ -100,7 +102,7 @@ impl Gathering {
     }
 }
 
-/// Short enough that a slow link finishes one every few seconds, which its receiver takes for a sign of life.
+/// Small enough that a slow link transfers a frame every few seconds. Each frame is a sign of life for the receiver.
 const PART_BYTES_MAX: usize = (256 << 10) - ENVELOPE_BYTES;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Frames between nodes.
 //!
-//! This room decides how a message of the protocol lies on the wire and which bytes are one. It refuses to know
-//! lanes, connections and what a frame makes its receiver do. The paper's mirror clients and mirror servers
-//! speak through it.
+//! This room decides how a message of the protocol is laid out in a frame, and which bytes are a frame. It does not
+//! know lanes, connections and how a receiver reacts to a frame. The paper's mirror clients and mirror servers exchange
+//! these frames.
 //!
-//! Between data centers bulk frames carry changes of parameters and control frames everything else; LAN frames carry
-//! what nodes of one data center and the coordinator say. All open with the same sixteen bytes, so that a driver finds
-//! the end of a frame without knowing what it holds:
+//! Between data centers bulk frames carry changes of parameters, and control frames all other messages. LAN frames
+//! carry the messages of nodes of one data center and of the coordinator. All begin with the same sixteen bytes, the
+//! envelope, so that a driver finds the end of a frame without knowledge of its contents:
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | 8 | 4 | bytes in the whole frame |
 //! | 12 | 4 | CRC-32 of all other bytes of the frame |
 //!
-//! All numbers are little endian. Length and CRC are checked before anything else is believed.
+//! All numbers are little endian. Length and CRC are checked before any other field is used.
 
 mod bulk;
 mod control;

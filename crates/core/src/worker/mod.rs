@@ -1,7 +1,7 @@
-//! A worker: reads rows, runs one iteration, sends deltas; clock by clock.
+//! A worker: in each clock it reads rows, runs one iteration and sends deltas.
 //!
-//! It decides when to read, iterate and update, and nothing about freshness: its data center's servers hold back
-//! what may not be read yet. Like the paper's workers it talks to its own data center alone.
+//! It decides when to read, iterate and update. It does not decide how fresh its reads are: the servers of its data
+//! center hold back reads. Like the paper's workers, it communicates with its own data center only.
 
 mod prober;
 
@@ -20,7 +20,10 @@ use crate::types::{Clock, Content, Deltas, Model, ModelLayout, ShardId, ShardLay
 
 use prober::Prober;
 
-/// One worker.
+/// The state machine of one worker.
+///
+/// The driver starts it, passes in replies of servers, runs the iteration when the worker outputs
+/// [`WorkerOutput::Compute`], and carries out the outputs after each call.
 pub struct Worker {
     id: WorkerId,
     layouts: Vec<ShardLayout>,
@@ -30,24 +33,28 @@ pub struct Worker {
     state: State,
     /// The clock at which to stop.
     last: Option<Clock>,
-    /// What is to be finished before any stop.
+    /// The clock before which the worker does not stop.
     owed: Clock,
     outputs: VecDeque<WorkerOutput>,
     held: Vec<(WaitReason, Duration)>,
     prober: Option<Prober>,
 }
 
-/// What a worker wants done.
+/// An action that the driver carries out for a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerOutput {
+    /// Send a message to a server of the worker's data center.
     ToServer {
+        /// The server's shard.
         shard: ShardId,
+        /// The message.
         message: WorkerMessage,
     },
-    /// Everything read: call [`Worker::compute`] now and [`Worker::handle_computed`] when its time is over.
+    /// All rows were read: call [`Worker::compute`] at once, and [`Worker::handle_computed`] when its time is over.
     Compute,
-    /// No further iteration will start; `clock` are finished.
+    /// The worker has stopped and starts no further iteration.
     Stopped {
+        /// The number of finished clocks.
         clock: Clock,
     },
 }
@@ -59,7 +66,7 @@ enum State {
     Computing {
         deltas: Option<Deltas>,
     },
-    /// With the read that it was stopped in, which is taken up again where the worker must go on after all.
+    /// With the read during which it was stopped. The worker continues it if it has to stop later after all.
     Stopped {
         reading: Option<Reading>,
     },
@@ -74,7 +81,8 @@ struct Reading {
 }
 
 impl Worker {
-    /// `layouts` are those of the data center's servers, by shard; `guard` is the run's, with the model before training.
+    /// A worker that has not started. `layouts` are those of its data center's servers, by shard. `guard` has the
+    /// settings of the guard against skew, and the initial model.
     pub fn new(
         id: WorkerId,
         layout: Arc<ModelLayout>,
@@ -99,13 +107,21 @@ impl Worker {
     }
 
     /// Begins the first iteration.
+    ///
+    /// # Panics
+    /// If the worker has started.
     pub fn handle_start(&mut self) {
         assert!(matches!(self.state, State::Idle), "a worker starts once");
         self.begin();
     }
 
-    /// Begins at a clock, as a worker that has nothing of what it did before. It does not stop before `owed`, which a
-    /// server knows it to have finished, and reads though it may be over: a server that has guessed the clock hears it so.
+    /// Begins at a clock, as a worker that has lost its state.
+    ///
+    /// The worker does not stop before clock `owed`, which a server knows it to have finished. It sends a read even if
+    /// it has nothing left to do, so that a server that does not know its clock receives it.
+    ///
+    /// # Panics
+    /// If the worker has started.
     pub fn handle_take_up(&mut self, clock: Clock, owed: Clock) {
         assert!(matches!(self.state, State::Idle), "a worker starts once");
         (self.clock, self.owed) = (clock, owed);
@@ -115,13 +131,14 @@ impl Worker {
         }
     }
 
-    /// Lets go of the iteration that it is at: servers know of more than it does itself. It is to take up its work anew.
+    /// Discards the current iteration, because servers have received updates that the worker does not know of. The
+    /// driver then calls [`Self::handle_take_up`].
     pub fn handle_outrun(&mut self) {
         self.outputs.clear();
         self.state = State::Idle;
     }
 
-    /// Whether this answers what a server was asked and has not answered.
+    /// Whether this replies to a read that the server has not answered.
     pub fn expects(&self, from: ShardId, reply: &RowsRead) -> bool {
         let shard = from.index();
         self.state.reading().is_some_and(|reading| {
@@ -135,7 +152,10 @@ impl Worker {
         })
     }
 
-    /// Takes rows from a server.
+    /// Handles a server's reply to a read.
+    ///
+    /// # Panics
+    /// If the worker does not expect the reply ([`Self::expects`]).
     pub fn handle_rows(&mut self, from: ShardId, reply: RowsRead) {
         let (State::Reading(reading) | State::Stopped { reading: Some(reading) }) = &mut self.state
         else {
@@ -159,8 +179,10 @@ impl Worker {
         self.compute_once_read();
     }
 
-    /// Runs the iteration on what was read and returns the work done. The deltas leave with
-    /// [`Self::handle_computed`].
+    /// Runs the iteration on the rows read and returns the work done. [`Self::handle_computed`] then sends the deltas.
+    ///
+    /// # Panics
+    /// Unless the worker has output [`WorkerOutput::Compute`].
     pub fn compute(&mut self) -> Work {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} computes once it has read", self.id);
@@ -173,7 +195,10 @@ impl Worker {
         work
     }
 
-    /// The iteration's time is over: its deltas leave, and the next iteration begins.
+    /// Ends the iteration: outputs its deltas and begins the next iteration.
+    ///
+    /// # Panics
+    /// Unless [`Self::compute`] was called before.
     pub fn handle_computed(&mut self) {
         let State::Computing { deltas } = &mut self.state else {
             panic!("{} finishes what it computes", self.id);
@@ -190,8 +215,8 @@ impl Worker {
         self.begin();
     }
 
-    /// Stops at clock `last`, or after the iteration at work where that is later; a read beyond it is laid aside.
-    /// A worker that has stopped before a later `last` goes on until there.
+    /// Stops at clock `last`, or after the current iteration if that is later. A read beyond `last` is suspended. A
+    /// worker that has stopped before a later `last` continues until there.
     pub fn handle_stop(&mut self, last: Clock) {
         self.last = Some(last);
         if self.is_over() {
@@ -208,20 +233,23 @@ impl Worker {
         }
     }
 
+    /// The next action to carry out. `None` if there is none.
     pub fn poll_output(&mut self) -> Option<WorkerOutput> {
         self.outputs.pop_front()
     }
 
+    /// The identifier of the worker.
     pub fn id(&self) -> WorkerId {
         self.id
     }
 
-    /// Clocks finished.
+    /// The number of finished clocks.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// How long reads were held back, and why: of several servers, the one that held back longest.
+    /// How long reads were held back for each reason since the last call. Of several servers, the one that held back
+    /// the read longest counts.
     pub fn take_held(&mut self) -> Vec<(WaitReason, Duration)> {
         std::mem::take(&mut self.held)
     }
@@ -235,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Stops, unless an iteration runs; a read is laid aside.
+    /// Stops, unless an iteration runs. A read is suspended.
     fn rest(&mut self) {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => self.stop(None),
@@ -249,7 +277,7 @@ impl Worker {
         self.outputs.push_back(WorkerOutput::Stopped { clock: self.clock });
     }
 
-    /// Whether no further iteration is to start.
+    /// Whether no further iteration starts.
     fn is_over(&self) -> bool {
         self.last.is_some_and(|last| self.clock >= last.max(self.owed))
     }
@@ -324,12 +352,12 @@ impl State {
         }
     }
 
-    /// Whether some rows are here and others are not.
+    /// Whether some servers have replied to the current read.
     fn has_read(&self) -> bool {
         self.reading().is_some_and(|reading| reading.replied.contains(&true))
     }
 
-    /// Whether this is about rows that the shards have.
+    /// Whether the rows and deltas of the state fit the shards.
     fn fits(&self, layouts: &[ShardLayout]) -> bool {
         let reads = self.reading().is_none_or(|reading| {
             let rows = reading.requests.iter().zip(layouts);

@@ -1,4 +1,4 @@
-//! What a worker does for the guard against skew: measures other data centers' copies on its own examples.
+//! A worker's part in the guard against skew: it measures other data centers' copies on its own examples.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::types::{Clock, Content, DcId, Model, ModelLayout, ShardId, ShardLayou
 #[derive(Debug)]
 pub(super) struct Prober {
     examples: usize,
-    /// The loss before training.
+    /// The loss of the initial model.
     untrained: f64,
-    /// Copies that have come, by whose they are: of each the latest.
+    /// The latest received copy of each data center.
     pairs: BTreeMap<DcId, Pair>,
     measured: Vec<Probed>,
 }
 
-/// A copy from away and the one at home, as far as their shards have come.
+/// The received shards of another data center's copy, and the same shards of the local copy.
 #[derive(Debug)]
 struct Pair {
     clock: Clock,
@@ -34,7 +34,7 @@ impl Prober {
         Self { examples: guard.examples, untrained, pairs: BTreeMap::new(), measured: Vec::new() }
     }
 
-    /// Takes one shard of a copy; `layouts` are those of all shards.
+    /// Adds one shard of a copy. `layouts` are those of all shards.
     pub(super) fn on_request(
         &mut self,
         shard: ShardId,
@@ -62,7 +62,7 @@ impl Prober {
         }
     }
 
-    /// Measures the copies that are whole, and says what work that was.
+    /// Measures the complete copies and returns the work done.
     pub(super) fn measure(&mut self, task: &dyn Task) -> Work {
         let mut work = Work::default();
         let whole: Vec<DcId> = self

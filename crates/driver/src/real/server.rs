@@ -20,7 +20,7 @@ use super::error::RealError;
 use super::measure::Meters;
 use super::message::{Order, Report, ServerProcess};
 use super::mirrors::{
-    Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
+    Addresses, FromMirror, LinkMonitor, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
 use super::node_log::NodeLog;
 use super::stand_ins::StandIns;
@@ -39,7 +39,7 @@ struct ServerNode {
     /// Nothing where a crash is the end.
     node_log: Option<NodeLog>,
     mirrors: Mirrors,
-    links: BTreeMap<DcId, Link>,
+    links: BTreeMap<DcId, LinkMonitor>,
     workers: Workers,
     acceptor: Acceptor,
     /// Workers that called while the copy was on its way; nothing for the one in this process.
@@ -120,7 +120,9 @@ pub(super) async fn serve(
     let links = topology.dc_ids().filter(|peer| *peer != id.dc);
     let mut node = ServerNode {
         context: context.clone(),
-        links: links.map(|peer| (peer, Link::new(topology, id.dc, peer, parameters))).collect(),
+        links: links
+            .map(|peer| (peer, LinkMonitor::new(topology, id.dc, peer, parameters)))
+            .collect(),
         server: server.begin(node_log.is_some(), incarnation),
         node_log,
         mirrors,
@@ -469,7 +471,7 @@ impl ServerNode {
         Ok(())
     }
 
-    fn link(&mut self, peer: DcId) -> &mut Link {
+    fn link(&mut self, peer: DcId) -> &mut LinkMonitor {
         self.links.get_mut(&peer).expect("every other data center has a link")
     }
 

@@ -1,4 +1,4 @@
-//! A link never carries more than its rate: data leaves no earlier than the bytes before it and its own allow.
+//! Bandwidth: a link never exceeds its rate. Data departs no earlier than the bytes before it and its own size allow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Broken, Checker, Seen, View};
 use gaia_core::link::Train;
 use gaia_core::types::{DcId, Instant, Lane};
 
-/// Until when each link is busy with what it has been given.
+/// For each link, until when it is busy.
 #[derive(Debug, Default)]
 pub(super) struct Bandwidth {
     busy_until: BTreeMap<(DcId, DcId), Instant>,

@@ -1,4 +1,5 @@
-//! The selective barrier: a read never returns an announced parameter before its update, unless a deadline has passed.
+//! The selective barrier: a read never returns an announced parameter before its update, unless the deadline has
+//! passed.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +12,10 @@ use gaia_core::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, pee
 
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
-    /// For each announced parameter: the first update that may bring it, and when reads go on without it.
+    /// For each announced parameter, the sequence number of the first frame that can bring its update, and its
+    /// deadline.
     announced: BTreeMap<(ServerId, DcId), BTreeMap<u32, (u64, Instant)>>,
-    /// The last data frame that each server has taken of each mirror.
+    /// The last data frame of each mirror that each server has applied.
     applied: BTreeMap<(ServerId, DcId), u64>,
     asked: BTreeMap<(ServerId, WorkerId), ShardRows>,
     buffers: Buffers,
@@ -78,7 +80,7 @@ impl Checker for Barrier {
         Ok(())
     }
 
-    /// What was undone comes again. Until then this knows of fewer announcements, never of more.
+    /// An undone frame arrives again. Until then this checker knows fewer announcements, never more.
     fn undo(&mut self, undone: &Undone) {
         match undone {
             Undone::Asked { server, worker } => drop(self.asked.remove(&(*server, *worker))),

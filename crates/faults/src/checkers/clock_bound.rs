@@ -1,7 +1,7 @@
-//! Nobody reads too far ahead: of its own data center's workers, and of other data centers as the remote model has it,
-//! unless a deadline has passed. And the clocks that mirrors are told rise.
+//! Staleness: no read is too far ahead of the workers of its own data center, or of other data centers by the remote
+//! model's bound, unless a deadline has passed. Mirror clocks on a link increase.
 //!
-//! What counts is where others truly are, not where they say they are.
+//! The checker uses the real clocks of the others, not the reported ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use gaia_core::sync::{Brake, RemoteSync};
 use gaia_core::types::{Clock, DcId, Lane, ServerId};
 use gaia_core::wire::{ControlMessage, decode_control};
 
-/// The mirror clocks that each link was told.
+/// The mirror clocks that were sent on each link.
 #[derive(Debug, Default)]
 pub(super) struct ClockBound {
     told: BTreeMap<(ServerId, DcId), Vec<Clock>>,
-    /// Servers that have lost what they had: their clocks are those of others' copies.
+    /// Servers that have lost their state: their clocks are those of other servers' copies.
     lost: BTreeSet<ServerId>,
 }
 
@@ -87,7 +87,7 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
     }
 }
 
-/// The clock that every other data center must have finished before a read at a clock.
+/// The clock that all other data centers must have finished before a read at a clock.
 fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
     let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
     match &view.plan.remote {
@@ -105,7 +105,7 @@ fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
                 _ => Clock::ZERO,
             }
         }
-        // A fragment's latest round that must be over by now, its fragments being staggered, is at most so long ago.
+        // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered.
         RemoteSync::LocalSteps(config) if config.fragments == 1 => {
             Clock(behind(config.overlap()).0 / config.steps * config.steps)
         }

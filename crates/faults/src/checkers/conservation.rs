@@ -1,6 +1,6 @@
-//! Nothing is lost, nothing doubled. Per link and parameter, what was sent and what is still at home are what there was
-//! to send; a copy is what it began with, what its own workers changed and what mirrors sent; and what the drain agrees on
-//! is made of these.
+//! Conservation: no update is lost or applied twice. Per link and parameter, the sum of what was sent and the residual
+//! is the sum of all updates. A copy is its initial value, the changes of its own workers and the updates of mirrors.
+//! The drain's result follows from these.
 
 mod inheritance;
 
@@ -16,26 +16,26 @@ use gaia_core::wire::{BulkKind, ControlMessage, decode_bulk, decode_control, is_
 
 use inheritance::Inheritance;
 
-/// The books.
+/// The expected sums of all servers and links.
 #[derive(Debug, Default)]
 pub(super) struct Conservation {
     copies: BTreeMap<ServerId, Vec<f64>>,
-    /// What all workers of a data center changed.
+    /// The sum of the changes of a data center's workers.
     own: BTreeMap<ServerId, Vec<f64>>,
-    /// Per link, in updates.
+    /// Per link, the sum of the sent updates.
     sent: BTreeMap<(ServerId, DcId), Vec<f64>>,
     delivered: BTreeMap<(ServerId, DcId), Vec<f64>>,
     initial: BTreeMap<ServerId, Vec<f64>>,
-    /// The clock whose update of each worker is next.
+    /// The clock of each worker's next update.
     next: BTreeMap<(ServerId, WorkerId), Clock>,
-    /// Servers that have lost all they had: what links to them carry begins with what another's has.
+    /// Servers that have lost their state: links to them continue from what was sent to another server.
     lost: BTreeSet<ServerId>,
-    /// What a copy holds of what lost servers' workers had changed.
+    /// The changes in a copy that workers of lost servers had made before the loss.
     former: BTreeMap<ServerId, Vec<f64>>,
-    /// What each copy had of a mirror when that was lost last.
+    /// The changes of a mirror in each copy when the mirror was last lost.
     counted: BTreeMap<(ServerId, DcId), Vec<f64>>,
     inheritance: Inheritance,
-    /// Servers whose copies the drain has begun to change.
+    /// Servers whose drain has begun.
     draining: BTreeMap<ServerId, bool>,
     layouts: BTreeMap<ServerId, ShardLayout>,
     buffers: Buffers,
@@ -131,7 +131,7 @@ impl Checker for Conservation {
 }
 
 impl Conservation {
-    /// Begins the books with the first event there is: nothing has changed by then.
+    /// Initialises the sums at the first event, before any change.
     fn open(&mut self, view: &View<'_>) {
         if !self.own.is_empty() {
             return;
@@ -151,7 +151,7 @@ impl Conservation {
         }
     }
 
-    /// A server has lost its books with its copy: it begins with what its source has.
+    /// Resets the sums of a server that has lost its copy to those of its source.
     fn lose(&mut self, view: &View<'_>, server: ServerId, source: DcId) {
         self.open(view);
         let zeros = vec![0.0; self.own[&server].len()];
@@ -179,8 +179,7 @@ impl Conservation {
         self.lost.insert(server);
     }
 
-    /// What a copy holds of what was changed by workers of data centers that have left, or by those of lost servers before
-    /// they were.
+    /// The changes in a copy by workers of data centers that have left, and of lost servers before the loss.
     fn former_of(&self, view: &View<'_>, server: ServerId) -> Vec<f64> {
         let mut former = self.former[&server].clone();
         for dc in view.inactive.iter().filter(|dc| **dc != server.dc) {
@@ -190,7 +189,7 @@ impl Conservation {
         former
     }
 
-    /// What a copy has of what a data center has changed since its server was lost last.
+    /// The changes in a copy by a data center since its server was last lost.
     fn has_of(&self, server: ServerId, dc: DcId) -> Vec<f64> {
         let mut has = self.delivered[&(server, dc)].clone();
         self.inheritance.add_to(&mut has, server, dc);
@@ -200,7 +199,7 @@ impl Conservation {
         has
     }
 
-    /// The copy of a server is taken for one that has none.
+    /// Records that a server takes the copy of another.
     fn inherit(&mut self, view: &View<'_>, server: ServerId, source: ServerId) {
         if self.own.is_empty() {
             return;
@@ -212,9 +211,9 @@ impl Conservation {
         }
     }
 
-    /// Books a frame, where it is an update of TAP or ASP; says whether it is.
+    /// Adds a frame to the sums if it is an update of TAP or ASP. Returns whether it is.
     fn book(&mut self, frame: &[u8], link: (ServerId, DcId), is_sent: bool, times: f64) -> bool {
-        // Until the books are open no worker has changed anything.
+        // Before the sums are initialised, no worker has changed a parameter.
         let Some(layout) = self.layouts.get(&link.0) else { return false };
         let parameters = layout.parameters();
         let Ok((header, changes)) = decode_bulk(frame, parameters, &mut self.buffers) else {
@@ -248,7 +247,7 @@ impl Conservation {
         true
     }
 
-    /// What a link was to carry is what it has carried and what is at home.
+    /// Checks that the source of a link is the sum of what was sent and the residual.
     fn check_link(&self, view: &View<'_>, from: ServerId, to: DcId) -> Result<(), Broken> {
         if self.lost.contains(&ServerId { dc: to, shard: from.shard }) {
             return Ok(());
@@ -269,7 +268,7 @@ impl Conservation {
         Ok(())
     }
 
-    /// What a link is to carry: what the data center's workers changed, and on a hub what other cliques sent.
+    /// The source of a link: the changes of the data center's workers, and on a hub the updates of other cliques.
     fn source(&self, view: &View<'_>, from: ServerId, to: DcId) -> Vec<f64> {
         let mut source = self.own[&from].clone();
         for clique in view.overlay.neighbours(from.dc).iter().filter(|clique| !clique.contains(&to))
@@ -299,18 +298,18 @@ impl Conservation {
         }
     }
 
-    /// What all agreed on in the end.
+    /// Checks the values at the end of the run.
     fn check_end(&self, view: &View<'_>) -> Result<(), Broken> {
         let (expected, tolerance): (Expected, f64) = match &view.plan.remote {
             RemoteSync::Tap(_) | RemoteSync::Asp(_) => match view.plan.drain.method {
                 DrainMethod::Mean => (Self::mean, ROUNDING),
-                // Of what a lost server had told some, hubs pass on what they have heard.
+                // Hubs forward the updates that a lost server had sent to some mirrors only.
                 DrainMethod::Residuals if !self.lost.is_empty() && !is_mesh(view) => return Ok(()),
                 DrainMethod::Residuals => (Self::total, ROUNDING),
             },
             RemoteSync::Bsp(config) => (Self::total, tolerance(config.values)),
             RemoteSync::Ssp(config) => (Self::total, tolerance(config.values)),
-            // The mean of what no round has taken is less than its sum, and outer steps are what they are.
+            // The mean of changes that no round includes is less than their sum, and outer steps scale changes.
             RemoteSync::LocalSteps(config)
                 if config.adds_up() && view.plan.drain.method == DrainMethod::Residuals =>
             {
@@ -343,14 +342,14 @@ impl Conservation {
             .collect()
     }
 
-    /// Everything that was ever changed.
+    /// The sum of all changes.
     fn total(&self, server: ServerId, view: &View<'_>) -> Vec<f64> {
         let mut total = self.initial[&server].clone();
         for dc in view.present() {
             let own = &self.own[&ServerId { dc, shard: server.shard }];
             total.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
         }
-        // What the copy of each block's home has of what was lost is what all agree on.
+        // Of the changes of lost servers, those in the copy of each block's home count.
         let (count, parameters) = (view.present().count(), total.len());
         for (home, dc) in view.present().enumerate() {
             let block = parameters * home / count..parameters * (home + 1) / count;
@@ -363,7 +362,7 @@ impl Conservation {
     }
 }
 
-/// Whether a frame is one of the words by which copies are taken and links fork.
+/// Whether a frame is a control message by which a copy is requested or a link forks.
 fn is_word(lane: Lane, frame: &[u8]) -> bool {
     match lane {
         Lane::Control => matches!(decode_control(frame), Ok(ControlMessage::Rebuild { .. })),
@@ -375,7 +374,7 @@ fn is_mesh(view: &View<'_>) -> bool {
     view.overlay.cliques().len() == 1
 }
 
-/// What a server must hold in the end.
+/// The expected values of a server at the end.
 type Expected = fn(&Conservation, ServerId, &View<'_>) -> Vec<f64>;
 
 fn layout_of<'a>(view: &View<'a>, server: ServerId) -> &'a ShardLayout {
@@ -411,10 +410,10 @@ fn differ(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() > tolerance * (1.0 + a.abs().max(b.abs()))
 }
 
-/// What an exchange may still keep at the end: one rounding of what changes in a clock.
+/// The tolerance for an exchange at the end: one rounding of the changes of a clock.
 fn tolerance(format: ValueFormat) -> f64 {
     if format == ValueFormat::F32 { ROUNDING } else { 0.05 }
 }
 
-/// Of sums of single precision.
+/// The tolerance for sums in single precision.
 const ROUNDING: f64 = 1e-4;

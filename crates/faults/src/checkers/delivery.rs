@@ -1,4 +1,5 @@
-//! Each frame once, in order: what one server cuts for a lane is what the other takes from it, byte for byte.
+//! Delivery: a server receives the frames of a lane exactly once, in order, byte for byte as the other server has cut
+//! them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use super::{Broken, Checker, Seen, Undone, View};
 use gaia_core::types::{DcId, Lane, ServerId};
 
-/// The frames on their way.
+/// The frames that were cut and not received.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     under_way: BTreeMap<(ServerId, DcId, Lane), VecDeque<Bytes>>,
@@ -34,7 +35,7 @@ impl Checker for Delivery {
                     None => Err(format!("{at} takes a {lane} frame that {from} has not sent")),
                 }
             }
-            // What was on its way to it or from it is gone.
+            // Frames to and from the server are lost.
             Seen::Lost { server, .. } => {
                 self.under_way.retain(|(from, to, _), _| {
                     from.shard != server.shard || (*from != server && *to != server.dc)

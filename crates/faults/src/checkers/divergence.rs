@@ -1,7 +1,6 @@
-//! After the drain all copies are equal, to the bit.
+//! Divergence of copies: after the drain all copies are equal to the bit.
 //!
-//! While training goes on copies differ by what was kept home and what is under way. That is the same sum as
-//! [`super::conservation`] holds each copy to.
+//! During training copies differ by residuals and updates in flight. [`super::conservation`] checks these sums.
 
 use super::{Broken, Checker, Seen, View};
 use gaia_core::types::ServerId;

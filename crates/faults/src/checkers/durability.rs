@@ -1,6 +1,6 @@
-//! What was said stays true. A node that comes back is, to the bit, the one that heard exactly what is on its disk; and
-//! nothing that left before it died is contradicted: what was sent, answered, acknowledged or reported is in it, and what
-//! it says again is what it said.
+//! Durability: a restarted node equals, to the bit, a node that has replayed exactly the records on its disk. It does
+//! not contradict what it sent before the crash: its state includes all that was sent, answered, acknowledged or
+//! reported, and a repeated message equals the first.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,17 @@ use gaia_core::recovery::RequestSeq;
 use gaia_core::session::Message;
 use gaia_core::types::{Clock, DcId, Lane, NodeId, ServerId, ShardId, State, WorkerId};
 
-/// What has left nodes.
+/// The messages that nodes have sent.
 #[derive(Debug, Default)]
 pub(super) struct Durability {
     /// By link, lane and number.
     frames: BTreeMap<(ServerId, DcId, Lane), BTreeMap<u64, Bytes>>,
-    /// The most that each mirror was told of its frames.
+    /// The largest acknowledgement that was sent to each mirror.
     acknowledged: BTreeMap<(ServerId, DcId), [u64; 2]>,
     answers: BTreeMap<(ServerId, WorkerId), RowsRead>,
     due: BTreeMap<(ServerId, WorkerId), RequestSeq>,
     reported: BTreeMap<ServerId, Clock>,
-    /// The incarnation of each server that has lost all it had: what others say of frames of one before says nothing
-    /// of it.
+    /// The incarnation of each server that has lost its state. Acknowledgements of earlier incarnations do not count.
     began: BTreeMap<ServerId, u64>,
     /// The last update and the last read of each worker.
     said: BTreeMap<(WorkerId, ShardId, bool), WorkerMessage>,
@@ -57,13 +56,13 @@ impl Checker for Durability {
                 self.on_asked(server, worker, clock);
                 Ok(())
             }
-            // What was due is due no more, and the worker may do otherwise what it has done before.
+            // The due request is void, and the worker may send different messages for the same clocks.
             Seen::BegunAnew { server, worker } => {
                 self.due.remove(&(server, worker));
                 self.said.retain(|(of, shard, _), _| (*of, *shard) != (worker, server.shard));
                 Ok(())
             }
-            // It may do otherwise what it has done before.
+            // The worker may send different messages for the same clocks.
             Seen::LostState { worker } => {
                 self.said.retain(|(of, ..), _| *of != worker);
                 Ok(())
@@ -87,7 +86,7 @@ impl Checker for Durability {
 }
 
 impl Durability {
-    /// A server has lost what it said, and what was said to it.
+    /// Discards the messages from and to a server that has lost its state.
     fn forget(&mut self, server: ServerId, began: u64) {
         let is_of = |from: ServerId, to: DcId| {
             from.shard == server.shard && (from == server || to == server.dc)
@@ -127,7 +126,8 @@ impl Durability {
         Err(format!("{from} sends {to} another {lane} frame {number} than it has sent before"))
     }
 
-    /// A new question has a new answer; one of an earlier clock is of a worker that has begun anew.
+    /// Discards the reply to the read before. A read of an earlier clock is of a worker that has restarted without a
+    /// state.
     fn on_asked(&mut self, server: ServerId, worker: WorkerId, clock: Clock) {
         self.answers.remove(&(server, worker));
         if let Some(due) = self.due.get_mut(&(server, worker)) {
@@ -230,7 +230,7 @@ fn check_twins(node: NodeId, replay_pair: &ReplayPair) -> Result<(), Broken> {
     }
 }
 
-/// The first part in which two states differ.
+/// The first entry in which two states differ.
 fn difference(one: &State, other: &State) -> Option<String> {
     let tensors = one.tensors.iter().find(|(name, tensor)| {
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What sessions hold has a bound, however long a link is down.
+//! Memory: the frames that sessions hold are bounded, however long a link is down.
 
 use super::{Broken, Checker, Seen, View};
 use crate::ends::held_bytes_max;

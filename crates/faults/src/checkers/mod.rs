@@ -1,7 +1,7 @@
-//! The laws that hold whatever happens, one a file.
+//! The laws that hold under all faults, one in each file.
 //!
-//! A checker sees what goes into nodes and what comes out of them and keeps books of its own. It looks into nodes only
-//! where a law is about what is in them.
+//! A checker observes the inputs and outputs of nodes and keeps its own record. It reads the state of nodes only if the
+//! law is about that state.
 
 mod bandwidth;
 mod barrier;
@@ -29,65 +29,66 @@ use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::topology::Overlay;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, ShardId, WorkerId};
 
-/// A promise that was broken, in words.
+/// A description of a broken law.
 pub(super) type Broken = String;
 
-/// Something that has happened.
+/// An observed event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Seen<'a> {
-    /// A worker asked for rows.
+    /// A server handled a worker's read.
     Asked { server: ServerId, worker: WorkerId, clock: Clock, rows: &'a ShardRows },
-    /// A worker is to be answered.
+    /// A server output a reply to a worker.
     Answered { server: ServerId, worker: WorkerId, message: &'a RowsRead },
     /// A worker's deltas were added.
     Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: &'a ShardDeltas },
     /// A server cut a frame for a mirror.
     Cut { from: ServerId, to: DcId, lane: Lane, frame: &'a Bytes },
-    /// A session passed a frame on, which the server is about to take.
+    /// A session passed on a frame, which the server handles next.
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
-    /// The server has taken it.
+    /// The server has handled the frame.
     Taken { at: ServerId },
-    /// A message was given to a link, whose data lane has room again when it has left.
+    /// A message was sent on a link, whose data lane has room again at `departs`.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
-    /// A session holds so many bytes of data.
+    /// The size of the data frames that a session holds.
     Held { at: ServerId, peer: DcId, bytes: usize },
-    /// A message of a session left its server.
+    /// A server sent a message of a session.
     Left { from: ServerId, to: DcId, message: &'a Message },
-    /// A session took a message; `own` is the incarnation of its server.
+    /// A session handled a message. `own` is the incarnation of its server.
     Heard { at: ServerId, from: DcId, message: &'a Bytes, own: u64 },
-    /// An answer left a server.
+    /// A server sent a reply.
     Said { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
-    /// A server told a worker what is due from it.
+    /// A server sent the sequence number of the next due request to a worker.
     Due { server: ServerId, worker: WorkerId, due: RequestSeq },
-    /// A server told the coordinator which clock its workers have finished.
+    /// A server reported a finished clock to the coordinator.
     Reported { server: ServerId, clock: Clock },
-    /// A message left a worker.
+    /// A worker sent a message.
     Spoke { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
-    /// A node at rest, or one that has just come back, and its shadow.
+    /// An idle or restarted node, and its shadow.
     ReplayPair { node: NodeId, replay_pair: &'a ReplayPair },
-    /// A server heard that a worker begins anew.
+    /// A server handled the reset of a worker.
     BegunAnew { server: ServerId, worker: WorkerId },
-    /// A worker comes back without its state.
+    /// A worker restarts without its state.
     LostState { worker: WorkerId },
-    /// A server has come back.
+    /// A server has restarted.
     Recovered { server: ServerId },
-    /// A server has come back, or joins late, with nothing, and takes the copy of a mirror.
+    /// A server has restarted without its state, or joins late, and takes the copy of a mirror.
     Lost { server: ServerId, source: DcId },
-    /// A data center has left for good.
+    /// A data center has left permanently.
     Gone { dc: DcId },
-    /// A server has met a mirror that knows nothing of it: what was cut for an earlier incarnation of it is gone.
+    /// A server received the hello of a mirror that has lost its state. Frames for the mirror's earlier incarnation are
+    /// lost.
     Reset { at: ServerId, from: DcId },
-    /// The coordinator has workers stop at a clock, or after what they are at.
+    /// The coordinator orders workers to stop at a clock, or after the current iteration if that is later.
     Stops { last: Clock },
-    /// The coordinator has the servers of a data center drain once workers are at these clocks.
+    /// The coordinator orders the servers of a data center to drain once workers are at these clocks.
     Drains { dc: DcId, clocks: &'a [Clock] },
-    /// The coordinator has come back, knows of this, and is about to say it again.
+    /// The coordinator has restarted with these orders, and repeats them.
     CoordinatorBack { stop: Option<Clock>, drains: &'a BTreeMap<DcId, Vec<Clock>> },
-    /// The run is over and all is quiet.
+    /// The run is over and no message remains.
     End,
 }
 
-/// What a crash has undone: it was not on disk.
+/// An event that a crash has undone, because it was not on disk.
 #[derive(Clone, Debug)]
 pub(super) enum Undone {
     Asked { server: ServerId, worker: WorkerId },
@@ -96,15 +97,15 @@ pub(super) enum Undone {
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: Bytes },
 }
 
-/// What checkers may know beside.
+/// The state that checkers may read.
 pub(super) struct View<'a> {
     pub(super) now: Instant,
     pub(super) nodes: &'a Nodes<'a>,
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
-    /// Data centers that take no part.
+    /// Inactive data centers.
     pub(super) inactive: &'a BTreeSet<DcId>,
-    /// Whether nodes keep logs, and so may die.
+    /// Whether nodes keep logs. Only then may they crash.
     pub(super) logs: bool,
 }
 
@@ -113,17 +114,17 @@ impl<'a> View<'a> {
         self.nodes.server(id)
     }
 
-    /// Those of data centers that take part.
+    /// The servers of active data centers.
     fn servers(&self) -> impl Iterator<Item = &Server> {
         self.nodes.servers().filter(|server| !self.inactive.contains(&server.id().dc))
     }
 
-    /// The data centers that take part.
+    /// The active data centers.
     fn present(&self) -> impl Iterator<Item = DcId> + use<'_> {
         self.plan.topology.dc_ids().filter(|dc| !self.inactive.contains(dc))
     }
 
-    /// The time as a server has it.
+    /// The time on a server's clock.
     fn time_at(&self, id: ServerId) -> Instant {
         self.nodes.servers[&id].machine.now()
     }
@@ -134,10 +135,10 @@ pub(super) trait Checker {
     /// The law's name in reports.
     fn name(&self) -> &'static str;
 
-    /// Takes note of what has happened, and says what is wrong with it.
+    /// Records an event. Returns an error if the event breaks the law.
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken>;
 
-    /// Takes back what it has noted of something that was undone; what came last is undone first.
+    /// Reverts the record of an event that was undone. The last event is undone first.
     fn undo(&mut self, _undone: &Undone) {}
 }
 
@@ -157,7 +158,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
     ]
 }
 
-/// The clock that a data center's workers have finished, as the server of a shard knows it.
+/// The clock that a data center's workers have finished, by the server of the same shard as `like`.
 fn clock_of(view: &View<'_>, like: ServerId, dc: DcId) -> Clock {
     view.server(ServerId { dc, shard: like.shard }).clock()
 }

@@ -1,5 +1,5 @@
-//! What the coordinator has ordered holds: a data center is drained at one set of clocks, no worker goes beyond its own,
-//! and a coordinator that comes back knows what it has ordered.
+//! Orders of the coordinator: a data center is drained at one set of clocks, no worker continues beyond its own, and a
+//! restarted coordinator knows its orders.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Checker for Orders {
                         "the coordinator is back and has forgotten that {dc} drains at {said:?}"
                     ));
                 }
-                // It says again all that it knows.
+                // It repeats all its orders.
                 (self.stop, self.drains) = (stop, drains.clone());
                 Ok(())
             }

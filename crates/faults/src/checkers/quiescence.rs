@@ -1,5 +1,5 @@
-//! Once a run is over and faults have ended, nothing is left anywhere: no frame in a server, none in a session. What was
-//! meant for a data center that has left does not count.
+//! Quiescence: once a run is over and faults have ended, no frame is left in a server or a session. Frames for data
+//! centers that have left do not count.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use gaia_core::types::{DcId, Instant, Lane};
 /// The law's name in reports.
 pub(crate) const NAME: &str = "quiescence";
 
-/// What sessions still hold, if anything.
+/// A description of the frames that sessions hold, if any.
 pub(crate) fn held(
     nodes: &Nodes<'_>,
     topology: &Topology,
@@ -31,7 +31,7 @@ pub(crate) fn held(
     (!held.is_empty()).then(|| held.join("; "))
 }
 
-/// Asks every server of a run that is over for frames: there must be none.
+/// Polls frames of all servers after the run. There must be none.
 pub(crate) fn nothing_left(
     now: Instant,
     nodes: &mut Nodes<'_>,

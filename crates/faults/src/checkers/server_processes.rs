@@ -1,4 +1,5 @@
-//! Each process of a server has an incarnation above those before. What was said to or by an earlier one is not believed.
+//! Server processes: each process of a server has a higher incarnation than those before. Messages to or from an
+//! earlier one are rejected.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use gaia_core::types::{DcId, ServerId};
 
 #[derive(Debug, Default)]
 pub(super) struct ServerProcesses {
-    /// By server: in which process it last spoke, as which incarnation.
+    /// By server, the process that last sent a message, and its incarnation.
     spoken: BTreeMap<ServerId, (u64, u64)>,
-    /// The incarnation that each end has met.
+    /// The incarnation of the other end in the last hello that each end has accepted.
     met: BTreeMap<(ServerId, DcId), u64>,
 }
 
@@ -53,7 +54,7 @@ impl Checker for ServerProcesses {
                 }
                 Ok(())
             }
-            // Whom it met last may not have been on disk.
+            // The last hello may not have been on disk.
             Seen::Recovered { server } => {
                 self.met.retain(|(at, _), _| *at != server);
                 Ok(())

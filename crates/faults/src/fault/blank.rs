@@ -1,10 +1,10 @@
-//! Workers that lose their disk with their process, and come back without anything.
+//! Workers that lose their disk in a crash, and restart without a state.
 
 use super::{Fault, FaultKind};
 use crate::draws::within;
 use gaia_core::types::Seed;
 
-/// Has every other crash of a single worker, but for those that wait for a write, take the disk along.
+/// Adds the loss of the disk to half of the crashes of single workers, except those at a write.
 pub(super) fn draw(seed: Seed, faults: &mut [Fault]) {
     let mut chance = seed.random();
     for fault in faults {
@@ -12,7 +12,7 @@ pub(super) fn draw(seed: Seed, faults: &mut [Fault]) {
     }
 }
 
-/// The key that is wrong, what it holds and what was expected.
+/// The first invalid key, its value, and the expected value.
 pub(super) fn mistake(fault: &Fault) -> Option<(&'static str, String, String)> {
     let expected = "a crash of a single worker, at no write".into();
     (fault.blank && !may_be(fault)).then(|| ("blank", "true".into(), expected))

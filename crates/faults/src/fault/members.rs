@@ -1,4 +1,4 @@
-//! Data centers that join late, and that leave for good.
+//! Data centers that join late, and that leave permanently.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{FAULTS_LAST, Fault, FaultKind, LASTS_MAX, Nodes, millis};
 use crate::draws::within;
 use gaia_core::types::{DurationSetting, Seed};
 
-/// In one schedule of six a data center joins late, and in one of six one leaves; it may be the same.
+/// Draws a late join in one schedule of six, and a leave in one of six. Both may be of the same data center.
 pub(super) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
     let mut chance = seed.random();
     let mut faults = Vec::new();
@@ -21,8 +21,9 @@ pub(super) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
     faults
 }
 
-/// Of every other data center that joins late, a server loses its disk soon after, and nothing passes meanwhile between it
-/// and one of the others: a mirror there hears of the first incarnation of the server from the rest alone, and meets the second.
+/// Adds faults to half of the late joins: soon after the join a server loses its disk, while its data center is
+/// partitioned from another one. A mirror there is notified of the server's first incarnation by other mirrors only,
+/// and receives the hello of the second.
 pub(super) fn draw_lost_joiner(seed: Seed, nodes: Nodes, faults: &mut Vec<Fault>) {
     let mut chance = seed.random();
     let strikes = within(&mut chance, 0, 1) == 0;
@@ -44,7 +45,7 @@ pub(super) fn draw_lost_joiner(seed: Seed, nodes: Nodes, faults: &mut Vec<Fault>
     faults.push(Fault { peer, ..cut });
 }
 
-/// Some round trips of the slowest link that is drawn: in these the others hear of one that has joined, or has come back.
+/// Some round trips of the slowest drawn link, in which the others are notified of a joined or restarted data center.
 const UNTIL_LOST_MS_MAX: u64 = 500;
 const LOST_LASTS_MS_MAX: u64 = 100;
 const CUT_AFTER_MS_MAX: u64 = 600;

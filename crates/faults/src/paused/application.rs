@@ -1,4 +1,4 @@
-//! [`Counting`], whose changes at a clock follow from nothing but the clock, and which says what the agreed model is.
+//! A variant of [`Counting`] whose changes depend on the clock alone, and which reports the agreed model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,11 @@ pub(super) struct Watched {
     worked: Worked,
 }
 
-/// Workers that have been at work, by number.
+/// The numbers of the workers that have computed.
 type Worked = Arc<Mutex<BTreeSet<usize>>>;
 
-/// One of [`Counting`] for each clock: who takes up a worker's work without its state changes what that would have.
+/// A task of [`Counting`] for each clock. So a worker that continues another's work without its state makes the same
+/// changes.
 struct WatchedTask {
     counting: Arc<Counting>,
     worker: usize,
@@ -43,7 +44,7 @@ impl Watched {
         self.worked.lock().unwrap().contains(&number(plan, worker))
     }
 
-    /// What the model began with, and all that workers have changed that stopped at these clocks.
+    /// The initial model, plus all changes of workers that stopped at these clocks.
     pub(super) fn total(&self, plan: &Plan, stopped: &BTreeMap<WorkerId, Clock>) -> Vec<f64> {
         let model = self.counting.initial_model(plan.seed.child("model"));
         let mut total: Vec<f64> = model.values.iter().map(|value| f64::from(*value)).collect();
@@ -98,7 +99,7 @@ impl Application for Watched {
         self.counting.describe()
     }
 
-    /// Every value, as it reads back.
+    /// All values, in a form that can be parsed.
     fn highlights(&self, model: &Model) -> Vec<String> {
         model.values.iter().map(f32::to_string).collect()
     }

@@ -1,4 +1,4 @@
-//! The certificates of all nodes that any run has.
+//! The certificates of all nodes of all runs.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use gaia_certificates::{Directory, Identity};
 use gaia_config::Plan;
 use gaia_core::types::DcId;
 
-/// Certificates of every node that any run has, made once for all runs at the same time.
+/// The certificates of all nodes of all runs, issued once and shared by the runs of a process.
 pub(super) fn certificates(plan: &Plan) -> Arc<TempDir> {
     static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
     let mut made = MADE.lock().unwrap();
@@ -35,9 +35,9 @@ pub(super) fn certificates(plan: &Plan) -> Arc<TempDir> {
     folder
 }
 
-/// Where they are in their folder.
+/// Their directory within the folder.
 pub(super) const CERTIFICATES: &str = "all";
 
-/// What scenarios draw at most.
+/// The largest number of data centers that scenarios draw.
 const DATA_CENTERS_MAX: u16 = 4;
 const NODES_MAX: u16 = 2;

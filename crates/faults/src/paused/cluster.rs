@@ -1,4 +1,4 @@
-//! One run: every process a task, troubles beside them, and what must hold in the end.
+//! One run: a task for each process, the faults, and the checks at the end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::application::Watched;
 use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
+use super::environment::{ProcessEnvironment, SharedEnvironment, World};
 use super::flood::flood;
-use super::place::{Place, Standing, World};
 use gaia_checkpoint::StateFile;
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -32,76 +32,77 @@ use gaia_driver::real::{NodeEnd, NodeOptions, labels, take_part};
 use gaia_telemetry::MembershipChange::{Joined, Left};
 use gaia_telemetry::{Observer, Progress, Telemetry};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     pub(super) lasted: Duration,
-    /// Processes that were killed and came back.
+    /// The number of killed processes that restarted.
     pub(super) restarts: u64,
     pub(super) wan_bytes: u64,
-    /// Data centers that joined late, and that left for good.
+    /// The number of data centers that joined late, and that left permanently.
     pub(super) joined: usize,
     pub(super) left: usize,
-    /// Times that a worker was taken over by another, and that it had its work back, as coordinators have told.
+    /// How often another worker took over for a worker, and how often the worker took its work back, by the
+    /// coordinators.
     pub(super) taken_over: u64,
     pub(super) given_back: u64,
-    /// Disks that servers have lost, so that they took the copies of mirrors.
+    /// The number of disks that servers have lost, so that they took the copies of mirrors.
     pub(super) disks_lost: u64,
-    /// Whether the sum of all updates was to be found in the copies.
+    /// Whether the copies had to be the sum of all updates.
     pub(super) summed: bool,
 }
 
-/// Who runs what, and where.
+/// The processes of a run.
 struct Cluster {
     drawn: Drawn,
     world: Arc<World>,
     application: Arc<Watched>,
     /// The process that each of `drawn.processes` is now.
-    places: Vec<RefCell<Arc<Place>>>,
-    /// How long the next crash of each lasts, and whether it comes back elsewhere.
+    environments: Vec<RefCell<Arc<ProcessEnvironment>>>,
+    /// How long the next crash of each lasts, and whether it restarts at another address.
     returns: Vec<Cell<(Duration, bool)>>,
-    /// How far the calendar of each one's machine is behind.
+    /// How far the calendar of each machine is behind.
     behind: Vec<Cell<Duration>>,
-    /// Which are at work, and whether they have come back.
+    /// `Some` until a process has ended, with whether it has been restarted.
     waits: Vec<Cell<Option<bool>>>,
     restarts: Cell<u64>,
-    /// Data centers whose processes do not come back.
+    /// Data centers whose processes do not restart.
     left: RefCell<BTreeSet<DcId>>,
     taken_over: Cell<u64>,
     given_back: Cell<u64>,
     disks_lost: Cell<u64>,
-    /// Gone with the last run that has them.
+    /// Deleted with the last run that uses them.
     certificates: Arc<TempDir>,
-    /// Where the coordinator's state lies; logs are in memory.
+    /// The folder of the coordinator's state. Logs are in memory.
     folder: TempDir,
-    /// Whether the coordinator is to die as soon as a node has ended.
+    /// Whether the coordinator is killed as soon as a node has ended.
     dies_at_end: Cell<bool>,
     /// Whether the coordinator has ended the run.
     over: Cell<bool>,
 }
 
-/// What befalls a run beside what its seed draws.
+/// An additional fault besides those of the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Besides {
     Nothing,
-    /// The coordinator dies once more, as soon as a node has ended.
+    /// The coordinator is killed once more, as soon as a node has ended.
     LastDeath,
-    /// Strangers call all nodes that listen, from before the run to its end.
+    /// Unauthenticated peers connect to all listening nodes during the whole run.
     Flood,
 }
 
-/// Runs what a seed draws, in virtual time.
+/// Runs the cluster of a seed, in virtual time.
 ///
 /// # Errors
-/// What did not hold.
+/// The first check that failed.
 pub(super) fn run(seed: u64, besides: Besides) -> Result<Run, String> {
     run_drawn(Drawn::new(seed), seed, besides)
 }
 
-/// Runs what has been drawn; the seed is that of the world.
+/// Runs a drawn cluster. `seed` is that of the simulated network and disks.
 ///
 /// # Errors
-/// What did not hold.
+/// The first check that failed.
 pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run, String> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -142,10 +143,11 @@ impl Cluster {
         for link in &topology.links {
             world.network.set_disorder(link.from, link.to, drawn.disorder);
         }
-        let place = |nodes: &Vec<NodeId>| world.place(dc_of(nodes[0]), Duration::ZERO).into();
+        let environment =
+            |nodes: &Vec<NodeId>| world.new_process(dc_of(nodes[0]), Duration::ZERO).into();
 
         Self {
-            places: drawn.processes.iter().map(place).collect(),
+            environments: drawn.processes.iter().map(environment).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
             behind: drawn.processes.iter().map(|_| Duration::ZERO.into()).collect(),
             waits: drawn.processes.iter().map(|_| Some(false).into()).collect(),
@@ -190,9 +192,9 @@ impl Cluster {
             outcome = outcome.or(ended?);
         }
 
-        // Who came back too late to hear that the run is over waits for its coordinator.
+        // A process that restarted after the end of the run waits for its coordinator.
         let goes_on = |process: &usize| self.waits[*process].get() == Some(false);
-        match (outcome, (0..self.places.len()).find(goes_on)) {
+        match (outcome, (0..self.environments.len()).find(goes_on)) {
             (Some(outcome), None) => Ok(outcome),
             (Some(_), Some(process)) => {
                 Err(format!("{:?} has not heard of the end", self.drawn.processes[process]))
@@ -201,7 +203,7 @@ impl Cluster {
         }
     }
 
-    /// Runs a process, and starts it again whenever it has been killed. The coordinator's has an outcome.
+    /// Runs a process, and restarts it each time it is killed. The coordinator's process returns the outcome.
     async fn keep(&self, process: usize) -> Result<Option<Outcome>, String> {
         let nodes = &self.drawn.processes[process];
         let mut port = PORT_MIN + process as u16;
@@ -212,19 +214,19 @@ impl Cluster {
         }
 
         loop {
-            let place = self.places[process].borrow().clone();
+            let environment = self.environments[process].borrow().clone();
             let ended = tokio::select! {
                 biased;
-                () = place.died() => None,
-                ended = self.part(nodes, &place, port) => Some(ended),
+                () = environment.died() => None,
+                ended = self.part(nodes, &environment, port) => Some(ended),
             };
             match ended {
                 Some(Ok(NodeEnd::Over)) => {
                     self.waits[process].set(None);
                     if self.dies_at_end.take() {
-                        let coordinator = self.places.len() - 1;
+                        let coordinator = self.environments.len() - 1;
                         self.returns[coordinator].set((Duration::from_secs(1), false));
-                        self.places[coordinator].borrow().die();
+                        self.environments[coordinator].borrow().die();
                     }
                     return Ok(None);
                 }
@@ -237,17 +239,17 @@ impl Cluster {
                     self.waits[process].set(Some(true));
                     return Ok(None);
                 }
-                // Once copies become equal nobody can leave, and whoever does ends the run.
+                // During the drain no data center can leave. One that does ends the run.
                 Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
                     self.over.set(true);
                     return Err(GIVEN_UP.into());
                 }
-                // So does a server that has lost its disk while nobody can give it a copy.
+                // A server that has lost its disk while no mirror can provide a copy ends the run, too.
                 Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
                     self.over.set(true);
                     return Err(COPY_LOST.into());
                 }
-                Some(_) | None if place.is_gone() => {}
+                Some(_) | None if environment.is_gone() => {}
                 other => return Err(format!("{nodes:?} ended with {other:?}")),
             }
             if nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
@@ -270,14 +272,14 @@ impl Cluster {
             self.restarts.set(self.restarts.get() + 1);
             self.waits[process].set(Some(true));
             let behind = self.behind[process].get();
-            self.places[process].replace(self.world.place(dc_of(nodes[0]), behind));
+            self.environments[process].replace(self.world.new_process(dc_of(nodes[0]), behind));
         }
     }
 
     async fn part(
         &self,
         nodes: &[NodeId],
-        place: &Arc<Place>,
+        environment: &Arc<ProcessEnvironment>,
         port: u16,
     ) -> Result<NodeEnd, String> {
         let options = NodeOptions {
@@ -292,7 +294,7 @@ impl Cluster {
         };
 
         let application: Arc<dyn Application> = self.application.clone();
-        let environment = Arc::new(Standing(place.clone()));
+        let environment = Arc::new(SharedEnvironment(environment.clone()));
         let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended =
             take_part(&self.drawn.plan, &application, &options, &mut told, environment).await;
@@ -300,7 +302,7 @@ impl Cluster {
         ended.map_err(|error| error.to_string())
     }
 
-    /// Where processes listen until they move.
+    /// The addresses at which processes listen until they move.
     fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let processes = self.drawn.processes.iter().enumerate();
         processes
@@ -335,45 +337,45 @@ impl Cluster {
             What::Kill { .. } | What::LoseDisk { .. } if self.over.get() => {}
             What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
             What::Leave { dc } => {
-                // Before a run has begun, whoever is not there is waited for.
+                // Before a run has begun, the coordinator waits for all nodes.
                 while !self.application.has_begun() {
                     sleep(LOOK_EVERY).await;
                 }
                 self.left.borrow_mut().insert(dc);
-                for (nodes, place) in self.drawn.processes.iter().zip(&self.places) {
+                for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
                     if nodes[0].dc() == Some(dc) {
-                        place.borrow().die();
+                        environment.borrow().die();
                     }
                 }
             }
             What::Silence { process } => {
-                // It may find nobody any more who tells it of the end.
+                // No node may be left that notifies it of the end.
                 self.waits[process].set(self.waits[process].get().map(|_| true));
-                let place = self.places[process].borrow().clone();
-                place.part_from(Some(self.coordinator_address()));
+                let environment = self.environments[process].borrow().clone();
+                environment.part_from(Some(self.coordinator_address()));
                 sleep(lasts).await;
-                place.part_from(None);
+                environment.part_from(None);
             }
             What::Kill { process, write, moves } => {
                 if let NodeId::Worker(worker) = self.drawn.processes[process][0]
                     && lasts == FOR_GOOD
                 {
-                    // One that never came would be waited for.
+                    // The coordinator would wait for a data center that has never started.
                     while !self.application.has_worked(&self.drawn.plan, worker) {
                         sleep(LOOK_EVERY).await;
                     }
                 }
                 self.returns[process].set((lasts, moves));
-                let place = self.places[process].borrow().clone();
-                match (write, place.disks().first()) {
+                let environment = self.environments[process].borrow().clone();
+                match (write, environment.disks().first()) {
                     (Some((writes, moment)), Some(files)) => {
                         files.lock().unwrap().doom(writes, moment);
                         sleep(lasts).await;
                         files.lock().unwrap().spare();
                     }
                     _ => {
-                        place.die();
-                        for files in place.disks() {
+                        environment.die();
+                        for files in environment.disks() {
                             if self.drawn.plan.log.sync == LogSync::Always {
                                 files.lock().unwrap().crash(&mut chance);
                             }
@@ -384,12 +386,12 @@ impl Cluster {
         }
     }
 
-    /// Kills a process, which comes back with an empty disk, unless its data center has left or joins late.
+    /// Kills a process, which restarts with an empty disk, unless its data center has left or joins late.
     async fn lose_disk(&self, process: usize, lasts: Duration, behind: Duration) {
         let nodes = &self.drawn.processes[process];
         let joins_late = self.drawn.joins.is_some_and(|(dc, _)| nodes[0].dc() == Some(dc));
 
-        // Before a run has begun there is nothing to lose.
+        // Before a run has begun there is no state to lose.
         while !self.application.has_begun() {
             sleep(LOOK_EVERY).await;
         }
@@ -399,25 +401,25 @@ impl Cluster {
 
         self.returns[process].set((lasts, false));
         self.behind[process].set(behind);
-        self.places[process].borrow().die();
+        self.environments[process].borrow().die();
         if nodes[0] == NodeId::Coordinator {
             std::fs::remove_file(self.folder.path().join(COORDINATOR)).unwrap();
         }
         for label in labels(&self.drawn.plan, nodes) {
             let folder = self.folder.path().join(label);
             self.world.lose_disks(&folder);
-            // Where no checkpoint was written there is none.
+            // Without a checkpoint there is no folder.
             let _none = std::fs::remove_dir_all(folder);
         }
         self.disks_lost.set(self.disks_lost.get() + 1);
     }
 
-    /// Whether it has been drawn that a data center leaves.
+    /// Whether a drawn fault may end the run early.
     fn may_end_early(&self) -> bool {
         self.drawn.troubles.iter().any(|trouble| matches!(trouble.what, What::Leave { .. }))
     }
 
-    /// The clocks at which workers have stopped, as the coordinator has written down.
+    /// The clocks at which workers have stopped, by the coordinator's file.
     fn stopped(&self) -> Result<BTreeMap<WorkerId, Clock>, String> {
         let application: Arc<dyn Application> = self.application.clone();
         let hash = Blueprint::new(&self.drawn.plan, &application).plan_hash;
@@ -428,13 +430,13 @@ impl Cluster {
         rmp_serde::from_slice(record).map_err(|error| error.to_string())
     }
 
-    /// Whether the copies are what they must be; says whether there is a sum that they must be.
+    /// Checks the copies. Returns whether they had to be the sum of all updates.
     fn check(&self, outcome: &Outcome) -> Result<bool, String> {
         if !outcome.summary.copies_equal {
             return Err("copies differ after the drain".into());
         }
 
-        // What was not sent is gone with a data center or a disk, and nobody saw when one began that joined.
+        // Unsent updates are lost with a data center or a disk, and the first clock of one that joined is unknown.
         let is_whole = outcome.summary.membership.is_empty() && self.disks_lost.get() == 0;
         let Some(tolerance) = tolerance(&self.drawn.plan).filter(|_| is_whole) else {
             return Ok(false);
@@ -454,9 +456,9 @@ impl Cluster {
     }
 }
 
-/// How far copies may be from the sum of all updates; nothing where they are something else.
+/// The tolerance of copies against the sum of all updates. `None` if they need not be the sum.
 fn tolerance(plan: &Plan) -> Option<f64> {
-    // What an exchange may still keep at the end: one rounding of what changes in a clock.
+    // An exchange may end with one rounding error of the changes of a clock.
     let of = |values| if values == ValueFormat::F32 { ROUNDING } else { 0.05 };
     let residuals = plan.drain.method == DrainMethod::Residuals;
     match &plan.remote {
@@ -469,12 +471,12 @@ fn tolerance(plan: &Plan) -> Option<f64> {
     }
 }
 
-/// Where a process runs: the coordinator beside the first data center.
+/// The data center of a process. The coordinator runs in the first one.
 fn dc_of(node: NodeId) -> DcId {
     node.dc().unwrap_or(DcId(0))
 }
 
-/// What logs say of the time.
+/// The timestamps of logs.
 pub(super) struct VirtualTime;
 
 impl FormatTime for VirtualTime {
@@ -485,11 +487,11 @@ impl FormatTime for VirtualTime {
 }
 
 thread_local! {
-    /// When the run of this thread did.
+    /// When the run of this thread began.
     static BEGAN: RefCell<Option<Instant>> = const { RefCell::new(None) };
 }
 
-/// Counts what coordinators tell of workers.
+/// Counts the events of workers that coordinators report.
 struct Told<'a> {
     taken_over: &'a Cell<u64>,
     given_back: &'a Cell<u64>,
@@ -510,7 +512,7 @@ impl Observer for Told<'_> {
 /// The file of the coordinator's state.
 const COORDINATOR: &str = "coordinator";
 
-/// What a process says that takes no part any more, and a coordinator that cannot do without one.
+/// The errors of a process that has left, and of a coordinator that cannot continue without one.
 const DISMISSED: &str = "this node takes no part";
 const GIVEN_UP: &str = "was away for 12 s";
 const COPY_LOST: &str = "cannot take another's";
@@ -518,11 +520,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 const PORT_MIN: u16 = 5_000;
 
-/// No run takes longer in virtual time.
+/// The longest run in virtual time.
 const LASTS_MAX: Duration = Duration::from_secs(60);
 
-/// How long after the coordinator everyone else has ended.
+/// The longest time from the coordinator's end to that of all other processes.
 const HEARS_MAX: Duration = Duration::from_secs(30);
 
-/// Of sums of single precision.
+/// The tolerance for sums in single precision.
 const ROUNDING: f64 = 1e-4;

@@ -1,10 +1,10 @@
-//! The disk of one node, in memory: it outlives the process, but for what was not synced.
+//! The disk of one node, in memory. Synced bytes survive the process.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::place::Place;
+use super::environment::ProcessEnvironment;
 use crate::draws::within;
 use crate::fault::Moment;
 use gaia_checkpoint::LogDisk;
@@ -14,7 +14,7 @@ use gaia_core::types::Random;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: BTreeMap<String, File>,
-    /// At the end of so many writes its process dies.
+    /// The number of writes after which its process is killed, and the step of the last write.
     doom: Option<(u64, Moment)>,
 }
 
@@ -24,19 +24,19 @@ struct File {
     synced: usize,
 }
 
-/// A process's hold of them.
+/// A process's access to the files.
 pub(super) struct MemoryDisk {
     pub(super) files: Arc<Mutex<Files>>,
-    pub(super) place: Arc<Place>,
+    pub(super) environment: Arc<ProcessEnvironment>,
 }
 
 impl Files {
-    /// The process that has these files dies within the so many-th write from now on.
+    /// Schedules the kill of the process that uses these files, at a step of the `writes`-th write from here on.
     pub(super) fn doom(&mut self, writes: u64, moment: Moment) {
         self.doom = Some((writes, moment));
     }
 
-    /// It does not, unless it has.
+    /// Cancels a scheduled kill that has not occurred.
     pub(super) fn spare(&mut self) {
         self.doom = None;
     }
@@ -49,7 +49,7 @@ impl Files {
         kills
     }
 
-    /// The machine dies: of what was not synced, chance leaves some.
+    /// The machine crashes: of the bytes that were not synced, a random part survives.
     pub(super) fn crash(&mut self, chance: &mut Random) {
         for file in self.files.values_mut() {
             let left = within(chance, file.synced as u64, file.bytes.len() as u64);
@@ -60,8 +60,8 @@ impl Files {
 
 impl MemoryDisk {
     fn files(&self) -> io::Result<MutexGuard<'_, Files>> {
-        // The files are another process's by now.
-        if self.place.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
+        // A killed process has no access: another one uses the files.
+        if self.environment.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
     }
 }
 
@@ -99,7 +99,7 @@ impl LogDisk for MemoryDisk {
             return Ok(());
         }
         drop(files);
-        self.place.die();
+        self.environment.die();
         Err(gone())
     }
 

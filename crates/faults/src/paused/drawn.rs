@@ -1,4 +1,4 @@
-//! What one run is made of, all of it drawn from its seed.
+//! The parameters of one run, all drawn from its seed.
 
 use std::time::Duration;
 
@@ -14,40 +14,40 @@ use gaia_driver::emulated::Disorder;
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
     pub(super) plan: Plan,
-    /// The model's rows, their width, and whether workers read them all.
+    /// The number of the model's rows, their width, and whether workers read all of them.
     pub(super) model: (usize, usize, bool),
-    /// The nodes of each process; the coordinator is the last, and alone.
+    /// The nodes of each process. The last one has the coordinator alone.
     pub(super) processes: Vec<Vec<NodeId>>,
     pub(super) disorder: Disorder,
     pub(super) troubles: Vec<Trouble>,
-    /// When a data center begins that joins late.
+    /// The data center that joins late, and when.
     pub(super) joins: Option<(DcId, Duration)>,
 }
 
-/// Something that befalls the cluster.
+/// A fault of the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) at: Duration,
-    /// How long it lasts; of a crash, until the process is started again.
+    /// How long it lasts. A kill lasts until the process is restarted.
     pub(super) lasts: Duration,
     pub(super) what: What,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// Nothing gets from one data center to another, and back unless it is one-way.
+    /// All packets from one data center to another are lost, and those back unless it is one-way.
     Cut { from: DcId, to: DcId, one_way: bool },
-    /// All streams between two data centers break.
+    /// All streams between two data centers fail.
     Reset { one: DcId, other: DcId },
-    /// A link carries so many times less.
+    /// The bandwidth of a link is divided by `times`.
     Slow { from: DcId, to: DcId, times: f64 },
-    /// A process cannot reach the coordinator, and reaches all others.
+    /// A process cannot reach the coordinator, but all others.
     Silence { process: usize },
-    /// A process is killed: at once, or within one of its next writes.
+    /// A process is killed: at once, or at a step of one of its next writes.
     Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
-    /// A process is killed, and comes back with an empty disk, on a machine whose calendar is so far behind.
+    /// A process is killed, and restarts with an empty disk, on a machine whose calendar is `behind`.
     LoseDisk { process: usize, behind: Duration },
-    /// All processes of a data center are killed, and none comes back.
+    /// All processes of a data center are killed, and none restarts.
     Leave { dc: DcId },
 }
 
@@ -60,7 +60,7 @@ impl Drawn {
         let late = plan.late();
 
         for link in &mut plan.topology.links {
-            // Of QUIC's handshakes none fits through what frames of some bytes fit through.
+            // QUIC handshakes are larger than the frames for which the bandwidths were drawn.
             link.bandwidth = link.bandwidth.scaled(BANDWIDTH_TIMES);
             link.loss = one_of(&mut chance, [0.0, 0.0, 0.005, 0.03]);
         }
@@ -109,8 +109,8 @@ impl Drawn {
         drawn
     }
 
-    /// In some runs workers are taken over by others, and of each data center one more is lost: for some seconds or, where
-    /// it has a process of its own, for good.
+    /// In some runs enables that workers take over for others, and kills one more worker of each data center: for some
+    /// seconds or, if it has a process of its own, permanently.
     fn lose_workers(&mut self, chance: &mut Random) {
         let topology = &self.plan.topology;
         if within(chance, 0, 1) == 0 || topology.dc(DcId(0)).workers < 2 {
@@ -139,8 +139,8 @@ impl Drawn {
         }
     }
 
-    /// In every other run whose model has a way back, a server loses its disk: one, since no other has what two of a shard
-    /// have lost at the same time.
+    /// In half of the runs whose model supports rebuilds, one server loses its disk. If two servers of a shard lost
+    /// their disks at the same time, updates would be lost.
     fn lose_disk(&mut self, chance: &mut Random) {
         if within(chance, 0, 1) == 0 || self.plan.needs_all().is_some() {
             return;
@@ -152,14 +152,14 @@ impl Drawn {
         let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
 
         let lasts = Duration::from_millis(within(chance, 50, 1_000));
-        // As often as not its workers are ahead of the copy that it takes.
+        // In half of the runs its workers are ahead of the copy that it takes.
         if within(chance, 0, 1) == 0 {
             let slowdown = &mut self.plan.compute.slowdown;
             *slowdown = vec![3.0; self.plan.topology.data_centers.len()];
             slowdown[lost.dc().expect("a server has a data center").index()] = 1.0;
         }
 
-        // Where one is due once the copy is there. Elsewhere the files would cost more than the run.
+        // A checkpoint is due when the copy is received. In other runs the files would take longer than the run.
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
         self.troubles.push(Trouble { at, lasts, what: What::LoseDisk { process, behind } });
@@ -183,13 +183,13 @@ impl Drawn {
             }
         };
 
-        // Connections survive what is shorter than five seconds, and are made again after what is longer.
+        // Connections survive faults of less than five seconds, and are replaced after longer ones.
         let lasts = Duration::from_secs_f64(0.05 * 200_f64.powf(unit(chance)));
         Trouble { at: TROUBLES_LAST.mul_f64(unit(chance)), lasts, what }
     }
 }
 
-/// Servers and workers by process: each alone, or pairs together.
+/// Servers and workers by process: one in each, or pairs.
 fn processes(plan: &Plan, together: bool) -> Vec<Vec<NodeId>> {
     let topology = &plan.topology;
     let mut processes: Vec<Vec<NodeId>> =
@@ -213,10 +213,11 @@ const BANDWIDTH_TIMES: f64 = 8.0;
 
 const BEHIND_S_MAX: u64 = 600;
 
-/// Longer than a crash lasts. Where some follow each other, a data center is given up that might have come back.
+/// Longer than a crash lasts. After several consecutive crashes a data center may be given up although it would
+/// restart.
 const GIVE_UP_AFTER: DurationSetting = DurationSetting(Duration::from_secs(12));
-/// A process that is killed for so long does not come back.
+/// The duration of a kill after which the process does not restart.
 pub(super) const FOR_GOOD: Duration = Duration::MAX;
 
-/// After this nothing befalls the cluster any more that has not begun.
+/// The time within which faults begin.
 const TROUBLES_LAST: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! Strangers that call whoever listens for streams, and then say nothing, or too little.
+//! Unauthenticated peers that connect to listening nodes, and then send nothing or an incomplete TLS record.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::place::{LAN_DELAY, World};
+use super::environment::{LAN_DELAY, World};
 use gaia_driver::emulated::Network;
 
-/// Calls an address again and again, and keeps what it has: many idle connections at once, and then some more each
-/// second. They come from the data center of who listens, so from an address that honest nodes have too.
+/// Connects to an address repeatedly and keeps the connections open: many idle ones at once, and then some more each
+/// second. They come from the data center of the listener, so from an address that correct nodes have, too.
 pub(super) async fn flood(world: Arc<World>, at: SocketAddr) {
     let dc = world.network.dc_at(at).expect("nodes listen in data centers");
     let from = Network::address(dc, STRANGER);
@@ -21,7 +21,7 @@ pub(super) async fn flood(world: Arc<World>, at: SocketAddr) {
         let calling = world.streams.connect(&world.network, from, at, LAN_DELAY);
         match calling.await {
             Ok((mut pipe, _)) => {
-                // Every other one begins a record of TLS that never ends.
+                // Every second one begins a TLS record that never ends.
                 if number % 2 == 0 {
                     let _hung_up = pipe.write_all(&[22, 3, 1]).await;
                 }

@@ -1,23 +1,23 @@
-//! Whole clusters as the real driver runs them, in one thread and in virtual time.
+//! Whole clusters of the real driver's processes, in one thread and in virtual time.
 //!
-//! Coordinator, servers and workers are the processes of `driver/real`, from certificates to logs; mirrors talk over quinn. Only
-//! what they stand on is made up: sockets, streams and disks exist in memory, the clock is paused, and what befalls links,
-//! connections and processes is drawn from a seed. So a run takes some milliseconds for each second that passes in it, and
-//! happens again from its seed.
+//! Coordinator, servers and workers are the processes of `driver/real`, from certificates to logs, and mirrors use
+//! quinn. Only their environment is simulated: sockets, streams and disks are in memory, the clock is paused, and a
+//! seed determines the faults of links, connections and processes. So a run takes some milliseconds for each second of
+//! virtual time, and repeats from its seed.
 //!
-//! Where `schedule/` sees every message of made-up connections, this sees none and takes the connections as they are: what
-//! QUIC, TLS, streams, stripes and sessions make of packets that are lost, repeated or late, of peers that fall silent and
-//! peers that come back at another address. What must hold is what can be seen from outside: every run comes to its end
-//! in time, all copies are equal to the bit, and they are the sum of all updates, each taken once.
+//! `schedule/` observes each message of simulated connections. This room observes no messages, and tests the real
+//! connections: how QUIC, TLS, streams, stripes and sessions react to lost, repeated and late packets, to silent peers,
+//! and to peers that restart at another address. The checks are on the results: each run ends in time, all copies are
+//! equal to the bit, and they are the sum of all updates, each applied once.
 
 mod application;
 mod certificates;
 mod cluster;
 mod disk;
 mod drawn;
+mod environment;
 mod flood;
 mod pipes;
-mod place;
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint()
     drawn.plan.failures = FailuresConfig::default();
     drawn.plan.stop.clocks = Some(20);
 
-    // The worker says at which clock it is, and with that one is due, and something to be told.
+    // The worker sends its clock. With that a checkpoint is due, and an order is to be sent.
     drawn.plan.checkpoint.every = Some(3);
     drawn.plan.compute.slowdown = vec![4.0; drawn.plan.topology.data_centers.len()];
     drawn.plan.compute.slowdown[0] = 1.0;
@@ -124,7 +124,7 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
     drawn.plan.failures = FailuresConfig::default();
     drawn.plan.failures.give_up_after = DurationSetting(Duration::from_secs(12));
 
-    // The coordinator is the only one that knows which incarnations have been, and begins above its calendar.
+    // Only the coordinator knows the earlier incarnations, and begins above its calendar.
     let coordinator = drawn.processes.len() - 1;
     let loses = |process: usize, lasts: u64| Trouble {
         at: Duration::from_secs(2),
@@ -136,7 +136,7 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
     assert!(refused.contains("has refused it for 12 s: peer sent a message of its"), "{refused}");
 }
 
-/// Strangers whose connections are idle keep nobody out: not at the start, and not those that come back from a crash.
+/// Idle connections of unauthenticated peers keep no node out, neither at the start nor after a crash.
 #[test]
 fn clusters_that_strangers_flood_end_with_every_update_in_every_copy() {
     let runs = (0..FLOODED).into_par_iter().map(|seed| {
@@ -150,5 +150,5 @@ fn clusters_that_strangers_flood_end_with_every_update_in_every_copy() {
 const SEEDS: u64 = 300;
 const FLOODED: u64 = 6;
 
-/// Names the one seed that is to be run, with its logs.
+/// The environment variable with the only seed to run, with logs.
 const ONE: &str = "GAIA_PAUSED_SEED";

@@ -1,4 +1,4 @@
-//! Streams in memory: what goes in comes out in order after the delay of the link, and stands still while that is severed.
+//! Streams in memory: bytes arrive in order after the delay of the link, and not while the link is cut.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -17,7 +17,7 @@ use gaia_core::types::DcId;
 use gaia_driver::emulated::Network;
 use gaia_driver::real::environment::{Listener, Stream};
 
-/// Who listens where, and every stream there is.
+/// The listeners by address, and all streams.
 #[derive(Debug, Default)]
 pub(super) struct Switchboard {
     listeners: Mutex<BTreeMap<SocketAddr, UnboundedSender<(Pipe, SocketAddr)>>>,
@@ -39,7 +39,7 @@ pub(super) struct Way {
     from: DcId,
     to: DcId,
     delay: Duration,
-    /// With when it arrives; nothing is the end.
+    /// Bytes with the time of their arrival. Empty bytes are the end of the stream.
     under_way: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
     ended: bool,
@@ -48,7 +48,7 @@ pub(super) struct Way {
     writer: Option<Waker>,
 }
 
-/// Takes calls at an address.
+/// A listener at an address.
 pub(super) struct Ear {
     address: SocketAddr,
     calls: Mutex<UnboundedReceiver<(Pipe, SocketAddr)>>,
@@ -69,7 +69,8 @@ impl Switchboard {
         self.listeners.lock().unwrap().remove(&address);
     }
 
-    /// Calls from an address; takes a round trip, and as long as the link is severed. Also gives both ways of the stream.
+    /// Connects from an address. It takes a round trip, and waits while the link is cut. Returns the stream and both of
+    /// its directions.
     pub(super) async fn connect(
         &self,
         network: &Arc<Network>,
@@ -99,7 +100,7 @@ impl Switchboard {
         Ok((Pipe::new(network.clone(), back, there), ways))
     }
 
-    /// Breaks every stream between two data centers.
+    /// Fails all streams between two data centers.
     pub(super) fn reset(&self, one: DcId, other: DcId) {
         for ways in self.streams.lock().unwrap().iter() {
             let between = ways[0].upgrade().is_some_and(|way| {
@@ -113,7 +114,7 @@ impl Switchboard {
     }
 }
 
-/// Breaks a stream for both ends, with all that is under way.
+/// Fails a stream at both ends, with all bytes in flight.
 pub(super) fn break_off(ways: &[Weak<Mutex<Way>>; 2]) {
     for way in ways.iter().filter_map(Weak::upgrade) {
         lock(&way).break_off();
@@ -186,7 +187,7 @@ impl AsyncRead for Pipe {
                     _ if broken => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                     None => return Poll::Pending,
                     Some((arrives, _)) if *arrives > Instant::now() => *arrives,
-                    // The end stays.
+                    // The end of the stream stays in the queue.
                     Some((_, bytes)) if bytes.is_empty() => return Poll::Ready(Ok(())),
                     Some((_, bytes)) => {
                         let taken = bytes.len().min(buffer.remaining());
@@ -247,7 +248,7 @@ impl Drop for Pipe {
 impl Listener for Ear {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>> {
         let call = ready!(self.calls.lock().unwrap().poll_recv(cx));
-        // One whose address is another's hears nothing more.
+        // A listener whose address was taken over accepts no more streams.
         let Some((pipe, from)) = call else { return Poll::Pending };
         Poll::Ready(Ok((Box::new(pipe), from)))
     }
@@ -257,8 +258,8 @@ impl Listener for Ear {
     }
 }
 
-/// How soon what stood still is tried again.
+/// The interval at which a blocked stream is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Under way in one direction, as far as writers are let.
+/// The largest number of bytes in flight in one direction.
 const BYTES_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! One schedule: the cluster, its network, its disks, its faults and the checkers, from the first event to the last.
+//! The event loop of one schedule: the cluster, its network, disks, faults and checkers.
 
 mod coordinator;
 mod members;
@@ -35,28 +35,30 @@ use gaia_driver::cost::CostModel;
 use gaia_driver::simulated::events::Events;
 use gaia_driver::simulated::lan::Lan;
 
-/// What became of a schedule.
+/// The result of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
+    /// The number of faults.
     pub counts: Counts,
-    /// The promise that was broken first, if any was.
+    /// The first law that was broken, if any.
     pub broken: Option<Violation>,
-    /// Virtual time until all was quiet, or until then.
+    /// The virtual time until no message remained, or until a law was broken.
     pub lasted: Instant,
 }
 
-/// A promise that was broken.
+/// A broken law.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Violation {
-    /// The checker, or what stands for one: `peer` where a node refused what an honest one had sent, `liveness` where a
-    /// run did not come to its end, `panic`.
+    /// The name of the checker. Or `peer` if a node rejected a message of a correct node, `liveness` if the run did not
+    /// end, `panic` if a node panicked.
     pub checker: &'static str,
+    /// A description of the violation.
     pub what: String,
-    /// Virtual time, in seconds.
+    /// The virtual time of the violation, in seconds.
     pub at_s: f64,
 }
 
-/// Runs a schedule, with a planted bug or without.
+/// Runs a schedule, with a planted bug or without one. Equal arguments give equal results.
 pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
     let fault_injector = FaultInjector::new(bug);
     let plan = scenario.plan();
@@ -83,15 +85,15 @@ pub fn run(scenario: &Scenario, bug: Option<Bug>) -> Run {
     Run { counts, broken, lasted: schedule.now }
 }
 
-/// What is to happen at some time.
+/// A scheduled event.
 enum Event {
-    /// To a node, if it has not died meanwhile.
+    /// A task of a node, unless it has crashed before.
     Node {
         node: NodeId,
         incarnation: u64,
         task: Task,
     },
-    /// What a node has written is synced, if it has not died meanwhile.
+    /// The write of a node is synced, unless it has crashed before.
     Synced {
         node: NodeId,
         incarnation: u64,
@@ -99,7 +101,7 @@ enum Event {
     Restart {
         node: NodeId,
     },
-    /// The coordinator is started again.
+    /// The coordinator restarts.
     OpenOffice,
     Checkpoint {
         node: NodeId,
@@ -110,7 +112,7 @@ enum Event {
         epoch: u64,
         message: Bytes,
     },
-    /// What was on a connection that broke comes on the next.
+    /// A message of a failed connection arrives on the next one.
     Strays {
         at: ServerId,
         from: DcId,
@@ -126,22 +128,22 @@ enum Event {
     Watch {
         pair: Pair,
     },
-    /// A structural fault begins, or ends.
+    /// A structural fault begins or ends.
     Fault {
         number: usize,
         begins: bool,
     },
-    /// A data center joins, once it can.
+    /// A data center joins, as soon as it can.
     Join {
         dc: DcId,
     },
-    /// A data center is waited for no more, once the coordinator is there.
+    /// The coordinator gives a data center up, as soon as the coordinator runs.
     GiveUp {
         dc: DcId,
     },
-    /// Faults are over.
+    /// The safety phase ends.
     Calm,
-    /// All must be quiet by now.
+    /// The time by which the run must be over and no message remain.
     Deadline,
 }
 
@@ -166,27 +168,27 @@ struct Schedule<'p> {
     checkers: Vec<Box<dyn Checker>>,
     counts: Counts,
     chance: Random,
-    /// How long nodes take to sync what they have written, at most.
+    /// The longest time that a node takes to sync a write.
     sync_lasts: Duration,
     logs: bool,
-    /// Whether an acknowledgement is scheduled.
+    /// Ends for which an acknowledgement is scheduled.
     acknowledging: BTreeSet<(ServerId, DcId)>,
     /// Ends whose next frame is the first after a reconnect.
     reconnected: BTreeSet<(ServerId, DcId)>,
     under_way: usize,
-    /// Data centers that have died for good, and are not given up yet.
+    /// Data centers that have crashed permanently and are not given up.
     leaving: BTreeSet<DcId>,
     calm: bool,
     finished: bool,
 }
 
-/// What the coordinator has said that a node which comes back must hear again.
+/// The orders of the coordinator that a restarted node must receive again.
 #[derive(Clone, Default)]
 struct Told {
     started: bool,
     stop: Option<Clock>,
     drains: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left, and in which incarnation.
+    /// Servers of data centers that have left, with their last incarnation.
     left: BTreeMap<ServerId, u64>,
 }
 
@@ -326,7 +328,7 @@ impl<'p> Schedule<'p> {
         Ok(())
     }
 
-    /// Hands something to a node, if it is there.
+    /// Passes a task to a node, if it runs.
     fn hand(&mut self, node: NodeId, task: Task) -> Done {
         let host = self.nodes.host(node);
         if !host.up {
@@ -336,7 +338,7 @@ impl<'p> Schedule<'p> {
         self.work(node)
     }
 
-    /// Has a node take what has come, unless a write is under way; then it writes, or lets out what may leave.
+    /// Lets a node handle its inputs, unless a write is in progress. Then it writes, or releases its outputs.
     fn work(&mut self, node: NodeId) -> Done {
         if self.nodes.host(node).writing || !self.nodes.host(node).up {
             return Ok(());
@@ -371,14 +373,14 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Sends something to a node of the same data center.
+    /// Sends a message to a node of the same data center.
     fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
         let at = self.lan.send(self.now, from, to, bytes);
         let incarnation = self.nodes.host(to).incarnation;
         self.events.push(at, Event::Node { node: to, incarnation, task });
     }
 
-    /// Whether nothing is under way, nobody is gone and nobody holds anything.
+    /// Whether no message is in flight, all nodes run, and no session holds a frame.
     fn is_quiet(&self) -> bool {
         let inactive = self.coordinator.inactive();
         let mut hosts = self.nodes.hosts().filter(|(node, _)| self.takes_part(*node));
@@ -388,14 +390,14 @@ impl<'p> Schedule<'p> {
             && quiescence::held(&self.nodes, &self.plan.topology, inactive).is_none()
     }
 
-    /// Whether one of two mirrors has lost what it had: what was on a connection before that is gone with it.
+    /// Whether one of two mirrors has lost its state, and with it the messages on earlier connections.
     fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
         let ends = [at, ServerId { dc: from, shard: at.shard }];
         let inactive = self.coordinator.inactive();
         ends.iter().any(|end| self.nodes.servers[end].host.is_blank || inactive.contains(&end.dc))
     }
 
-    /// How many times slower a data center computes.
+    /// The factor by which a data center computes more slowly.
     fn slowdown(&self, dc: DcId) -> f64 {
         let at_work = self.scenario.faults.iter().filter(|fault| {
             let begins = Instant::ZERO + fault.at.0;
@@ -425,14 +427,14 @@ impl<'p> Schedule<'p> {
         Ok(())
     }
 
-    /// Has checkers forget what a crash has undone.
+    /// Notifies checkers of an event that a crash has undone.
     fn undo(&mut self, undone: &Undone) {
         for checker in &mut self.checkers {
             checker.undo(undone);
         }
     }
 
-    /// Why the time that a run has is over and the run is not.
+    /// The violation of a run that has not ended in time.
     fn late(&self) -> Box<Violation> {
         let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.inactive());
         if self.finished {
@@ -457,8 +459,8 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// How long a run may take after the last fault until all is quiet: many times what the slowest drawn cluster takes.
+/// The longest time from the last fault to the end of the run: many times that of the slowest drawn cluster.
 const LIVENESS_LASTS: Duration = Duration::from_secs(120);
 
-/// How often a stale message looks for a connection.
+/// The interval at which a stale message tries to arrive on a connection.
 const STRAYING: Duration = Duration::from_millis(20);

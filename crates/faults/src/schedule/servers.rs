@@ -1,4 +1,4 @@
-//! What servers take in, and what leaves them.
+//! The inputs and outputs of servers.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ impl Schedule<'_> {
         let now = node.host.shows(self.now);
         match task {
             Task::FromWorker { from, incarnation, message } => {
-                // A connection takes what was on it along.
+                // Messages on an earlier connection are lost with it.
                 if incarnation >= self.nodes.workers[&from].anew {
                     self.take_from_worker(id, from, message)?;
                 }
@@ -72,7 +72,7 @@ impl Schedule<'_> {
         self.see_answers(id)
     }
 
-    /// A worker is on the line; one that is gone calls again when it is back.
+    /// Connects a worker to a server. A crashed worker connects when it restarts.
     fn join(&mut self, id: ServerId, worker: WorkerId) {
         let caller = &self.nodes.workers[&worker];
         if !caller.host.up {
@@ -80,7 +80,7 @@ impl Schedule<'_> {
         }
 
         if !caller.machine.is_settled() {
-            // What it says of itself must hold whatever befalls it.
+            // The server's request must be durable.
             let (node, incarnation) =
                 (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
             let task = Task::Join { worker };
@@ -186,7 +186,7 @@ impl Schedule<'_> {
         delivered.map_err(|error| self.broken("peer", format!("{at}: {error}")))
     }
 
-    /// Has a server cut frames for those who are there: all of the control lane, and one of data where the link has
+    /// Cuts frames of a server for connected mirrors: all of the control lane, and one of the data lane if the link has
     /// room.
     pub(super) fn cut(&mut self, id: ServerId) -> Done {
         for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
@@ -226,7 +226,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Lets out everything that a server has to say.
+    /// Releases all outputs of a server.
     pub(super) fn let_out_server(&mut self, id: ServerId) -> Done {
         let node = self.nodes.server_mut(id);
         node.outputs_seen = 0;
@@ -286,7 +286,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// What a server with a bug lets out though it is not synced.
+    /// Releases outputs of a server with a bug before they are synced.
     pub(super) fn let_out_early(&mut self, id: ServerId) -> Done {
         let outputs: Vec<Output> = self.nodes.servers[&id].machine.outputs().cloned().collect();
         for output in outputs {
@@ -330,7 +330,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Shows checkers the answers that an input has led to.
+    /// Passes the replies of a server to the checkers.
     fn see_answers(&mut self, id: ServerId) -> Done {
         let node = self.nodes.server_mut(id);
         let seen = std::mem::replace(&mut node.outputs_seen, node.machine.outputs().count());
@@ -343,7 +343,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Notes what a crash undoes unless it is synced.
+    /// Records an event that a crash undoes unless it is synced.
     fn recorder(&mut self, id: ServerId, undone: Undone) {
         if self.logs {
             let node = self.nodes.server_mut(id);
@@ -365,10 +365,10 @@ impl Schedule<'_> {
     }
 }
 
-/// How long an end waits for something to send before it acknowledges without.
+/// How long an end waits for a frame to send before it sends an acknowledgement alone.
 const ACKNOWLEDGEMENT_DELAY: std::time::Duration = std::time::Duration::from_millis(10);
 
 const CALLS_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// Of the message that says what is due from a worker.
+/// The size of the message with the next due request of a worker.
 const JOIN_BYTES: u64 = 64;

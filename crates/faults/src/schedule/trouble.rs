@@ -1,4 +1,4 @@
-//! Structural faults: links that fail, nodes that die and come back, disks and clocks.
+//! The execution of structural faults: failed links, crashes and restarts, disks and clocks.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Schedule<'_> {
 
         match fault.kind {
             FaultKind::Crash if fault.write.is_some() => {
-                // Counted once it comes to it.
+                // Counted at the write.
                 for node in self.befallen(&fault) {
                     self.nodes.host(node).doomed =
                         fault.write.map(|moment| (moment, fault.lasts.0));
@@ -80,7 +80,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A server dies, and its disk with it, where its copy can be made again.
+    /// Crashes a server with the loss of its disk, if its copy can be rebuilt.
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
@@ -93,7 +93,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The nodes that a fault befalls: the one that it names, or all of the data center.
+    /// The nodes that a fault affects: the one that it names, or all of the data center.
     fn befallen(&self, fault: &Fault) -> Vec<NodeId> {
         let dc = DcId(fault.dc);
         let named = match (fault.server, fault.worker) {
@@ -108,7 +108,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Writes what a node wants on disk.
+    /// Writes the entries of a node to its disk.
     pub(super) fn write(&mut self, node: NodeId) -> Done {
         if let NodeId::Server(id) = node {
             self.let_out_early(id)?;
@@ -159,7 +159,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// What a node has written is synced: what waited for it leaves, and the node goes on.
+    /// A node's write is synced: the node releases its outputs and continues.
     pub(super) fn on_synced(&mut self, node: NodeId, incarnation: u64) -> Done {
         let host = self.nodes.host(node);
         if host.incarnation != incarnation {
@@ -175,7 +175,7 @@ impl Schedule<'_> {
         self.work(node)
     }
 
-    /// A node dies, for a while; one that is gone already stays away longer.
+    /// Crashes a node for a time. A node that is down stays down longer.
     pub(super) fn crash(&mut self, node: NodeId, survives: Survives, lasts: Duration) {
         let now = self.now;
         let host = self.nodes.host(node);
@@ -200,7 +200,7 @@ impl Schedule<'_> {
         self.events.push(restart_at, Event::Restart { node });
     }
 
-    /// A node that is gone is started again, with what is on its disk.
+    /// Restarts a crashed node with its disk.
     pub(super) fn restart(&mut self, node: NodeId) -> Done {
         let now = self.now;
         let is_gone = node.dc().is_some_and(|dc| self.is_gone(dc));
@@ -210,7 +210,7 @@ impl Schedule<'_> {
         }
 
         if !self.coordinator_process.is_open {
-            // Only the coordinator knows where the others are.
+            // Only the coordinator knows the addresses of the others.
             self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Schedule<'_> {
         if let NodeId::Server(id) = node
             && is_lost
         {
-            // What mirrors have heard from it and may yet forget, it could not say again.
+            // It could not send again the frames that mirrors have received and not synced.
             if self.mirrors_of(id).any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
                 self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
                 return Ok(());
@@ -230,7 +230,7 @@ impl Schedule<'_> {
         self.start(node)
     }
 
-    /// Starts a node with what is on its disk.
+    /// Starts a node with its disk.
     pub(super) fn start(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
         host.incarnation += 1;
@@ -262,7 +262,7 @@ impl Schedule<'_> {
         self.work(node)
     }
 
-    /// Has a server that has nothing take the copy of a mirror; says whether it does.
+    /// Lets a server without a state take the copy of a mirror. Returns whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
         let is_told = !self.fault_injector.has(Bug::BeginsWithoutCopy);
@@ -282,14 +282,14 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Those that take part.
+    /// The active mirrors of a server.
     pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
         let inactive = self.coordinator.inactive();
         let servers = self.nodes.servers.keys().filter(|other| !inactive.contains(&other.dc));
         servers.copied().filter(move |other| other.shard == id.shard && *other != id)
     }
 
-    /// What was not on disk has not been.
+    /// Undoes the events of a server that were not on disk.
     fn forget_unsynced(&mut self, id: ServerId) {
         let node = self.nodes.server_mut(id);
         let survived = node.host.disk.next_number();
@@ -301,7 +301,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// A node that is back is joined with those of its data center.
+    /// Connects a restarted node with the nodes of its data center.
     fn rejoin(&mut self, node: NodeId) -> Done {
         match node {
             NodeId::Server(id) => {
@@ -342,7 +342,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Holds every node to what is on its disk.
+    /// Compares all nodes with their shadows.
     pub(super) fn compare_all(&mut self) -> Done {
         if !self.logs {
             return Ok(());
@@ -384,7 +384,7 @@ impl Schedule<'_> {
     }
 }
 
-/// While mirrors have something that is not on disk, or the coordinator is gone.
+/// The interval at which a restart is tried again while mirrors have unsynced records or the coordinator is down.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 const CHECKPOINTS_APART_MS_MAX: u64 = 1_500;

@@ -1,4 +1,4 @@
-//! What passes between data centers: messages onto links, and connections that come and go.
+//! The WAN: sending messages, and opening and closing connections.
 
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
@@ -9,7 +9,7 @@ use gaia_core::session::{HEADER_BYTES, Message};
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 
 impl Schedule<'_> {
-    /// A link's data lane has room: what has left is made known, and the next may leave.
+    /// A link's data lane has room: reports the sent frames to the server, and sends the next.
     pub(super) fn on_link_ready(&mut self, from: DcId, to: DcId) -> Done {
         let (shard, bytes, busy) = self.network.wan.on_ready(from, to);
         if bytes > 0 {
@@ -22,7 +22,7 @@ impl Schedule<'_> {
         self.fill(from, to)
     }
 
-    /// Sends what waits in the control lane.
+    /// Sends the waiting frames of the control lane.
     pub(super) fn send_control(&mut self, server: ServerId, to: DcId) -> Done {
         while self.ends.is_open(server, to)
             && let Some(message) =
@@ -40,7 +40,7 @@ impl Schedule<'_> {
             || (!wan.is_waiting(from, to) && wan.room_at(from, to, self.now).is_none())
     }
 
-    /// Gives a link one frame of data, where it has room and somebody one to send.
+    /// Sends one data frame on a link, if it has room and a server has a frame.
     pub(super) fn fill(&mut self, from: DcId, to: DcId) -> Done {
         if !self.has_room(from, to) {
             let wan = &mut self.network.wan;
@@ -97,7 +97,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Begins a connection, where both ends are there.
+    /// Opens a connection, if both ends run.
     pub(super) fn connect(&mut self, pair: Pair) -> Done {
         let ends = ends_of(pair);
         let there = ends.iter().all(|(server, _)| self.nodes.servers[server].host.up);
@@ -116,7 +116,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Breaks a connection; what is on it is lost, and another begins a round trip later.
+    /// Closes a connection. Messages on it are lost, and the next one is opened a round trip later.
     pub(super) fn reset(&mut self, pair: Pair) {
         let connection = self.ends.connection(pair);
         if !connection.up {

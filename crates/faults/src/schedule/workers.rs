@@ -1,4 +1,4 @@
-//! What workers take in, and what leaves them.
+//! The inputs and outputs of workers.
 
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
@@ -26,7 +26,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Lets out everything that a worker has to say, and has it compute what it has read.
+    /// Releases all outputs of a worker, and lets it compute when it has read its rows.
     pub(super) fn let_out_worker(&mut self, id: WorkerId) -> Done {
         while let Some((shard, message)) = self.nodes.worker_mut(id).machine.poll_message() {
             self.speak(id, shard, message)?;

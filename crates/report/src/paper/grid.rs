@@ -11,7 +11,7 @@ pub(super) struct Grid<'a> {
 
 /// One application over one WAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct AppWanPair<'a> {
     pub(super) app: &'a str,
     pub(super) wan: &'a str,
 }
@@ -30,15 +30,15 @@ impl<'a> Grid<'a> {
         ordered(self.rows.iter().map(|row| row.app.as_str()), &APPS.map(|(app, _)| app))
     }
 
-    /// The places of an application: the paper's WANs in its order, then others.
-    pub(super) fn places_of(&self, app: &'a str) -> Vec<Place<'a>> {
+    /// The pairs of an application: the paper's WANs in its order, then others.
+    pub(super) fn pairs_of(&self, app: &'a str) -> Vec<AppWanPair<'a>> {
         let rows = self.rows.iter().filter(|row| row.app == app);
         let wans = ordered(rows.map(|row| row.wan.as_str()), &WANS.map(|(wan, _)| wan));
-        wans.into_iter().map(|wan| Place { app, wan }).collect()
+        wans.into_iter().map(|wan| AppWanPair { app, wan }).collect()
     }
 
-    pub(super) fn places(&self) -> Vec<Place<'a>> {
-        self.apps().into_iter().flat_map(|app| self.places_of(app)).collect()
+    pub(super) fn pairs(&self) -> Vec<AppWanPair<'a>> {
+        self.apps().into_iter().flat_map(|app| self.pairs_of(app)).collect()
     }
 
     /// The models that any WAN of the application has. Every other WAN is expected to have them.
@@ -47,16 +47,15 @@ impl<'a> Grid<'a> {
         ordered(rows.map(|row| row.model.as_str()), &MODELS)
     }
 
-    /// The rows of a place that come from a run and not from a calculation, in the order of their models.
-    pub(super) fn runs_at(&self, place: Place<'_>) -> Vec<&'a CellRow> {
-        let rows =
-            self.models_of(place.app).into_iter().filter_map(|model| self.find(place, model));
+    /// The rows of a pair that come from a run and not from a calculation, in the order of their models.
+    pub(super) fn runs_at(&self, pair: AppWanPair<'_>) -> Vec<&'a CellRow> {
+        let rows = self.models_of(pair.app).into_iter().filter_map(|model| self.find(pair, model));
         rows.filter(|row| !row.curve.is_empty()).collect()
     }
 
     /// `None` where it was not run.
-    pub(super) fn find(&self, place: Place<'_>, model: &str) -> Option<&'a CellRow> {
-        let here = |row: &&CellRow| row.app == place.app && row.wan == place.wan;
+    pub(super) fn find(&self, pair: AppWanPair<'_>, model: &str) -> Option<&'a CellRow> {
+        let here = |row: &&CellRow| row.app == pair.app && row.wan == pair.wan;
         self.rows.iter().filter(here).find(|row| row.model == model)
     }
 }
@@ -67,9 +66,9 @@ pub(super) fn app_name(app: &str) -> String {
     known.map_or_else(|| app.to_owned(), |(_, name)| format!("{name} ({app})"))
 }
 
-/// The name of a place.
-pub(super) fn place_name(place: Place<'_>) -> String {
-    format!("{} on {}", place.app, wan_name(place.wan))
+/// The name of a pair.
+pub(super) fn pair_name(pair: AppWanPair<'_>) -> String {
+    format!("{} on {}", pair.app, wan_name(pair.wan))
 }
 
 /// A WAN's name, as the paper prints it where it is one of the paper's.

@@ -1,4 +1,4 @@
-//! Where the block of a data center lies in a shard.
+//! The bounds of blocks.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use crate::codec::Changes;
 use crate::server::error::PeerError;
 use crate::types::DcId;
 
-/// The part of a shard that the data center at a place among `count` is home to.
+/// The block of a shard whose home is the data center number `place` of `count`.
 pub(in crate::server) fn block(parameters: usize, place: usize, count: usize) -> Range<usize> {
     parameters * place / count..parameters * (place + 1) / count
 }
 
-/// Checks that a frame changes nothing outside of a range.
+/// Checks that a frame changes no parameter outside of a range.
 pub(in crate::server) fn check_span(
     from: DcId,
     changes: Changes<'_>,

@@ -1,8 +1,8 @@
-//! The end of a run: all copies become equal.
+//! The drain at the end of a run: all copies become equal.
 //!
-//! Each data center that takes part is home to one block of the shard. Once every mirror has said that it is done and all it
-//! sent was applied, each server sends its copy of every block to the block's home; the home takes the mean
-//! (or adds every residual addressed to it) in the order of data centers and sends the result to all.
+//! Each participating data center is home to one block of the shard. Once each mirror has sent its last update and all
+//! of them are applied, each server sends its copy of each block to the block's home. The home takes the mean, or adds
+//! all residuals addressed to it, in the order of data centers, and sends the result to all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -25,10 +25,10 @@ use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrainMethod {
-    /// Every copy becomes the mean of all.
+    /// Each copy becomes the mean of all copies.
     #[default]
     Mean,
-    /// Every residual is delivered. Can hurt a network trained with momentum.
+    /// All residuals are delivered. This can degrade a network that is trained with momentum.
     Residuals,
 }
 
@@ -39,23 +39,23 @@ pub(in crate::server) struct Drain {
     own: DcId,
     home: Range<usize>,
     phase: Phase,
-    /// Copies (or residuals) of the home block, by data center, as far as they have come.
+    /// The received parts of copies, or residuals, of the home block, by data center.
     copies: BTreeMap<DcId, Vec<f32>>,
     mirrors: BTreeMap<DcId, Mirror>,
 }
 
-/// How far the home block is.
+/// The phase of the home block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// Mirrors may still send updates.
     Waiting,
-    /// Copies are on their way.
+    /// Copies are being received.
     Gathering,
-    /// The result is known, and on its way to every mirror.
+    /// The result is known, and is being sent to all mirrors.
     Concluded,
 }
 
-/// What comes from and goes to one mirror.
+/// The values received from and sent to one mirror.
 #[derive(Debug)]
 struct Mirror {
     /// The mirror's home block.
@@ -65,25 +65,25 @@ struct Mirror {
     outgoing: VecDeque<Outgoing>,
 }
 
-/// How much of a block a mirror has sent.
+/// The received part of a block.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Incoming {
     values: usize,
     complete: bool,
 }
 
-/// Values on their way to a mirror.
+/// Values that are being sent to a mirror.
 #[derive(Debug)]
 struct Outgoing {
     payload: Payload,
-    /// The place of the first value.
+    /// The parameter of the first value.
     start: usize,
     values: Arc<Vec<f32>>,
-    /// Values that have left.
+    /// The number of values that were sent.
     sent: usize,
 }
 
-/// What a drain frame carries.
+/// The contents of a drain frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Payload {
     /// A copy, or residuals, of the receiver's home block.
@@ -93,7 +93,7 @@ enum Payload {
 }
 
 impl Drain {
-    /// `mirrors` are the other data centers that take part.
+    /// `mirrors` are the other participating data centers.
     pub(in crate::server) fn new(
         method: DrainMethod,
         own: DcId,
@@ -123,9 +123,9 @@ impl Drain {
         }
     }
 
-    /// Begins to send copies, once all that mirrors sent was applied to `values`.
+    /// Begins to send copies. All updates of mirrors must be applied to `values`.
     ///
-    /// `residual(to, range)` is what the link to a mirror has not carried.
+    /// `residual(to, range)` is the residual of the link to a mirror.
     pub(in crate::server) fn start(
         &mut self,
         values: &[f32],
@@ -147,7 +147,7 @@ impl Drain {
         self.phase != Phase::Waiting
     }
 
-    /// Takes a part of a mirror's copy of the home block.
+    /// Handles a part of a mirror's copy of the home block.
     pub(in crate::server) fn on_copy(
         &mut self,
         from: DcId,
@@ -160,7 +160,8 @@ impl Drain {
         Ok(())
     }
 
-    /// Once all copies of the home block are here: the result, which is then on its way to every mirror.
+    /// If all copies of the home block are received, computes the result, writes it to `values` and schedules it for
+    /// all mirrors.
     pub(in crate::server) fn conclude(&mut self, values: &mut [f32]) {
         let complete = self.mirrors.values().all(|mirror| mirror.copy.complete);
         if self.phase != Phase::Gathering || !complete {
@@ -190,7 +191,7 @@ impl Drain {
         }
     }
 
-    /// Takes a part of the result for a mirror's home block, which holds our copy of it.
+    /// Handles a part of the result of a mirror's home block, and writes it to `values`.
     pub(in crate::server) fn on_result(
         &mut self,
         from: DcId,
@@ -205,7 +206,7 @@ impl Drain {
         Ok(())
     }
 
-    /// The next frame for a mirror, of about `room` bytes at most; `next_sequence` takes its number.
+    /// The next frame for a mirror, of at most about `room` bytes. `next_sequence` assigns its sequence number.
     pub(in crate::server) fn next_frame(
         &mut self,
         to: DcId,
@@ -239,7 +240,7 @@ impl Drain {
         Some(Bytes::from(frame))
     }
 
-    /// Whether every result is here and everything of ours has left.
+    /// Whether all results are received and all frames of this server are sent.
     pub(in crate::server) fn is_done(&self) -> bool {
         let done = |mirror: &Mirror| mirror.result.complete && mirror.outgoing.is_empty();
         self.phase == Phase::Concluded && self.mirrors.values().all(done)
@@ -288,7 +289,7 @@ persist! {
 }
 
 impl Incoming {
-    /// Takes the next values of a block: parts are dense and come in turn, and the last one ends the block.
+    /// Handles the next values of a block. Parts are dense and in order, and the last one ends the block.
     fn take<'a>(
         &mut self,
         from: DcId,
@@ -328,7 +329,7 @@ impl Outgoing {
         Self { payload, start, values, sent: 0 }
     }
 
-    /// Takes the next `most` values: where they go, what they are, and whether they are the last.
+    /// Takes the next `most` values. Returns their first parameter, the values, and whether they are the last.
     fn take(&mut self, most: usize) -> (u32, &[f32], bool) {
         let start = self.sent;
         self.sent = (start + most).min(self.values.len());

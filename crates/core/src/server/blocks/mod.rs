@@ -1,7 +1,8 @@
-//! What models share that cut a shard into blocks, with a data center as the home of each.
+//! The operations of models that divide a shard into blocks, with one data center as the home of each block.
 //!
-//! Decides where a block lies, how its changes are summed over data centers, rounded and cut into frames, and how copies
-//! become equal at the end of a run. Refuses to know when a model does any of that, and which reads wait for it.
+//! This room decides the bounds of blocks, how changes are summed over data centers, rounded and cut into frames, and
+//! how copies become equal at the end of a run. It does not know when a model does any of that, and which reads wait
+//! for it.
 
 mod block;
 mod drain;

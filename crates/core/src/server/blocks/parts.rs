@@ -1,4 +1,4 @@
-//! Changes that have been rounded and are on their way, in frames of any length.
+//! Rounded changes that are being sent, in frames of any size.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, Persist, Restorer, Saved, Saver, StateError, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-/// Changes to neighbouring parameters, as they arrive.
+/// Changes to consecutive parameters, rounded to what receivers decode.
 ///
-/// They are rounded as one sequence, once, and frames are cut between blocks that share a scale: so all receivers
-/// get the same bits, however much room each link has.
+/// They are rounded once, as one sequence, and frames are cut between blocks that share a scale. So all receivers
+/// decode the same bits, however much room each link has.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Part {
     indexes: Vec<u32>,
@@ -20,20 +20,21 @@ pub(in crate::server) struct Part {
     format: ValueFormat,
 }
 
-/// A part on its way to a peer.
+/// A part that is being sent to a peer.
 #[derive(Debug)]
 pub(in crate::server) struct Job {
     pub(in crate::server) kind: BulkKind,
     pub(in crate::server) clock: Clock,
-    /// What the sender wishes for.
+    /// The tightness that the sender requests.
     pub(in crate::server) tightness: Tightness,
     part: Arc<Part>,
-    /// Changes that have left.
+    /// The number of changes that were sent.
     cursor: usize,
 }
 
 impl Part {
-    /// Takes what `source`, the parameters from `start` on, holds; what `format` cannot hold stays.
+    /// Takes the changes of `source`, which are those of the parameters from `start` on. The rounding error stays in
+    /// `source`.
     pub(in crate::server) fn take(source: &mut [f32], start: usize, format: ValueFormat) -> Self {
         let mut indexes: Vec<u32> = (start as u32..)
             .zip(source.iter())
@@ -62,8 +63,8 @@ impl Part {
         Changes::Sparse { indexes: &self.indexes, values: &self.values }
     }
 
-    /// The changes from `cursor` on that fill about `room` bytes, and where the next frame begins; `None` there where
-    /// nothing is left.
+    /// The changes from `cursor` on that fill about `room` bytes, and the cursor of the next frame. `None` instead of
+    /// the cursor if no changes are left.
     fn cut(&self, cursor: usize, room: usize) -> (Changes<'_>, Option<usize>) {
         let fitting = (room as f64 / self.format.bytes_per_value()) as usize;
         let most = (fitting / ValueFormat::BLOCK).max(2) * ValueFormat::BLOCK;
@@ -81,13 +82,13 @@ impl Job {
         Self { kind, clock, tightness: Tightness::NONE, part, cursor: 0 }
     }
 
-    /// A job to put state into.
+    /// An empty job, into which state is restored.
     pub(in crate::server) fn none() -> Self {
         let part = Part { indexes: Vec::new(), values: Vec::new(), format: ValueFormat::F32 };
         Self::new(BulkKind::Partial, Clock::ZERO, Arc::new(part))
     }
 
-    /// The next frame of about `room` bytes, how many parameters it changes, and whether it is the last.
+    /// The next frame of about `room` bytes, the number of parameters that it changes, and whether it is the last.
     pub(in crate::server) fn next_frame(
         &mut self,
         header: BulkHeader,

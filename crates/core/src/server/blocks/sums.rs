@@ -1,4 +1,4 @@
-//! What one clock or round changed, the sum of it over data centers, and how it is cut into frames.
+//! The changes of one clock or round, their sum over data centers, and their frames.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,24 +9,24 @@ use crate::store::Touched;
 use crate::sync::ValueFormat;
 use crate::types::{Content, DcId, Tightness};
 
-/// What changed in one clock.
+/// The changes of one clock.
 #[derive(Debug)]
 pub(in crate::server) struct Changed {
     pub(in crate::server) values: Vec<f32>,
     pub(in crate::server) touched: Touched,
 }
 
-/// A total in the making.
+/// An unfinished total.
 #[derive(Debug)]
 pub(in crate::server) struct Sum {
     total: Changed,
-    /// Parts that came before their turn, so that the sum runs in the order of data centers.
+    /// Parts that arrived before those of earlier data centers. The sum is computed in the order of data centers.
     early: BTreeMap<DcId, Changed>,
     /// Data centers whose part is complete.
     complete: Vec<bool>,
-    /// The first data center whose part is not yet in the total.
+    /// The first data center whose part is not in the total.
     next: usize,
-    /// The most that a data center wished for with its part.
+    /// The largest tightness that a data center requested with its part.
     tightness: Tightness,
 }
 
@@ -84,13 +84,14 @@ impl Sum {
         }
     }
 
-    /// The part of a data center, as far as it has come.
+    /// The received part of a data center.
     pub(in crate::server) fn part(&mut self, of: DcId) -> &mut Changed {
         let size = self.total.values.len();
         self.early.entry(of).or_insert_with(|| Changed::none(size))
     }
 
-    /// Notes that a data center's part is whole and adds what is in turn; whether all are in.
+    /// Marks a data center's part as complete, and adds the parts that are next in order. Returns whether all are
+    /// added.
     pub(in crate::server) fn complete(&mut self, of: DcId) -> bool {
         self.complete[of.index()] = true;
         while self.complete.get(self.next) == Some(&true) {
@@ -102,12 +103,12 @@ impl Sum {
         self.next == self.complete.len()
     }
 
-    /// The first data center whose part is not whole.
+    /// The first data center whose part is not complete.
     pub(in crate::server) fn missing(&self) -> Option<DcId> {
         self.complete.iter().position(|complete| !complete).map(|index| DcId(index as u16))
     }
 
-    /// Notes what a data center wishes for.
+    /// Records the tightness that a data center requests.
     pub(in crate::server) fn wish(&mut self, tightness: Tightness) {
         self.tightness = self.tightness.max(tightness);
     }
@@ -136,8 +137,8 @@ persist! {
 }
 
 impl Cutting {
-    /// Takes changes from `range` (of which `source` holds the places from `offset` on) until about `room`
-    /// bytes are full; returns where the next frame begins.
+    /// Takes changes of the parameters in `range` until about `room` bytes are full. `source` has the changes of the
+    /// parameters from `offset` on. Returns the parameter at which the next frame begins.
     pub(in crate::server) fn fill(
         &mut self,
         source: &Changed,
@@ -167,8 +168,8 @@ impl Cutting {
     }
 }
 
-/// Adds what a total changes. Dense frames hold zeros that sparse ones leave out, and adding zero to -0 would
-/// make it 0 in one data center and not in another.
+/// Adds a change of a total. Dense frames have zeros that sparse ones omit. Adding 0 to -0 would give 0 in one data
+/// center, and -0 would stay in another.
 pub(in crate::server) fn add_change(value: &mut f32, change: f32) {
     if change != 0.0 {
         *value += change;

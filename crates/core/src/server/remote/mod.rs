@@ -1,12 +1,12 @@
 //! Remote synchronisation: how this data center shares updates with the others, and when it waits for them.
 //!
-//! A remote model is one folder with an implementation of [`RemoteModel`], and one line in [`remote_model`]. It decides what
-//! leaves for each mirror, what a frame from a mirror does to the copy, which reads must wait, and how all copies become
-//! equal at the end. It refuses to know the workers and their clocks, the handshake, and what a worker is answered: the
-//! server asks the model, and does the rest.
+//! A remote model is one folder with an implementation of [`RemoteModel`], and one line in [`remote_model`]. It decides
+//! what is sent to each mirror, how a mirror's frame changes the copy, which reads must wait, and how all copies become
+//! equal at the end. It does not know workers and their clocks, the handshake, and replies to workers. The server does
+//! these.
 //!
-//! [`exchange`] has BSP and SSP, [`mirrors`] TAP and ASP (Hsieh et al., NSDI 2017, section 3), [`local_steps`] DiLoCo and
-//! what came after it.
+//! [`exchange`] has BSP and SSP, [`mirrors`] TAP and ASP (Hsieh et al., NSDI 2017, section 3), [`local_steps`] DiLoCo
+//! and its successors.
 
 mod exchange;
 mod local_steps;
@@ -34,7 +34,7 @@ use exchange::Exchange;
 use local_steps::LocalSteps;
 use mirrors::Mirrors;
 
-/// The remote model that the configuration names, over the values that all data centers begin with.
+/// The remote model that the configuration names. `store` has the initial values.
 pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn RemoteModel> {
     match &config.remote {
         RemoteSync::Bsp(bsp) => Box::new(Exchange::bsp(config, bsp, store)),
@@ -45,26 +45,26 @@ pub(super) fn remote_model(config: &ServerConfig, store: &ShardStore) -> Box<dyn
     }
 }
 
-/// One server's part in a remote model.
+/// One server's part of a remote model.
 ///
-/// The server calls it in one thread, with what has happened and the time, and then asks what is to be done. The methods
-/// without a body are what every model decides. Those with one are for models that do more, and their body is right for
-/// a model in which all data centers take part from the first clock to the last, and each waits for all others.
+/// The server calls it from one thread. It passes in events with the time, and then queries the actions. Every model
+/// implements the methods without a body. The default bodies are correct for a model in which all data centers take
+/// part from the first clock to the last, and each waits for all others.
 ///
 /// # Errors
-/// Methods that take what a mirror sent return an error where it sent what it must not. Nothing of that was applied then.
+/// Methods that handle frames of a mirror return an error if a frame is invalid. No part of it was applied then.
 pub(super) trait RemoteModel:
     fmt::Debug + Send + Sync + for<'l> Persist<&'l ShardLayout>
 {
-    // What happens at home.
+    // Events of this data center.
 
-    /// A worker in the iteration that started at `clock` has changed the parameters at `place` by `change`. Their `values`
-    /// in the store hold the change already.
+    /// A worker has changed the parameters of the range `place` by `change`, in the iteration that started at `clock`.
+    /// Their `values` in the store include the change.
     fn on_change(&mut self, clock: Clock, place: Range<usize>, change: &[f32], values: &mut [f32]);
 
-    /// All workers of this data center have finished their clocks up to `finished`, which is at least 1.
+    /// All workers of this data center have finished clock `finished`, which is at least 1.
     ///
-    /// `read_fraction` is the part of the shard, 0 to 1, that a worker of this data center reads in a clock.
+    /// `read_fraction` is the share of the shard, 0 to 1, that a worker of this data center reads in a clock.
     fn on_clock(
         &mut self,
         now: Instant,
@@ -73,16 +73,16 @@ pub(super) trait RemoteModel:
         read_fraction: f64,
     );
 
-    /// Whether a read of `rows` by a worker at `clock` may go, and if not, what it waits for.
+    /// Whether a read of `rows` by a worker at `clock` may be answered, and if not, what it waits for.
     fn gate(&self, clock: Clock, rows: &ShardRows, store: &ShardStore) -> Gate;
 
-    // What comes from mirrors, and what leaves for them.
+    // Frames of mirrors, and frames for them.
 
-    /// A frame came, of whatever kind. Called before any other method takes the frame.
+    /// A frame of any kind was received. Called before the method that handles the frame.
     fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError>;
 
-    /// Takes the changes of a data frame. Its origin and shard, and the bounds of its values, are checked already; its
-    /// sequence number, clock and parameters are not.
+    /// Handles the changes of a data frame. The caller has checked origin, shard and the bounds of values. The model
+    /// checks sequence number, clock and parameters.
     fn on_bulk(
         &mut self,
         now: Instant,
@@ -92,10 +92,10 @@ pub(super) trait RemoteModel:
         store: &mut ShardStore,
     ) -> Result<(), PeerError>;
 
-    /// The next frame for a mirror, of about `room` bytes at most; `None` where nothing waits in this lane.
+    /// The next frame for a mirror, of at most about `room` bytes. `None` if nothing waits in the lane.
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes>;
 
-    /// Takes a message of the control lane. A model that sends none refuses all.
+    /// Handles a message of the control lane. A model that sends none rejects all.
     fn on_control(
         &mut self,
         _now: Instant,
@@ -106,21 +106,21 @@ pub(super) trait RemoteModel:
         Err(self.unexpected(from, message.name()))
     }
 
-    /// Whether updates wait in the outbox of a link. Without an outbox there are none.
+    /// Whether updates wait in the outbox of a link. `false` for a model without outboxes.
     fn has_updates_for(&self, _to: DcId) -> bool {
         false
     }
 
-    /// A link has carried so many `bytes` in the time that it was `busy`.
+    /// A link has carried `bytes` while it was busy for `busy`.
     fn on_drained(&mut self, _to: DcId, _bytes: u64, _busy: Duration) {}
 
-    /// Passes on what has come from others, on a hub of an overlay. `own` is the data center's clock.
+    /// Forwards updates of other cliques, on a hub of an overlay. `own` is the data center's clock.
     fn forward(&mut self, _now: Instant, _own: Clock, _store: &ShardStore) {}
 
     // Time.
 
-    /// Lets pass what has waited until its deadline. `waiting_since` is since when the longest-held read waits for a
-    /// mirror's clock, if one does.
+    /// Releases what has waited until its deadline. `waiting_since` is the time since which the longest-held read has
+    /// waited for a mirror's clock, if one does.
     fn handle_timeout(
         &mut self,
         _now: Instant,
@@ -129,15 +129,15 @@ pub(super) trait RemoteModel:
     ) {
     }
 
-    /// When [`Self::handle_timeout`] may have something to do.
+    /// When [`Self::handle_timeout`] must be called.
     fn poll_timeout(&self, _waiting_since: Option<Instant>) -> Option<Instant> {
         None
     }
 
     // The end of the run.
 
-    /// All workers have stopped, at the same clocks in all data centers: begins to make all copies equal. The data centers
-    /// that are `inactive` take no part. A model whose exchange leaves all copies equal has nothing to begin.
+    /// Begins the drain. All workers have stopped, at the same clocks in all data centers. `inactive` data centers take
+    /// no part. A model whose exchange leaves all copies equal does nothing.
     fn begin_drain(
         &mut self,
         _method: DrainMethod,
@@ -146,20 +146,21 @@ pub(super) trait RemoteModel:
     ) {
     }
 
-    /// Whether the drain is over, with this data center's workers at `clock`: nothing more is to come or to leave.
+    /// Whether the drain is complete, with this data center's workers at `clock`: no frame is still to be sent or
+    /// received.
     fn is_drained(&self, clock: Clock) -> bool;
 
-    /// The drain is over: leaves the common values in the store, where they are not there already.
+    /// Ends the drain: writes the common values to the store, unless they are there.
     fn end_drain(&self, _store: &mut ShardStore) {}
 
-    // Mirrors that come and go. A model that needs every data center in every clock cannot go on without one.
+    // Mirrors that join, fail or leave. A model that needs all data centers in each clock cannot continue without one.
 
-    /// Nothing can come from a mirror until it is heard again. A model that needs its updates waits for them.
+    /// The connection to a mirror has failed. A model that needs the mirror's updates waits for them.
     fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         self.on_heard(now, from)
     }
 
-    /// This data center has lost its copy, begins its `incarnation` of this number, and takes the copy of a mirror.
+    /// This data center has lost its copy. It begins a new incarnation and takes the copy of the mirror `from`.
     fn begin_rebuild(
         &mut self,
         from: DcId,
@@ -170,7 +171,7 @@ pub(super) trait RemoteModel:
         Err(self.lost_copy(from))
     }
 
-    /// A mirror has said hello for the first time, in this incarnation of it.
+    /// The first hello of a mirror was received, in this incarnation of the mirror.
     fn on_first(
         &mut self,
         _from: DcId,
@@ -180,7 +181,7 @@ pub(super) trait RemoteModel:
         Ok(())
     }
 
-    /// A mirror has lost all that it had, and begins this incarnation.
+    /// A mirror has lost its state and begins this incarnation.
     fn on_reset(
         &mut self,
         from: DcId,
@@ -190,7 +191,7 @@ pub(super) trait RemoteModel:
         Err(self.lost_copy(from))
     }
 
-    /// A mirror has left for good, in this incarnation of it.
+    /// A mirror has left permanently, in this incarnation of the mirror.
     fn on_left(
         &mut self,
         from: DcId,
@@ -200,7 +201,8 @@ pub(super) trait RemoteModel:
         Err(self.lost_copy(from))
     }
 
-    /// A mirror's data lane says that it has carried what the mirror's link to `to` begins with.
+    /// The marker of a fork was received in a mirror's data lane: this link has carried all that the mirror's link to
+    /// `to` counts as sent.
     fn on_fork(
         &mut self,
         from: DcId,
@@ -211,91 +213,91 @@ pub(super) trait RemoteModel:
         Err(self.unexpected(from, "fork"))
     }
 
-    /// Whether the copy of a mirror is on its way.
+    /// Whether the copy of a mirror is being received.
     fn is_rebuilding(&self) -> bool {
         false
     }
 
-    /// Whether nothing of a copy that was asked for is still to come.
+    /// Whether no part of a requested copy is missing.
     fn is_whole(&self) -> bool {
         true
     }
 
-    /// The clock of the copy that came from a mirror, where one has come and no clock has been finished since.
+    /// The clock of the copy received from a mirror, until a clock is finished. 0 otherwise.
     fn rebuilt_at(&self) -> Clock {
         Clock::ZERO
     }
 
-    // The guard against skew. Only a model whose configuration has a guard is asked.
+    // The guard against skew. Called only for a model whose configuration has a guard.
 
-    /// Takes the next sequence number of a link, for a frame of the guard; `None` where the model's links carry none.
+    /// Assigns the next sequence number of a link to a frame of the guard. `None` if the model supports no such frames.
     fn next_sequence(&mut self, _to: DcId) -> Option<u64> {
         None
     }
 
-    /// Takes note of such a frame from a mirror.
+    /// Records such a frame of a mirror.
     fn on_probe(&mut self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
         Err(self.unexpected(from, header.kind.name()))
     }
 
-    /// This data center wishes all copies to be kept together so tightly.
+    /// Requests a tightness for all data centers.
     fn wish(&mut self, _wish: Tightness) {}
 
-    /// How tight all are, as far as this data center knows.
+    /// The tightness that all data centers apply, as far as this one knows.
     fn tightness(&self) -> Tightness {
         Tightness::NONE
     }
 
-    /// Whether copies are as far apart at a read of `clock` as they come to be.
+    /// Whether copies differ most at a read at `clock`.
     fn is_loosest_at(&self, _clock: Clock) -> bool {
         true
     }
 
-    // What others ask.
+    // Queries.
 
-    /// What errors call the model.
+    /// The model's name in errors.
     fn name(&self) -> &'static str;
 
-    /// Clocks that the copy holds, with this data center's workers at `clock`.
+    /// The clock up to which the copy has all updates, with this data center's workers at `clock`.
     fn copy_clock(&self, clock: Clock) -> Clock {
         clock
     }
 
-    /// The values that all data centers agree on, where they are not this data center's copy.
+    /// The values that all data centers agree on. `None` if they are this data center's copy.
     fn agreed(&self) -> Option<&[f32]> {
         None
     }
 
-    /// Up to which clock the updates of a mirror are here, where the model says.
+    /// The clock up to which the updates of a mirror were received. `None` if the model has no such clock.
     fn mirror_clock(&self, _of: DcId) -> Option<Clock> {
         None
     }
 
-    /// What one link has not carried, for a range of parameters; zeros where nothing is kept for a link.
+    /// The residual of one link for a range of parameters. Zeros if the model has no residuals.
     fn residual(&self, _to: DcId, range: Range<usize>) -> Vec<f32> {
         vec![0.0; range.len()]
     }
 
-    /// What was sent to a mirror.
+    /// The frames that were sent to a mirror.
     ///
     /// # Panics
-    /// Where `to` is not a mirror of this server.
+    /// If `to` is not a mirror of this server.
     fn stats(&self, to: DcId) -> LinkStats;
 
-    /// What deadlines have made it give up. A model without a deadline gives up nothing.
+    /// How often deadlines have passed. A model without deadlines counts none.
     fn brakes(&self) -> BrakeStats {
         BrakeStats::default()
     }
 
-    /// How far the frames of each link have come, in the order of mirrors.
+    /// The sequence numbers of the last frames of each link, in the order of mirrors.
     fn watermarks(&self) -> Vec<Watermark>;
 
-    /// A mirror sent what this model does not use.
+    /// The error for a frame or message that this model does not use.
     fn unexpected(&self, from: DcId, found: &'static str) -> PeerError {
         PeerError::PeerSentUnexpectedKind { from, found, sync: self.name() }
     }
 
-    /// A data center has lost its copy, or gone, and this model cannot do without it.
+    /// The error for a data center that has lost its copy or left, if the model cannot continue without it.
     fn lost_copy(&self, from: DcId) -> PeerError {
         PeerError::PeerLostCopy { from, sync: self.name() }
     }

@@ -14,7 +14,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::DcId;
 
 /// What there is to know of the way to a mirror.
-pub(in crate::real) struct Link {
+pub(in crate::real) struct LinkMonitor {
     /// The frame size that keeps control prompt.
     pub(in crate::real) room: usize,
     /// How long news of what has come may wait for something to go with.
@@ -27,7 +27,7 @@ pub(in crate::real) struct Link {
     pub(in crate::real) resumption: Option<Resumption>,
 }
 
-impl Link {
+impl LinkMonitor {
     pub(in crate::real) fn new(
         topology: &Topology,
         own: DcId,

@@ -41,7 +41,7 @@ use gaia_core::topology::Address;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 
 pub(super) use connect::check;
-pub(super) use link::{Link, windows_of};
+pub(super) use link::{LinkMonitor, windows_of};
 pub(super) use resumption::Resumption;
 
 /// A server's lanes to all its mirrors, and the tasks behind them.

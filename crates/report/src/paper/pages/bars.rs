@@ -1,7 +1,7 @@
 //! The paper's Figures 8 to 11 as bars: speed-up over BSP, and dollars against BSP's, on the same WAN.
 
 use crate::chart::{Bar, BarGroup, Bars, Base};
-use crate::paper::grid::{BSP, Grid, Place, colour, wan_name};
+use crate::paper::grid::{AppWanPair, BSP, Grid, colour, wan_name};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
 
@@ -37,9 +37,9 @@ pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
             "{app}: dollars until the target against those of BSP on the same WAN"
         ),
         y_label: "dollars to target, BSP's on the same WAN = 1".into(),
-        groups: groups(grid, app, |place, model, row| {
+        groups: groups(grid, app, |pair, model, row| {
             let Some(row) = row else { return Some(blank(model, "not run")) };
-            let bsp = grid.find(place, BSP).filter(|bsp| bsp.usd > 0.0 && missing(bsp).is_none());
+            let bsp = grid.find(pair, BSP).filter(|bsp| bsp.usd > 0.0 && missing(bsp).is_none());
 
             let bar = match bsp {
                 _ if missing(row).is_some() => blank(model, "never"),
@@ -63,18 +63,18 @@ pub(super) fn costs(grid: &Grid<'_>, app: &str) -> Bars {
 fn groups<'a>(
     grid: &Grid<'a>,
     app: &str,
-    bar: impl Fn(Place<'_>, &str, Option<&'a CellRow>) -> Option<Bar>,
+    bar: impl Fn(AppWanPair<'_>, &str, Option<&'a CellRow>) -> Option<Bar>,
 ) -> Vec<BarGroup> {
     let Some(app) = grid.apps().into_iter().find(|known| *known == app) else { return Vec::new() };
-    let group = |place: Place<'a>| BarGroup {
-        label: wan_name(place.wan),
+    let group = |pair: AppWanPair<'a>| BarGroup {
+        label: wan_name(pair.wan),
         bars: grid
             .models_of(app)
             .into_iter()
-            .filter_map(|model| bar(place, model, grid.find(place, model)))
+            .filter_map(|model| bar(pair, model, grid.find(pair, model)))
             .collect(),
     };
-    grid.places_of(app).into_iter().map(group).collect()
+    grid.pairs_of(app).into_iter().map(group).collect()
 }
 
 /// Why a row has no time to target. `None` where it has one.

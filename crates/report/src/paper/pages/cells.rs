@@ -3,7 +3,7 @@
 use super::section::BlockedGroup;
 use super::verdicts::NEAR_LAN;
 use crate::page::{BlockedBar, Cell, Table};
-use crate::paper::grid::{ASP, ASP_PAPER, BSP, Grid, LAN, Place, colour, wan_name};
+use crate::paper::grid::{ASP, ASP_PAPER, AppWanPair, BSP, Grid, LAN, colour, wan_name};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
 
@@ -24,14 +24,14 @@ fn filled(
     grid: &Grid<'_>,
     app: &str,
     columns: usize,
-    cells: fn(&Grid<'_>, Place<'_>, &CellRow) -> Vec<Cell>,
+    cells: fn(&Grid<'_>, AppWanPair<'_>, &CellRow) -> Vec<Cell>,
 ) -> Table {
-    for place in places(grid, app) {
-        table.group(wan_name(place.wan));
+    for pair in pairs(grid, app) {
+        table.group(wan_name(pair.wan));
         for model in grid.models_of(app) {
-            match grid.find(place, model) {
-                Some(row) if model == ASP => table.own_row(cells(grid, place, row)),
-                Some(row) => table.row(cells(grid, place, row)),
+            match grid.find(pair, model) {
+                Some(row) if model == ASP => table.own_row(cells(grid, pair, row)),
+                Some(row) => table.row(cells(grid, pair, row)),
                 None => table.row(not_run(model, columns)),
             }
         }
@@ -41,26 +41,26 @@ fn filled(
 
 /// Time that reads were held back, by cause, a group for each WAN.
 pub(super) fn blocked(grid: &Grid<'_>, app: &str) -> Vec<BlockedGroup> {
-    let group = |place: Place<'_>| {
-        let rows = grid.runs_at(place);
+    let group = |pair: AppWanPair<'_>| {
+        let rows = grid.runs_at(pair);
         let widest = rows.iter().map(|row| row.blocked_s.total()).fold(0.0, f64::max);
         BlockedGroup {
-            title: wan_name(place.wan),
+            title: wan_name(pair.wan),
             bars: rows
                 .iter()
                 .map(|row| BlockedBar::new(&row.model, row.blocked_s, widest))
                 .collect(),
         }
     };
-    places(grid, app).into_iter().map(group).collect()
+    pairs(grid, app).into_iter().map(group).collect()
 }
 
-fn places<'a>(grid: &Grid<'a>, app: &str) -> Vec<Place<'a>> {
-    grid.places().into_iter().filter(|place| place.app == app).collect()
+fn pairs<'a>(grid: &Grid<'a>, app: &str) -> Vec<AppWanPair<'a>> {
+    grid.pairs().into_iter().filter(|pair| pair.app == app).collect()
 }
 
-fn time_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
-    let lan = grid.find(place, LAN).and_then(|lan| lan.paper_speedup);
+fn time_cells(grid: &Grid<'_>, pair: AppWanPair<'_>, row: &CellRow) -> Vec<Cell> {
+    let lan = grid.find(pair, LAN).and_then(|lan| lan.paper_speedup);
     let printed_lan = lan.zip(row.paper_speedup).map(|(lan, own)| lan / own);
     let slow = row.model == ASP && row.times_lan.is_some_and(|times| times > NEAR_LAN);
     let off = row.objective_off.filter(|off| off.is_finite());
@@ -78,15 +78,15 @@ fn time_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
     ]
 }
 
-fn cost_cells(grid: &Grid<'_>, place: Place<'_>, row: &CellRow) -> Vec<Cell> {
+fn cost_cells(grid: &Grid<'_>, pair: AppWanPair<'_>, row: &CellRow) -> Vec<Cell> {
     let bytes_over = |model: &str| {
-        let other = grid.find(place, model).map(|other| other.wan_bytes as f64);
+        let other = grid.find(pair, model).map(|other| other.wan_bytes as f64);
         ratio(other.filter(|_| row.wan_bytes > 0).map(|bytes| bytes / row.wan_bytes as f64))
     };
 
     let wan_share = (row.usd > 0.0).then(|| row.usd_wan / row.usd);
     let cheaper = grid
-        .find(place, BSP)
+        .find(pair, BSP)
         .filter(|bsp| row.usd > 0.0 && row.converged && bsp.converged)
         .map(|bsp| bsp.usd / row.usd);
 

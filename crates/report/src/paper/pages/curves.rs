@@ -1,20 +1,20 @@
 //! The evaluation's curves: every cell's objective over time, and the paper's Figures 5 and 12.
 
 use crate::chart::{Curve, Plot, Quantity, Spacing, Trend};
-use crate::paper::grid::{Grid, Place, app_name, colour, wan_name};
+use crate::paper::grid::{AppWanPair, Grid, app_name, colour, wan_name};
 use crate::paper::records::{CellRow, CurveRow, InsignificantRow};
 use crate::text::numbers;
 
-/// The objective over time of every model at a place.
-pub(super) fn cells(grid: &Grid<'_>, place: Place<'_>) -> Plot {
+/// The objective over time of every model at a pair.
+pub(super) fn cells(grid: &Grid<'_>, pair: AppWanPair<'_>) -> Plot {
     let curve = |row: &CellRow| Curve {
         note: row.time_s.map_or_else(|| "never".into(), numbers::seconds),
         marked: marked(row).into_iter().collect(),
         ..line(row.model.clone(), colour(&row.model), row.curve.clone())
     };
     Plot {
-        description: format!("Objective over time of {} on {}", place.app, place.wan),
-        ..over_time(grid.runs_at(place).into_iter().map(curve).collect())
+        description: format!("Objective over time of {} on {}", pair.app, pair.wan),
+        ..over_time(grid.runs_at(pair).into_iter().map(curve).collect())
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn insignificant(rows: &[InsignificantRow]) -> Plot {
 }
 
 /// The application and WAN of a figure's heading.
-pub(super) fn place_name(app: &str, wan: &str) -> String {
+pub(super) fn pair_name(app: &str, wan: &str) -> String {
     format!("{} on {}", app_name(app), wan_name(wan))
 }
 

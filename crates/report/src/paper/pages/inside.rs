@@ -1,6 +1,6 @@
 //! The parts of ASP by themselves: the ablation, Figures 5 and 12, hubs, and training over skewed data.
 
-use super::curves::{self, place_name};
+use super::curves::{self, pair_name};
 use super::section::Section;
 use crate::chart::Size;
 use crate::page::{Cell, Picture, Table};
@@ -28,7 +28,7 @@ fn ablation(rows: &[AblationRow]) -> Section {
     let heads = ["setting", "what it is for", "#times LAN", "#clocks", "#WAN bytes", "#dollars"];
     let mut table = Table::new(heading, &heads);
     for (app, wan) in once(rows.iter().map(|row| (&*row.app, &*row.wan))) {
-        table.group(place_name(app, wan));
+        table.group(pair_name(app, wan));
 
         let here = || rows.iter().filter(|row| row.app == app && row.wan == wan);
         let slowest = here().filter_map(|row| row.times_lan).fold(0.0, f64::max);
@@ -73,7 +73,7 @@ fn brakes(rows: &[CurveRow]) -> Section {
         let here: Vec<&CurveRow> =
             rows.iter().filter(|row| row.app == app && row.wan == wan).collect();
         section = section.draw(Picture::of_views(
-            place_name(app, wan),
+            pair_name(app, wan),
             &format!("brakes-{at}"),
             curves::brakes(&here),
         ));

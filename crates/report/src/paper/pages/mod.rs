@@ -11,7 +11,7 @@ mod verdicts;
 
 use serde::Serialize;
 
-use super::grid::{Grid, Place, app_name, wan_name};
+use super::grid::{AppWanPair, Grid, app_name, wan_name};
 use super::records::PaperFile;
 use crate::chart::Size;
 use crate::directory::{PAPER_ELSEWHERE_PAGE, PAPER_PAGE};
@@ -25,14 +25,14 @@ struct PageView {
     title: &'static str,
     sentence: String,
     tags: Vec<String>,
-    other: Link,
+    other: PageLink,
     verdicts: Vec<Verdict>,
     chapters: Vec<Chapter>,
 }
 
 /// A page of the same directory.
 #[derive(Serialize)]
-struct Link {
+struct PageLink {
     page: &'static str,
     text: &'static str,
 }
@@ -56,7 +56,7 @@ pub(super) fn first(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link {
+        other: PageLink {
             page: PAPER_ELSEWHERE_PAGE,
             text: "Other WANs, and one scale per application",
         },
@@ -79,7 +79,7 @@ pub(super) fn elsewhere(file: &PaperFile) -> String {
             extent(&grid)
         ),
         tags: tags(file),
-        other: Link { page: PAPER_PAGE, text: "The paper's own WANs" },
+        other: PageLink { page: PAPER_PAGE, text: "The paper's own WANs" },
         verdicts: verdicts(&grid, false),
         chapters,
     })
@@ -113,14 +113,14 @@ fn chapters(grid: &Grid<'_>) -> Vec<Chapter> {
 }
 
 fn unfold(grid: &Grid<'_>, app: &str) -> Unfold {
-    let places = grid.places().into_iter().enumerate().filter(|(_, place)| place.app == app);
-    let picture = |(at, place): (usize, Place<'_>)| {
-        let heading = wan_name(place.wan);
-        Picture::of_views(heading, &format!("cell-{at}"), curves::cells(grid, place))
+    let pairs = grid.pairs().into_iter().enumerate().filter(|(_, pair)| pair.app == app);
+    let picture = |(at, pair): (usize, AppWanPair<'_>)| {
+        let heading = wan_name(pair.wan);
+        Picture::of_views(heading, &format!("cell-{at}"), curves::cells(grid, pair))
     };
     Unfold {
         summary: "Objective over time, and what reads waited for".into(),
-        pictures: places.map(picture).collect(),
+        pictures: pairs.map(picture).collect(),
         blocked: cells::blocked(grid, app),
         table: None,
     }
@@ -134,12 +134,12 @@ fn tags(file: &PaperFile) -> Vec<String> {
     tags
 }
 
-/// How many applications, places and runs there are, in words.
+/// How many applications, pairs and runs there are, in words.
 fn extent(grid: &Grid<'_>) -> String {
     format!(
         "{}, {}, {}",
         numbers::counted(grid.apps().len(), "application"),
-        numbers::counted(grid.places().len(), "pair") + " of application and WAN",
+        numbers::counted(grid.pairs().len(), "pair") + " of application and WAN",
         numbers::counted(grid.rows().len(), "run"),
     )
 }

@@ -6,7 +6,7 @@ use crate::paper::grid::{ASP, CENTRALIZE, Grid, app_name, wan_name};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
 
-/// The comparison for every place, beside the paper's ratios where it has the same cells.
+/// The comparison for every pair, beside the paper's ratios where it has the same cells.
 pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
     let heading = "Against shipping the data first";
     if grid.rows().is_empty() {
@@ -17,9 +17,9 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
     for app in grid.apps() {
         table.group(app_name(app));
 
-        for place in grid.places_of(app) {
-            let (own, other) = (grid.find(place, ASP), grid.find(place, CENTRALIZE));
-            let printed = published(place.app, place.wan).filter(|_| the_papers_own);
+        for pair in grid.pairs_of(app) {
+            let (own, other) = (grid.find(pair, ASP), grid.find(pair, CENTRALIZE));
+            let printed = published(pair.app, pair.wan).filter(|_| the_papers_own);
             let both = own.zip(other);
             let faster = both.and_then(|(own, other)| Some(time(other)? / time(own)?));
 
@@ -31,7 +31,7 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
             };
 
             table.row(vec![
-                wan_name(place.wan).into(),
+                wan_name(pair.wan).into(),
                 timed(own),
                 timed(other),
                 Cell::new(numbers::shown(faster, numbers::times))

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::shipping::{self, dollars, dollars_waiting};
-use crate::paper::grid::{ASP, ASP_PAPER, BSP, CENTRALIZE, Grid, LAN, Place, place_name};
+use crate::paper::grid::{ASP, ASP_PAPER, AppWanPair, BSP, CENTRALIZE, Grid, LAN, pair_name};
 use crate::paper::records::CellRow;
 use crate::text::numbers;
 
@@ -31,58 +31,57 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
     }
 
     let mut verdicts = vec![
-        judge(grid, "asp reaches the target", |place| reaches(grid, place)),
-        judge(grid, "asp is within 1.10× of the LAN", |place| near_lan(grid, place)),
+        judge(grid, "asp reaches the target", |pair| reaches(grid, pair)),
+        judge(grid, "asp is within 1.10× of the LAN", |pair| near_lan(grid, pair)),
     ];
     if the_papers_own {
         verdicts[1].published = printed_near_lan(grid);
         let claim = "asp's speed-up over BSP is at least what the paper printed";
-        verdicts.push(judge(grid, claim, |place| beats_printed(grid, place)));
+        verdicts.push(judge(grid, claim, |pair| beats_printed(grid, pair)));
     }
 
-    let faster = judge(grid, "asp is faster than shipping the data first", |place| {
-        against(grid, place, CENTRALIZE, |row| row.time_s, "the time")
+    let faster = judge(grid, "asp is faster than shipping the data first", |pair| {
+        against(grid, pair, CENTRALIZE, |row| row.time_s, "the time")
     });
 
-    let cheaper = judge(grid, "asp costs no more than shipping the data first", |place| {
-        against(grid, place, CENTRALIZE, dollars, "the dollars")
+    let cheaper = judge(grid, "asp costs no more than shipping the data first", |pair| {
+        against(grid, pair, CENTRALIZE, dollars, "the dollars")
     });
 
     let claim = "asp costs no more than shipping the data first with machines waiting for it";
-    let cheaper_waiting = judge(grid, claim, |place| {
-        against(grid, place, CENTRALIZE, dollars_waiting, "the dollars")
-    });
+    let cheaper_waiting =
+        judge(grid, claim, |pair| against(grid, pair, CENTRALIZE, dollars_waiting, "the dollars"));
 
     let (printed_faster, printed_cheaper) = shipping::printed_wins();
     let printed = |text: String| if the_papers_own { text } else { String::new() };
     verdicts.push(Verdict { published: printed(printed_faster), ..faster });
     verdicts.push(Verdict { published: printed(printed_cheaper), ..cheaper });
     verdicts.push(cheaper_waiting);
-    verdicts.push(judge(grid, "asp costs no more than BSP", |place| {
-        against(grid, place, BSP, dollars, "the dollars")
+    verdicts.push(judge(grid, "asp costs no more than BSP", |pair| {
+        against(grid, pair, BSP, dollars, "the dollars")
     }));
-    verdicts.push(judge(grid, "asp takes no longer than ASP as published", |place| {
-        against(grid, place, ASP_PAPER, |row| row.time_s, "the time")
+    verdicts.push(judge(grid, "asp takes no longer than ASP as published", |pair| {
+        against(grid, pair, ASP_PAPER, |row| row.time_s, "the time")
     }));
-    verdicts.push(judge(grid, "asp sends no more WAN bytes than ASP as published", |place| {
-        against(grid, place, ASP_PAPER, |row| Some(row.wan_bytes as f64), "the bytes")
+    verdicts.push(judge(grid, "asp sends no more WAN bytes than ASP as published", |pair| {
+        against(grid, pair, ASP_PAPER, |row| Some(row.wan_bytes as f64), "the bytes")
     }));
-    verdicts.push(judge(grid, "all copies of asp are equal after the drain", |place| {
-        let row = grid.find(place, ASP)?;
+    verdicts.push(judge(grid, "all copies of asp are equal after the drain", |pair| {
+        let row = grid.find(pair, ASP)?;
         Some(if row.copies_equal { Ok(()) } else { Err("not equal".into()) })
     }));
 
     verdicts
 }
 
-fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(Place<'a>) -> Answer) -> Verdict {
-    let answers = grid.places().into_iter().filter_map(|place| Some((place, answer(place)?)));
+fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(AppWanPair<'a>) -> Answer) -> Verdict {
+    let answers = grid.pairs().into_iter().filter_map(|pair| Some((pair, answer(pair)?)));
     let answers: Vec<_> = answers.collect();
     let misses: Vec<String> = answers
         .iter()
-        .filter_map(|(place, answer)| {
+        .filter_map(|(pair, answer)| {
             let why = answer.as_ref().err()?;
-            Some(format!("{}: {why}", place_name(*place)))
+            Some(format!("{}: {why}", pair_name(*pair)))
         })
         .collect();
     let all = answers.len();
@@ -99,28 +98,28 @@ fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(Place<'a>) -> Answer)
     }
 }
 
-fn reaches(grid: &Grid<'_>, place: Place<'_>) -> Answer {
-    Some(asp(grid, place).map(|_| ()))
+fn reaches(grid: &Grid<'_>, pair: AppWanPair<'_>) -> Answer {
+    Some(asp(grid, pair).map(|_| ()))
 }
 
 /// ASP's row and its time where it reached the target, else the reason why not.
-fn asp<'a>(grid: &Grid<'a>, place: Place<'_>) -> Result<(&'a CellRow, f64), String> {
-    let row = grid.find(place, ASP).ok_or("not run")?;
+fn asp<'a>(grid: &Grid<'a>, pair: AppWanPair<'_>) -> Result<(&'a CellRow, f64), String> {
+    let row = grid.find(pair, ASP).ok_or("not run")?;
     let time = row.time_s.filter(|_| row.converged).ok_or("never reached the target")?;
     Ok((row, time))
 }
 
-fn near_lan(grid: &Grid<'_>, place: Place<'_>) -> Answer {
-    Some(asp(grid, place).and_then(|(row, _)| match row.times_lan {
+fn near_lan(grid: &Grid<'_>, pair: AppWanPair<'_>) -> Answer {
+    Some(asp(grid, pair).and_then(|(row, _)| match row.times_lan {
         Some(times) if times <= NEAR_LAN => Ok(()),
         Some(times) => Err(numbers::times(times)),
         None => Err("no LAN to compare with".into()),
     }))
 }
 
-fn beats_printed(grid: &Grid<'_>, place: Place<'_>) -> Answer {
-    let printed = grid.find(place, ASP)?.paper_speedup?;
-    Some(asp(grid, place).and_then(|(row, _)| match row.speedup_vs_bsp {
+fn beats_printed(grid: &Grid<'_>, pair: AppWanPair<'_>) -> Answer {
+    let printed = grid.find(pair, ASP)?.paper_speedup?;
+    Some(asp(grid, pair).and_then(|(row, _)| match row.speedup_vs_bsp {
         Some(speedup) if speedup >= printed => Ok(()),
         Some(speedup) => {
             Err(format!("{}, the paper {}", numbers::times(speedup), numbers::times(printed)))
@@ -132,13 +131,13 @@ fn beats_printed(grid: &Grid<'_>, place: Place<'_>) -> Answer {
 /// Whether ASP needs at most as much of something as another model, or the other never reached the target.
 fn against(
     grid: &Grid<'_>,
-    place: Place<'_>,
+    pair: AppWanPair<'_>,
     other: &str,
     amount: fn(&CellRow) -> Option<f64>,
     what: &str,
 ) -> Answer {
-    Some(asp(grid, place).and_then(|(row, _)| {
-        let other = grid.find(place, other).ok_or_else(|| format!("{other} was not run"))?;
+    Some(asp(grid, pair).and_then(|(row, _)| {
+        let other = grid.find(pair, other).ok_or_else(|| format!("{other} was not run"))?;
         if other.time_s.is_none() || !other.converged {
             return Ok(());
         }
@@ -152,11 +151,11 @@ fn against(
 
 /// In how many of the paper's cells Gaia was within the same bound of the LAN.
 fn printed_near_lan(grid: &Grid<'_>) -> String {
-    let printed = |place: &Place<'_>| {
-        let lan = grid.find(*place, LAN)?.paper_speedup?;
-        Some(lan / grid.find(*place, ASP)?.paper_speedup?)
+    let printed = |pair: &AppWanPair<'_>| {
+        let lan = grid.find(*pair, LAN)?.paper_speedup?;
+        Some(lan / grid.find(*pair, ASP)?.paper_speedup?)
     };
-    let ratios: Vec<f64> = grid.places().iter().filter_map(printed).collect();
+    let ratios: Vec<f64> = grid.pairs().iter().filter_map(printed).collect();
     let near = ratios.iter().filter(|ratio| **ratio <= NEAR_LAN).count();
     if ratios.is_empty() { String::new() } else { format!("the paper: {near} of {}", ratios.len()) }
 }

@@ -1,4 +1,4 @@
-//! The link to one peer of an exchange: what has yet to leave on it, and how far both ends are.
+//! The link to one peer of an exchange: its unsent jobs, and the sequence numbers of both directions.
 
 use std::collections::VecDeque;
 
@@ -10,28 +10,28 @@ use crate::server::stats::{LinkStats, Watermark};
 use crate::types::{Clock, DcId};
 use crate::wire::BulkKind;
 
-/// The link to one peer, both ways.
+/// The link to one peer, in both directions.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct ExchangeLink {
     /// The last sequence number sent, and received.
     pub(super) sequence: u64,
     pub(super) received: u64,
-    /// The clock whose part is next to come.
+    /// The clock of the next part to receive.
     pub(super) part: Clock,
     pub(super) jobs: VecDeque<Job>,
     pub(super) stats: LinkStats,
 }
 
-/// A block of one clock on its way to a peer.
+/// A block of one clock that is being sent to a peer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) kind: BulkKind,
     pub(super) clock: Clock,
-    /// The first parameter that has not left.
+    /// The first parameter that was not sent.
     pub(super) cursor: usize,
 }
 
-impl Link {
+impl ExchangeLink {
     /// Checks that a frame of the peer is the next one.
     pub(super) fn check_sequence(&self, from: DcId, found: u64) -> Result<(), PeerError> {
         let expected = self.received + 1;
@@ -41,7 +41,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether something of this kind and clock has yet to leave.
+    /// Whether a job of this kind and clock is unsent.
     pub(super) fn has_yet_to_carry(&self, kind: BulkKind, clock: Clock) -> bool {
         self.jobs.iter().any(|job| job.kind == kind && job.clock == clock)
     }

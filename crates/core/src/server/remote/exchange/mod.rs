@@ -1,13 +1,13 @@
-//! BSP and SSP: the baselines, as an expert would build them if ASP did not exist.
+//! BSP and SSP: efficient baselines for ASP.
 //!
-//! Each data center is home to one block of the shard. When a data center has finished a clock it sends what
-//! its workers changed, summed over them, to each block's home; the home sums over data centers in their
-//! order and sends the total to all. So a clock costs each data center about twice the model once, not once
-//! per peer (a reduce-scatter and an all-gather), in frames that are dense or sparse, whichever is smaller.
-//! All data centers add the same totals in the same order, so their `global` values are equal to the bit.
+//! Each data center is home to one block of the shard. When a data center has finished a clock, it sends the sum of its
+//! workers' changes to the home of each block. The home sums over data centers in their order, and sends the total to
+//! all. This is a reduce-scatter and an all-gather. So a clock costs each data center about twice the model in total,
+//! not once per peer. Frames are dense or sparse, whichever is smaller. All data centers add the same totals in the
+//! same order, so that their `global` values are equal to the bit.
 //!
-//! BSP is SSP with a staleness of 0. The room decides when a part and a total leave, and which read waits for which total. It
-//! refuses to know mirrors that leave or come back: every clock needs all of them.
+//! BSP is SSP with a staleness of 0. The room decides when a part and a total are sent, and which read waits for which
+//! total. It does not support mirrors that fail or leave: each clock needs all of them.
 
 mod link;
 
@@ -30,38 +30,39 @@ use crate::sync::{BspConfig, Gate, SspConfig, ValueFormat, WaitReason};
 use crate::types::{Clock, Content, DcId, Instant, ServerId, ShardLayout, Staleness, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-use link::{Job, Link};
+use link::{ExchangeLink, Job};
 
-/// One server's part in the exchange of whole clocks.
+/// One server's part of the exchange of whole clocks.
 #[derive(Debug)]
 pub(super) struct Exchange {
     id: ServerId,
     data_centers: usize,
     staleness: Staleness,
     format: ValueFormat,
-    /// The sum of all totals: the model that every data center agrees on.
+    /// The initial values and all totals: the model that all data centers agree on.
     global: Vec<f32>,
-    /// What this data center's workers changed, by the clock they started at, until the totals hold it.
+    /// The changes of this data center's workers, by the clock at which the iteration started, until the totals include
+    /// them.
     own: BTreeMap<Clock, Changed>,
-    /// The first clock whose part has not been sent: what rounding loses joins it.
+    /// The first clock whose part was not sent. Rounding errors are added to it.
     open: Clock,
-    /// Sums of the home block that are not complete.
+    /// Incomplete sums of the home block.
     sums: BTreeMap<Clock, Sum>,
-    /// Complete sums of the home block, while a link has yet to carry them.
+    /// Complete sums of the home block that were not sent on all links.
     totals: BTreeMap<Clock, Changed>,
-    /// Clocks whose total has come, per home.
+    /// The number of clocks whose total was received, per home.
     done: Vec<Clock>,
-    links: BTreeMap<DcId, Link>,
+    links: BTreeMap<DcId, ExchangeLink>,
     cutting: Cutting,
 }
 
 impl Exchange {
-    /// Every read sees every clock before its own.
+    /// BSP: a read sees all clocks before its own.
     pub(super) fn bsp(config: &ServerConfig, bsp: &BspConfig, store: &ShardStore) -> Self {
         Self::new(config, Staleness(0), bsp.values, store)
     }
 
-    /// A read may go before the last clocks are there, as many as the staleness says.
+    /// SSP: a read may miss the last clocks, as many as the staleness.
     pub(super) fn ssp(config: &ServerConfig, ssp: &SspConfig, store: &ShardStore) -> Self {
         Self::new(config, ssp.staleness, ssp.values, store)
     }
@@ -84,7 +85,7 @@ impl Exchange {
             sums: BTreeMap::new(),
             totals: BTreeMap::new(),
             done: vec![Clock::ZERO; data_centers],
-            links: config.links.keys().map(|peer| (*peer, Link::default())).collect(),
+            links: config.links.keys().map(|peer| (*peer, ExchangeLink::default())).collect(),
             cutting: Cutting::default(),
         }
     }
@@ -100,7 +101,7 @@ impl RemoteModel for Exchange {
         own.touched.insert_range(place);
     }
 
-    /// This data center's part of the clock is on its way to each home.
+    /// Schedules this data center's part of the clock for each home.
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
         let clock = Clock(finished.0 - 1);
         let parameters = self.global.len();
@@ -121,7 +122,7 @@ impl RemoteModel for Exchange {
         self.complete_part(clock, dc, store);
     }
 
-    /// Every total up to `clock - staleness` must be here.
+    /// All totals up to `clock - staleness` must be received.
     fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
         let due = Clock(clock.0.saturating_sub(self.staleness.0));
         let late = self.done.iter().enumerate().find(|(_, done)| **done < due);
@@ -159,7 +160,7 @@ impl RemoteModel for Exchange {
             return None;
         }
 
-        // A total is kept for the home block alone, a part for the whole shard.
+        // A total covers the home block only, a part covers the whole shard.
         let job = *self.links.get(&to)?.jobs.front()?;
         let (source, range) = match job.kind {
             BulkKind::Total => (&self.totals[&job.clock], self.home()),
@@ -200,7 +201,7 @@ impl RemoteModel for Exchange {
         Some(Bytes::from(frame))
     }
 
-    /// Nothing is on its way, and every clock up to `clock` is in the global values.
+    /// Whether no job is unsent and all clocks up to `clock` are in the global values.
     fn is_drained(&self, clock: Clock) -> bool {
         self.shared_clock() >= clock && self.links.values().all(|link| link.jobs.is_empty())
     }
@@ -221,7 +222,7 @@ impl RemoteModel for Exchange {
         Some(&self.global)
     }
 
-    /// Up to which clock the sums of the block that `of` is home to are here.
+    /// The clock up to which the totals of the block whose home is `of` were received.
     fn mirror_clock(&self, of: DcId) -> Option<Clock> {
         Some(self.done[of.index()])
     }
@@ -281,8 +282,7 @@ persist! {
 }
 
 impl Exchange {
-    /// Whether a frame is the next of its link, for a clock that its sender can have finished, and within
-    /// the block it is about.
+    /// Checks that a frame is the next of its link, of a clock that its sender can have finished, and within its block.
     fn check(
         &self,
         from: DcId,
@@ -294,13 +294,13 @@ impl Exchange {
 
         let parameters = self.global.len();
         let (expected, below, block) = match header.kind {
-            // A part of clock `c` was computed on our total of clock `c - staleness - 1`.
+            // A part of clock `c` was computed on this home's total of clock `c - staleness - 1`.
             BulkKind::Partial => {
                 let done = self.done[self.id.dc.index()].0;
                 let below = Clock(done.saturating_add(self.staleness.0).saturating_add(1));
                 (link.part, below, self.home())
             }
-            // A total holds this data center's part.
+            // A total includes this data center's part.
             BulkKind::Total => {
                 let block = block(parameters, from.index(), self.data_centers);
                 (self.done[from.index()], self.open, block)
@@ -358,7 +358,7 @@ impl Exchange {
         }
     }
 
-    /// Notes that a data center's part of a sum is here, adds what is in turn, and concludes the sum.
+    /// Marks a data center's part of a sum as complete, and finishes the sum if all parts are.
     fn complete_part(&mut self, clock: Clock, from: DcId, store: &mut ShardStore) {
         if !self.sum(clock).complete(from) {
             return;
@@ -380,8 +380,8 @@ impl Exchange {
         self.finish(self.id.dc, clock, store);
     }
 
-    /// A home's total for a clock is in the global values: the local copy is those plus what is still on its
-    /// way.
+    /// A home's total of a clock is in the global values. Sets the local copy to these plus the own changes that no
+    /// total includes.
     fn finish(&mut self, home: DcId, clock: Clock, store: &mut ShardStore) {
         self.done[home.index()] = clock.next();
         let block = block(self.global.len(), home.index(), self.data_centers);
@@ -395,7 +395,7 @@ impl Exchange {
         self.forget_carried();
     }
 
-    /// Drops sums that every link has carried and parts that every total holds.
+    /// Discards totals that were sent on all links, and parts that all totals include.
     fn forget_carried(&mut self) {
         let shared = self.shared_clock();
         let links = &self.links;
@@ -406,7 +406,7 @@ impl Exchange {
         self.own.retain(|clock, _| *clock >= shared || is_awaited(BulkKind::Partial, *clock));
     }
 
-    /// Rounds a part to what the format holds; what is lost joins the next clock's part.
+    /// Rounds a part to the value format. The rounding error is added to the part of the next clock.
     fn round(&mut self, changed: &mut Changed) {
         if self.format == ValueFormat::F32 {
             return;
@@ -443,12 +443,12 @@ impl Exchange {
         }
     }
 
-    /// Clocks whose totals have all come.
+    /// The clock up to which all totals were received.
     fn shared_clock(&self) -> Clock {
         self.done.iter().copied().min().expect("a topology has a data center")
     }
 
-    /// The block that this data center sums.
+    /// The home block of this data center.
     fn home(&self) -> Range<usize> {
         block(self.global.len(), self.id.dc.index(), self.data_centers)
     }
@@ -459,7 +459,8 @@ impl Exchange {
         self.sums.entry(clock).or_insert_with(|| Sum::new(size, data_centers))
     }
 
-    /// Who a missing total waits for: the home, or where we are the home, the first whose part is missing.
+    /// The data center that a missing total waits for: the home or, if this data center is the home, the first one
+    /// whose part is missing.
     fn awaited(&self, home: usize, due: Clock) -> DcId {
         let home = DcId(home as u16);
         if home != self.id.dc {
@@ -470,7 +471,7 @@ impl Exchange {
     }
 }
 
-/// What arrives of one value. Each is rounded by itself: the formats of BSP and SSP have no blocks.
+/// Rounds one value to what the receiver decodes. The formats of BSP and SSP have no blocks.
 fn rounded(mut value: f32, format: ValueFormat) -> f32 {
     quantise(std::slice::from_mut(&mut value), format);
     value

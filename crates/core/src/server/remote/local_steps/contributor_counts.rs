@@ -1,9 +1,10 @@
-//! How many workers change each parameter, as homes learn it from the parts that come.
+//! The number of workers that change each parameter, which homes count from received parts.
 //!
-//! A parameter that all data centers change moves by the sum of their changes, one that a single data center changes
-//! (a user's row, where each data center has its own users) by that data center's alone. For a copy that takes its
-//! own changes for everyone's, the difference is a factor from 1 to the number of data centers, and the wrong one
-//! diverges. So homes count, and say so whenever the number of rounds has doubled and the count has changed.
+//! A parameter that all data centers change moves by the sum of their changes. A parameter that one data center changes
+//! (a user's row, if each data center has its own users) moves by the change of that one. A copy that scales its own
+//! changes as if all workers had made them needs a factor between 1 and the number of data centers, and training with a
+//! wrong factor diverges. So homes count the workers. They send the counts each time the number of rounds has doubled,
+//! if the counts have changed.
 
 use std::ops::Range;
 
@@ -15,23 +16,23 @@ use crate::store::Touched;
 use crate::sync::{Combine, ValueFormat};
 use crate::types::{Content, DcId};
 
-/// Who has ever changed the parameters of one home block.
+/// The workers that have changed the parameters of one home block.
 #[derive(Debug)]
 pub(super) struct ContributorCounts {
-    /// Workers of all data centers that have changed a parameter.
+    /// The number of workers of all data centers that have changed a parameter.
     workers: Vec<f32>,
-    /// By data center: its workers, and what they have changed.
+    /// By data center: its number of workers, and the parameters that they have changed.
     changed: Vec<(f32, Touched)>,
-    /// Something is new since it was last said.
+    /// Whether the counts have changed since they were last sent.
     grown: bool,
 }
 
-/// What own changes count in the copy until a round has taken them, per parameter.
+/// The factors of own changes in the copy until a round includes them, per parameter.
 #[derive(Debug)]
 pub(super) struct Factors {
     own_workers: f32,
     all_workers: f32,
-    /// Empty where all are 1.
+    /// Empty if all are 1.
     factors: Vec<f32>,
 }
 
@@ -41,7 +42,7 @@ impl ContributorCounts {
         Self { workers: vec![0.0; parameters], changed: changed.collect(), grown: false }
     }
 
-    /// Counts what a part of the block that begins at `start` changes.
+    /// Counts the changes of a part. The block begins at the parameter `start`.
     pub(super) fn on_part(&mut self, of: DcId, start: usize, changes: Changes<'_>) {
         let (workers, changed) = &mut self.changed[of.index()];
         changes.for_each(|index, value| {
@@ -52,7 +53,7 @@ impl ContributorCounts {
         });
     }
 
-    /// The count of the block that begins at `start`, where it is time to say it after so many rounds.
+    /// The counts of the block that begins at the parameter `start`, if they are due after this number of rounds.
     pub(super) fn news(&mut self, rounds: u64, start: usize) -> Option<Part> {
         let due = self.grown && rounds.is_power_of_two();
         due.then(|| {
@@ -86,7 +87,7 @@ impl Factors {
         Self { own_workers: config.workers as f32, all_workers, factors }
     }
 
-    /// Adds to values that hold a change once what it counts more.
+    /// Scales a change in the copy: adds the change times its factor minus 1 to values that include the change once.
     pub(super) fn on_change(&self, place: Range<usize>, change: &[f32], values: &mut [f32]) {
         if self.factors.is_empty() {
             return;
@@ -96,7 +97,7 @@ impl Factors {
         }
     }
 
-    /// Takes a home's count; parameters without any keep their factor.
+    /// Handles a home's counts. Parameters without a count keep their factor.
     pub(super) fn on_workers(&mut self, workers: Changes<'_>) {
         workers.for_each(|index, workers| {
             if workers > 0.0 {

@@ -1,4 +1,4 @@
-//! A link that carries parts one after another, and what is known of its other end.
+//! A link that sends parts one after another, and the state of its other end.
 
 use std::collections::VecDeque;
 
@@ -12,32 +12,32 @@ use crate::server::stats::Watermark;
 use crate::types::{Clock, DcId, ServerId};
 use crate::wire::{BulkHeader, BulkKind};
 
-/// The link to one peer, both ways.
+/// The link to one peer, in both directions.
 #[derive(Debug, Default)]
 pub(super) struct JobLink {
     /// The last sequence number sent, and received.
     sequence: u64,
     received: u64,
-    /// The round whose part is next to come, by fragment.
+    /// The round of the next part to receive, by fragment.
     pub(super) parts: Vec<Clock>,
-    /// The peer has sent a frame of its drain.
+    /// Whether the peer has sent a frame of its drain.
     ended: bool,
     jobs: VecDeque<Job>,
     pub(super) stats: LinkStats,
 }
 
 impl JobLink {
-    /// A link whose peer has yet to send its part of these rounds.
+    /// A link whose peer sends its parts of these rounds next.
     pub(super) fn new(parts: Vec<Clock>) -> Self {
         Self { parts, ..Self::default() }
     }
 
-    /// Queues a part behind those already waiting.
+    /// Queues a part behind those that wait.
     pub(super) fn push(&mut self, job: Job) {
         self.jobs.push_back(job);
     }
 
-    /// The next frame of what is queued, of about `room` bytes.
+    /// The next frame of the queued parts, of about `room` bytes.
     pub(super) fn next_frame(&mut self, id: ServerId, room: usize) -> Option<Bytes> {
         let sequence = self.sequence + 1;
         let job = self.jobs.front_mut()?;
@@ -66,19 +66,19 @@ impl JobLink {
         Some(frame)
     }
 
-    /// Takes the next sequence number, for a frame that was not queued here.
+    /// Assigns the next sequence number to a frame that was not queued here.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Counts a frame that leaves.
+    /// Counts a frame that is sent.
     pub(super) fn count(&mut self, frame: &Bytes) {
         self.stats.frames += 1;
         self.stats.data_bytes += frame.len() as u64;
     }
 
-    /// Whether a frame is in turn, and of a kind that may still come.
+    /// Checks that a frame is the next one, and of a kind that the peer may still send.
     pub(super) fn check(&self, from: DcId, header: &BulkHeader) -> Result<(), PeerError> {
         let (found, expected) = (header.sequence, self.received + 1);
         if found != expected {
@@ -95,7 +95,7 @@ impl JobLink {
         Watermark { peer, sent: self.sequence, received: self.received }
     }
 
-    /// Notes a frame that was in turn.
+    /// Records a frame that was checked.
     pub(super) fn on_taken(&mut self, header: &BulkHeader) {
         self.received = header.sequence;
         self.ended |= is_of_drain(header.kind);

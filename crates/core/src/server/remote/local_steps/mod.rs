@@ -1,21 +1,22 @@
-//! Local steps: data centers train on their own copies and meet in rounds (DiLoCo, Douillard et al., 2023; in
-//! fragments, overlapping and with few bits as in Streaming DiLoCo, Douillard et al., 2025).
+//! Local steps: data centers train on their own copies and combine their changes in rounds (DiLoCo, Douillard et al.,
+//! 2023; fragments, overlap and low precision as in Streaming DiLoCo, Douillard et al., 2025).
 //!
-//! All data centers hold the same *agreed* values `a`. What a data center's workers have changed since its last round
-//! is its *own* change `o`, and its copy is `x = a + f·o`. A round begins at a clock of the data center: its part `p`,
-//! what the value format holds of its own change, goes to each block's home and stays in the copy, which is now
-//! `x = a + f·p + f·o` with `o` what rounding left. The home adds up all parts in the order of data centers, takes the
-//! outer step, and sends the same bytes to all; all add the same step `s` to their agreed values. Then
+//! All data centers hold the same *agreed* values `a`. The changes of a data center's workers since its last round are
+//! its *own* change `o`, and its copy is `x = a + f·o`. A round begins at a clock of the data center. The data center
+//! sends its part `p`, the own change rounded to the value format, to the home of each block. The part stays in the
+//! copy, which is then `x = a + f·p + f·o`, where `o` is the rounding error. The home adds all parts in the order of
+//! data centers, computes the outer step `s`, and sends the same bytes to all. All data centers add the same step to
+//! their agreed values. Then
 //!
 //! `x ← (a + s) + f·o`, that is `x + s − f·p`:
 //!
-//! the data center's own part gives way to what was agreed, and what its workers have done since the round began stays.
-//! As in the exchange of BSP a round costs each data center about twice the model, whatever the number of peers.
+//! the agreed step replaces the data center's own part, and the changes of its workers since the round began stay. As
+//! in the exchange of BSP, a round costs each data center about twice the model, whatever the number of peers.
 //!
-//! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` says how the copy
-//! sees it meanwhile: with `combine = "sum"` it is 1. With `"mean"` it is the number of all workers who change the
-//! parameter over those of this data center who do, so that the copy moves as if the others did what these do, and the
-//! round's result is the mean of where they would have gone ([`contributor_counts`]).
+//! A worker's delta is its share of one step of all workers, so parts are added up. The factor `f` scales own changes
+//! in the copy until then. With `combine = "sum"` it is 1. With `"mean"` it is the number of all workers that change
+//! the parameter, divided by the number of those in this data center. So the copy moves as if the other workers made
+//! the same changes, and the result of the round is the mean of the copies ([`contributor_counts`]).
 
 mod contributor_counts;
 mod job_link;
@@ -48,38 +49,38 @@ use job_link::JobLink;
 use outer::OuterStep;
 use rounds::Rounds;
 
-/// One server's part in the rounds.
+/// One server's part of the rounds.
 #[derive(Debug)]
 pub(super) struct LocalSteps {
     id: ServerId,
     rounds: Rounds,
     overlap: u64,
     format: ValueFormat,
-    /// What own changes count in the copy.
+    /// The factors of own changes in the copy.
     factors: Factors,
-    /// Who changes the home blocks, by fragment; empty where factors are 1.
+    /// The workers that change the home blocks, by fragment. Empty if factors are 1.
     contributors: Vec<ContributorCounts>,
     agreed: Vec<f32>,
-    /// What this data center's workers changed and no round has taken.
+    /// The changes of this data center's workers that no round includes.
     own: Vec<f32>,
-    /// Changed since the data center's clock last advanced.
+    /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     /// The outer optimisers of the home blocks, by fragment.
     outer: Vec<OuterStep>,
-    /// Sums of home blocks that are not complete, by the clock of their round.
+    /// Incomplete sums of home blocks, by the clock of their round.
     sums: BTreeMap<Clock, Sum>,
-    /// Rounds that are over for the home blocks, by fragment.
+    /// The number of finished rounds of the home blocks, by fragment.
     completed: Vec<u64>,
-    /// How tight this data center wishes all to be, and how tight all have wished to be in the last round.
+    /// The tightness that this data center requests, and the largest one that was requested in the last round.
     wish: Tightness,
     tightness: Tightness,
-    /// The round that is next to begin here, by fragment.
+    /// The next round of this data center, by fragment.
     next: Vec<Clock>,
-    /// The round whose step is next to come, by fragment and home.
+    /// The round of the next step to receive, by fragment and home.
     due: Vec<Vec<Clock>>,
     links: BTreeMap<DcId, JobLink>,
     drain: Drain,
-    /// How to drain, once that was asked for.
+    /// The method of the drain, once it was requested.
     draining: Option<DrainMethod>,
 }
 
@@ -91,7 +92,7 @@ impl LocalSteps {
     ) -> Self {
         let parameters = store.values().len();
         let data_centers = config.links.len() + 1;
-        // Alone, a data center has nobody to agree with.
+        // A single data center has no rounds.
         let fragments = if data_centers == 1 { 0 } else { local_steps.fragments as usize };
         let steps = local_steps.steps;
         let decided = local_steps.guard.is_some().then(BTreeMap::new);
@@ -143,7 +144,7 @@ impl RemoteModel for LocalSteps {
         self.touched.insert_range(place);
     }
 
-    /// A fragment whose round this is begins it.
+    /// Begins the round of this clock, if a fragment has one.
     fn on_clock(&mut self, _: Instant, finished: Clock, store: &mut ShardStore, _: f64) {
         for (to, link) in &mut self.links {
             let blocks = (0..self.rounds.fragments).map(|at| self.rounds.block(at, *to));
@@ -158,7 +159,7 @@ impl RemoteModel for LocalSteps {
         }
     }
 
-    /// Every round that began `overlap` clocks ago must be over, and every round before the next begins.
+    /// A round must be finished `overlap` clocks after it began, and before the fragment's next round.
     fn gate(&self, clock: Clock, _: &ShardRows, _: &ShardStore) -> Gate {
         let late = |due: &Clock| {
             let overlap =
@@ -230,7 +231,7 @@ impl RemoteModel for LocalSteps {
         })
     }
 
-    /// Copies leave once every round that has begun is over.
+    /// Copies are sent once all rounds that have begun are finished.
     fn begin_drain(&mut self, method: DrainMethod, _: &BTreeSet<DcId>, store: &mut ShardStore) {
         self.draining = Some(method);
         self.advance_drain(store);
@@ -251,17 +252,17 @@ impl RemoteModel for LocalSteps {
         Ok(())
     }
 
-    /// The wish leaves with the parts of the next round.
+    /// The request is sent with the parts of the next round.
     fn wish(&mut self, wish: Tightness) {
         self.wish = wish;
     }
 
-    /// What all wished for in the last round.
+    /// The largest tightness requested in the last round.
     fn tightness(&self) -> Tightness {
         self.tightness
     }
 
-    /// A round begins once the iteration that starts at `clock` is over.
+    /// Whether a round begins after the iteration that starts at `clock`.
     fn is_loosest_at(&self, clock: Clock) -> bool {
         self.next.contains(&clock.next())
     }
@@ -270,7 +271,7 @@ impl RemoteModel for LocalSteps {
         "local-steps"
     }
 
-    /// The model: the copy is that, and steps that nobody has averaged yet.
+    /// The agreed values. The copy also has steps that no round includes.
     fn agreed(&self) -> Option<&[f32]> {
         (self.rounds.data_centers > 1).then_some(&self.agreed)
     }
@@ -346,7 +347,7 @@ persist! {
 }
 
 impl LocalSteps {
-    /// Takes this data center's part of a round from its own changes.
+    /// Begins a round: takes this data center's part from its own changes.
     fn begin_round(&mut self, fragment: usize, clock: Clock, store: &mut ShardStore) {
         self.next[fragment] = self.rounds.after(clock);
         for home in (0..self.rounds.data_centers as u16).map(DcId) {
@@ -384,7 +385,7 @@ impl LocalSteps {
         let expected = |fragment: usize| self.links[&from].parts[fragment];
         let fragment = self.fragment_of(from, clock, expected)?;
 
-        // A data center begins a round once the one before is over for it, so for us, who sent it the step.
+        // A data center begins a round once it has finished the one before. Then this home has sent it the step.
         let open = self.due[fragment][self.id.dc.index()];
         if clock > open {
             return Err(PeerError::PeerSentEarlyClock { from, found: clock, below: open.next() });
@@ -417,7 +418,7 @@ impl LocalSteps {
         Ok(())
     }
 
-    /// The fragment that a home's frame is about, where that is in turn and keeps to the home's block.
+    /// The fragment of a home's frame. Checks that the frame is the next one and within the home's block.
     fn check_from_home(
         &self,
         from: DcId,
@@ -426,7 +427,7 @@ impl LocalSteps {
     ) -> Result<usize, PeerError> {
         let fragment =
             self.fragment_of(from, clock, |fragment| self.due[fragment][from.index()])?;
-        // A step holds this data center's part.
+        // A step includes this data center's part.
         let below = self.next[fragment];
         if clock >= below {
             return Err(PeerError::PeerSentEarlyClock { from, found: clock, below });
@@ -435,7 +436,7 @@ impl LocalSteps {
         Ok(fragment)
     }
 
-    /// The fragment that a frame of `clock` is about, where that is the round expected of it.
+    /// The fragment of a frame of `clock`, if that is the expected round.
     fn fragment_of(
         &self,
         from: DcId,
@@ -465,7 +466,7 @@ impl LocalSteps {
         }
     }
 
-    /// Notes that a data center's part is here; with the last of them the home takes the outer step.
+    /// Marks a data center's part as complete. With the last of them the home takes the outer step.
     fn complete_part(&mut self, of: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
         if !self.sum(clock).complete(of) {
             return;
@@ -498,7 +499,8 @@ impl LocalSteps {
         }
     }
 
-    /// A home's step of a round is in the agreed values: the copy is those and what no round has taken.
+    /// A home's step of a round is in the agreed values. Sets the copy to these plus the own changes that no round
+    /// includes.
     fn finish(&mut self, home: DcId, fragment: usize, clock: Clock, store: &mut ShardStore) {
         self.due[fragment][home.index()] = self.rounds.after(clock);
         let block = self.rounds.block(fragment, home);
@@ -525,7 +527,7 @@ impl LocalSteps {
         }
     }
 
-    /// The agreed values, what this data center has yet to share, and what its home blocks have kept back.
+    /// The agreed values, plus the own changes that no round includes, plus the rounding errors of the home blocks.
     fn with_residuals(&self) -> Vec<f32> {
         let mut values = self.own.clone();
         for (fragment, outer) in self.outer.iter().enumerate() {
@@ -540,7 +542,7 @@ impl LocalSteps {
         values
     }
 
-    /// Whether every round that this data center has begun is over.
+    /// Whether all rounds that this data center has begun are finished.
     fn is_between_rounds(&self) -> bool {
         (0..self.rounds.fragments).all(|fragment| {
             let next = self.next[fragment];
@@ -548,7 +550,7 @@ impl LocalSteps {
         })
     }
 
-    /// Whether every part that a peer has sent is in a step.
+    /// Whether all parts that a peer has sent are in a step.
     fn has_taken_all_parts_of(&self, link: &JobLink) -> bool {
         let own = self.id.dc.index();
         link.parts.iter().zip(&self.due).all(|(part, due)| *part == due[own])
@@ -561,7 +563,8 @@ impl LocalSteps {
         self.sums.entry(clock).or_insert_with(|| Sum::new(size, data_centers))
     }
 
-    /// Who a missing step waits for: the home, or where we are the home, the first whose part is missing.
+    /// The data center that a missing step waits for: the home or, if this data center is the home, the first one whose
+    /// part is missing.
     fn awaited(&self, home: usize, clock: Clock) -> DcId {
         let home = DcId(home as u16);
         if home != self.id.dc {

@@ -1,4 +1,4 @@
-//! The outer step: what a round's combined change becomes before all data centers add it.
+//! The outer step: the change that all data centers add after a round.
 
 use crate::persist;
 use crate::server::blocks::Part;
@@ -13,9 +13,9 @@ use crate::types::Content;
 pub(super) struct OuterStep {
     rate: f32,
     momentum: f32,
-    /// `v`; empty without momentum.
+    /// `v`. Empty without momentum.
     velocity: Vec<f32>,
-    /// What rounding has kept of the steps before: it joins the next.
+    /// The rounding error of the steps before, which is added to the next.
     lost: Vec<f32>,
     format: ValueFormat,
 }
@@ -35,7 +35,7 @@ impl OuterStep {
         }
     }
 
-    /// The step after a round's change of the block that begins at `start`, as all will add it.
+    /// The rounded step for a round's change. The block begins at the parameter `start`.
     pub(super) fn step(&mut self, change: &[f32], start: usize) -> Part {
         if self.velocity.is_empty() {
             for (lost, change) in self.lost.iter_mut().zip(change) {
@@ -51,7 +51,7 @@ impl OuterStep {
         Part::take(&mut self.lost, start, self.format)
     }
 
-    /// What rounding has kept.
+    /// The rounding error of the steps so far.
     pub(super) fn lost(&self) -> &[f32] {
         &self.lost
     }

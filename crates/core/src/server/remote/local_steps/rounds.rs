@@ -1,4 +1,4 @@
-//! Which part of the shard has a round when, and where it is summed.
+//! The schedule of rounds: which part of the shard has a round when, and the home of each block.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,25 +7,27 @@ use crate::persist;
 use crate::server::blocks::block;
 use crate::types::{Clock, DcId, Tightness};
 
-/// The timetable of local steps: fragment after fragment, evenly over the clocks between two rounds of one.
+/// The schedule of rounds. The fragments' rounds are evenly distributed over the clocks between two rounds of a
+/// fragment.
 ///
-/// Under a guard there is one fragment, and a round decides how far apart the two after it are: what data centers wish
-/// for comes with their parts, so that each, being home to a block, has heard all of it once the round is over, and
-/// none is over before all data centers have begun it. So all find the same without a further word.
+/// Under a guard there is one fragment, and a round decides the distance between the two rounds after it. Data centers
+/// send their requests with their parts. Each data center is home to a block, so it has received all requests when the
+/// round is finished, and no round is finished before all data centers have begun it. So all compute the same schedule
+/// without further messages.
 #[derive(Clone, Debug)]
 pub(super) struct Rounds {
     pub(super) parameters: usize,
     pub(super) data_centers: usize,
-    /// Clocks between two rounds of a fragment.
+    /// The number of clocks between two rounds of a fragment.
     pub(super) steps: u64,
-    /// At most as many as `steps`, so that no two rounds begin at one clock.
+    /// The number of fragments, at most `steps`, so that at most one round begins at a clock.
     pub(super) fragments: usize,
-    /// Under a guard: for the last rounds when the one after each begins.
+    /// Under a guard: for each of the last rounds, when the next one begins.
     pub(super) decided: Option<BTreeMap<Clock, Clock>>,
 }
 
 impl Rounds {
-    /// The part of a fragment that a data center is home to.
+    /// The block of a fragment whose home is a data center.
     pub(super) fn block(&self, fragment: usize, home: DcId) -> Range<usize> {
         let start = self.parameters * fragment / self.fragments;
         let end = self.parameters * (fragment + 1) / self.fragments;
@@ -33,19 +35,19 @@ impl Rounds {
         start + block.start..start + block.end
     }
 
-    /// The clock at whose end a fragment has its first round.
+    /// The clock after which a fragment has its first round.
     pub(super) fn first(&self, fragment: usize) -> Clock {
         Clock((self.steps * (fragment as u64 + 1)).div_ceil(self.fragments as u64))
     }
 
-    /// When a fragment with a round at `clock` has the next one.
+    /// The clock of a fragment's next round after the one at `clock`.
     pub(super) fn after(&self, clock: Clock) -> Clock {
         let decided = self.decided.as_ref().and_then(|decided| decided.get(&clock));
         decided.copied().unwrap_or_else(|| Clock(clock.0.saturating_add(self.steps)))
     }
 
-    /// The round at `clock` is over, and all are to be so tight: under a guard that decides when the second round from
-    /// here begins.
+    /// Finishes the round at `clock`, in which this tightness was requested. Under a guard this decides when the second
+    /// round from here begins.
     pub(super) fn decide(&mut self, clock: Clock, tightness: Tightness) {
         let next = self.after(clock);
         if let Some(decided) = &mut self.decided {
@@ -54,7 +56,7 @@ impl Rounds {
         }
     }
 
-    /// The fragment whose round may begin once a data center has finished `clock`.
+    /// The fragment whose round begins when a data center has finished `clock`.
     pub(super) fn fragment_at(&self, clock: Clock) -> Option<usize> {
         if self.decided.is_some() {
             return (self.fragments > 0).then_some(0);

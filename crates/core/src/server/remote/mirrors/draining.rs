@@ -1,4 +1,4 @@
-//! The end of a run: updates end, all that was sent is applied, and then the drain makes copies equal.
+//! The end of a run: updates end, all sent updates are applied, and then the drain makes copies equal.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::types::DcId;
 use crate::wire::ControlMessage;
 
 impl Mirrors {
-    /// Ends updates, and tells every mirror that takes part which was the last.
+    /// Ends updates, and sends the sequence number of the last one to each active mirror.
     pub(super) fn start_drain(
         &mut self,
         method: DrainMethod,
@@ -33,12 +33,13 @@ impl Mirrors {
         self.advance_drain(store);
     }
 
-    /// Begins to send copies once all mirrors have ended their updates, and concludes once their copies are here.
+    /// Begins to send copies once all mirrors have ended their updates, and computes the result once their copies are
+    /// received.
     pub(super) fn advance_drain(&mut self, store: &mut ShardStore) {
         let Some(drain) = &mut self.drain else { return };
         if !drain.is_started() && self.server.all_ended() {
-            // What a mirror lacks of this data center is what the first link on the way there has not carried: what the
-            // links behind it have not is told by those that they start from.
+            // The residual towards a mirror is that of the first link on the path to it. The hubs on the path send the
+            // residuals of their own links.
             let (client, hops) = (&self.client, &self.first_hops);
             drain.start(store.values(), |to, range| client.residual(hops[&to], range));
         }

@@ -1,4 +1,4 @@
-//! How long reads are held back for mirrors, and how far a data center may be ahead of them.
+//! The deadlines of reads that wait for mirrors, and the bound on how far a data center may be ahead of them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::server::config::ServerConfig;
 use crate::sync::{AspConfig, Brake, OnPartition};
 use crate::types::Staleness;
 
-/// How long reads are held back, and for whom.
+/// The deadlines and the bound of the two brakes.
 pub(super) struct Limits {
     pub(super) bound: Bound,
     /// The deadlines of the two brakes.
@@ -20,7 +20,7 @@ pub(super) struct Limits {
 pub(super) enum Bound {
     None,
     Fixed(Staleness),
-    /// ceil(largest RTT ÷ clock time) + links on the way: every hub forwards at its own pace.
+    /// ceil(largest RTT ÷ clock time) + the number of links on the path, because each hub forwards at its own pace.
     FromRtt(Duration, u64),
 }
 
@@ -35,7 +35,7 @@ impl Limits {
         }
     }
 
-    /// What the configuration says; where it leaves the staleness out, that follows from the longest way.
+    /// The limits of the configuration. Without a configured staleness, the bound follows from the longest path.
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
         let bound = match (asp.mirror_clock, asp.data_center_staleness) {
             (Brake::Off, _) => Bound::None,
@@ -52,7 +52,7 @@ impl Limits {
 }
 
 impl Bound {
-    /// The clocks that a data center may be ahead, where its own take `clock_time`; `None` where nothing bounds them.
+    /// The number of clocks that a data center may be ahead if its own take `clock_time`. `None` if there is no bound.
     pub(super) fn clocks(self, clock_time: Option<Duration>) -> Option<u64> {
         match self {
             Self::None => None,
@@ -66,8 +66,8 @@ impl Bound {
     }
 }
 
-/// A deadline that never comes.
+/// A deadline that is never reached.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Clocks shorter than a thousandth of the RTT say that nothing was computed yet.
+/// The largest ratio of RTT to clock time that counts. In shorter clocks nothing was computed.
 const STALENESS_FROM_RTT_MAX: f64 = 1000.0;

@@ -1,7 +1,8 @@
-//! Who takes part in the run: a data center may join late, and leave for good.
+//! Membership: a data center may join late, and leave permanently.
 //!
-//! One that joins begins as one that has lost everything does: it takes a mirror's copy, and every link to it goes on
-//! from what that copy holds. One that leaves takes with it what it has not sent; what has come from it stays.
+//! A data center that joins begins like one that has lost its state: it takes a mirror's copy, and each link to it
+//! continues from what that copy contains. Updates that a leaving data center has not sent are lost. Updates received
+//! from it stay.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::store::ShardStore;
 use crate::types::DcId;
 
 impl Mirrors {
-    /// Begins with these data centers taking no part.
+    /// Begins with these inactive data centers.
     pub(super) fn set_inactive(&mut self, inactive: &BTreeSet<DcId>) {
         self.client.set_inactive(inactive);
         for dc in self.first_hops.keys() {
@@ -19,7 +20,7 @@ impl Mirrors {
         }
     }
 
-    /// Takes up what the coordinator says of who takes part, in case that this data center has heard otherwise or nothing.
+    /// Adopts the coordinator's set of inactive data centers, in case this data center has missed a change.
     pub(super) fn agree_on(&mut self, inactive: &BTreeSet<DcId>, store: &ShardStore) {
         let present: BTreeSet<DcId> = self.server.present().collect();
         for dc in self.first_hops.keys().copied().collect::<Vec<_>>() {
@@ -31,7 +32,7 @@ impl Mirrors {
         }
     }
 
-    /// A mirror takes no part any more, from this incarnation of it on.
+    /// Marks a mirror as inactive, from this incarnation of it on.
     pub(super) fn leave(&mut self, dc: DcId, incarnation: u64, store: &ShardStore) {
         self.client.on_left(dc, incarnation);
         self.server.on_reset(dc, store.layout());

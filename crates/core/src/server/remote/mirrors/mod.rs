@@ -1,9 +1,8 @@
-//! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
+//! TAP and ASP: updates are sent directly to all mirrors, and copies differ by unsent updates and those in flight.
 //!
-//! The room sequences its parts: [`mirror_client`] decides what leaves, [`mirror_server`] applies what comes and stops reads,
-//! [`momentum_correction`] gives gradients of mirrors their
-//! momentum. It refuses to know what an update means, and the workers. It is the model of the paper (Hsieh et al., NSDI
-//! 2017, sections 3 and 4).
+//! The room sequences its parts: [`mirror_client`] decides what is sent, [`mirror_server`] applies received updates and
+//! holds back reads, [`momentum_correction`] applies momentum to mirrors' gradients. It does not know the meaning of an
+//! update, and the workers. It is the model of the paper (Hsieh et al., NSDI 2017, sections 3 and 4).
 
 mod draining;
 mod limits;
@@ -37,36 +36,36 @@ use mirror_client::MirrorClient;
 use mirror_server::MirrorServer;
 use momentum_correction::MomentumCorrection;
 
-/// The faces towards mirrors, and the drain that ends them.
+/// The faces towards mirrors, and the drain at their end.
 #[derive(Debug)]
 pub(super) struct Mirrors {
     id: ServerId,
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
-    /// Those that this data center sends to, clique by clique of the overlay.
+    /// The data centers that this one sends to, for each clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
-    /// Where mirrors share gradients.
+    /// Present if mirrors send gradients.
     momentum_correction: Option<MomentumCorrection>,
     bound: Bound,
     drain: Option<Drain>,
     model: Model,
-    /// Clocks that this data center has finished, or the clock of the copy that it has taken.
+    /// The number of clocks that this data center has finished, or the clock of the copy that it has taken.
     clock: Clock,
-    /// From whom the copy is on its way, where it was lost.
+    /// The mirror whose copy is being received, after this data center has lost its own.
     rebuilding: Option<DcId>,
-    /// From whom it has been asked for, until it is here with all that belongs to it.
+    /// The mirror whose copy was requested, until the copy and its backlog are received.
     settling: Option<DcId>,
-    /// Under a guard: how tight each data center wishes all to be; all are as tight as the one that wishes for most.
+    /// Under a guard: the tightness that each data center requests. All apply the largest.
     wishes: Option<BTreeMap<DcId, Tightness>>,
 }
 
-/// Which of the two models mirrors run.
+/// The two models of this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Model {
     Tap,
-    /// Mirrors announce and report: the two brakes.
+    /// With selective barriers and mirror clocks.
     Asp,
 }
 
@@ -81,13 +80,13 @@ impl Model {
 }
 
 impl Mirrors {
-    /// All updates are shared, and nobody waits.
+    /// TAP: all updates are sent, and no read waits.
     pub(super) fn tap(config: &ServerConfig, tap: &TapConfig) -> Self {
         let client = MirrorClient::tap(config, tap.values);
         Self::new(config, client, Limits::tap(), Model::Tap)
     }
 
-    /// Significant updates are shared, under the two brakes.
+    /// ASP: significant updates are sent, with the two brakes.
     pub(super) fn asp(config: &ServerConfig, asp: &AspConfig) -> Self {
         let client = MirrorClient::asp(config, asp);
         let mut mirrors = Self::new(config, client, Limits::asp(config, asp), Model::Asp);
@@ -327,7 +326,7 @@ impl RemoteModel for Mirrors {
         self.begin_anew_with(from, incarnation, store)
     }
 
-    /// Says nothing where the mirror has left in an incarnation before the one that counts: it is back by now.
+    /// Ignored if the mirror has begun a later incarnation since, because it has returned.
     fn on_left(
         &mut self,
         from: DcId,
@@ -379,7 +378,7 @@ impl RemoteModel for Mirrors {
         Ok(())
     }
 
-    /// Tells all mirrors where the wish is new.
+    /// Sends the request to all mirrors if it has changed.
     fn wish(&mut self, wish: Tightness) {
         let Some(wishes) = &mut self.wishes else { return };
         if wishes.insert(self.id.dc, wish) == Some(wish) {
@@ -472,8 +471,8 @@ persist! {
 }
 
 impl Mirrors {
-    /// For each clique the clock up to which a ranking covers all that its members are to be told: this data
-    /// center's and those that others have reported.
+    /// For each clique, the clock up to which a ranking covers all updates for its members: the smallest of this data
+    /// center's clock and those that members of the other cliques have reported.
     fn reached(&self, own: Clock) -> Vec<Clock> {
         let slowest = |of: usize| {
             let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
@@ -484,7 +483,7 @@ impl Mirrors {
         cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
     }
 
-    /// Adds a mirror's updates to the copy, and notes them for those that lack them.
+    /// Adds a mirror's updates to the copy, and enqueues them for the data centers to which this one forwards them.
     fn on_update(
         &mut self,
         from: DcId,
@@ -504,12 +503,12 @@ impl Mirrors {
         self.client.enqueue(from, changes);
     }
 
-    /// The staleness in force, in clocks; `None` where nothing bounds it.
+    /// The staleness in force, in clocks. `None` if there is no bound.
     fn staleness(&self) -> Option<Staleness> {
         let clocks = self.bound.clocks(self.client.clock_time())?;
         Some(Staleness(self.tightness().of_clocks(clocks)))
     }
 }
 
-/// What errors call an update that took a way of its own.
+/// The name in errors for an update from a data center that is not a neighbour.
 const OVERLAY: &str = "an overlay of other links";

@@ -1,4 +1,4 @@
-//! Momentum of what mirrors send: where they share gradients, this data center keeps them going.
+//! Momentum correction: if mirrors send gradients, this data center applies the momentum to them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use crate::codec::Changes;
 use crate::persist;
 use crate::types::{Content, DcId};
 
-/// The steps that mirrors' gradients have come to, per parameter: `u = m·u' + g`, clock by clock of this data center.
+/// The steps of mirrors' gradients, per parameter: `u = m·u' + g`, in each clock of this data center.
 ///
-/// A gradient that is `d` clocks old has moved its own copy by `g·(1 + m + … + m^d)`, and `m^d·g` of its step is left.
-/// Where momentum is masked, one that arrives at that age moves this copy as far at once, and only what is left goes
-/// on: momentum of old gradients does not carry a copy past what was learnt since. That is the idea of momentum factor
-/// masking in Lin et al. (ICLR 2018), which drops the momentum of delayed parameters. Copies that add may lose nothing,
-/// so here it is added in advance; masked or not, a gradient comes to `g ÷ (1 − m)`.
+/// A gradient that is `d` clocks old has changed its own copy by `g·(1 + m + … + m^d)`, and the rest of its step is
+/// `m^d·g`. With masked momentum, a gradient that arrives at that age changes this copy by the same amount at once, and
+/// only the rest continues. So the momentum of old gradients does not override later ones. This follows momentum factor
+/// masking (Lin et al., ICLR 2018), which drops the momentum of delayed parameters. Additive copies must not lose
+/// changes, so here the momentum is added in advance. Masked or not, a gradient changes a copy by `g ÷ (1 − m)` in the
+/// end.
 #[derive(Debug)]
 pub(super) struct MomentumCorrection {
     momentum: f64,
-    /// The one-way delay from each mirror, where momentum is masked.
+    /// The one-way delay from each mirror, if momentum is masked.
     masked: Option<BTreeMap<DcId, Duration>>,
     step: Vec<f32>,
 }
 
 impl MomentumCorrection {
-    /// For `parameters` under momentum, above 0 and below 1.
+    /// A correction for a shard of `parameters` and a momentum above 0 and below 1.
     ///
-    /// `masked` holds the one-way delay from each mirror, or is `None` where a gradient has all its momentum ahead of
-    /// it when it arrives.
+    /// `masked` has the one-way delay from each mirror. It is `None` if momentum is not masked.
     pub(super) fn new(
         parameters: usize,
         momentum: f64,
@@ -35,9 +35,10 @@ impl MomentumCorrection {
         Self { momentum, masked, step: vec![0.0; parameters] }
     }
 
-    /// Takes gradients that have been added to `values`, and adds to those what the gradients have come to since.
+    /// Handles gradients that were added to `values`, and adds the momentum that they have gained since they were
+    /// computed.
     ///
-    /// `clock_time` is how long a clock of this data center takes, once it is known.
+    /// `clock_time` is the duration of a clock of this data center, once it is known.
     pub(super) fn on_received(
         &mut self,
         from: DcId,
@@ -54,7 +55,7 @@ impl MomentumCorrection {
         });
     }
 
-    /// A clock has passed: moves the values on.
+    /// Applies the momentum of one clock to the values.
     pub(super) fn on_clock(&mut self, values: &mut [f32]) {
         let momentum = self.momentum as f32;
         for (step, value) in self.step.iter_mut().zip(values) {
@@ -63,17 +64,18 @@ impl MomentumCorrection {
         }
     }
 
-    /// The steps that are under way.
+    /// The current steps, per parameter.
     pub(super) fn step(&self) -> &[f32] {
         &self.step
     }
 
-    /// Takes steps that are under way elsewhere.
+    /// Adds the current steps of another data center.
     pub(super) fn add_steps(&mut self, steps: Changes<'_>) {
         steps.add_to(&mut self.step);
     }
 
-    /// For how many clocks a gradient from a mirror has had its momentum at home; 0 where that is not masked.
+    /// The number of clocks for which a mirror's gradient has had its momentum at its origin. 0 if momentum is not
+    /// masked.
     fn age(&self, from: DcId, clock_time: Option<Duration>) -> f64 {
         let delay = self.masked.as_ref().and_then(|delays| delays.get(&from));
         delay.map_or(0.0, |delay| {
@@ -91,12 +93,12 @@ persist! {
     }
 }
 
-/// How long gradients wait at home, in clocks: residuals are ranked once in a clock, and those too small to leave wait
-/// for the next. With one clock the paper's image classification takes no more clocks than unmasked over any of its
-/// WANs, with two it does.
+/// How long gradients wait at their origin, in clocks: residuals are ranked once for each clock, and those too small to
+/// be sent wait for the next. With one clock the paper's image classification takes no more clocks than unmasked over
+/// any of its WANs. With two clocks it does.
 const CLOCKS_AT_HOME: f64 = 1.0;
 
-/// A clock that took no time has measured nothing.
+/// The shortest duration of a clock that counts as a measurement.
 const CLOCK_SECONDS_MIN: f64 = 1e-9;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A copy that is lost, and made again from a mirror's.
+//! Rebuilding a lost copy from a mirror's copy.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::types::{DcId, Instant};
 use crate::wire::{BulkHeader, BulkKind, ControlMessage};
 
 impl Mirrors {
-    /// This data center has nothing, and takes its copy from a mirror: what mirrors send adds up to it. Those that are
-    /// `inactive` send nothing.
+    /// Begins a rebuild: this data center has no state and takes the copy of a mirror. Its values are the sum of the
+    /// frames that mirrors send. `inactive` mirrors send none.
     pub(super) fn take_copy_of(
         &mut self,
         from: DcId,
@@ -21,7 +21,7 @@ impl Mirrors {
         inactive: &BTreeSet<DcId>,
         store: &mut ShardStore,
     ) -> Result<(), PeerError> {
-        // What a hub had yet to pass on, nobody else has.
+        // The updates that a hub has not forwarded are lost with it.
         let is_hub = self.neighbours.len() > 1;
         if is_hub || self.client.clique_of(from).is_none() {
             return Err(self.cannot_rebuild(from));
@@ -38,9 +38,9 @@ impl Mirrors {
         Ok(())
     }
 
-    /// A mirror has said hello for the first time. Where others have told of it before, it has lost what it had before the
-    /// two met: it begins anew here, though nothing was sent to it. A hello of an incarnation before the one that counts says
-    /// nothing.
+    /// Handles the first hello of a mirror. If other mirrors have announced the mirror's incarnation before, it has
+    /// lost its state before this connection: its state here is reset, although nothing was sent to it. A hello of an
+    /// earlier incarnation than the known one is ignored.
     pub(super) fn meet(
         &mut self,
         from: DcId,
@@ -51,14 +51,14 @@ impl Mirrors {
         let known = self.client.incarnation_of(from);
         let drains = self.drain.as_ref().is_some_and(Drain::is_started);
 
-        // A drain starts once all that take part have been heard: this one takes no part.
+        // A drain starts once all active mirrors have sent their last update, so this one is inactive.
         if known == 0 || incarnation < known || drains {
             return Ok(());
         }
         self.begin_anew_with(from, incarnation, store)
     }
 
-    /// A mirror has lost all that it had.
+    /// Resets the state of a mirror that has lost its own.
     pub(super) fn begin_anew_with(
         &mut self,
         from: DcId,
@@ -82,7 +82,7 @@ impl Mirrors {
         Ok(())
     }
 
-    /// A mirror says from whom it takes its copy.
+    /// Handles a mirror's message that it takes the copy of another one.
     pub(super) fn on_rebuild(
         &mut self,
         by: DcId,
@@ -98,7 +98,7 @@ impl Mirrors {
         }
     }
 
-    /// Takes a part of the copy that this data center has asked for.
+    /// Handles a part of the copy that this data center has requested.
     pub(super) fn on_copy(
         &mut self,
         now: Instant,
@@ -126,7 +126,7 @@ impl Mirrors {
         Ok(())
     }
 
-    /// Takes what belongs to the copy and came to its source later.
+    /// Handles changes that belong to the copy and that its source received later.
     pub(super) fn on_backlog(
         &mut self,
         from: DcId,
@@ -154,7 +154,7 @@ impl Mirrors {
         Ok(())
     }
 
-    /// Takes the copy for a mirror, unless that has been done for this incarnation of it.
+    /// Takes a copy of the values for a mirror, unless one was taken for this incarnation of it.
     pub(super) fn copy_for(&mut self, to: DcId, incarnation: u64, store: &ShardStore) {
         if !self.client.is_open(to, incarnation) {
             return;
@@ -167,7 +167,7 @@ impl Mirrors {
             .map_or_else(Vec::new, |momentum_correction| momentum_correction.step().to_vec());
 
         if let Some([under_way, last]) = self.client.steps() {
-            // The step of this clock is shared when the clock is over; the one before it goes on at the mirror.
+            // The step of this clock is sent at the end of the clock. The step before it continues at the mirror.
             values.iter_mut().zip(under_way).for_each(|(value, step)| *value -= step);
             steps.iter_mut().zip(last).for_each(|(sum, step)| *sum += step);
         }

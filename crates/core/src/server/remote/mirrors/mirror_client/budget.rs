@@ -1,9 +1,9 @@
-//! How much a link may carry: its share of the link's rate, in tokens.
+//! The budget of a link: a token bucket that is filled at the configured share of the link's rate.
 //!
-//! The paper steers a soft threshold by ±0.005 a step until the link is about full (Hsieh et al., NSDI 2017), which
-//! lags behind whatever changes and swings around what does not. Here the threshold follows from the budget: tokens
-//! come at the share of the measured rate, updates are taken from the most significant down for as long as tokens
-//! pay for them, and the one that the last token pays for is the soft threshold. Nothing is left to converge.
+//! The paper adjusts a soft threshold by ±0.005 a step until the link is about full (Hsieh et al., NSDI 2017). That
+//! lags behind changes and oscillates otherwise. Here the soft threshold follows from the budget. Updates are taken in
+//! order of significance as long as there are tokens, and the significance of the last one is the soft threshold. So no
+//! control loop has to converge.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use crate::types::Instant;
 pub(super) struct Budget {
     tokens: f64,
     filled: Instant,
-    /// What an update has cost lately, its share of the frame's header included.
+    /// The moving average of the size of an update in bytes, including its share of the frame's header.
     bytes_per_update: f64,
 }
 
 impl Budget {
-    /// No tokens yet; an update is taken to cost `bytes_per_update` until some have been paid for.
+    /// A budget without tokens. An update is assumed to take `bytes_per_update` until some were sent.
     pub(super) fn new(bytes_per_update: f64) -> Self {
         Self { tokens: 0.0, filled: Instant::ZERO, bytes_per_update }
     }
 
-    /// Adds tokens at `bytes_per_second` for the time since the last call. What was not used in one `clock_time`
-    /// is lost: an idle past does not entitle to a burst. So is backlog beyond it.
+    /// Adds tokens at `bytes_per_second` for the time since the last call. Both unused tokens and debt are limited to
+    /// those of one `clock_time`, so that an idle period does not allow a burst.
     pub(super) fn fill(&mut self, now: Instant, bytes_per_second: f64, clock_time: Duration) {
         let elapsed = now.since(self.filled).as_secs_f64();
         self.filled = now;
@@ -36,12 +36,12 @@ impl Budget {
         self.tokens = (self.tokens + bytes_per_second * elapsed).clamp(-most, most);
     }
 
-    /// How many updates the tokens pay for.
+    /// The number of updates for which there are tokens.
     pub(super) fn updates(&self) -> usize {
         (self.tokens / self.bytes_per_update).max(0.0) as usize
     }
 
-    /// Pays for a frame.
+    /// Removes the tokens of a frame.
     pub(super) fn spend(&mut self, bytes: usize, updates: usize) {
         self.tokens -= bytes as f64;
         if updates > 0 {
@@ -51,20 +51,21 @@ impl Budget {
     }
 }
 
-/// What a sparse update takes in a frame, in bytes, before any has been measured.
+/// The assumed size of a sparse update in a frame, in bytes, before any was measured.
 pub(super) fn update_bytes(format: ValueFormat) -> f64 {
     format.bytes_per_value() + INDEX_BYTES
 }
 
-/// How many sparse updates a frame of `bytes` holds, and no fewer than one.
+/// The number of sparse updates in a frame of `bytes`, at least one.
 pub(super) fn entries_in(bytes: usize, format: ValueFormat) -> usize {
     ((bytes as f64 / update_bytes(format)) as usize).max(1)
 }
 
-/// Bytes of an index among scattered ones, one of a hundred (benches/codec.rs).
+/// The size of an index in bytes if one of a hundred parameters changes (benches/codec.rs).
 const INDEX_BYTES: f64 = 1.03;
 
-/// Clocks vary in length: a link may make up in a long one what a short one had no time for.
+/// The limit of unused tokens in clocks. It is above 1 because clocks vary in length: a long clock may use the tokens
+/// of a short one.
 const CLOCKS_KEPT: f64 = 1.5;
 
 /// The weight of the newest frame.

@@ -1,5 +1,5 @@
-//! What is owed to a mirror that has taken its copy from here: what came from others after that, and does not come to it
-//! from them.
+//! The catch-up backlog of a mirror that has taken its copy from this server: updates that this server received after
+//! the copy was taken, and that their origins do not send to the mirror.
 
 use bytes::Bytes;
 
@@ -11,25 +11,24 @@ use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-/// Changes that are to be passed on as they are: no filter holds any of them back, since their origin takes them for
-/// delivered.
+/// Changes that are forwarded unfiltered, because their origin counts them as delivered.
 #[derive(Debug, Default)]
 pub(super) struct CatchUpBacklog {
-    /// Nothing until something is owed, and once all is paid.
+    /// `None` if the backlog is empty.
     pending: Option<Pending>,
 }
 
 #[derive(Debug)]
 struct Pending {
     sums: Vec<f32>,
-    /// The parameters that any of it is of.
+    /// The parameters with changes.
     which: Touched,
-    /// None is before this one.
+    /// A lower bound of these parameters.
     first: usize,
 }
 
 impl CatchUpBacklog {
-    /// Adds changes of a shard of so many `parameters`.
+    /// Adds changes of a shard of `parameters` parameters.
     pub(super) fn enqueue(&mut self, changes: Changes<'_>, parameters: usize) {
         let pending = self.pending.get_or_insert_with(|| Pending::none(parameters));
         changes.for_each(|index, value| {
@@ -43,7 +42,7 @@ impl CatchUpBacklog {
         self.pending.as_ref().is_none_or(|pending| pending.which.is_empty())
     }
 
-    /// The next frame, of about `room` bytes at most, and whether it pays the rest.
+    /// The next frame, of at most about `room` bytes, and whether it empties the backlog.
     pub(super) fn next_frame(
         &mut self,
         from: ServerId,
@@ -71,7 +70,7 @@ impl CatchUpBacklog {
         (Bytes::from(frame), last)
     }
 
-    /// Takes everything that is pending: which parameters have changed by how much.
+    /// Removes and returns all changes: the parameters, and the change of each.
     pub(super) fn take_all(&mut self) -> (Vec<u32>, Vec<f32>) {
         self.take(usize::MAX)
     }
@@ -126,5 +125,5 @@ persist! {
     }
 }
 
-/// A frame holds no fewer changes, where there are more.
+/// The smallest number of changes in a frame that is not the last.
 const ENTRIES_MIN: usize = 64;

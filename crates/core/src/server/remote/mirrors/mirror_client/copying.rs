@@ -1,4 +1,4 @@
-//! A copy on its way to a mirror that has lost its own.
+//! A copy that is being sent to a mirror that has lost its own.
 
 use bytes::Bytes;
 
@@ -8,17 +8,17 @@ use crate::sync::ValueFormat;
 use crate::types::{Clock, Content, ServerId, Tightness};
 use crate::wire::{BulkHeader, BulkKind, encode_bulk};
 
-/// The copy as it was when it was asked for, and how much of it has left.
+/// The copy at the time of the request, and the part of it that was sent.
 ///
-/// What mirrors that ask get is what they would have, had they heard all that this server has: its values, and where
-/// mirrors share gradients the steps that momentum has yet to add to them.
+/// The copy is what the mirror would have if it had received the same updates as this server: the values and, if
+/// mirrors send gradients, the steps that momentum has yet to add to them.
 #[derive(Debug)]
 pub(super) struct Copying {
     clock: Clock,
     values: Vec<f32>,
     /// As many as values, or none.
     steps: Vec<f32>,
-    /// Numbers that have left, of values and then steps.
+    /// The number of values and then steps that were sent.
     sent: usize,
 }
 
@@ -27,12 +27,12 @@ impl Copying {
         Self { clock, values, steps, sent: 0 }
     }
 
-    /// One to put state into, of a shard of so many `parameters`.
+    /// An empty copy of a shard of `parameters`, into which state is restored.
     pub(super) fn none(parameters: usize) -> Self {
         Self::new(Clock::ZERO, vec![0.0; parameters], Vec::new())
     }
 
-    /// The next frame, of about `room` bytes at most, and whether it is the last.
+    /// The next frame, of at most about `room` bytes, and whether it is the last.
     pub(super) fn next_frame(
         &mut self,
         from: ServerId,
@@ -43,7 +43,7 @@ impl Copying {
         let (kind, numbers, start) = match self.sent.checked_sub(parameters) {
             None => (BulkKind::Copy, &self.values, self.sent),
             Some(start) if start < self.steps.len() => (BulkKind::CopyStep, &self.steps, start),
-            // A shard without parameters has a copy, too.
+            // The copy of a shard without parameters is an empty frame.
             Some(_) => (BulkKind::Copy, &self.values, parameters),
         };
         let end = (start + (room / 4).max(NUMBERS_MIN)).min(numbers.len());
@@ -83,5 +83,5 @@ persist! {
     }
 }
 
-/// A frame holds no fewer numbers, where there are more.
+/// The smallest number of values in a frame that is not the last.
 const NUMBERS_MIN: usize = 64;

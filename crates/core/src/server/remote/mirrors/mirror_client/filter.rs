@@ -1,4 +1,4 @@
-//! The significance filter of one server: what its residuals are measured against, clock by clock.
+//! The significance filter of one server: the criteria of its tables at each clock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub(super) struct Filter {
     pub(super) config: AspConfig,
     measure: Measure,
     schedule: Arc<Schedule>,
-    /// How much tighter than configured.
+    /// The reduction of the configured thresholds.
     pub(super) tightness: Tightness,
     /// Of the latest clock.
     criteria: Vec<TableCriteria<Measure>>,
 }
 
 impl Filter {
-    /// A filter that measures with `own`, or where there is none with the function that `config` names.
+    /// A filter with the significance function `own`. `None` for the function that `config` names.
     pub(super) fn new(
         config: &AspConfig,
         own: Option<Arc<dyn Significance>>,
@@ -41,9 +41,8 @@ impl Filter {
         }
     }
 
-    /// Measures anew what each table's residuals are held against, at `clock`. Residuals are `scale` of the change
-    /// that they will come to.
-    /// `progress` is the sum of what this data center has changed, per parameter.
+    /// Updates the criteria of all tables at `clock`. A residual is `scale` times the change that it makes in the end.
+    /// `progress` is the sum of this data center's changes, per parameter.
     pub(super) fn on_clock(
         &mut self,
         clock: Clock,
@@ -64,12 +63,12 @@ impl Filter {
         });
     }
 
-    /// What each table's residuals are held against; none before the first clock.
+    /// The criteria of all tables. Empty before the first clock.
     pub(super) fn criteria(&self) -> &[TableCriteria<Measure>] {
         &self.criteria
     }
 
-    /// Criteria of every table, with the floor and the threshold that `bars` gives for its range.
+    /// The criteria of all tables. `bars` returns the floor and the threshold of a table's range.
     fn criteria_of(
         &self,
         layout: &ShardLayout,
@@ -84,7 +83,8 @@ impl Filter {
         tables.collect()
     }
 
-    /// What is taken at `now`: what the link's share pays for, or where only the hard threshold counts, that.
+    /// Which residuals are selected at `now`: those for which the link's budget has tokens, or those above the hard
+    /// threshold if the configuration sends no others.
     pub(super) fn take(
         &self,
         now: Instant,

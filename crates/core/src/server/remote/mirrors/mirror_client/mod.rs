@@ -1,8 +1,8 @@
-//! The face out to mirrors: decides what leaves, when, and what is said about it (Hsieh et al.,
+//! The mirror client: decides which updates are sent and when, and sends announcements and mirror clocks (Hsieh et al.,
 //! NSDI 2017).
 //!
-//! Once per clock of the data center the filter looks at every residual; between clocks frames are cut as
-//! links have room. What is said (announcements, mirror clocks) waits in the control lane, which overtakes.
+//! At each clock of the data center the filter evaluates all residuals. Between clocks frames are cut when links have
+//! room. Announcements and mirror clocks are sent in the control lane, which overtakes the data lane.
 
 mod budget;
 mod catch_up_backlog;
@@ -38,14 +38,14 @@ use peer::{Peer, Route};
 use rate::RateEstimate;
 use sources::Sources;
 
-/// Everything one server keeps about what its mirrors lack.
+/// One server's state for the updates that its mirrors lack.
 #[derive(Debug)]
 pub(super) struct MirrorClient {
     id: ServerId,
     sharing: Sharing,
     format: ValueFormat,
     sources: Sources,
-    /// Changed since the data center's clock last advanced.
+    /// The parameters changed since the data center's clock last advanced.
     touched: Touched,
     peers: BTreeMap<DcId, Peer>,
     last_tick: Instant,
@@ -57,14 +57,14 @@ pub(super) struct MirrorClient {
     batch: Batch,
 }
 
-/// Which updates are shared.
+/// Which updates are sent.
 #[derive(Debug)]
 enum Sharing {
-    /// Every one (TAP).
+    /// TAP: all updates.
     Everything,
-    /// ASP, `policy = "paper"`: what the one filter released to all mirrors alike.
+    /// ASP, `policy = "paper"`: the updates that one filter has selected for all mirrors.
     Released { filter: Filter, released: Vec<f32>, ranking: Selection },
-    /// ASP, `policy = "link"`: each link's most significant ones.
+    /// ASP, `policy = "link"`: the most significant updates of each link.
     PerLink { filter: Filter },
 }
 
@@ -73,7 +73,7 @@ enum Sharing {
 enum Occasion {
     /// The data center has finished a clock.
     Clock,
-    /// Others have, and a hub passes that on.
+    /// Other data centers have finished a clock, and a hub forwards their updates.
     Forward,
 }
 
@@ -139,16 +139,16 @@ impl MirrorClient {
         }
     }
 
-    /// Adds a local change to what the mirrors lack.
+    /// Adds a local change to the updates that the mirrors lack.
     pub(super) fn on_change(&mut self, place: Range<usize>, change: &[f32]) {
         self.sources.on_change(place.clone(), change);
         self.touched.insert_range(place);
     }
 
-    /// The data center has finished `clock`: filters, announces, reports.
+    /// The data center has finished `clock`: filters the residuals, announces and reports.
     ///
-    /// `read_fraction` is the part of the shard that a worker of this data center reads in a clock, `reached` the
-    /// clock up to which each clique's links will then have carried everything significant.
+    /// `read_fraction` is the share of the shard that a worker of this data center reads in a clock. `reached` is the
+    /// clock of each clique that is reported once all significant updates of this ranking were sent.
     pub(super) fn on_clock(
         &mut self,
         now: Instant,
@@ -192,7 +192,7 @@ impl MirrorClient {
         self.report();
     }
 
-    /// Takes what came from a member of a clique: a hub's other cliques are to be told.
+    /// Adds updates of a member of a clique. A hub forwards them to its other cliques.
     pub(super) fn on_received(&mut self, from: DcId, changes: Changes<'_>) {
         let Some(clique) = self.clique_of(from) else { return };
         self.sources.on_received(clique, changes);
@@ -206,10 +206,10 @@ impl MirrorClient {
         }
     }
 
-    /// Tells a hub's cliques of a further clock of others as soon as there is one, whatever the hub's own clock does.
+    /// Forwards a further clock of other data centers to a hub's cliques at once, independent of the hub's own clock.
     ///
-    /// `reached` is as for [`Self::on_clock`]. What must leave for that leaves. Softer news waits for the hub's own
-    /// clock and merges: sent at once it would go in many small frames.
+    /// `reached` is as for [`Self::on_clock`]. Residuals above the hard threshold are sent. Those below it wait for the
+    /// hub's own clock and merge, because they would be sent in many small frames.
     pub(super) fn forward(&mut self, now: Instant, reached: &[Clock], store: &ShardStore) {
         for (clique, reached) in reached.iter().enumerate() {
             let routes = self.peers.values().filter_map(|peer| peer.route.as_ref());
@@ -232,7 +232,7 @@ impl MirrorClient {
         }
     }
 
-    /// The next frame for a lane, of about `room` bytes at most.
+    /// The next frame for a lane, of at most about `room` bytes.
     pub(super) fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         match lane {
             Lane::Control => self.next_control(to),
@@ -240,7 +240,7 @@ impl MirrorClient {
         }
     }
 
-    /// Queues a control message behind those already waiting.
+    /// Queues a control message behind those that wait.
     pub(super) fn push_control(&mut self, to: DcId, message: ControlMessage) {
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.control.push_back(message);
@@ -252,7 +252,7 @@ impl MirrorClient {
         self.peers.iter().map(|(peer, state)| (*peer, state.sequence))
     }
 
-    /// Holds residuals against thresholds that are so tight, from the next clock on.
+    /// Applies a tightness to the thresholds, from the next clock on.
     pub(super) fn tighten(&mut self, tightness: Tightness) {
         match &mut self.sharing {
             Sharing::Everything => {}
@@ -262,14 +262,14 @@ impl MirrorClient {
         }
     }
 
-    /// Takes the next sequence number of a link.
+    /// Assigns the next sequence number of a link.
     pub(super) fn next_sequence(&mut self, to: DcId) -> u64 {
         let peer = self.peers.get_mut(&to).expect("a frame is cut for a mirror");
         peer.sequence += 1;
         peer.sequence
     }
 
-    /// Stops sharing: what has not left stays at home for the drain.
+    /// Ends updates: what was not sent stays in the residual for the drain.
     pub(super) fn close(&mut self) {
         self.closed = true;
         self.keep_backlogs();
@@ -278,7 +278,7 @@ impl MirrorClient {
         }
     }
 
-    /// What one link has not carried, for a range of parameters; nothing where hubs bring updates.
+    /// The residual of one link for a range of parameters. Zeros if hubs forward the updates to the mirror.
     pub(super) fn residual(&self, to: DcId, range: Range<usize>) -> Vec<f32> {
         match &self.peers[&to].route {
             None => vec![0.0; range.len()],
@@ -399,7 +399,8 @@ impl MirrorClient {
         }
     }
 
-    /// A tenth of a clock at the link's rate: the most that a later, more significant update waits behind.
+    /// The largest size of a frame: a tenth of a clock at the link's rate. A later, more significant update waits for
+    /// at most one frame.
     fn quantum(&self, to: DcId) -> usize {
         let time = match (&self.sharing, self.clock_time) {
             (Sharing::PerLink { .. }, Some(clock_time)) => clock_time / QUANTA_PER_CLOCK,
@@ -409,7 +410,7 @@ impl MirrorClient {
         (bytes as usize).clamp(QUANTUM_BYTES_MIN, QUANTUM_BYTES_MAX)
     }
 
-    /// Announces what will not clear a link within one clock: the selective barrier.
+    /// The selective barrier: announces the updates that a link cannot send within one clock.
     fn announce(&mut self, clock: Clock, read_fraction: f64) {
         let config = match &self.sharing {
             Sharing::Everything => return,
@@ -441,7 +442,7 @@ impl MirrorClient {
         }
     }
 
-    /// Reports a clock on each link that has carried everything significant up to it: the mirror clock.
+    /// The mirror clock: reports a clock on each link on which all significant updates up to it were sent.
     fn report(&mut self) {
         for peer in self.peers.values_mut() {
             let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
@@ -503,7 +504,7 @@ persist! {
     }
 }
 
-/// Marks on every link what must leave.
+/// Marks on all links the parameters that must be sent.
 fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
     let routes = peers.values_mut().filter_map(|peer| peer.route.as_mut());
     for route in routes.filter(|route| !route.waits) {
@@ -511,22 +512,22 @@ fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
     }
 }
 
-/// A later, more significant update waits behind a tenth of a clock at most.
+/// The number of frames in one clock at the link's rate. It bounds how long a later, more significant update waits.
 const QUANTA_PER_CLOCK: u32 = 10;
 
-/// What a link carries in this time is one quantum, where no clock has been measured or none matters.
+/// The time that a frame takes on a link if no clock was measured, or the model has no clocks.
 const QUANTUM_TIME: Duration = Duration::from_millis(50);
 const QUANTUM_BYTES_MIN: usize = 2 << 10;
 const QUANTUM_BYTES_MAX: usize = 256 << 10;
 
-/// Parameters in one announcement: at most five bytes each keep it below the longest control frame.
+/// The largest number of parameters in one announcement. At five bytes each it fits a control frame.
 const ANNOUNCED_MAX: usize = 1 << 19;
 
 /// The weight of the newest clock in the average.
 const CLOCK_TIME_GAIN: f64 = 0.2;
 
-/// Where workers read more of the model than this each clock, a barrier stops nearly every read: it is BSP by
-/// another name, and holding residuals back until the link has room is what helps.
+/// The share of the model that workers read in a clock above which no barrier is applied. A barrier would hold back
+/// nearly all reads, like BSP. Residuals that wait until the link has room have the same effect without the cost.
 const BARRIER_READ_FRACTION_MAX: f64 = 0.5;
 
 #[cfg(test)]

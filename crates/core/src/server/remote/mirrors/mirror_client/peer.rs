@@ -1,4 +1,4 @@
-//! What a server keeps for each mirror that it sends to.
+//! The state of a server for each mirror that it sends to.
 
 use std::collections::VecDeque;
 
@@ -16,44 +16,44 @@ use crate::wire::ControlMessage;
 /// One mirror, and the link to it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// How updates go there; `None` where hubs bring them.
+    /// The route of updates to the mirror. `None` if hubs forward them.
     pub(super) route: Option<Route>,
     pub(super) control: VecDeque<ControlMessage>,
     /// The last sequence number sent in the data lane.
     pub(super) sequence: u64,
     pub(super) announcements: u64,
-    /// The number of its incarnation: above 0 once it has lost what it had.
+    /// The number of the mirror's incarnation. Above 0 once it has lost its state.
     pub(super) incarnation: u64,
     /// The incarnation in which it said hello for the first time, 0 before that: what others say about incarnations before it is
     /// out of date.
     pub(super) met: u64,
-    /// What is done for it, where it takes its copy from here.
+    /// The state of the rebuild if the mirror takes its copy from this server.
     pub(super) rebuild: Option<Rebuild>,
-    /// Mirrors whose links are to go on, in this incarnation of theirs, from what this one has carried so far.
+    /// Mirrors, each with its incarnation, whose links continue from what was sent on this link so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
     pub(super) rate: RateEstimate,
     pub(super) stats: LinkStats,
 }
 
-/// What a link to a neighbour in the overlay has yet to carry.
+/// The unsent updates of a link to a neighbour in the overlay.
 #[derive(Debug)]
 pub(super) struct Route {
     /// The neighbour's clique.
     pub(super) clique: usize,
     pub(super) outbox: Outbox,
     pub(super) budget: Budget,
-    /// On hubs: what came from others since the link last carried it.
+    /// On hubs: the parameters with updates of others that were not sent on the link.
     pub(super) forwarded: Option<Touched>,
-    /// The clock that the outbox was last ranked for.
+    /// The clock of the outbox's last ranking.
     pub(super) ranked: Clock,
     /// The latest clock reported.
     pub(super) reported: Clock,
-    /// Whether it carries nothing, until it is known what the mirror has.
+    /// Whether nothing is sent until it is known which updates the mirror has.
     pub(super) waits: bool,
 }
 
 impl Peer {
-    /// A mirror that nothing has been sent to.
+    /// A mirror to which nothing was sent.
     pub(super) fn new(route: Option<Route>, rate: RateEstimate) -> Self {
         Self {
             route,
@@ -69,14 +69,15 @@ impl Peer {
         }
     }
 
-    /// What was sent is lost, and what waits to be said is void: all begins from 1.
+    /// Resets the connection's state: sequence numbers begin at 1, and queued control messages are discarded.
     pub(super) fn begin_anew(&mut self) {
         self.control.clear();
         self.forks.clear();
         (self.sequence, self.announcements) = (0, 0);
     }
 
-    /// Begins an incarnation of the mirror, in which nothing of a shard of so many `parameters` is known to be there.
+    /// Begins an incarnation of the mirror, which has none of the updates so far. The shard has `parameters`
+    /// parameters.
     pub(super) fn forget(&mut self, incarnation: u64, parameters: usize) {
         self.begin_anew();
         (self.incarnation, self.rebuild) = (incarnation, None);
@@ -86,16 +87,18 @@ impl Peer {
         }
     }
 
-    /// Whether updates may leave for the mirror. Those that leave must reach the incarnation that its outbox counts for. Where its
-    /// copy was taken since another mirror told of a new incarnation, that is not known until it asks: its connection may still
-    /// lead to the incarnation before, which takes with it what it is sent.
+    /// Whether updates may be sent to the mirror. They must reach the incarnation for which the outbox counts them.
+    ///
+    /// If a copy was taken because another mirror announced a new incarnation, updates wait until the mirror itself
+    /// requests the copy. Until then the connection may lead to the earlier incarnation, and updates sent on it would
+    /// be lost.
     pub(super) fn takes_updates(&self) -> bool {
         self.route.as_ref().is_some_and(|route| !route.waits)
             && self.rebuild.as_ref().is_none_or(Rebuild::is_asked_for)
     }
 
-    /// Queues a report, in place of one that nothing has been queued behind: a link that carries nothing must
-    /// not gather one for every clock.
+    /// Queues a report. It replaces the last queued message if that is a report, so that the reports of an idle link do
+    /// not accumulate.
     pub(super) fn report(&mut self, clock: Clock) {
         if matches!(self.control.back(), Some(ControlMessage::MirrorClock { .. })) {
             self.control.pop_back();
@@ -160,8 +163,8 @@ impl Route {
         }
     }
 
-    /// Beside what its outbox counts as carried, the link has carried this itself: there may be something where the two
-    /// had met before it was known what the mirror has.
+    /// Records that `carried` was sent on the link in addition to what its outbox counts. This occurs if the connection
+    /// was made before it was known which updates the mirror has.
     pub(super) fn has_carried(&mut self, carried: &[f32], leaves: bool) {
         let carried = carried.iter().zip(0_u32..).filter(|(sent, _)| **sent != 0.0);
         let (values, indexes): (Vec<f32>, Vec<u32>) =

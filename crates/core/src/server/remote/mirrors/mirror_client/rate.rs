@@ -1,4 +1,4 @@
-//! How fast a link carries what a server gives it.
+//! The estimate of a link's rate.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Bandwidth;
 
-/// A moving average of a link's rate, over the data that kept it busy.
+/// A moving average of a link's rate while it is busy with data.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct RateEstimate {
     bytes_per_second: f64,
 }
 
 impl RateEstimate {
-    /// Starts from what the topology says.
+    /// An estimate that starts from the topology's bandwidth.
     pub(super) fn new(expected: Bandwidth) -> Self {
         Self { bytes_per_second: expected.bytes_per_second() }
     }
@@ -26,14 +26,14 @@ impl RateEstimate {
         self.bytes_per_second += GAIN * (measured - self.bytes_per_second);
     }
 
-    /// How many bytes pass in `time`.
+    /// The number of bytes that the link carries in `time`.
     pub(super) fn bytes_in(self, time: Duration) -> f64 {
         self.bytes_per_second * time.as_secs_f64()
     }
 }
 
-/// The weight of the newest measurement: about ten quanta, one clock, are remembered.
+/// The weight of the newest measurement. The average covers about ten frames, which is one clock.
 const GAIN: f64 = 0.1;
 
-/// A shorter time says more about the clock that measured it than about the link.
+/// The shortest time that is measured. The resolution of the machine's clock affects shorter ones.
 const BUSY_MIN: Duration = Duration::from_micros(10);

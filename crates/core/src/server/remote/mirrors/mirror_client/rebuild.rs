@@ -1,4 +1,4 @@
-//! What is kept for a mirror that takes its copy from here, until it has all that belongs to the copy.
+//! The state kept for a mirror that takes its copy from this server, until the mirror's copy is complete.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use super::copying::Copying;
 use crate::persist;
 use crate::types::{Content, DcId};
 
-/// What is done for a mirror that takes its copy from here.
+/// The rebuild of a mirror that takes its copy from this server.
 #[derive(Debug)]
 pub(super) struct Rebuild {
-    /// What is left to send of the copy.
+    /// The unsent rest of the copy.
     pub(super) copying: Option<Copying>,
-    /// What the link had carried when the copy was taken for another mirror's sake: to this incarnation of the mirror where the
-    /// two have met in it before it asks, to the one before otherwise; nothing where that is settled. It carries nothing
-    /// more until the mirror asks.
+    /// What was sent on the link when the copy was taken at another mirror's announcement. It was sent to this
+    /// incarnation of the mirror if its hello is received before its request, and to the earlier incarnation otherwise.
+    /// Empty once that is settled. Nothing more is sent until the mirror requests the copy.
     pub(super) carried: Vec<f32>,
     pub(super) backlog: CatchUpBacklog,
     pub(super) rest: Rest,
@@ -24,21 +24,21 @@ pub(super) struct Rebuild {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Rest {
-    /// Whether it has asked for the copy itself, and not only others for its sake.
+    /// Whether the mirror itself has requested the copy. Otherwise only other mirrors have announced it.
     pub(super) asked: bool,
-    /// The mirrors whose links have not forked: what they send is owed.
+    /// The mirrors whose links have not forked. Their updates belong to the backlog.
     pub(super) unforked: BTreeSet<DcId>,
-    /// Whether it has been told that nothing more is owed.
+    /// Whether the end of the backlog was sent.
     pub(super) paid: bool,
 }
 
 impl Rebuild {
-    /// Whether the mirror has asked for the copy itself.
+    /// Whether the mirror itself has requested the copy.
     pub(super) fn is_asked_for(&self) -> bool {
         self.rest.asked
     }
 
-    /// One to put state into.
+    /// An empty rebuild, into which state is restored.
     pub(super) fn none() -> Self {
         Self {
             copying: None,

@@ -1,10 +1,12 @@
-//! What a mirror that has lost its copy gets from the others: from one a copy, from all what that copy lacks.
+//! What a mirror that has lost its copy receives from the others: a copy from one of them, the *source*, and from all
+//! the updates that the copy lacks.
 //!
-//! The mirror that is asked for its copy takes it as it is at that moment. What another mirror's link to the lost one
-//! has carried is from then on what its link to the asked one has (a *fork*), so nothing comes twice; and a word in that
-//! link's data lane says where it forked. What arrives there before the word is neither in the copy nor on its way to
-//! the lost mirror: the asked one owes it, and passes it on before anything of its own. Until that is done the copy is not
-//! whole, so that whoever has a whole one needs nobody for what it holds.
+//! The source takes the copy at the time of the request. Every other mirror *forks* its link to the source: what it has
+//! sent to the source so far counts as sent to the lost mirror. So no update is applied twice. A marker in the data
+//! lane of the link to the source shows the position of the fork. Updates that the source receives before the marker
+//! and after it took the copy are neither in the copy nor sent to the lost mirror. They are the *backlog*: the source
+//! forwards them before its own updates. Until then the rebuilt copy is incomplete. So a server with a complete copy
+//! depends on no other for its contents.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ use crate::types::{Clock, DcId, Instant};
 use crate::wire::{ControlMessage, encode_control};
 
 impl MirrorClient {
-    /// A mirror has lost all that it had, and begins a new incarnation: nothing is sent before it is known what it then has.
+    /// A mirror has lost its state and begins a new incarnation. Nothing is sent until it is known which copy it takes.
     pub(in crate::server::remote::mirrors) fn on_reset(&mut self, from: DcId, incarnation: u64) {
         let parameters = self.sources.local().len();
         self.enqueue_nothing_from(from);
@@ -34,8 +36,7 @@ impl MirrorClient {
         }
     }
 
-    /// A mirror takes no part any more, or not yet: nothing is kept for it, and of its incarnations only one after
-    /// this one counts.
+    /// A mirror has left or not joined. Its state is discarded, and only later incarnations of it count.
     pub(in crate::server::remote::mirrors) fn on_left(&mut self, dc: DcId, incarnation: u64) {
         let parameters = self.sources.local().len();
         self.enqueue_nothing_from(dc);
@@ -44,14 +45,14 @@ impl MirrorClient {
         }
     }
 
-    /// What a mirror sends from now on goes to all alike, if it sends anything.
+    /// Stops adding updates of a mirror to backlogs: from here on the mirror sends its updates to all.
     fn enqueue_nothing_from(&mut self, mirror: DcId) {
         for rebuild in self.peers.values_mut().filter_map(|peer| peer.rebuild.as_mut()) {
             rebuild.rest.unforked.remove(&mirror);
         }
     }
 
-    /// Mirrors begin with what this data center begins with, but for those that take no part.
+    /// Begins with these inactive mirrors. The others begin with the same values as this data center.
     pub(in crate::server::remote::mirrors) fn set_inactive(&mut self, inactive: &BTreeSet<DcId>) {
         for (dc, peer) in &mut self.peers {
             if let Some(route) = &mut peer.route {
@@ -60,7 +61,7 @@ impl MirrorClient {
         }
     }
 
-    /// The incarnation of a mirror that counts, or the one from which on they do.
+    /// The current incarnation of a mirror, or of an inactive one the first that counts.
     pub(in crate::server::remote::mirrors) fn incarnation_of(&self, dc: DcId) -> u64 {
         self.peers.get(&dc).map_or(0, |peer| peer.incarnation)
     }
@@ -84,8 +85,8 @@ impl MirrorClient {
         })
     }
 
-    /// Takes the copy that a mirror asks for, `values` and `steps` at `clock`. Of the others, updates come from those
-    /// that are `present`.
+    /// Begins a rebuild for a mirror with a copy of `values` and `steps` at `clock`. The `present` mirrors send
+    /// updates.
     pub(in crate::server::remote::mirrors) fn copy_for(
         &mut self,
         to: DcId,
@@ -98,7 +99,7 @@ impl MirrorClient {
         let unforked = present.filter(|dc| *dc != to && self.clique_of(*dc) == Some(clique));
         let unforked = unforked.collect();
 
-        // A copy holds everything of this data center, released or not.
+        // A copy includes all changes of this data center, whether the filter has selected them or not.
         let shared = match &self.sharing {
             Sharing::Released { .. } => self.sources.local(),
             Sharing::Everything | Sharing::PerLink { .. } => self.sources.of(clique),
@@ -117,19 +118,19 @@ impl MirrorClient {
             (incarnation, Some(Rebuild { copying, carried, backlog, rest }));
     }
 
-    /// What the copy of a data center holds that its links have not: nothing but where gradients are shared, the step
-    /// of the clock under way; and the step before it, which is to go on elsewhere.
+    /// If gradients are sent: the step of the current clock, which the copy includes and links do not, and the step
+    /// before it, which continues at the mirror. `None` otherwise.
     pub(in crate::server::remote::mirrors) fn steps(&self) -> Option<[&[f32]; 2]> {
         self.sources.steps()
     }
 
-    /// Clocks are measured from here on.
+    /// Starts the measurement of clocks.
     pub(in crate::server::remote::mirrors) fn begin_at(&mut self, now: Instant) {
         self.last_tick = now;
     }
 
-    /// A mirror itself has asked for its copy, in this incarnation of it: frames that leave from now on reach that. One that
-    /// asked in an incarnation before the one that counts gets nothing.
+    /// Handles the request of a mirror for its copy, in this incarnation of it. Frames sent from here on reach this
+    /// incarnation. The request of an earlier incarnation is ignored.
     pub(in crate::server::remote::mirrors) fn on_asked(&mut self, by: DcId, incarnation: u64) {
         let Some(peer) = self.peers.get_mut(&by).filter(|peer| peer.incarnation == incarnation)
         else {
@@ -140,7 +141,7 @@ impl MirrorClient {
         route.has_carried(&std::mem::take(&mut rebuild.carried), !self.closed);
     }
 
-    /// A mirror takes its copy from another one: what that one's link has carried counts as carried to both.
+    /// Forks a link: the mirror `to` takes the copy of `source`. What was sent to the source counts as sent to both.
     pub(in crate::server::remote::mirrors) fn fork(
         &mut self,
         to: DcId,
@@ -168,7 +169,7 @@ impl MirrorClient {
         }
     }
 
-    /// A mirror's link here has carried all that its link to `to` begins with.
+    /// Handles the marker of a mirror's fork: its later updates are sent to the mirror `to` as well.
     pub(in crate::server::remote::mirrors) fn on_fork(
         &mut self,
         from: DcId,
@@ -181,7 +182,7 @@ impl MirrorClient {
         }
     }
 
-    /// Takes note of an update that has come, for those that lack it.
+    /// Adds a received update to the backlogs of the mirrors that lack it.
     pub(in crate::server::remote::mirrors) fn enqueue(&mut self, from: DcId, changes: Changes<'_>) {
         let parameters = self.sources.local().len();
         for peer in self.peers.values_mut() {
@@ -195,7 +196,7 @@ impl MirrorClient {
         }
     }
 
-    /// What is owed and has not left is for the drain.
+    /// Moves the unsent backlogs to the residuals, for the drain.
     pub(super) fn keep_backlogs(&mut self) {
         for peer in self.peers.values_mut() {
             let Some(rebuild) = &mut peer.rebuild else { continue };
@@ -205,7 +206,7 @@ impl MirrorClient {
         }
     }
 
-    /// The next frame of what must leave on a link before updates.
+    /// The next frame that must precede updates on a link: markers, the copy, the backlog.
     pub(super) fn next_before_updates(&mut self, to: DcId, room: usize) -> Option<Bytes> {
         let peer = self.peers.get_mut(&to)?;
         if let Some((to, incarnation)) = peer.forks.pop_front() {

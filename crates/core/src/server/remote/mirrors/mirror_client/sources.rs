@@ -1,8 +1,7 @@
-//! What links share from: per clique of the overlay, the sum of all that its members are to be told.
+//! The sources of links: for each clique of the overlay, the sum of all updates for its members.
 //!
-//! Every clique is told what this data center's workers changed. A hub tells each of its cliques also what came
-//! from the others, and no clique what came from itself: on an overlay without circles that brings every update to
-//! every copy once.
+//! Each clique receives the changes of this data center's workers. A hub also forwards to each clique the updates of
+//! its other cliques, but never of the clique itself. On an overlay without cycles each update reaches each copy once.
 
 use std::ops::Range;
 
@@ -15,27 +14,27 @@ use crate::types::Content;
 pub(super) struct Sources {
     /// The sum of all updates of this data center's workers.
     local: Vec<f32>,
-    /// What each clique is to be told, where that is not `local`.
+    /// The sum of the updates for each clique. Empty if it is `local` for all.
     cliques: Vec<Vec<f32>>,
     gradients: Option<Gradients>,
 }
 
-/// Shares gradients where workers have momentum.
+/// Computes gradients from the steps of workers with momentum.
 ///
-/// Under momentum `m` a step is `u = m·u' + g`: most of it follows from the step before. Shared as steps, each gradient
-/// crosses a link again and again for as long as it lasts, with all that is delayed on the way. Shared as
-/// `g = u − m·u'` it crosses once, and the mirror gives it the momentum ([`crate::server::remote::mirrors::momentum_correction`]): the momentum correction of
-/// Lin et al. (ICLR 2018), for copies that add.
+/// With momentum `m` a step is `u = m·u' + g`, and most of it follows from the step before. If steps are sent, each
+/// gradient crosses a link many times, and each time with delay. If gradients `g = u − m·u'` are sent, each crosses
+/// once, and the mirror applies the momentum ([`crate::server::remote::mirrors::momentum_correction`]). This is the
+/// momentum correction of Lin et al. (ICLR 2018) for additive copies.
 #[derive(Debug)]
 struct Gradients {
     momentum: f32,
-    /// What the data center's workers changed in this clock, and in the one before.
+    /// The changes of the data center's workers in this clock, and in the one before.
     step: Vec<f32>,
     last: Vec<f32>,
 }
 
 impl Sources {
-    /// Sums over `parameters` for so many cliques; `momentum` is what residuals are corrected for, 0 for none.
+    /// Sums over `parameters` parameters for `cliques` cliques. `momentum` is that of the correction, 0 for none.
     pub(super) fn new(parameters: usize, cliques: usize, momentum: f64) -> Self {
         let gradients = (momentum > 0.0).then(|| Gradients {
             momentum: momentum as f32,
@@ -57,7 +56,7 @@ impl Sources {
         }
     }
 
-    /// Adds what came from a member of a clique to what the other cliques are to be told.
+    /// Adds updates of a member of a clique to the sums of the other cliques.
     pub(super) fn on_received(&mut self, from: usize, changes: Changes<'_>) {
         let others = self.cliques.iter_mut().enumerate().filter(|(clique, _)| *clique != from);
         for (_, source) in others {
@@ -65,10 +64,10 @@ impl Sources {
         }
     }
 
-    /// The data center has finished a clock: its gradients are known.
+    /// Computes the gradients of a clock that the data center has finished.
     pub(super) fn on_clock(&mut self) {
         let Some(Gradients { momentum, step, last }) = &mut self.gradients else { return };
-        // What was the last step becomes the gradient, and after it has been shared the next one's beginning.
+        // The gradient replaces the last step. Then the step of this clock becomes the last step.
         for (step, last) in step.iter().zip(last.iter_mut()) {
             *last = step - *momentum * *last;
         }
@@ -77,12 +76,12 @@ impl Sources {
         step.fill(0.0);
     }
 
-    /// Where gradients are shared: what workers have changed in the clock under way, and in the one before.
+    /// If gradients are sent: the changes of workers in the current clock, and in the one before. `None` otherwise.
     pub(super) fn steps(&self) -> Option<[&[f32]; 2]> {
         self.gradients.as_ref().map(|gradients| [&gradients.step[..], &gradients.last[..]])
     }
 
-    /// What the links to a clique share from.
+    /// The sum of the updates for a clique.
     pub(super) fn of(&self, clique: usize) -> &[f32] {
         self.cliques.get(clique).unwrap_or(&self.local)
     }
@@ -92,14 +91,14 @@ impl Sources {
         &self.local
     }
 
-    /// What a link that has carried `shared` has yet to carry, as the change that it will make in the end.
+    /// The residual of a link on which `shared` was sent, as the change that it makes in the end.
     pub(super) fn residual(&self, clique: usize, shared: &[f32], range: Range<usize>) -> Vec<f32> {
         let source = &self.of(clique)[range.clone()];
         let effect = 1.0 / self.scale();
         source.iter().zip(&shared[range]).map(|(own, sent)| effect * (own - sent)).collect()
     }
 
-    /// What is shared of a change, as a share of what the change will come to: `1 − m` where gradients are.
+    /// The ratio of what is sent to the change that it makes in the end: `1 − m` if gradients are sent, 1 otherwise.
     pub(super) fn scale(&self) -> f32 {
         self.gradients.as_ref().map_or(1.0, |gradients| 1.0 - gradients.momentum)
     }

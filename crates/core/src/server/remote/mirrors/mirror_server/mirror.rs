@@ -1,4 +1,4 @@
-//! What a server knows of one mirror: how far its frames and its clock are, whether it counts, and what it has announced.
+//! A server's state of one mirror: its last frame, its clock, whether it counts, and its announcements.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,45 +8,45 @@ use serde::{Deserialize, Serialize};
 use crate::persist;
 use crate::types::{Clock, Instant};
 
-/// One mirror, as far as this server has heard of it.
+/// The received state of one mirror.
 #[derive(Debug)]
 pub(super) struct Mirror {
-    /// Whether it speaks for itself, or a hub for it.
+    /// Whether it is a neighbour in the overlay. Otherwise a hub forwards its updates.
     pub(super) neighbour: bool,
     /// The last sequence number applied.
     pub(super) applied: u64,
-    /// The last one that was an update's.
+    /// The last sequence number of an update.
     pub(super) updated: u64,
-    /// The latest clock that counts: reported, and covered by what was applied.
+    /// The latest clock that counts: it was reported, and the updates that it covers were applied.
     pub(super) clock: Clock,
-    /// Clocks reported ahead of the updates that cover them.
+    /// Reported clocks whose updates were not applied, each with the sequence number of the last of them.
     pub(super) reported: VecDeque<(Clock, u64)>,
     pub(super) heard: Instant,
     pub(super) lost: bool,
-    /// Whether nothing can come from it, as its driver says.
+    /// Whether the connection to it has failed, by the driver.
     pub(super) parted: bool,
-    /// Whether it has lost what it had, or taken no part, and has yet to report a clock.
+    /// Whether it has lost its state, or was inactive, and has reported no clock since.
     pub(super) returning: bool,
-    /// Whether it takes no part in the run: it has left, or has yet to join.
+    /// Whether it takes no part in the run: it has left, or has not joined.
     pub(super) inactive: bool,
     pub(super) announced: BTreeMap<u32, Awaited>,
-    /// When announced parameters are due, ascending.
+    /// The deadlines of announced parameters, ascending.
     pub(super) deadlines: VecDeque<Instant>,
-    /// The last sequence number this mirror will send, once it has said so.
+    /// The sequence number of the mirror's last update, once it is received.
     pub(super) end: Option<u64>,
 }
 
-/// What an announced parameter waits for.
+/// An announced parameter whose update was not received.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Awaited {
-    /// The first update that may bring it.
+    /// The sequence number of the first frame that can bring its update.
     pub(super) sequence: u64,
-    /// When reads go on without it.
+    /// When reads continue without it.
     pub(super) due: Instant,
 }
 
 impl Mirror {
-    /// A mirror that nothing has come from.
+    /// A mirror from which nothing was received.
     pub(super) fn new(neighbour: bool) -> Self {
         Self {
             neighbour,
@@ -65,13 +65,13 @@ impl Mirror {
         }
     }
 
-    /// Whether its clock holds anybody back: it sends here itself, and is not lost.
+    /// Whether its clock holds back reads: it is a neighbour, active and not lost.
     pub(super) fn counts(&self) -> bool {
         self.neighbour && !self.lost
     }
 
-    /// When this mirror is to be left out if nothing is heard of it, which is once a read has waited for the
-    /// whole deadline and heard nothing.
+    /// When this mirror is excluded if no frame of it is received: once a read has waited for the whole deadline
+    /// without one.
     pub(super) fn silent_at(
         &self,
         waiting_since: Option<Instant>,
@@ -81,7 +81,7 @@ impl Mirror {
         Some(since.max(self.heard) + deadline)
     }
 
-    /// Lets the reported clocks count whose updates have been applied.
+    /// Counts the reported clocks whose updates were applied.
     pub(super) fn count_reports(&mut self) {
         while let Some((clock, sequence)) = self.reported.front() {
             if *sequence > self.applied {

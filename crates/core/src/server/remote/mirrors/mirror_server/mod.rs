@@ -1,5 +1,5 @@
-//! The face in from mirrors: applies what they send, keeps their clocks, and holds back the reads that ASP's
-//! two brakes stop (Hsieh et al., NSDI 2017).
+//! The mirror server: applies the updates of mirrors, records their clocks, and holds back reads by ASP's two brakes
+//! (Hsieh et al., NSDI 2017).
 
 mod mirror;
 
@@ -16,21 +16,21 @@ use crate::types::{Clock, DcId, Instant, ShardLayout, Staleness, TableRows};
 
 use mirror::{Awaited, Mirror};
 
-/// What one server knows of its mirrors.
+/// One server's state of its mirrors.
 #[derive(Debug)]
 pub(super) struct MirrorServer {
     mirrors: BTreeMap<DcId, Mirror>,
     barrier_deadline: Duration,
     mirror_clock_deadline: Duration,
     on_partition: OnPartition,
-    /// Announced parameters in each row of the shard, and in all.
+    /// The number of announced parameters in each row of the shard.
     announced_rows: Vec<u32>,
     announced: usize,
     stats: BrakeStats,
 }
 
 impl MirrorServer {
-    /// `mirrors` are all other data centers, each with whether it is a neighbour in the overlay.
+    /// `mirrors` are all other data centers, with `true` for neighbours in the overlay.
     pub(super) fn new(
         mirrors: impl Iterator<Item = (DcId, bool)>,
         layout: &ShardLayout,
@@ -48,7 +48,7 @@ impl MirrorServer {
         }
     }
 
-    /// Notes that a frame came: a mirror that was left out counts again.
+    /// Records that a frame was received. An excluded mirror counts again.
     pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.heard = now;
@@ -57,7 +57,7 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// Notes that nothing can come from a mirror until further notice.
+    /// Records that the connection to a mirror has failed.
     pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.parted = true;
@@ -68,7 +68,8 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// A mirror has lost all that it had, or begins to take part: it counts once it reports a clock, and sends from 1.
+    /// Resets a mirror that has lost its state or becomes active. It counts once it reports a clock, and its sequence
+    /// numbers begin at 1.
     pub(super) fn on_reset(&mut self, from: DcId, layout: &ShardLayout) {
         let places = self.mirrors.get(&from).map(|mirror| mirror.announced.keys().copied());
         for place in places.into_iter().flatten().collect::<Vec<u32>>() {
@@ -82,26 +83,26 @@ impl MirrorServer {
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
     }
 
-    /// Begins with a mirror that takes part, or does not yet.
+    /// Begins with an active or inactive mirror.
     pub(super) fn begin(&mut self, dc: DcId, inactive: bool) {
         if let Some(mirror) = self.mirrors.get_mut(&dc) {
             (mirror.lost, mirror.returning, mirror.inactive) = (inactive, inactive, inactive);
         }
     }
 
-    /// Says whether a mirror takes part: nobody waits for one that does not.
+    /// Marks a mirror as active or inactive. No read waits for an inactive one.
     pub(super) fn set_inactive(&mut self, dc: DcId, inactive: bool) {
         if let Some(mirror) = self.mirrors.get_mut(&dc) {
             mirror.inactive = inactive;
         }
     }
 
-    /// The mirrors that take part.
+    /// The active mirrors.
     pub(super) fn present(&self) -> impl Iterator<Item = DcId> + '_ {
         self.mirrors.iter().filter(|(_, mirror)| !mirror.inactive).map(|(dc, _)| *dc)
     }
 
-    /// All that a mirror shared before this clock is here, with its copy.
+    /// Sets the clock of a mirror whose copy includes all its updates up to this clock.
     pub(super) fn begin_at(&mut self, from: DcId, clock: Clock) {
         if let Some(mirror) = self.mirrors.get_mut(&from) {
             mirror.clock = mirror.clock.max(clock);
@@ -118,7 +119,7 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// Whether a mirror has said that its updates end before this one.
+    /// Whether a mirror's updates have ended before this sequence number.
     pub(super) fn has_ended(&self, from: DcId, sequence: u64) -> bool {
         let end = self.mirrors.get(&from).and_then(|mirror| mirror.end);
         end.is_some_and(|end| sequence > end)
@@ -132,7 +133,8 @@ impl MirrorServer {
         }
     }
 
-    /// Adds a mirror's updates to the values alone: they are no residual of ours, so nothing echoes.
+    /// Adds a mirror's updates to the values only. They are not part of this server's residuals, so that no update is
+    /// echoed.
     pub(super) fn on_update(
         &mut self,
         from: DcId,
@@ -151,10 +153,10 @@ impl MirrorServer {
         }
     }
 
-    /// Holds back reads of the parameters that a mirror announced until they arrive.
+    /// Holds back reads of the parameters that a mirror has announced until their updates arrive.
     ///
-    /// An announcement that the first of its updates has overtaken is void: which of its parameters that
-    /// update brought is not remembered.
+    /// An announcement is ignored if the first frame that can bring its updates was applied before, because the
+    /// parameters of that frame are not recorded.
     pub(super) fn on_announce(
         &mut self,
         now: Instant,
@@ -186,7 +188,7 @@ impl MirrorServer {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
         (mirror.lost, mirror.returning) = (false, false);
         if mirror.reported.len() == REPORTS_MAX {
-            // To count an earlier clock with a later one is late, never wrong.
+            // The discarded clock counts with this later one: late, but never early.
             mirror.reported.pop_back();
         }
         mirror.reported.push_back((clock, sequence));
@@ -203,18 +205,18 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// The clock of a mirror, as far as it counts; `None` where it does not: lost, or spoken for by a hub.
+    /// The clock of a mirror that counts. `None` if it is lost, inactive or not a neighbour.
     pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
     }
 
-    /// Whether every mirror that takes part has said that it is done, and all it sent was applied.
+    /// Whether all active mirrors have ended their updates, and all of these were applied.
     pub(super) fn all_ended(&self) -> bool {
         let mut present = self.mirrors.values().filter(|mirror| !mirror.inactive);
         present.all(|mirror| mirror.end.is_some_and(|end| mirror.applied >= end))
     }
 
-    /// Whether a read of `rows` by a worker at `clock` may go.
+    /// Whether a read of `rows` by a worker at `clock` may be answered.
     pub(super) fn gate(
         &self,
         clock: Clock,
@@ -247,7 +249,8 @@ impl MirrorServer {
         }
     }
 
-    /// Lets go what has waited too long. `waiting_since` says how long reads wait for mirror clocks, if any do.
+    /// Releases reads whose deadline has passed. `waiting_since` is the time since which a read has waited for a mirror
+    /// clock, if one does.
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -276,7 +279,7 @@ impl MirrorServer {
         }
     }
 
-    /// When [`Self::handle_timeout`] may have something to do.
+    /// When [`Self::handle_timeout`] must be called.
     pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
         let pauses = self.on_partition == OnPartition::Pause;
         let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.parted));
@@ -299,7 +302,7 @@ impl MirrorServer {
         self.mirrors.get(&from).map_or(0, |mirror| mirror.applied)
     }
 
-    /// Notes that an update brought a parameter, which lifts its barrier unless that waits for a later one.
+    /// Records the update of a parameter. It releases the parameter's barrier unless that waits for a later frame.
     fn release(&mut self, from: DcId, place: u32, sequence: u64, layout: &ShardLayout) {
         let Some(mirror) = self.mirrors.get(&from) else { return };
         if mirror.announced.get(&place).is_some_and(|awaited| awaited.sequence <= sequence) {
@@ -379,6 +382,6 @@ persist! {
     }
 }
 
-/// Reports kept per mirror. A mirror makes one a clock, and is rarely more clocks ahead of its updates than the
-/// data center staleness.
+/// The largest number of reports kept for a mirror. A mirror sends one for each clock, and its reports are rarely more
+/// clocks ahead of its updates than the data center staleness.
 const REPORTS_MAX: usize = 1024;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// One node of this process. Times count from the start of the process.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct NodeHealth {
     node: String,
     /// When the loop last completed a turn, in milliseconds plus one; 0 before the first turn.
     turned: AtomicU64,
@@ -23,7 +23,7 @@ struct Inner {
     begun: bool,
 }
 
-impl Standing {
+impl NodeHealth {
     /// A node that is connected to none of its peers. Each peer has a role, such as `mirror`.
     pub(super) fn new(node: &str, peers: BTreeMap<String, &'static str>) -> Self {
         let inner = Inner { awaited: peers.clone(), peers, begun: false };
@@ -116,54 +116,54 @@ const NAMED_MAX: usize = 8;
 mod tests {
     use super::*;
 
-    fn standing(mirrors: usize) -> Standing {
+    fn health(mirrors: usize) -> NodeHealth {
         let mut peers = BTreeMap::from([("north/coordinator".to_owned(), "coordinator")]);
         peers.extend((0..mirrors).map(|dc| (format!("t{dc}/server-0"), "mirror")));
-        Standing::new("south/server-0", peers)
+        NodeHealth::new("south/server-0", peers)
     }
 
     #[test]
     fn a_loop_that_stands_still_is_reported() {
-        let standing = standing(1);
+        let health = health(1);
         let at = Duration::from_secs;
-        assert_eq!(standing.alive(at(1000)), Ok(()), "a node whose loop has not started is alive");
-        standing.on_turn(at(1000));
-        assert_eq!(standing.alive(at(1009)), Ok(()));
-        let waiting = standing.alive(at(1012)).unwrap_err();
+        assert_eq!(health.alive(at(1000)), Ok(()), "a node whose loop has not started is alive");
+        health.on_turn(at(1000));
+        assert_eq!(health.alive(at(1009)), Ok(()));
+        let waiting = health.alive(at(1012)).unwrap_err();
         assert_eq!(waiting, "south/server-0: its loop has not turned for 12 s");
-        standing.on_turn(at(1012));
-        assert_eq!(standing.alive(at(1013)), Ok(()));
+        health.on_turn(at(1012));
+        assert_eq!(health.alive(at(1013)), Ok(()));
     }
 
     #[test]
     fn a_node_is_ready_once_all_are_met_and_the_run_has_begun_and_for_as_long() {
-        let standing = standing(1);
+        let health = health(1);
         let check = |expect: &str| {
-            let waiting = standing.ready().err().unwrap_or_default();
+            let waiting = health.ready().err().unwrap_or_default();
             assert_eq!(waiting.strip_prefix("south/server-0: ").unwrap_or(&waiting), expect);
         };
 
         check("waits for coordinator north/coordinator, mirror t0/server-0");
-        standing.on_connected("north/coordinator");
+        health.on_connected("north/coordinator");
         check("waits for mirror t0/server-0");
-        standing.on_connected("t0/server-0");
+        health.on_connected("t0/server-0");
         check("waits for the run to begin");
-        standing.on_begun();
+        health.on_begun();
         check("");
-        standing.on_lost("t0/server-0");
+        health.on_lost("t0/server-0");
         check("waits for mirror t0/server-0");
-        standing.on_connected("t0/server-0");
+        health.on_connected("t0/server-0");
         check("");
-        standing.on_lost("nobody/server-9");
+        health.on_lost("nobody/server-9");
         check("");
-        standing.on_lost("t0/server-0");
-        standing.on_absent("t0/server-0");
+        health.on_lost("t0/server-0");
+        health.on_absent("t0/server-0");
         check("");
     }
 
     #[test]
     fn of_many_that_are_missing_some_are_named() {
-        let waiting = standing(20).ready().unwrap_err();
+        let waiting = health(20).ready().unwrap_err();
         assert!(waiting.ends_with("t14/server-0 and 13 more"), "{waiting}");
     }
 }

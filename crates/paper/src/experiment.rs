@@ -1,40 +1,40 @@
-//! What stands before anyone competes: the fitted scale, BSP on the LAN, whose objective becomes the target of all
-//! others, and BSP over the WAN.
+//! The baselines of an application over a WAN: the fitted bandwidth scale, BSP on the LAN, whose objective is the
+//! target of all other runs, and BSP over the WAN.
 
 use super::EvaluationError;
 use super::bench::{Bench, Finished, in_parallel};
 use super::calibrate::{Fit, bsp_over_lan, fit};
 use super::centralize::data_bytes;
 use super::published::published;
-use super::suite::{App, BSP, Changes, LAN, Suite, WORST, Wan};
+use super::suite::{App, BSP, Changes, LAN, Suite, WORST, WanSpec};
 use gaia_config::{Override, Plan};
 use gaia_core::coordinator::{StopRules, target_of};
 use gaia_report::paper::ScaleRow;
 
 /// An application over a WAN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Site<'s> {
+pub(super) struct Experiment<'s> {
     pub(super) app: &'s App,
-    pub(super) wan: &'s Wan,
-    /// At the scale of the worst WAN instead of one of its own.
+    pub(super) wan: &'s WanSpec,
+    /// Whether the WAN uses the scale of the worst WAN of the paper instead of a fitted one.
     pub(super) elsewhere: bool,
-    /// Whether it has rows, and is not only there to set a scale or a volume of data.
+    /// Whether it has rows. Otherwise it is only needed for a scale or a volume of data.
     pub(super) compete: bool,
 }
 
-/// A site with what its competitors are measured by.
+/// An application over a WAN, with its baselines.
 #[derive(Clone, Debug)]
-pub(super) struct Ground<'s> {
-    pub(super) site: Site<'s>,
+pub(super) struct PreparedExperiment<'s> {
+    pub(super) experiment: Experiment<'s>,
     pub(super) fit: Fit,
     pub(super) lan: Finished,
     pub(super) bsp: Finished,
-    /// The objective that ends every run but the LAN's.
+    /// The objective at which all runs end, except the one on the LAN.
     pub(super) target: f64,
 }
 
-impl Site<'_> {
-    /// What a run of `model` is called.
+impl Experiment<'_> {
+    /// The name of the run of `model`.
     pub(super) fn name(&self, model: &str) -> String {
         let place = if self.elsewhere { "elsewhere-" } else { "" };
         format!("{place}{}-{}-{model}", self.app.name, self.wan.name)
@@ -52,15 +52,15 @@ impl Site<'_> {
     }
 }
 
-impl<'s> Ground<'s> {
-    /// The plan of a competitor: it ends at the target, or when it has had its chance.
+impl<'s> PreparedExperiment<'s> {
+    /// The plan of a contender. The run ends at the target, or at a limit of clocks and time.
     pub(super) fn plan(
         &self,
         model: &str,
         remote: &[Override],
         changes: &Changes,
     ) -> Result<Plan, EvaluationError> {
-        let plan = self.site.plan(model, self.fit.scale, remote, changes)?;
+        let plan = self.experiment.plan(model, self.fit.scale, remote, changes)?;
         let bsp_s = self.bsp.summary.time_to_target_s.unwrap_or(self.bsp.summary.time_s);
         let stop = StopRules {
             seconds: Some(PATIENCE_TIMES_BSP * bsp_s),
@@ -69,36 +69,37 @@ impl<'s> Ground<'s> {
         Ok(Plan { stop, ..plan })
     }
 
-    /// Seconds of BSP on the LAN to the target.
+    /// The time of BSP on the LAN to the target, in seconds.
     pub(super) fn lan_s(&self) -> f64 {
         self.lan.summary.time_to_target_s.unwrap_or(self.lan.summary.time_s)
     }
 
-    /// What BSP on the LAN had reached after some clocks, or at its end.
+    /// The objective of BSP on the LAN after some clocks, or at its end.
     pub(super) fn lan_objective_after(&self, clocks: u64) -> Option<f64> {
         let progress = &self.lan.progress;
         let at = progress.iter().find(|at| at.clock >= clocks).or_else(|| progress.last());
         at.map(|at| at.objective)
     }
 
-    /// The volume of the application's training data at the size of the paper's model; `None` where the WAN that sets
-    /// it has not been run.
-    pub(super) fn data_bytes(&self, grounds: &[Self]) -> Option<f64> {
-        let worst = grounds
-            .iter()
-            .find(|ground| ground.site.app.name == self.site.app.name && ground.site.is_worst())?;
-        Some(data_bytes(self.site.app.name, &worst.bsp.plan.topology, WORST, worst.lan_s()))
+    /// The volume of the application's training data in bytes, at the size of the paper's model. `None` if the WAN that
+    /// determines it has not been run.
+    pub(super) fn data_bytes(&self, all_prepared: &[Self]) -> Option<f64> {
+        let worst = all_prepared.iter().find(|prepared| {
+            prepared.experiment.app.name == self.experiment.app.name
+                && prepared.experiment.is_worst()
+        })?;
+        Some(data_bytes(self.experiment.app.name, &worst.bsp.plan.topology, WORST, worst.lan_s()))
     }
 
-    pub(super) fn scale_row(&self, grounds: &[Self]) -> ScaleRow {
+    pub(super) fn scale_row(&self, all_prepared: &[Self]) -> ScaleRow {
         ScaleRow {
-            app: self.site.app.name.into(),
-            wan: self.site.wan.name.into(),
-            elsewhere: self.site.elsewhere,
+            app: self.experiment.app.name.into(),
+            wan: self.experiment.wan.name.into(),
+            elsewhere: self.experiment.elsewhere,
             bandwidth_scale: self.fit.scale,
             bsp_over_lan: self.fit.ratio,
-            published: self.site.published().map(|row| row.lan),
-            data_bytes: self.data_bytes(grounds).unwrap_or_default(),
+            published: self.experiment.published().map(|row| row.lan),
+            data_bytes: self.data_bytes(all_prepared).unwrap_or_default(),
         }
     }
 
@@ -107,17 +108,17 @@ impl<'s> Ground<'s> {
     }
 }
 
-impl Site<'_> {
+impl Experiment<'_> {
     pub(super) fn published(&self) -> Option<&'static super::Published> {
         published(self.app.name, self.wan.name).filter(|_| !self.elsewhere)
     }
 
-    /// Whether it has rows among the paper's own cells.
+    /// Whether it has rows in the table of the paper's WANs.
     pub(super) fn has_cells(&self) -> bool {
         self.compete && !self.elsewhere
     }
 
-    /// Whether the ablation is tried there.
+    /// Whether it is a cell of the ablation.
     pub(super) fn is_ablated(&self, suite: &Suite) -> bool {
         self.has_cells() && suite.ablation_cells.contains(&(self.app.name, self.wan.name))
     }
@@ -127,35 +128,38 @@ impl Site<'_> {
     }
 }
 
-/// How many runs [`prepare`] tells of.
-pub(super) fn runs(sites: &[Site<'_>]) -> usize {
-    2 * sites.len()
+/// The number of runs of [`prepare`] with notifications.
+pub(super) fn runs(experiments: &[Experiment<'_>]) -> usize {
+    2 * experiments.len()
 }
 
-/// Fits the scales, then runs BSP on each site's LAN and WAN.
+/// Fits the scales, then runs BSP on each LAN and WAN.
 pub(super) fn prepare<'s>(
     suite: &Suite,
-    sites: &[Site<'s>],
+    experiments: &[Experiment<'s>],
     changes: &Changes,
     bench: &Bench<'_>,
-) -> Result<Vec<Ground<'s>>, EvaluationError> {
-    let own: Vec<&Site<'_>> = sites.iter().filter(|site| !site.elsewhere).collect();
-    let fits = in_parallel(&own, |site| Ok((**site, own_fit(suite, site, changes, bench)?)))?;
-    let based: Vec<(Site<'s>, Fit)> = sites
+) -> Result<Vec<PreparedExperiment<'s>>, EvaluationError> {
+    let own: Vec<&Experiment<'_>> =
+        experiments.iter().filter(|experiment| !experiment.elsewhere).collect();
+    let fits = in_parallel(&own, |experiment| {
+        Ok((**experiment, own_fit(suite, experiment, changes, bench)?))
+    })?;
+    let based: Vec<(Experiment<'s>, Fit)> = experiments
         .iter()
-        .filter_map(|site| {
+        .filter_map(|experiment| {
             let found = fits.iter().find(|(fitted, _)| {
-                let same_wan = fitted.wan.name == site.wan.name;
-                fitted.app.name == site.app.name
-                    && if site.elsewhere { fitted.is_worst() } else { same_wan }
+                let same_wan = fitted.wan.name == experiment.wan.name;
+                fitted.app.name == experiment.app.name
+                    && if experiment.elsewhere { fitted.is_worst() } else { same_wan }
             });
-            found.map(|(_, fit)| (*site, *fit))
+            found.map(|(_, fit)| (*experiment, *fit))
         })
         .collect();
 
-    let lans = in_parallel(&based, |(site, fit)| {
-        let remote = bsp(suite, site, changes)?;
-        let plan = site.plan(LAN, fit.scale, &remote, changes)?.on_lan();
+    let lans = in_parallel(&based, |(experiment, fit)| {
+        let remote = bsp(suite, experiment, changes)?;
+        let plan = experiment.plan(LAN, fit.scale, &remote, changes)?.on_lan();
         let lan = bench.run(&plan)?;
         if lan.summary.stopped_by == "clocks" {
             let (run, clocks) = (plan.name, lan.summary.clocks);
@@ -164,27 +168,27 @@ pub(super) fn prepare<'s>(
         Ok(lan)
     })?;
 
-    let based: Vec<((Site<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
-    in_parallel(&based, |((site, fit), lan)| {
+    let based: Vec<((Experiment<'s>, Fit), Finished)> = based.into_iter().zip(lans).collect();
+    in_parallel(&based, |((experiment, fit), lan)| {
         let target =
             target_of(lan.progress.last().map_or(lan.summary.objective, |at| at.objective));
         let lan = &first_passage(lan, target);
-        let remote = bsp(suite, site, changes)?;
-        let mut plan = site.plan(BSP, fit.scale, &remote, changes)?;
+        let remote = bsp(suite, experiment, changes)?;
+        let mut plan = experiment.plan(BSP, fit.scale, &remote, changes)?;
         plan.stop = towards(target, lan);
         let bsp = bench.run(&plan)?;
-        let fit = if site.elsewhere {
+        let fit = if experiment.elsewhere {
             let time = |run: &Finished| run.summary.time_to_target_s.unwrap_or(run.summary.time_s);
             Fit { ratio: time(&bsp) / time(lan), ..*fit }
         } else {
             *fit
         };
-        Ok(Ground { site: *site, fit, lan: lan.clone(), bsp, target })
+        Ok(PreparedExperiment { experiment: *experiment, fit, lan: lan.clone(), bsp, target })
     })
 }
 
-/// A run as if it had had its own target from the start. One whose objective wavers may have been there before it
-/// settled, and is to be measured as the others are.
+/// A run, cut off where it first reached the target. If its objective oscillates, it may have reached the target before
+/// it converged. So it is measured like the other runs.
 fn first_passage(run: &Finished, target: f64) -> Finished {
     let mut run = run.clone();
     if let Some(first) = run.progress.iter().find(|at| at.objective <= target) {
@@ -196,16 +200,17 @@ fn first_passage(run: &Finished, target: f64) -> Finished {
     run
 }
 
-/// The scale at which BSP suffers as in the paper. A WAN that the paper did not have is taken as it is.
+/// The scale at which BSP is slowed down as in the paper. 1 for a WAN that the paper does not have.
 fn own_fit(
     suite: &Suite,
-    site: &Site<'_>,
+    experiment: &Experiment<'_>,
     changes: &Changes,
     bench: &Bench<'_>,
 ) -> Result<Fit, EvaluationError> {
-    let remote = bsp(suite, site, changes)?;
-    let ratio_at = |scale: f64| bsp_over_lan(&site.plan(BSP, scale, &remote, changes)?, bench);
-    match site.published() {
+    let remote = bsp(suite, experiment, changes)?;
+    let ratio_at =
+        |scale: f64| bsp_over_lan(&experiment.plan(BSP, scale, &remote, changes)?, bench);
+    match experiment.published() {
         Some(row) => fit(row.lan, ratio_at),
         None => Ok(Fit { scale: 1.0, ratio: ratio_at(1.0)? }),
     }
@@ -213,18 +218,18 @@ fn own_fit(
 
 fn bsp(
     suite: &Suite,
-    site: &Site<'_>,
+    experiment: &Experiment<'_>,
     changes: &Changes,
 ) -> Result<Vec<Override>, EvaluationError> {
     let contender = suite.contender(BSP);
     let remote = match contender {
-        Some(contender) => contender.remote(site.app.name, site.wan.name, changes)?,
+        Some(contender) => contender.remote(experiment.app.name, experiment.wan.name, changes)?,
         None => None,
     };
     Ok(remote.unwrap_or_default())
 }
 
-/// Stops a run where BSP on the LAN stopped, or when it has had several times the clocks for it.
+/// The stop rules of a run: at the target, or after several times the clocks of BSP on the LAN.
 fn towards(target: f64, lan: &Finished) -> StopRules {
     StopRules {
         objective: Some(target),
@@ -234,7 +239,7 @@ fn towards(target: f64, lan: &Finished) -> StopRules {
     }
 }
 
-/// A run that has not met the target after this many times the LAN's clocks does not meet it.
+/// A run stops after this many times the LAN's clocks without the target.
 const PATIENCE_TIMES_LAN: u64 = 4;
-/// Nor after this many times BSP's time.
+/// A run stops after this many times BSP's time without the target.
 const PATIENCE_TIMES_BSP: f64 = 3.0;

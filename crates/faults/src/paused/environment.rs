@@ -1,4 +1,4 @@
-//! What one process stands on, in memory: it can be killed at any time, and then nothing of it is heard.
+//! The environment of one process, in memory. The process can be killed at any time, and then has no further effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use gaia_core::types::{DcId, Seed};
 use gaia_driver::emulated::Network;
 use gaia_driver::real::environment::{Datagrams, Environment, Later, Listener, Stream};
 
-/// What all processes of a run share.
+/// The network and the disks that all processes of a run share.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) network: Arc<Network>,
@@ -30,22 +30,22 @@ pub(super) struct World {
     topology: Topology,
     seed: Seed,
     disks: Mutex<BTreeMap<PathBuf, Arc<Mutex<Files>>>>,
-    /// The next port that nobody has had.
+    /// The next unused port.
     port: AtomicU16,
     began: Instant,
 }
 
-/// What one process stands on.
-pub(super) struct Place {
+/// The environment of one process.
+pub(super) struct ProcessEnvironment {
     world: Arc<World>,
     dc: DcId,
-    /// Of its endpoint.
+    /// The seed of its endpoint.
     seed: Seed,
-    /// What its calendar said when the world began.
+    /// The time of its calendar at the start of the run.
     calendar_began: Duration,
     gone: AtomicBool,
     died: Notify,
-    /// Whom it cannot reach, though it reaches others.
+    /// An address that it cannot reach.
     parted_from: Mutex<Option<SocketAddr>>,
     listens: Mutex<Vec<SocketAddr>>,
     streams: Mutex<Vec<[Weak<Mutex<Way>>; 2]>>,
@@ -53,7 +53,7 @@ pub(super) struct Place {
 }
 
 impl World {
-    /// To be called within a runtime.
+    /// Must be called within a runtime.
     pub(super) fn new(topology: &Topology, seed: Seed) -> Arc<Self> {
         Arc::new(Self {
             network: Network::new(topology, seed.child("links")),
@@ -66,9 +66,13 @@ impl World {
         })
     }
 
-    /// A new process in a data center, on a machine whose calendar is so far behind.
-    pub(super) fn place(self: &Arc<Self>, dc: DcId, behind: Duration) -> Arc<Place> {
-        Arc::new(Place {
+    /// A new process in a data center, on a machine whose calendar is `behind`.
+    pub(super) fn new_process(
+        self: &Arc<Self>,
+        dc: DcId,
+        behind: Duration,
+    ) -> Arc<ProcessEnvironment> {
+        Arc::new(ProcessEnvironment {
             world: self.clone(),
             dc,
             seed: self.seed.nth(usize::from(self.port())),
@@ -82,12 +86,12 @@ impl World {
         })
     }
 
-    /// A port that nobody has had.
+    /// An unused port.
     pub(super) fn port(&self) -> u16 {
         self.port.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Empties the disks below a folder, whose processes must have died.
+    /// Empties the disks below a folder, whose processes must be killed.
     pub(super) fn lose_disks(&self, folder: &Path) {
         self.disks.lock().unwrap().retain(|path, _| !path.starts_with(folder));
     }
@@ -97,12 +101,12 @@ impl World {
     }
 }
 
-impl Place {
+impl ProcessEnvironment {
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Kills the process: its streams break, its datagrams end, and its disks are another's.
+    /// Kills the process: its streams fail, its datagrams end, and it has no access to its disks.
     pub(super) fn die(&self) {
         self.gone.store(true, Ordering::Relaxed);
         for address in self.listens.lock().unwrap().drain(..) {
@@ -113,7 +117,7 @@ impl Place {
         self.died.notify_one();
     }
 
-    /// Breaks its streams, which it makes again: but for those to an address, until it is parted from nobody.
+    /// Fails its streams. It cannot open new ones to `address` until this is called with `None`.
     pub(super) fn part_from(&self, address: Option<SocketAddr>) {
         *self.parted_from.lock().unwrap() = address;
         if address.is_some() {
@@ -126,7 +130,7 @@ impl Place {
         self.died.notified().await;
     }
 
-    /// The disks that it has opened.
+    /// The disks that the process has opened.
     pub(super) fn disks(&self) -> Vec<Arc<Mutex<Files>>> {
         self.disks.lock().unwrap().clone()
     }
@@ -136,38 +140,39 @@ impl Place {
     }
 }
 
-/// The process's own; a task that outlives it stands on this too.
+/// The environment as the real driver uses it. A task that outlives its process uses it, too.
 #[derive(Debug)]
-pub(super) struct Standing(pub(super) Arc<Place>);
+pub(super) struct SharedEnvironment(pub(super) Arc<ProcessEnvironment>);
 
-impl Environment for Standing {
+impl Environment for SharedEnvironment {
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>> {
         Box::pin(async move {
-            let place = &self.0;
-            place.present()?;
-            let ear = place.world.streams.listen(at)?;
-            place.listens.lock().unwrap().push(at);
+            let environment = &self.0;
+            environment.present()?;
+            let ear = environment.world.streams.listen(at)?;
+            environment.listens.lock().unwrap().push(at);
             Ok(Box::new(ear) as Box<dyn Listener>)
         })
     }
 
     fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>> {
         Box::pin(async move {
-            let place = &self.0;
-            place.present()?;
-            if *place.parted_from.lock().unwrap() == Some(to) {
+            let environment = &self.0;
+            environment.present()?;
+            if *environment.parted_from.lock().unwrap() == Some(to) {
                 return Err(io::ErrorKind::HostUnreachable.into());
             }
-            let from = Network::address(place.dc, place.world.port());
-            let far = place.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
-            let delay = place.world.delay(place.dc, far);
-            let calling = place.world.streams.connect(&place.world.network, from, to, delay);
+            let from = Network::address(environment.dc, environment.world.port());
+            let far = environment.world.network.dc_at(to).ok_or(io::ErrorKind::HostUnreachable)?;
+            let delay = environment.world.delay(environment.dc, far);
+            let calling =
+                environment.world.streams.connect(&environment.world.network, from, to, delay);
             let (pipe, ways) = calling.await?;
-            let mut streams = place.streams.lock().unwrap();
+            let mut streams = environment.streams.lock().unwrap();
             streams.retain(|ways| ways[0].strong_count() > 0);
             streams.push(ways.clone());
             drop(streams);
-            if place.is_gone() {
+            if environment.is_gone() {
                 break_off(&ways);
             }
             Ok(Box::new(pipe) as Box<dyn Stream>)
@@ -175,21 +180,21 @@ impl Environment for Standing {
     }
 
     fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams> {
-        let place = &self.0;
-        place.present()?;
-        let socket = place.world.network.bind(at)?;
+        let environment = &self.0;
+        environment.present()?;
+        let socket = environment.world.network.bind(at)?;
         let mut bytes = [0; 32];
-        place.seed.random().fill_bytes(&mut bytes);
+        environment.seed.random().fill_bytes(&mut bytes);
         let mut config = EndpointConfig::default();
         config.rng_seed(Some(bytes));
         Ok(Datagrams { socket, config: Some(config) })
     }
 
     fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError> {
-        let (place, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
+        let (environment, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
         let files = disks.entry(path.to_owned()).or_default().clone();
-        place.disks.lock().unwrap().push(files.clone());
-        Ok(Box::new(MemoryDisk { files, place }))
+        environment.disks.lock().unwrap().push(files.clone());
+        Ok(Box::new(MemoryDisk { files, environment }))
     }
 
     fn since_epoch(&self) -> Duration {
@@ -203,14 +208,14 @@ impl Environment for Standing {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ProcessEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("dc", &self.dc).finish_non_exhaustive()
+        f.debug_struct("ProcessEnvironment").field("dc", &self.dc).finish_non_exhaustive()
     }
 }
 
 const PORT_MIN: u16 = 10_000;
-/// When a run begins, by the calendars that are right.
+/// The time at which a run begins, on calendars that are not behind.
 const CALENDAR_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
 pub(super) const LAN_DELAY: Duration = Duration::from_micros(100);

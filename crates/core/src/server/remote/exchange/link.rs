@@ -53,7 +53,7 @@ impl ExchangeLink {
 
 persist! {
     /// With whether a job has what it carries.
-    impl Persist<&dyn Fn(&Job) -> bool> for Link {
+    impl Persist<&dyn Fn(&Job) -> bool> for ExchangeLink {
         fn walk(Self { sequence, received, part, jobs, stats }, walk, carries) {
             walk.record("sequence", sequence)?;
             walk.record("received", received)?;

@@ -3,15 +3,32 @@
 //! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. What it is
 //! told may be told again, as it is where a line breaks: clocks only rise, and a server drains once. Nothing
 //! waits for it while training goes on: data centers keep each other's pace, as in the paper.
+//!
+//! Two machines: [`Coordinator`] knows the phases of a run, and [`ClusterCoordinator`], around it, which nodes and data
+//! centers take part. A driver whose nodes cannot fail needs only the first.
 
+mod absences;
+mod cluster;
+mod incarnations;
 mod members;
+mod server_processes;
+mod stand_ins;
+mod standing_orders;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+pub use absences::Absences;
+pub use cluster::{
+    Admission, ClusterCoordinator, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
+};
+pub use incarnations::Incarnations;
 pub use members::leave_with;
+pub use server_processes::{ServerProcess, ServerProcesses};
+pub use stand_ins::StandIns;
+pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, StateError, Walk, WorkerId};

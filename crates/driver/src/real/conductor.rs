@@ -34,8 +34,6 @@ use super::membership::{Membership, MembershipEvent};
 use super::message::{Order, Report};
 use super::meters::Meters;
 use super::pending_evaluation::{PendingEvaluation, judged};
-use super::server_processes::ServerProcesses;
-use super::standing::Standing;
 use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::judge::highlights_of;
@@ -43,9 +41,9 @@ use crate::recorder::RunRecorder;
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
-use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
+use gaia_core::coordinator::{ClusterCoordinator, CoordinatorOutput, NodeOrder, Recipients};
 use gaia_core::types::{
-    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk, WorkerId,
+    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk,
 };
 use gaia_telemetry::Observer;
 
@@ -54,7 +52,7 @@ pub(super) struct Conductor<'a> {
     context: &'a NodeContext,
     application: &'a Arc<dyn Application>,
     observer: &'a mut dyn Observer,
-    coordinator: Coordinator,
+    coordinator: ClusterCoordinator,
     recorder: RunRecorder,
     layouts: Vec<ShardLayout>,
     membership: Membership,
@@ -62,11 +60,6 @@ pub(super) struct Conductor<'a> {
     begun: bool,
     /// Nodes that have met all they talk to.
     ready: BTreeSet<NodeId>,
-    /// What nodes are to know that come back.
-    standing: Standing,
-    server_processes: ServerProcesses,
-    /// Lost workers of which people know that nobody can stand in for them.
-    left_alone: BTreeSet<WorkerId>,
     /// Whether there is something to keep that is kept with the next outputs.
     unwritten: bool,
     meters: Meters,
@@ -100,15 +93,12 @@ impl<'a> Conductor<'a> {
             context,
             application,
             observer,
-            coordinator: blueprint.coordinator(),
+            coordinator: ClusterCoordinator::new(blueprint.coordinator()),
             recorder: RunRecorder::new(plan),
             membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
             layouts,
             begun: false,
             ready: BTreeSet::new(),
-            standing: Standing::default(),
-            server_processes: ServerProcesses::default(),
-            left_alone: BTreeSet::new(),
             unwritten: false,
             meters: Meters::default(),
             all_server_stats: BTreeMap::new(),
@@ -122,7 +112,9 @@ impl<'a> Conductor<'a> {
         };
 
         conductor.take_up()?;
-        for node in nodes(&context.run_context).filter(|node| !conductor.takes_part(*node)) {
+        for node in
+            nodes(&context.run_context).filter(|node| !conductor.coordinator.takes_part(*node))
+        {
             context.meter.on_absent(&context.run_context.label(node));
         }
 
@@ -135,7 +127,10 @@ impl<'a> Conductor<'a> {
         let mut complain = time::Instant::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
-            let missing = conductor.present().filter(|node| !conductor.is_here(*node));
+            let missing = conductor.present().filter(|node| {
+                let is_connected = conductor.membership.has(*node);
+                !conductor.coordinator.is_here(*node, is_connected)
+            });
             let missing: Vec<String> = missing.map(|node| context.run_context.name(node)).collect();
             if missing.is_empty() {
                 break;
@@ -147,7 +142,7 @@ impl<'a> Conductor<'a> {
                     complain = time::Instant::now() + COMPLAIN_EVERY;
                 }
                 _ = beat.tick() => conductor.on_beat().await?,
-                news = conductor.membership.news() => conductor.on_news(news).await?,
+                news = conductor.membership.news(&mut conductor.coordinator) => conductor.on_news(news).await?,
             }
         }
 
@@ -190,20 +185,20 @@ impl<'a> Conductor<'a> {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                news = self.membership.news() => self.on_news(news).await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         }
 
         self.context.meter.on_begun();
-        if !self.standing.started {
+        if !self.coordinator.orders.started {
             self.origin = time::Instant::now();
-            self.coordinator.handle_start();
+            self.coordinator.run.handle_start();
         }
 
         self.settle().await?;
         self.admit_all().await?;
         while !self.finished {
-            let deadline = self.coordinator.poll_timeout();
+            let deadline = self.coordinator.run.poll_timeout();
             let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
                 biased;
@@ -215,9 +210,9 @@ impl<'a> Conductor<'a> {
                     self.on_verdict(judged?.0)?;
                     self.evaluate().await;
                 }
-                news = self.membership.news() => self.on_news(news).await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
-                    self.coordinator.handle_timeout(self.now());
+                    self.coordinator.run.handle_timeout(self.now());
                 }
             }
             self.settle().await?;
@@ -228,7 +223,7 @@ impl<'a> Conductor<'a> {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
                 judged = judged(&mut self.pending_evaluation) => self.on_verdict(judged?.0)?,
-                news = self.membership.news() => self.on_news(news).await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         }
 
@@ -241,7 +236,7 @@ impl<'a> Conductor<'a> {
         self.dismiss_absent("the run has ended").await;
         self.due = Some(Clock::ZERO);
         self.evaluate().await;
-        self.standing.server_stats = true;
+        self.coordinator.orders.server_stats = true;
         self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
@@ -251,7 +246,7 @@ impl<'a> Conductor<'a> {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
                 judged = judged(&mut self.pending_evaluation), if self.all_server_stats.len() == count => break judged?,
-                news = self.membership.news() => self.on_news(news).await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         };
 
@@ -267,7 +262,9 @@ impl<'a> Conductor<'a> {
         // Who is away for a moment is to hear that the run is over.
         let back = async {
             while self.present().any(|node| !self.membership.has(node)) {
-                if let MembershipEvent::Joined(node) = self.membership.news().await {
+                if let MembershipEvent::Joined(node) =
+                    self.membership.news(&mut self.coordinator).await
+                {
                     self.on_joined(node).await?;
                 }
             }
@@ -292,7 +289,7 @@ impl<'a> Conductor<'a> {
         self.membership.tell_all(|_| true, &Order::Alive).await;
         self.take_over().await;
         let after = self.context.run_context.plan.failures.give_up_after.0;
-        match self.membership.given_up(after) {
+        match self.coordinator.absences.longer_than(self.membership.now(), after) {
             None => Ok(()),
             Some(node) => {
                 let reason = format!("it was away for {} s", after.as_secs());
@@ -305,7 +302,7 @@ impl<'a> Conductor<'a> {
         self.context.meter.on_turn();
         match news {
             MembershipEvent::Joined(node) => self.on_joined(node).await,
-            MembershipEvent::Heard(heard) if !self.takes_part(heard.node) => {
+            MembershipEvent::Heard(heard) if !self.coordinator.takes_part(heard.node) => {
                 self.on_heard_of_absent(heard);
                 Ok(())
             }
@@ -315,10 +312,10 @@ impl<'a> Conductor<'a> {
                 ..
             }) => self.on_refuses(at, peer, &reason).await,
             MembershipEvent::Heard(heard) => {
-                let copies = self.server_processes.has_copies_on_the_way();
+                let copies = self.coordinator.processes.has_copies_on_the_way();
                 self.on_heard(heard)?;
                 // One who waits to join may do so once nobody else takes a copy.
-                if copies && !self.server_processes.has_copies_on_the_way() {
+                if copies && !self.coordinator.processes.has_copies_on_the_way() {
                     self.admit_all().await?;
                 }
                 Ok(())
@@ -342,7 +339,9 @@ impl<'a> Conductor<'a> {
             }
             Err(reason) => {
                 self.context.on_lost(node);
-                self.membership.lose(node, &reason.to_string());
+                if self.membership.lose(node, &reason.to_string()) {
+                    self.coordinator.absences.lose(self.membership.now(), node);
+                }
                 return Ok(());
             }
         };
@@ -351,7 +350,7 @@ impl<'a> Conductor<'a> {
             (_, Report::Ready) => {
                 self.ready.insert(node);
                 if let NodeId::Server(server) = node {
-                    self.server_processes.on_ready(server);
+                    self.coordinator.processes.on_ready(server);
                 }
             }
             (_, Report::Failed { reason }) => {
@@ -366,19 +365,21 @@ impl<'a> Conductor<'a> {
                 }
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
-                self.coordinator.handle_clock_finished(server, clock);
+                self.coordinator.run.handle_clock_finished(server, clock);
                 let (coordinator, topology) =
-                    (&self.coordinator, &self.context.run_context.plan.topology);
+                    (&self.coordinator.run, &self.context.run_context.plan.topology);
                 let judged = topology.dc_ids().filter(|dc| coordinator.is_judged(*dc));
                 self.recorder.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
-                self.coordinator.handle_copy_ready(server, clock);
+                self.coordinator.run.handle_copy_ready(server, clock);
             }
-            (NodeId::Server(server), Report::Drained) => self.coordinator.handle_drained(server),
+            (NodeId::Server(server), Report::Drained) => {
+                self.coordinator.run.handle_drained(server);
+            }
             (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
                 self.recorder.on_diverged(found);
-                self.coordinator.handle_diverged();
+                self.coordinator.run.handle_diverged();
             }
             (NodeId::Server(server), Report::ServerStats(server_stats))
                 if server_stats.server == server =>
@@ -387,7 +388,7 @@ impl<'a> Conductor<'a> {
             }
             (NodeId::Worker(worker), Report::Held(held)) => self.recorder.on_held(worker.dc, &held),
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
-                self.coordinator.handle_worker_stopped(worker, clock);
+                self.coordinator.run.handle_worker_stopped(worker, clock);
             }
             (_, _) => return Err(broken("it reports what is not its business")),
         }
@@ -399,13 +400,11 @@ impl<'a> Conductor<'a> {
     /// this one stands by it.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
-        // To all workers, or to the servers of a data center.
-        let mut orders: Vec<(Option<DcId>, Order)> = Vec::new();
-        while let Some(output) = self.coordinator.poll_output() {
+        let mut orders: Vec<(Recipients, NodeOrder)> = Vec::new();
+        while let Some(output) = self.coordinator.run.poll_output() {
             match output {
                 CoordinatorOutput::Start => {
-                    self.standing.started = true;
-                    orders.push((None, Order::Start { stopped: None }));
+                    orders.push((Recipients::Workers, NodeOrder::Start { stopped: None }));
                 }
                 CoordinatorOutput::Evaluate { clock } => {
                     self.due = Some(clock);
@@ -413,26 +412,26 @@ impl<'a> Conductor<'a> {
                 }
                 CoordinatorOutput::Stop { last, reason } => {
                     self.recorder.on_stop(self.now(), reason);
-                    self.standing.stop = Some(last);
-                    orders.push((None, Order::Stop { last }));
+                    orders.push((Recipients::Workers, NodeOrder::Stop { last }));
                 }
                 CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    self.standing.drain.insert(dc, (clocks.clone(), inactive.clone()));
-                    orders.push((Some(dc), Order::Drain { clocks, inactive }));
+                    let order = NodeOrder::Drain { clocks, inactive };
+                    orders.push((Recipients::ServersOf(dc), order));
                 }
                 CoordinatorOutput::Finished => self.finished = true,
             }
         }
 
+        for (to, order) in &orders {
+            self.coordinator.orders.record(*to, order);
+        }
         if unwritten || !orders.is_empty() {
             self.write_down()?;
         }
-        for (dc, order) in orders {
-            let whom = |node: &NodeId| match (dc, node) {
-                (None, node) => is_worker(node) && self.takes_part(*node),
-                (Some(dc), node) => matches!(node, NodeId::Server(id) if id.dc == dc),
-            };
-            self.membership.tell_all(whom, &order).await;
+
+        for (to, order) in orders {
+            let whom = |node: &NodeId| to.include(*node) && self.coordinator.takes_part(*node);
+            self.membership.tell_all(whom, &order.into()).await;
         }
 
         Ok(())
@@ -447,8 +446,8 @@ impl<'a> Conductor<'a> {
         };
         let sent: Vec<u64> = topology.dc_ids().map(sent).collect();
         let clock = |dc| {
-            let inactive = self.coordinator.inactive().contains(&dc);
-            (!inactive).then(|| self.coordinator.clock_of(dc).0)
+            let inactive = self.coordinator.run.inactive().contains(&dc);
+            (!inactive).then(|| self.coordinator.run.clock_of(dc).0)
         };
         let clocks: Vec<Option<u64>> = topology.dc_ids().map(clock).collect();
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
@@ -463,8 +462,7 @@ impl<'a> Conductor<'a> {
         }
 
         let since_epoch = self.context.run_context.environment.since_epoch();
-        let incarnations = self.server_processes.give_incarnations(is_first, since_epoch);
-        self.membership.set_incarnations(incarnations);
+        self.coordinator.begin_process(is_first, since_epoch);
         self.write_down()
     }
 
@@ -473,16 +471,19 @@ impl<'a> Conductor<'a> {
         state.restore(|walk| self.walk(&mut now, walk)).map_err(RealError::OtherState)?;
         let elapsed = now.since(Instant::ZERO);
         self.origin = time::Instant::now().checked_sub(elapsed).unwrap_or(self.origin);
-        self.finished = self.coordinator.is_finished();
+        self.finished = self.coordinator.run.is_finished();
         for progress in self.recorder.progress() {
             self.observer.on_progress(progress);
         }
-        for (lost, own) in self.membership.stand_ins().clone().iter() {
+        for (lost, own) in self.coordinator.stand_ins.clone().iter() {
             self.show_taken_over(lost, own);
         }
-        if self.standing.started {
+        if self.coordinator.orders.started {
             let present: Vec<NodeId> = self.present().collect();
-            self.membership.miss(present.into_iter());
+            let now = self.membership.now();
+            for node in present.into_iter().filter(|node| !self.membership.has(*node)) {
+                self.coordinator.absences.lose(now, node);
+            }
         }
         Ok(())
     }
@@ -499,11 +500,8 @@ impl<'a> Conductor<'a> {
     /// Walks over what changes as time goes on and nodes do not say again.
     fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record("now", now)?;
-        self.coordinator.state(&mut walk.at("coordinator"))?;
+        self.coordinator.state(walk)?;
         self.recorder.state(&mut walk.at("recorder"))?;
-        walk.record("standing", &mut self.standing)?;
-        walk.record("server_processes", &mut self.server_processes)?;
-        walk.record("stand_ins", self.membership.stand_ins_mut())?;
         walk.record("meters", &mut self.meters)?;
         walk.record("tickets", &mut self.tickets)?;
         walk.record("ended", &mut self.ended)
@@ -512,10 +510,6 @@ impl<'a> Conductor<'a> {
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
-}
-
-fn is_worker(node: &NodeId) -> bool {
-    matches!(node, NodeId::Worker(_))
 }
 
 /// How long nodes that are away at the end of a run are waited for.

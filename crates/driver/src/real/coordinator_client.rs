@@ -16,11 +16,9 @@ use super::SILENCE_MAX;
 use super::channel::{Channel, Parcel, Reader};
 use super::context::NodeContext;
 use super::error::{ChannelError, RealError};
-use super::message::{
-    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, ServerProcess, pack, unpack,
-};
-use super::stand_ins::StandIns;
+use super::message::{Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
 use crate::real::HEARTBEAT;
+use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, ServerId};

@@ -1,4 +1,4 @@
-//! Who is on the line to the coordinator, and who was lost and is waited for.
+//! Which nodes are connected to the coordinator, and what they are told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,10 +14,9 @@ use super::acceptor::{Acceptor, ProvenCaller};
 use super::channel::Parcel;
 use super::context::RunContext;
 use super::hearing::{Heard, hear};
-use super::incarnations::Incarnations;
-use super::message::{Answer, Order, ServerProcess, pack};
-use super::stand_ins::StandIns;
-use gaia_core::types::{DcId, NodeId, ServerId, ShardLayout, WorkerId};
+use super::message::{Answer, Order, pack};
+use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
+use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// The lines of all nodes.
@@ -30,10 +29,8 @@ pub(super) struct Membership {
     listening: BTreeMap<ServerId, String>,
     /// As nodes said of themselves.
     server_processes: BTreeMap<NodeId, ServerProcess>,
-    incarnations: Incarnations,
-    /// Since when.
-    lost: BTreeMap<NodeId, time::Instant>,
-    stand_ins: StandIns,
+    /// When times of absence are zero.
+    origin: time::Instant,
     heard: Receiver<Heard>,
     hears: Sender<Heard>,
     /// Connections so far: each has a number.
@@ -71,9 +68,7 @@ impl Membership {
             lines: BTreeMap::new(),
             listening: BTreeMap::new(),
             server_processes: BTreeMap::new(),
-            incarnations: Incarnations::default(),
-            lost: BTreeMap::new(),
-            stand_ins: StandIns::default(),
+            origin: time::Instant::now(),
             heard,
             hears,
             connections: 0,
@@ -83,12 +78,12 @@ impl Membership {
     }
 
     /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
-    pub(super) async fn news(&mut self) -> MembershipEvent {
+    pub(super) async fn news(&mut self, coordinator: &mut ClusterCoordinator) -> MembershipEvent {
         loop {
             tokio::select! {
                 biased;
                 proven_caller = self.acceptor.proven_caller() => {
-                    if let Some(node) = self.admit(proven_caller).await {
+                    if let Some(node) = self.admit(coordinator, proven_caller).await {
                         return MembershipEvent::Joined(node);
                     }
                 }
@@ -104,11 +99,15 @@ impl Membership {
     }
 
     /// Takes a caller in, in place of a connection that it had before.
-    async fn admit(&mut self, proven_caller: ProvenCaller) -> Option<NodeId> {
+    async fn admit(
+        &mut self,
+        coordinator: &mut ClusterCoordinator,
+        proven_caller: ProvenCaller,
+    ) -> Option<NodeId> {
         let ProvenCaller { hello, from, mut channel } = proven_caller;
         let (node, stand_in) = (hello.node, hello.stand_in);
         if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
-            && self.stand_ins.of(worker) != Some(own)
+            && coordinator.stand_ins.of(worker) != Some(own)
         {
             let [own, lost] = [own, worker].map(|id| self.run_context.name(NodeId::Worker(id)));
             channel.put_off(format!("{own} does not stand in for {lost}")).await;
@@ -135,13 +134,13 @@ impl Membership {
         if let Some(process) = hello.process {
             self.server_processes.insert(node, process);
             if let NodeId::Server(id) = node {
-                self.incarnations.note(id, process.incarnation);
+                coordinator.incarnations.note(id, process.incarnation);
             }
         }
 
         let answer = match (node, hello.begins) {
             (NodeId::Server(id), Some(process)) => {
-                let incarnation = self.incarnations.give(id, process);
+                let incarnation = coordinator.incarnations.give(id, process);
                 let number = incarnation.number();
                 let process = ServerProcess { began: number, incarnation: number, is_new: true };
                 self.server_processes.insert(node, process);
@@ -157,7 +156,7 @@ impl Membership {
         self.connections += 1;
         let connection = self.connections;
         self.lines.insert(node, NodeConnection { connection, stand_in, parcels });
-        self.lost.remove(&node);
+        coordinator.absences.end(node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
 
@@ -171,65 +170,33 @@ impl Membership {
         Some(node)
     }
 
-    /// What servers are to begin as that have nothing to go on from.
-    pub(super) fn set_incarnations(&mut self, incarnations: Incarnations) {
-        self.incarnations = incarnations;
-    }
-
-    /// A node is on the line no more.
-    pub(super) fn lose(&mut self, node: NodeId, reason: &str) {
-        if self.lines.remove(&node).is_some() {
+    /// A node is connected no more. Answers whether it was.
+    pub(super) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
+        let was_connected = self.lines.remove(&node).is_some();
+        if was_connected {
             warn!("{} is lost: {reason}; it is waited for", self.run_context.name(node));
-            self.lost.insert(node, time::Instant::now());
         }
+        was_connected
     }
 
-    /// A node is not waited for, and its line is closed once it has heard all that was said.
-    pub(super) fn forget(&mut self, node: NodeId) {
+    /// The connection of a node is closed once the node has heard all that was said.
+    pub(super) fn close(&mut self, node: NodeId) {
         self.lines.remove(&node);
-        self.lost.remove(&node);
     }
 
-    /// A node that was lost for longer than it is waited for.
-    pub(super) fn given_up(&self, after: Duration) -> Option<NodeId> {
-        let mut lost = self.lost.iter();
-        lost.find(|(_, since)| since.elapsed() > after).map(|(node, _)| *node)
+    /// What time it is where absences are measured.
+    pub(super) fn now(&self) -> Instant {
+        Instant::ZERO + self.origin.elapsed()
     }
 
-    /// Counts everyone as lost who is not on the line.
-    pub(super) fn miss(&mut self, all: impl Iterator<Item = NodeId>) {
-        let now = time::Instant::now();
-        self.lost.extend(all.filter(|node| !self.lines.contains_key(node)).map(|node| (node, now)));
-    }
-
-    /// Workers that have been lost for so long, and nobody stands in for them who is there.
-    pub(super) fn to_take_over(&self, after: Duration) -> Vec<WorkerId> {
-        let lost = self.lost.iter().filter(|(_, since)| since.elapsed() >= after);
-        let lost = lost.filter_map(|(node, _)| match node {
+    /// The workers that are connected themselves.
+    pub(super) fn workers(&self) -> BTreeSet<WorkerId> {
+        let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
+        let workers = here.filter_map(|(node, _)| match node {
             NodeId::Worker(worker) => Some(*worker),
             _ => None,
         });
-        let is_there = |own| self.has_itself(NodeId::Worker(own));
-        lost.filter(|worker| !self.stand_ins.of(*worker).is_some_and(is_there)).collect()
-    }
-
-    /// Has another worker of its data center stand in for a lost one, if there is one.
-    pub(super) fn appoint(&mut self, lost: WorkerId) -> Option<WorkerId> {
-        let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
-        let here = here.filter_map(|(node, _)| match node {
-            NodeId::Worker(id) if id.dc == lost.dc && *id != lost => Some(*id),
-            _ => None,
-        });
-        self.stand_ins.appoint(lost, here)
-    }
-
-    /// Who stands in for whom.
-    pub(super) fn stand_ins(&self) -> &StandIns {
-        &self.stand_ins
-    }
-
-    pub(super) fn stand_ins_mut(&mut self) -> &mut StandIns {
-        &mut self.stand_ins
+        workers.collect()
     }
 
     /// Whether a node is on the line that is there itself.
@@ -247,11 +214,12 @@ impl Membership {
         self.server_processes.get(&node).copied()
     }
 
-    /// The order that tells of all servers but those that are inactive.
-    pub(super) fn begin(&self, inactive: &BTreeSet<DcId>) -> Order {
-        let present = self.listening.iter().filter(|(server, _)| !inactive.contains(&server.dc));
+    /// The order that tells of all servers that take part, and of stand-ins.
+    pub(super) fn begin(&self, coordinator: &ClusterCoordinator) -> Order {
+        let takes_part = |server: ServerId| coordinator.takes_part(NodeId::Server(server));
+        let present = self.listening.iter().filter(|(server, _)| takes_part(**server));
         let servers = present.map(|(id, at)| (*id, at.clone())).collect();
-        Order::Begin { servers, stand_ins: self.stand_ins.clone() }
+        Order::Begin { servers, stand_ins: coordinator.stand_ins.clone() }
     }
 
     pub(super) async fn tell(&self, node: NodeId, order: &Order) {

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::ChannelError;
-use super::stand_ins::StandIns;
 use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
+use gaia_core::coordinator::{NodeOrder, ServerProcess, StandIns};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
@@ -36,17 +36,6 @@ pub(super) struct Hello {
     pub(super) next_requests: Option<RequestSeq>,
     /// The worker that calls, where it stands in for the node.
     pub(super) stand_in: Option<WorkerId>,
-}
-
-/// What a node is at the start of its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ServerProcess {
-    /// Of a server, the incarnation that began what it knows.
-    pub(super) began: u64,
-    /// Of a server, the incarnation that it is.
-    pub(super) incarnation: u64,
-    /// Whether nothing has befallen it yet.
-    pub(super) is_new: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +141,17 @@ pub(super) enum Report {
     Failed {
         reason: String,
     },
+}
+
+impl From<NodeOrder> for Order {
+    fn from(order: NodeOrder) -> Self {
+        match order {
+            NodeOrder::Start { stopped } => Self::Start { stopped },
+            NodeOrder::Stop { last } => Self::Stop { last },
+            NodeOrder::Drain { clocks, inactive } => Self::Drain { clocks, inactive },
+            NodeOrder::Left { from, process } => Self::Left { from, process },
+        }
+    }
 }
 
 impl Report {

@@ -15,10 +15,11 @@
 //! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
 //! process goes on from there after `kill -9` (see [`gaia_core::recovery`]); what was kept for another node or run is refused.
 //! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
-//! nothing is told by the coordinator as which incarnation to begin (`incarnations.rs`) and which mirror's copy to take;
+//! nothing is told by the coordinator as which incarnation to begin and which mirror's copy to take;
 //! where the model has no such way, that ends the run. A mirror whose messages are refused for as long as a node may be away
 //! counts as lost, though it answers.
-//! Where the run file wants that, another worker stands in for one that does not come back (`stand_ins.rs`).
+//! Where the run file wants that, another worker stands in for one that does not come back. All of this is decided in
+//! [`gaia_core::coordinator`]; this room carries it out.
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
 //! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
@@ -35,7 +36,6 @@ mod coordinator_client;
 pub mod environment;
 mod error;
 mod hearing;
-mod incarnations;
 mod incoming;
 mod links;
 mod local;
@@ -48,10 +48,7 @@ mod node_log;
 mod peers;
 mod pending_evaluation;
 mod server;
-mod server_processes;
 mod servers;
-mod stand_ins;
-mod standing;
 mod standing_in;
 #[cfg(test)]
 mod test_run;

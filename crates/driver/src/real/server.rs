@@ -18,15 +18,15 @@ use super::coordinator_client::{CoordinatorClient, addresses_of};
 use super::environment::{Datagrams, Environment, Listener};
 use super::error::RealError;
 use super::measure::Meters;
-use super::message::{Order, Report, ServerProcess};
+use super::message::{Order, Report};
 use super::mirrors::{
     Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
 use super::node_log::NodeLog;
-use super::stand_ins::StandIns;
 use super::workers::Workers;
 use super::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
+use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{Due, Output, RecoverableServer, RecoveringServer};
 use gaia_core::server::Server;

@@ -31,11 +31,11 @@ impl Conductor<'_> {
         let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
 
         // In the end all copies are equal, and counted or not whole.
-        let is_judged = |dc: &DcId| self.coordinator.is_judged(*dc) || self.finished;
+        let is_judged = |dc: &DcId| self.coordinator.run.is_judged(*dc) || self.finished;
         let present = self.context.run_context.plan.topology.dc_ids();
-        let present = present.filter(|dc| !self.coordinator.inactive().contains(dc));
+        let present = present.filter(|dc| !self.coordinator.run.inactive().contains(dc));
         let of: Vec<DcId> = present.filter(is_judged).collect();
-        let clocks = of.iter().map(|dc| self.coordinator.clock_of(*dc)).collect();
+        let clocks = of.iter().map(|dc| self.coordinator.run.clock_of(*dc)).collect();
         let judges =
             |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
         self.membership.tell_all(judges, &Order::Copy { ticket }).await;
@@ -53,8 +53,8 @@ impl Conductor<'_> {
         info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
         self.observer.on_progress(progress);
         let objective = verdict.worst().objective;
-        self.coordinator.handle_evaluation(self.now(), clock, objective);
+        self.coordinator.run.handle_evaluation(self.now(), clock, objective);
         // What that decides is carried out, and written down, by who settles.
-        if self.coordinator.has_output() { Ok(()) } else { self.write_down() }
+        if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }
     }
 }

@@ -4,32 +4,30 @@ use tracing::{info, warn};
 
 use super::Conductor;
 use crate::real::message::Order;
+use gaia_core::coordinator::TakeOver;
 use gaia_core::types::{NodeId, WorkerId};
 
 impl Conductor<'_> {
     /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
     pub(super) async fn take_over(&mut self) {
         let Some(after) = self.context.run_context.plan.failures.take_over_after else { return };
+        let (now, here) = (self.membership.now(), self.membership.workers());
         let mut changed = false;
-        for lost in self.membership.to_take_over(after.0) {
-            let before = self.membership.stand_ins().of(lost);
-            match self.membership.appoint(lost) {
-                Some(own) => {
+        for taken in self.coordinator.take_over(now, after.0, &here) {
+            match taken {
+                TakeOver::By { lost, own, before } => {
                     warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
                     if let Some(before) = before {
                         self.show_given_back(lost, before);
                     }
                     self.show_taken_over(lost, own);
-                    self.standing.taken_over.insert(lost);
-                    self.left_alone.remove(&lost);
                     changed = true;
                 }
-                None if self.left_alone.insert(lost) => {
+                TakeOver::ByNobody { lost } => {
                     let dc = &self.context.run_context.plan.topology.dc(lost.dc).name;
                     let lost = self.name_of(lost);
                     warn!("{lost} is waited for: no worker of {dc} is there to take it over");
                 }
-                None => {}
             }
         }
 
@@ -41,18 +39,15 @@ impl Conductor<'_> {
     /// A node is on the line: where it is a worker that others stood in for, it has its work back.
     pub(super) async fn give_back(&mut self, node: NodeId) {
         let NodeId::Worker(back) = node else { return };
-        self.left_alone.remove(&back);
-
-        // Said on each of its connections: the one before may have broken before it had heard. Whoever is heard for it after
-        // that knows nothing that servers have not said.
-        if self.standing.taken_over.contains(&back) {
+        // Whoever is heard for it after that knows nothing that servers have not said.
+        if self.coordinator.must_reset(back) {
             self.membership.tell(node, &Order::Reset).await;
         }
 
         if !self.membership.has_itself(node) {
             return;
         }
-        if let Some(own) = self.membership.stand_ins_mut().dismiss(back) {
+        if let Some(own) = self.coordinator.stand_ins.dismiss(back) {
             info!(
                 "{} is back, and has its work back from {}",
                 self.name_of(back),
@@ -61,12 +56,6 @@ impl Conductor<'_> {
             self.show_given_back(back, own);
             self.say_who_stands_in().await;
         }
-    }
-
-    /// Whether a node is on the line, or another is to stand in for it.
-    pub(super) fn is_here(&self, node: NodeId) -> bool {
-        let is_taken_over = |worker| self.membership.stand_ins().of(worker).is_some();
-        self.membership.has(node) || matches!(node, NodeId::Worker(worker) if is_taken_over(worker))
     }
 
     pub(super) fn show_taken_over(&mut self, lost: WorkerId, own: WorkerId) {

@@ -1,10 +1,10 @@
 //! Who stands in for which worker that is lost.
 //!
-//! The coordinator decides that, and says it with [`Order::Begin`](super::message::Order::Begin): the one that stands in
-//! begins where the servers say that the lost one was, as a worker that has come back without its state does. To servers
-//! it is that worker. They hear one process for each worker, of which the certificate says who it is: the worker itself, or
-//! who stands in for it, never both. So it does not matter who hears first that one takes the other's place. The process
-//! that is not heard calls again until its turn comes, or until it hears that it never will.
+//! The coordinator decides that, and tells every node. The stand-in begins where the servers say that the lost worker was,
+//! as a worker that has come back without its state does. To servers it is that worker: they hear one process for each
+//! worker, and the certificate says which, the worker itself or its stand-in, never both. So it does not matter which node
+//! hears first that one takes the other's place. The process that is not heard calls again until its turn comes, or until it
+//! hears that it never will.
 //!
 //! A worker that has its work back is told to begin anew before it is told to start or stop: what it remembers is as old as
 //! the day it was lost, and it must not say that it has stopped at a clock that its servers have long had.
@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use gaia_core::types::WorkerId;
+use crate::types::WorkerId;
 
 /// By worker that is lost, who stands in for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StandIns(BTreeMap<WorkerId, WorkerId>);
+pub struct StandIns(BTreeMap<WorkerId, WorkerId>);
 
 impl StandIns {
     /// Has one of these stand in for a worker: of those that do least for others the first. Where there is none, whoever
     /// did so before still does.
-    pub(super) fn appoint(
+    pub fn appoint(
         &mut self,
         lost: WorkerId,
         among: impl Iterator<Item = WorkerId>,
@@ -37,22 +37,22 @@ impl StandIns {
     }
 
     /// A worker is back; answers who stood in for it.
-    pub(super) fn dismiss(&mut self, back: WorkerId) -> Option<WorkerId> {
+    pub fn dismiss(&mut self, back: WorkerId) -> Option<WorkerId> {
         self.0.remove(&back)
     }
 
     /// Who stands in for a worker, if somebody does.
-    pub(super) fn of(&self, lost: WorkerId) -> Option<WorkerId> {
+    pub fn of(&self, lost: WorkerId) -> Option<WorkerId> {
         self.0.get(&lost).copied()
     }
 
     /// For whom a worker stands in.
-    pub(super) fn lost_to(&self, worker: WorkerId) -> BTreeSet<WorkerId> {
+    pub fn lost_to(&self, worker: WorkerId) -> BTreeSet<WorkerId> {
         self.iter().filter(|(_, own)| *own == worker).map(|(lost, _)| lost).collect()
     }
 
     /// Every lost worker, with who stands in for it.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerId, WorkerId)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (WorkerId, WorkerId)> + '_ {
         self.0.iter().map(|(lost, own)| (*lost, *own))
     }
 }
@@ -60,7 +60,7 @@ impl StandIns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_core::types::DcId;
+    use crate::types::DcId;
 
     fn worker(index: u16) -> WorkerId {
         WorkerId { dc: DcId(0), index }

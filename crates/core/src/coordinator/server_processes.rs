@@ -5,14 +5,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::context::RunContext;
 use super::incarnations::{Incarnations, first_floor, next_block};
-use super::message::ServerProcess;
-use gaia_core::types::{DcId, NodeId, ServerId};
+use crate::types::{DcId, ServerId};
+
+/// What a node is at the start of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerProcess {
+    /// Of a server, the incarnation that began what it knows.
+    pub began: u64,
+    /// Of a server, the incarnation that it is.
+    pub incarnation: u64,
+    /// Whether nothing has befallen it yet.
+    pub is_new: bool,
+}
 
 /// What the coordinator knows of servers' processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ServerProcesses {
+pub struct ServerProcesses {
     /// The incarnation that began what each server knows, once all have met.
     met: BTreeMap<ServerId, u64>,
     /// Servers whose copies are on their way: to the process that began with which incarnation, from where.
@@ -26,11 +35,7 @@ pub(super) struct ServerProcesses {
 impl ServerProcesses {
     /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
     /// and otherwise above all that those before it can have given. To be written down before any is given.
-    pub(super) fn give_incarnations(
-        &mut self,
-        is_first: bool,
-        since_epoch: Duration,
-    ) -> Incarnations {
+    pub fn give_incarnations(&mut self, is_first: bool, since_epoch: Duration) -> Incarnations {
         self.incarnations_floor = match is_first {
             true => first_floor(since_epoch),
             false => next_block(self.incarnations_floor),
@@ -44,33 +49,33 @@ impl ServerProcesses {
     }
 
     /// Whether a server that is on the line in this process has had another, of which it knows nothing.
-    pub(super) fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
+    pub fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
         let other = self.met.get(&server).is_some_and(|met| *met != process.began);
         process.is_new && other
     }
 
     /// A server takes part in this process.
-    pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
+    pub fn meet(&mut self, server: ServerId, process: ServerProcess) {
         self.met.insert(server, process.began);
     }
 
     /// A server in this process takes its copy from a mirror.
-    pub(super) fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
+    pub fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
         self.copies.insert(server, (process.began, from));
     }
 
     /// Whether a copy is on its way to anybody.
-    pub(super) fn has_copies_on_the_way(&self) -> bool {
+    pub fn has_copies_on_the_way(&self) -> bool {
         !self.copies.is_empty()
     }
 
     /// Data centers that a copy is on its way to, and from where.
-    pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
+    pub fn copies(&self) -> Vec<(DcId, DcId)> {
         self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
-    /// A data center takes no part any more; the incarnations in which its servers did.
-    pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
+    /// A data center takes no part any more. Answers in which process each of its servers did.
+    pub fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
         self.copies.retain(|server, _| server.dc != dc);
         let met = std::mem::take(&mut self.met);
         let (left, met) = met.into_iter().partition(|(server, _)| server.dc == dc);
@@ -79,53 +84,28 @@ impl ServerProcesses {
     }
 
     /// A server has its copy, and everything that belongs to it.
-    pub(super) fn on_ready(&mut self, server: ServerId) {
+    pub fn on_ready(&mut self, server: ServerId) {
         self.copies.remove(&server);
     }
 
     /// From where a server in this process takes its copy, if it does.
-    pub(super) fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
+    pub fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
         let (began, from) = self.copies.get(&server)?;
         (*began == process.began).then_some(*from)
     }
 
-    /// The mirror whose copy, of so many bytes, a server that has none gets soonest of those that take part and are on the
-    /// line, or why there is none; `drains` says whether copies are being made equal.
-    pub(super) fn source_for(
-        &self,
-        server: ServerId,
-        bytes: u64,
-        run_context: &RunContext,
-        drains: bool,
-        [takes_part, is_there]: [&dyn Fn(NodeId) -> bool; 2],
-    ) -> Result<DcId, String> {
-        if drains {
-            return Err("copies are being made equal".into());
-        }
+    /// Another server of the same shard whose copy is on its way, if there is one. As long as that has nothing whole, no copy
+    /// of the shard may be lost beside it.
+    pub fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
         let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
-
-        if let Some(other) = others.find(|other| **other != server) {
-            let other = run_context.name(NodeId::Server(*other));
-            return Err(format!("{other} waits for one, too"));
-        }
-
-        let plan = &run_context.plan;
-        let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
-        let takes_part = |dc| takes_part(mirror(dc));
-        let there = plan.copy_source(server.dc, bytes, |dc| takes_part(dc) && is_there(mirror(dc)));
-
-        // One that is away for a moment is waited for.
-        there.or_else(|| plan.copy_source(server.dc, bytes, takes_part)).ok_or_else(|| {
-            let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
-            format!("under {model} nobody else has what {dc} had")
-        })
+        others.find(|other| **other != server).copied()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_core::types::ShardId;
+    use crate::types::ShardId;
 
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use gaia_core::session::Incarnation;
-use gaia_core::types::ServerId;
+use crate::session::Incarnation;
+use crate::types::ServerId;
 
 /// The incarnations that one process of the coordinator gives.
 #[derive(Debug, Default)]
-pub(super) struct Incarnations {
+pub struct Incarnations {
     /// All that it gives are above this.
     floor: u64,
     /// The highest that each server may have been.
@@ -30,19 +30,19 @@ pub(super) struct Incarnations {
 
 impl Incarnations {
     /// Gives numbers above this one.
-    pub(super) fn above(floor: u64) -> Self {
+    pub fn above(floor: u64) -> Self {
         Self { floor, ..Self::default() }
     }
 
     /// A server calls as this incarnation.
-    pub(super) fn note(&mut self, server: ServerId, incarnation: u64) {
+    pub fn note(&mut self, server: ServerId, incarnation: u64) {
         let highest = self.highest.entry(server).or_default();
         *highest = incarnation.max(*highest);
     }
 
     /// What a server is to be that has nothing to go on from: above all that it has been. The same `process` asks again where
     /// its connection breaks before it has heard, and is given the same.
-    pub(super) fn give(&mut self, server: ServerId, process: u64) -> Incarnation {
+    pub fn give(&mut self, server: ServerId, process: u64) -> Incarnation {
         if let Some((_, given)) = self.processes.get(&server).filter(|(last, _)| *last == process) {
             return *given;
         }
@@ -72,7 +72,7 @@ const BLOCK: u64 = 1 << 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_core::types::{DcId, ShardId};
+    use crate::types::{DcId, ShardId};
 
     const A: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const B: ServerId = ServerId { dc: DcId(1), shard: ShardId(0) };

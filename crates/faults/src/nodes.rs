@@ -12,6 +12,7 @@ use super::ends::WINDOW_BYTES;
 use super::fault::Moment;
 use super::fault_injector::FaultInjector;
 use gaia_config::Plan;
+use gaia_core::coordinator::{NodeOrder, ServerProcess, ServerProcesses};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{
     RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError,
@@ -118,6 +119,17 @@ pub(super) enum Task {
     Due { server: ShardId, due: RequestSeq, guessed: bool },
     Start { stopped: Option<Clock> },
     Stop { last: Clock },
+}
+
+impl From<NodeOrder> for Task {
+    fn from(order: NodeOrder) -> Self {
+        match order {
+            NodeOrder::Start { stopped } => Self::Start { stopped },
+            NodeOrder::Stop { last } => Self::Stop { last },
+            NodeOrder::Drain { clocks, inactive } => Self::Drain { clocks, inactive },
+            NodeOrder::Left { from, process } => Self::Left { dc: from, incarnation: process },
+        }
+    }
 }
 
 /// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
@@ -312,20 +324,34 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
-    /// server of the shard is lost or not whole, or the model has no such way, or all others are `inactive`.
-    pub(super) fn source_for(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
+    /// Whether a server can lose its disk and the run go on: all its mirrors that take part have the whole of what they had.
+    pub(super) fn can_lose_disk(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> bool {
         let mut mirrors = self.servers.iter().filter(|(other, _)| {
             other.shard == id.shard && **other != id && !inactive.contains(&other.dc)
         });
-        let are_whole = mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new());
-        if are_whole { self.nearest_to(id, inactive) } else { None }
+        mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new())
     }
 
-    /// The mirror whose copy a server gets soonest, of those that are not `inactive`, if the model has such a way.
-    pub(super) fn nearest_to(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
+    /// The data center whose copy a server gets soonest, of those that are `there`, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
-        self.plan.copy_source(id.dc, bytes, |dc| !inactive.contains(&dc))
+        self.plan.copy_source(id.dc, bytes, there)
+    }
+
+    /// What the coordinator has heard of servers that take part: in which process each does, and whose copies are on their
+    /// way. Here it hears that without delay.
+    pub(super) fn processes(&self, inactive: &BTreeSet<DcId>) -> ServerProcesses {
+        let mut processes = ServerProcesses::default();
+        for (id, node) in self.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc)) {
+            let began = node.machine.began().number();
+            let is_new = node.machine.is_new();
+            let process = ServerProcess { began, incarnation: began, is_new };
+            processes.meet(*id, process);
+            if let Some(source) = node.source.filter(|_| !node.has_all) {
+                processes.rebuild(*id, process, source);
+            }
+        }
+        processes
     }
 
     /// Starts a node again that has died.

@@ -25,7 +25,6 @@ pub use cluster::{
     Admission, ClusterCoordinator, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
 };
 pub use incarnations::Incarnations;
-pub use members::leave_with;
 pub use server_processes::{ServerProcess, ServerProcesses};
 pub use stand_ins::StandIns;
 pub use standing_orders::{NodeOrder, Recipients, StandingOrders};

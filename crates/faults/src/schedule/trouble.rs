@@ -84,8 +84,11 @@ impl Schedule<'_> {
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
-            let source = self.nodes.source_for(id, self.coordinator.inactive());
-            let is_lost = self.told.drains.is_empty() && source.is_some();
+            self.hear_processes();
+            let can_lose = self.nodes.can_lose_disk(id, self.coordinator.run.inactive());
+            let nearest = |there: &dyn Fn(DcId) -> bool| self.nodes.nearest_to(id, there);
+            let source = self.coordinator.source_for(id, |_| true, &nearest);
+            let is_lost = can_lose && source.is_ok();
             self.nodes.host(node).disk_lost |= is_lost;
             self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
             self.crash(node, Survives::ByChance, fault.lasts.0);
@@ -220,7 +223,8 @@ impl Schedule<'_> {
             && is_lost
         {
             // What mirrors have heard from it and may yet forget, it could not say again.
-            if self.mirrors_of(id).any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
+            let mut mirrors = self.coordinator.mirrors_of(id);
+            if mirrors.any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
                 self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
                 return Ok(());
             }
@@ -269,8 +273,9 @@ impl Schedule<'_> {
         if !node.host.is_blank || !node.machine.is_new() || !is_told {
             return Ok(false);
         }
-        let inactive = self.coordinator.inactive().clone();
-        let source = self.nodes.nearest_to(id, &inactive);
+        let inactive = self.coordinator.run.inactive().clone();
+        // Whether there is one was decided when the disk was lost, or the data center joined: since then a drain may have begun.
+        let source = self.nodes.nearest_to(id, |dc| !inactive.contains(&dc));
         let source =
             source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
         self.see(Seen::Lost { server: id, source })?;
@@ -280,13 +285,6 @@ impl Schedule<'_> {
         let begun = node.machine.handle_rebuild(now, source, &inactive);
         begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
         Ok(true)
-    }
-
-    /// Those that take part.
-    pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
-        let inactive = self.coordinator.inactive();
-        let servers = self.nodes.servers.keys().filter(|other| !inactive.contains(&other.dc));
-        servers.copied().filter(move |other| other.shard == id.shard && *other != id)
     }
 
     /// What was not on disk has not been.
@@ -347,7 +345,7 @@ impl Schedule<'_> {
         if !self.logs {
             return Ok(());
         }
-        let there = self.nodes.ids().into_iter().filter(|node| self.takes_part(*node));
+        let there = self.nodes.ids().into_iter().filter(|node| self.coordinator.takes_part(*node));
         for node in there.collect::<Vec<_>>() {
             let replay_pair: Option<ReplayPair> = self.nodes.write_checkpoint(node, false);
             if let Some(replay_pair) = replay_pair {

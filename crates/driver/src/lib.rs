@@ -11,6 +11,7 @@ mod judge;
 mod quic;
 pub mod real;
 mod recorder;
+pub mod run_loop;
 mod server_stats;
 pub mod simulated;
 

@@ -4,6 +4,7 @@
 //! late. Where an evaluation takes longer than the clocks between evaluations, fewer copies are judged.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +22,12 @@ use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::judge::{Verdict, highlights, judge, judge_values};
 use crate::recorder::{AllLinkCounters, LinkCounters, RunRecorder};
+use crate::run_loop::{Carrier, Evaluation, carry_out, record_clocks};
 use crate::server_stats::ServerStats;
 use crate::{Outcome, RunError, RunOptions, message_of};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::CoordinatorOutput;
+use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::types::{Clock, DcId, Instant, ShardLayout};
 use gaia_telemetry::Observer;
 
@@ -97,6 +99,7 @@ async fn conduct(
         origin,
         pending_evaluation: None,
         due: None,
+        orders: Vec::new(),
         finished: false,
     };
 
@@ -154,15 +157,14 @@ struct Conductor<'a> {
     /// The latest evaluation that was asked for while another was at work. It replaces those before it, so that
     /// a slow judge sees fewer copies and never old ones.
     due: Option<Clock>,
+    /// What nodes are to be told next.
+    orders: Vec<(Recipients, NodeOrder)>,
     finished: bool,
 }
 
-/// Copies that wait to be evaluated, as they were at some time.
+/// An evaluation under way, and the task that judges its copies.
 struct PendingEvaluation {
-    at: Instant,
-    clock: Clock,
-    clocks: Vec<Clock>,
-    link_counters: AllLinkCounters,
+    evaluation: Evaluation,
     verdict: JoinHandle<Option<Verdict>>,
 }
 
@@ -213,7 +215,7 @@ impl Conductor<'_> {
                 }
                 verdict = verdict_of(&mut self.pending_evaluation) => {
                     self.on_verdict(verdict)?;
-                    self.evaluate().await;
+                    self.take_copies().await;
                 }
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.cluster.coordinator.handle_timeout(self.now());
@@ -237,8 +239,7 @@ impl Conductor<'_> {
             Report::Server { server, output } => match output {
                 ServerReport::ClockFinished(clock) => {
                     coordinator.handle_clock_finished(server, clock);
-                    let clocks = self.clocks();
-                    self.recorder.on_clocks(self.plan.topology.dc_ids().zip(clocks));
+                    record_clocks(&mut self.recorder, coordinator);
                 }
                 ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
                 ServerReport::Drained => coordinator.handle_drained(server),
@@ -252,34 +253,37 @@ impl Conductor<'_> {
         }
     }
 
+    /// Carries out what the coordinator has decided: copies are taken before workers hear that the run stops.
     async fn settle(&mut self) {
-        while let Some(output) = self.cluster.coordinator.poll_output() {
-            match output {
-                CoordinatorOutput::Start => self.tell_all(|| Command::Start).await,
-                CoordinatorOutput::Evaluate { clock } => {
-                    self.due = Some(clock);
-                    self.evaluate().await;
+        let Ok(()) = carry_out(self);
+        self.take_copies().await;
+
+        for (to, order) in std::mem::take(&mut self.orders) {
+            let command = |dc| match &order {
+                NodeOrder::Start { .. } => Some((dc, Command::Start)),
+                NodeOrder::Stop { last } => Some((dc, Command::Stop { last: *last })),
+                NodeOrder::Drain { clocks, inactive } if to == Recipients::ServersOf(dc) => {
+                    let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                    Some((dc, Command::Drain { clocks, inactive }))
                 }
-                CoordinatorOutput::Stop { last, reason } => {
-                    self.recorder.on_stop(self.now(), reason);
-                    self.tell_all(|| Command::Stop { last }).await;
-                }
-                CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    self.tell(dc, Command::Drain { clocks, inactive }).await;
-                }
-                CoordinatorOutput::Finished => self.finished = true,
+                NodeOrder::Drain { .. } | NodeOrder::Left { .. } => None,
+            };
+            for (dc, command) in self.plan.topology.dc_ids().filter_map(command) {
+                // A data center that has failed says so when it ends.
+                let _ = self.commands[dc.index()].send(command).await;
             }
         }
     }
 
     /// Takes every copy as it is and has it judged beside the run, where an evaluation is due and none at work.
-    async fn evaluate(&mut self) {
+    async fn take_copies(&mut self) {
         if self.pending_evaluation.is_some() {
             return;
         }
         let Some(clock) = self.due.take() else { return };
-        let (at, clocks) = (self.now(), self.clocks());
+        let clocks = self.plan.topology.dc_ids().zip(self.clocks()).collect();
         let link_counters = since(&link_counters(self.wan), &self.base);
+        let evaluation = Evaluation { at: self.now(), clock, clocks, link_counters };
         let mut answers = Vec::new();
         for command in &self.commands {
             let (answer, answer_in) = oneshot::channel();
@@ -288,8 +292,7 @@ impl Conductor<'_> {
             answers.push(answer_in);
         }
         let verdict = tokio::spawn(judged(answers, self.application.clone(), self.cluster.shards));
-        self.pending_evaluation =
-            Some(PendingEvaluation { at, clock, clocks, link_counters, verdict });
+        self.pending_evaluation = Some(PendingEvaluation { evaluation, verdict });
     }
 
     fn on_verdict(&mut self, verdict: Result<Option<Verdict>, JoinError>) -> Result<(), RunError> {
@@ -301,12 +304,9 @@ impl Conductor<'_> {
         })?;
         // Without one, a data center has failed and says so when it ends.
         let Some(verdict) = verdict else { return Ok(()) };
-        let PendingEvaluation { at, clock, clocks, link_counters, .. } = pending_evaluation;
-        let clocks = self.plan.topology.dc_ids().zip(clocks);
-        let progress = self.recorder.on_evaluation(at, clock, &verdict, clocks, &link_counters);
-        self.observer.on_progress(progress);
-        let objective = verdict.worst().objective;
-        self.cluster.coordinator.handle_evaluation(self.now(), clock, objective);
+        let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
+        let evaluation = pending_evaluation.evaluation;
+        evaluation.conclude(now, &verdict, coordinator, &mut self.recorder, self.observer);
         Ok(())
     }
 
@@ -322,17 +322,6 @@ impl Conductor<'_> {
         self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
     }
 
-    async fn tell_all(&self, command: impl Fn() -> Command) {
-        for dc in self.plan.topology.dc_ids() {
-            self.tell(dc, command()).await;
-        }
-    }
-
-    async fn tell(&self, dc: DcId, command: Command) {
-        // A data center that has failed says so when it ends.
-        let _ = self.commands[dc.index()].send(command).await;
-    }
-
     fn clocks(&self) -> Vec<Clock> {
         let coordinator = &self.cluster.coordinator;
         self.plan.topology.dc_ids().map(|dc| coordinator.clock_of(dc)).collect()
@@ -340,6 +329,32 @@ impl Conductor<'_> {
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+impl Carrier for Conductor<'_> {
+    type Error = Infallible;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.cluster.coordinator
+    }
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        self.orders.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.due = Some(clock);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        self.recorder.on_stop(self.now(), reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ mod members;
 mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,10 +39,11 @@ use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::judge::highlights_of;
 use crate::recorder::RunRecorder;
+use crate::run_loop::{Carrier, carry_out, record_clocks};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
-use gaia_core::coordinator::{ClusterCoordinator, CoordinatorOutput, NodeOrder, Recipients};
+use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::types::{
     Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk,
 };
@@ -70,6 +72,8 @@ pub(super) struct Conductor<'a> {
     /// The latest evaluation that was asked for while another was at work.
     due: Option<Clock>,
     tickets: u64,
+    /// Orders that are to be written down and said next.
+    unsaid: Vec<(Recipients, NodeOrder)>,
     finished: bool,
     /// What the run came to, from when nodes may have heard of its end.
     ended: Option<Ended>,
@@ -106,6 +110,7 @@ impl<'a> Conductor<'a> {
             pending_evaluation: None,
             due: None,
             tickets: 0,
+            unsaid: Vec::new(),
             finished: false,
             ended: None,
             file,
@@ -208,7 +213,7 @@ impl<'a> Conductor<'a> {
                 }
                 judged = judged(&mut self.pending_evaluation) => {
                     self.on_verdict(judged?.0)?;
-                    self.evaluate().await;
+                    self.take_copies().await;
                 }
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
@@ -235,7 +240,7 @@ impl<'a> Conductor<'a> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.dismiss_absent("the run has ended").await;
         self.due = Some(Clock::ZERO);
-        self.evaluate().await;
+        self.take_copies().await;
         self.coordinator.orders.server_stats = true;
         self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
@@ -366,10 +371,7 @@ impl<'a> Conductor<'a> {
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
                 self.coordinator.run.handle_clock_finished(server, clock);
-                let (coordinator, topology) =
-                    (&self.coordinator.run, &self.context.run_context.plan.topology);
-                let judged = topology.dc_ids().filter(|dc| coordinator.is_judged(*dc));
-                self.recorder.on_clocks(judged.map(|dc| (dc, coordinator.clock_of(dc))));
+                record_clocks(&mut self.recorder, &self.coordinator.run);
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
                 self.coordinator.run.handle_copy_ready(server, clock);
@@ -400,31 +402,10 @@ impl<'a> Conductor<'a> {
     /// this one stands by it.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
-        let mut orders: Vec<(Recipients, NodeOrder)> = Vec::new();
-        while let Some(output) = self.coordinator.run.poll_output() {
-            match output {
-                CoordinatorOutput::Start => {
-                    orders.push((Recipients::Workers, NodeOrder::Start { stopped: None }));
-                }
-                CoordinatorOutput::Evaluate { clock } => {
-                    self.due = Some(clock);
-                    self.evaluate().await;
-                }
-                CoordinatorOutput::Stop { last, reason } => {
-                    self.recorder.on_stop(self.now(), reason);
-                    orders.push((Recipients::Workers, NodeOrder::Stop { last }));
-                }
-                CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    let order = NodeOrder::Drain { clocks, inactive };
-                    orders.push((Recipients::ServersOf(dc), order));
-                }
-                CoordinatorOutput::Finished => self.finished = true,
-            }
-        }
+        let Ok(()) = carry_out(self);
+        self.take_copies().await;
 
-        for (to, order) in &orders {
-            self.coordinator.orders.record(*to, order);
-        }
+        let orders = std::mem::take(&mut self.unsaid);
         if unwritten || !orders.is_empty() {
             self.write_down()?;
         }
@@ -509,6 +490,33 @@ impl<'a> Conductor<'a> {
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+impl Carrier for Conductor<'_> {
+    type Error = Infallible;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.coordinator.run
+    }
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        self.coordinator.orders.record(to, &order);
+        self.unsaid.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.due = Some(clock);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        self.recorder.on_stop(self.now(), reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
     }
 }
 

@@ -9,20 +9,14 @@ use super::environment::beside;
 use super::error::RealError;
 use crate::judge::{Verdict, judge_values};
 use crate::message_of;
-use crate::recorder::AllLinkCounters;
+use crate::run_loop::Evaluation;
 use gaia_core::application::Application;
-use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardLayout};
+use gaia_core::types::{DcId, ServerId, ShardLayout};
 
 /// Copies as they were at some time, or what they are worth.
 pub(super) struct PendingEvaluation {
     pub(super) ticket: u64,
-    pub(super) at: Instant,
-    pub(super) clock: Clock,
-    /// Of each data center.
-    pub(super) clocks: Vec<Clock>,
-    pub(super) link_counters: AllLinkCounters,
-    /// Whose copies are judged.
-    pub(super) of: Vec<DcId>,
+    pub(super) evaluation: Evaluation,
     copies: BTreeMap<ServerId, Vec<f32>>,
     verdict: Option<JoinHandle<(Verdict, Copies)>>,
 }
@@ -32,27 +26,19 @@ pub(super) type Copies = Vec<Vec<Vec<f32>>>;
 
 impl PendingEvaluation {
     /// Copies under this ticket, of what holds now.
-    pub(super) fn new(
-        ticket: u64,
-        at: Instant,
-        clock: Clock,
-        clocks: Vec<Clock>,
-        link_counters: AllLinkCounters,
-        of: Vec<DcId>,
-    ) -> Self {
-        let copies = BTreeMap::new();
-        Self { ticket, at, clock, clocks, link_counters, of, copies, verdict: None }
+    pub(super) fn new(ticket: u64, evaluation: Evaluation) -> Self {
+        Self { ticket, evaluation, copies: BTreeMap::new(), verdict: None }
     }
 
     /// Whether the copy of a server has yet to come.
     pub(super) fn awaits(&self, server: ServerId) -> bool {
-        let is_judged = self.of.contains(&server.dc) && self.verdict.is_none();
-        is_judged && !self.copies.contains_key(&server)
+        self.needs(server.dc) && !self.copies.contains_key(&server)
     }
 
     /// Whether it needs the copy of a data center, which has not come, or not all of it.
     pub(super) fn needs(&self, dc: DcId) -> bool {
-        self.of.contains(&dc) && self.verdict.is_none()
+        let is_judged = self.evaluation.clocks.iter().any(|(judged, _)| *judged == dc);
+        is_judged && self.verdict.is_none()
     }
 
     /// Takes a server's copy; with the last they go to the judge.
@@ -67,13 +53,14 @@ impl PendingEvaluation {
             return;
         }
         self.copies.insert(server, values);
-        let shards = layouts.len();
+        let (shards, judged) = (layouts.len(), self.evaluation.clocks.len());
 
-        if self.copies.len() < self.of.len() * shards {
+        if self.copies.len() < judged * shards {
             return;
         }
         let mut all = std::mem::take(&mut self.copies).into_values();
-        let copies: Copies = self.of.iter().map(|_| all.by_ref().take(shards).collect()).collect();
+        let copy = |_| all.by_ref().take(shards).collect();
+        let copies: Copies = (0..judged).map(copy).collect();
         let (layouts, application) = (layouts.to_vec(), application.clone());
 
         self.verdict =

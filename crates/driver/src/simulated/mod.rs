@@ -8,6 +8,7 @@ pub mod lan;
 mod state;
 pub mod wan;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +22,13 @@ use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::judge::{highlights, judge};
 use super::recorder::RunRecorder;
+use super::run_loop::{Carrier, Evaluation, carry_out, record_clocks};
 use super::server_stats::ServerStats;
 use super::{Ending, Outcome, RunError, RunOptions};
 use gaia_checkpoint::{Due, Keeper};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::coordinator::CoordinatorOutput;
+use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use gaia_core::server::ServerOutput;
 use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
@@ -220,9 +222,7 @@ impl<'a> Simulation<'a> {
                 }
                 ServerOutput::ClockFinished { clock } => {
                     self.cluster.coordinator.handle_clock_finished(server, clock);
-                    let coordinator = &self.cluster.coordinator;
-                    let dcs = (0..self.data_centers as u16).map(DcId);
-                    self.recorder.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
+                    record_clocks(&mut self.recorder, &self.cluster.coordinator);
                 }
                 ServerOutput::CopyReady { clock } => {
                     self.cluster.coordinator.handle_copy_ready(server, clock);
@@ -322,47 +322,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn settle_coordinator(&mut self) {
-        while let Some(output) = self.cluster.coordinator.poll_output() {
-            match output {
-                CoordinatorOutput::Start => {
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_start();
-                        self.settle_worker(self.cluster.workers[index].id());
-                    }
-                }
-                CoordinatorOutput::Evaluate { clock } => self.evaluate(clock),
-                CoordinatorOutput::Stop { last, reason } => {
-                    self.recorder.on_stop(self.now, reason);
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_stop(last);
-                        self.settle_worker(self.cluster.workers[index].id());
-                    }
-                }
-                CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    for shard in self.wan.shards() {
-                        let server = ServerId { dc, shard };
-                        let index = self.cluster.server_index(server);
-                        let (clocks, inactive) = (clocks.clone(), inactive.clone());
-                        self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
-                        self.settle_server(server);
-                    }
-                }
-                CoordinatorOutput::Finished => self.finished = true,
-            }
-        }
-    }
-
-    fn evaluate(&mut self, clock: Clock) {
-        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
-        let coordinator = &self.cluster.coordinator;
-        let dcs = (0..self.data_centers as u16).map(DcId);
-        let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc)));
-        let link_counters = self.wan.link_counters();
-        let progress =
-            self.recorder.on_evaluation(self.now, clock, &verdict, clocks, &link_counters);
-        self.observer.on_progress(progress);
-        let objective = verdict.worst().objective;
-        self.cluster.coordinator.handle_evaluation(self.now, clock, objective);
+        let Ok(()) = carry_out(self);
     }
 
     fn schedule_timeout(&mut self, server: ServerId) {
@@ -393,5 +353,58 @@ impl<'a> Simulation<'a> {
         let summary =
             self.recorder.summary(&all_server_stats, application, &verdict, &link_counters, wall);
         Outcome { summary, progress: self.recorder.into_progress(), highlights }
+    }
+}
+
+impl Carrier for Simulation<'_> {
+    type Error = Infallible;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.cluster.coordinator
+    }
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        for index in 0..self.cluster.workers.len() {
+            let worker = self.cluster.workers[index].id();
+            if to.include(NodeId::Worker(worker)) {
+                match &order {
+                    NodeOrder::Start { .. } => self.cluster.workers[index].handle_start(),
+                    NodeOrder::Stop { last } => self.cluster.workers[index].handle_stop(*last),
+                    NodeOrder::Drain { .. } | NodeOrder::Left { .. } => {}
+                }
+                self.settle_worker(worker);
+            }
+        }
+
+        for index in 0..self.cluster.servers.len() {
+            let server = self.cluster.servers[index].id();
+            if let NodeOrder::Drain { clocks, inactive } = &order
+                && to.include(NodeId::Server(server))
+            {
+                let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
+                self.settle_server(server);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
+        let coordinator = &mut self.cluster.coordinator;
+        let dcs = (0..self.data_centers as u16).map(DcId);
+        let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc))).collect();
+        let link_counters = self.wan.link_counters();
+        let evaluation = Evaluation { at: self.now, clock, clocks, link_counters };
+        evaluation.conclude(self.now, &verdict, coordinator, &mut self.recorder, self.observer);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        self.recorder.on_stop(self.now, reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Done, Event, Schedule};
+use super::{Done, Event, Schedule, Violation};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::fault::{Fault, Moment};
-use gaia_core::coordinator::{
-    ClusterCoordinator, Coordinator, CoordinatorOutput, NodeOrder, Recipients,
-};
-use gaia_core::types::{Instant, NodeId, State};
+use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
+use gaia_core::types::{Clock, Instant, NodeId, State};
+use gaia_driver::run_loop::{Carrier, carry_out};
 
 /// The process of the coordinator, and its disk.
 pub(super) struct CoordinatorProcess {
@@ -42,34 +41,9 @@ impl Schedule<'_> {
     /// Has the coordinator's orders carried out: what it says it has written down.
     pub(super) fn settle_coordinator(&mut self) -> Done {
         while self.coordinator_process.is_open && self.coordinator.run.has_output() {
-            let mut orders = Vec::new();
-            while let Some(output) = self.coordinator.run.poll_output() {
-                match output {
-                    CoordinatorOutput::Start => {
-                        orders.push((Recipients::Workers, NodeOrder::Start { stopped: None }));
-                    }
-                    CoordinatorOutput::Evaluate { clock } => {
-                        self.coordinator.run.handle_evaluation(self.now, clock, 0.0);
-                    }
-                    CoordinatorOutput::Stop { last, .. } => {
-                        orders.push((Recipients::Workers, NodeOrder::Stop { last }));
-                    }
-                    CoordinatorOutput::Drain { dc, clocks, mut inactive } => {
-                        if self.fault_injector.has(Bug::DrainsWithTheAbsent) {
-                            inactive.clear();
-                        }
-                        let order = NodeOrder::Drain { clocks, inactive };
-                        orders.push((Recipients::ServersOf(dc), order));
-                    }
-                    CoordinatorOutput::Finished => {
-                        self.finished = true;
-                        self.become_calm()?;
-                    }
-                }
-            }
-            for (to, order) in &orders {
-                self.coordinator.orders.record(*to, order);
-            }
+            carry_out(self)?;
+
+            let mut orders = std::mem::take(&mut self.orders);
             if self.fault_injector.has(Bug::OrdersBeforeWriting) {
                 self.give(std::mem::take(&mut orders))?;
             }
@@ -183,5 +157,35 @@ impl Schedule<'_> {
         self.coordinator_process.doomed = None;
         self.coordinator_process.opens_at = self.coordinator_process.opens_at.max(self.now + lasts);
         self.events.push(self.coordinator_process.opens_at, Event::OpenOffice);
+    }
+}
+
+impl Carrier for Schedule<'_> {
+    type Error = Box<Violation>;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.coordinator.run
+    }
+
+    fn order(&mut self, to: Recipients, mut order: NodeOrder) -> Done {
+        if let NodeOrder::Drain { inactive, .. } = &mut order
+            && self.fault_injector.has(Bug::DrainsWithTheAbsent)
+        {
+            inactive.clear();
+        }
+        self.coordinator.orders.record(to, &order);
+        self.orders.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.coordinator.run.handle_evaluation(self.now, clock, 0.0);
+    }
+
+    fn on_stop(&mut self, _reason: StopReason) {}
+
+    fn finish(&mut self) -> Done {
+        self.finished = true;
+        self.become_calm()
     }
 }

@@ -27,7 +27,7 @@ use super::nodes::{Nodes, Task};
 use super::{Counts, FaultKind, Scenario};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::coordinator::ClusterCoordinator;
+use gaia_core::coordinator::{ClusterCoordinator, NodeOrder, Recipients};
 use gaia_core::topology::Overlay;
 use gaia_core::types::{DcId, Instant, NodeId, Random, ServerId};
 use gaia_driver::cluster::Blueprint;
@@ -157,6 +157,8 @@ struct Schedule<'p> {
     nodes: Nodes<'p>,
     coordinator: ClusterCoordinator,
     coordinator_process: CoordinatorProcess,
+    /// What nodes are to be told next.
+    orders: Vec<(Recipients, NodeOrder)>,
     lan: Lan,
     cost: CostModel,
     network: Network,
@@ -198,6 +200,7 @@ impl<'p> Schedule<'p> {
             nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
             coordinator: ClusterCoordinator::new(blueprint.coordinator()),
             coordinator_process: CoordinatorProcess::open(),
+            orders: Vec::new(),
             lan: Lan::new(topology),
             cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
             network: Network::new(topology, shards, scenario.packets, plan.seed),

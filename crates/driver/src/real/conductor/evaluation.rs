@@ -7,6 +7,7 @@ use crate::judge::Verdict;
 use crate::real::error::RealError;
 use crate::real::message::Order;
 use crate::real::pending_evaluation::PendingEvaluation;
+use crate::run_loop::Evaluation;
 use gaia_core::types::{DcId, NodeId, ServerId};
 
 impl Conductor<'_> {
@@ -21,7 +22,7 @@ impl Conductor<'_> {
     }
 
     /// Asks servers for their copies, where an evaluation is due and none at work.
-    pub(super) async fn evaluate(&mut self) {
+    pub(super) async fn take_copies(&mut self) {
         if self.pending_evaluation.is_some() {
             return;
         }
@@ -35,25 +36,24 @@ impl Conductor<'_> {
         let present = self.context.run_context.plan.topology.dc_ids();
         let present = present.filter(|dc| !self.coordinator.run.inactive().contains(dc));
         let of: Vec<DcId> = present.filter(is_judged).collect();
-        let clocks = of.iter().map(|dc| self.coordinator.run.clock_of(*dc)).collect();
+        let clock_of = |dc: &DcId| (*dc, self.coordinator.run.clock_of(*dc));
+        let clocks = of.iter().map(clock_of).collect();
+        let evaluation = Evaluation { at: self.now(), clock, clocks, link_counters };
         let judges =
             |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
         self.membership.tell_all(judges, &Order::Copy { ticket }).await;
 
-        self.pending_evaluation =
-            Some(PendingEvaluation::new(ticket, self.now(), clock, clocks, link_counters, of));
+        self.pending_evaluation = Some(PendingEvaluation::new(ticket, evaluation));
     }
 
     pub(super) fn on_verdict(&mut self, verdict: Verdict) -> Result<(), RealError> {
         let pending_evaluation =
             self.pending_evaluation.take().expect("a verdict follows an evaluation");
-        let PendingEvaluation { at, clock, clocks, link_counters, of, .. } = pending_evaluation;
-        let clocks = of.into_iter().zip(clocks);
-        let progress = self.recorder.on_evaluation(at, clock, &verdict, clocks, &link_counters);
-        info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
-        self.observer.on_progress(progress);
+        let evaluation = pending_evaluation.evaluation;
         let objective = verdict.worst().objective;
-        self.coordinator.run.handle_evaluation(self.now(), clock, objective);
+        info!(clock = evaluation.clock.0, objective, "copies were evaluated");
+        let (now, coordinator) = (self.now(), &mut self.coordinator.run);
+        evaluation.conclude(now, &verdict, coordinator, &mut self.recorder, self.observer);
         // What that decides is carried out, and written down, by who settles.
         if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }
     }

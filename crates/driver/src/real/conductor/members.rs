@@ -112,7 +112,7 @@ impl Conductor<'_> {
         }
         self.coordinator.run.advance();
         self.settle().await?;
-        self.evaluate().await;
+        self.take_copies().await;
 
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Conductor<'_> {
             self.due = self
                 .pending_evaluation
                 .take()
-                .map(|pending_evaluation| pending_evaluation.clock)
+                .map(|pending_evaluation| pending_evaluation.evaluation.clock)
                 .max(self.due);
         }
         self.recorder.on_membership(self.now(), dc, MembershipChange::Left);

@@ -12,7 +12,7 @@ use super::ends::WINDOW_BYTES;
 use super::fault::Moment;
 use super::fault_injector::FaultInjector;
 use gaia_config::Plan;
-use gaia_core::coordinator::{NodeOrder, ServerProcess, ServerProcesses};
+use gaia_core::coordinator::{NodeOrder, ServerProcess};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{
     RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError,
@@ -74,6 +74,8 @@ pub(super) struct ServerNode {
     pub(super) joining: Vec<WorkerId>,
     /// Workers that wait for that until its copy has come.
     pub(super) parked: Vec<WorkerId>,
+    /// What it was when its process started, as it says to the coordinator.
+    pub(super) process: ServerProcess,
     /// From where it has taken its copy, if it had none.
     pub(super) source: Option<DcId>,
     /// Whether it has all of it on disk.
@@ -192,6 +194,7 @@ impl<'p> Nodes<'p> {
                 outputs_seen: 0,
                 joining: Vec::new(),
                 parked: Vec::new(),
+                process: ServerProcess { began: 1, incarnation: 1, is_new: true },
                 source: None,
                 has_all: true,
                 has_stated: true,
@@ -338,22 +341,6 @@ impl<'p> Nodes<'p> {
         self.plan.copy_source(id.dc, bytes, there)
     }
 
-    /// What the coordinator has heard of servers that take part: in which process each does, and whose copies are on their
-    /// way. Here it hears that without delay.
-    pub(super) fn processes(&self, inactive: &BTreeSet<DcId>) -> ServerProcesses {
-        let mut processes = ServerProcesses::default();
-        for (id, node) in self.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc)) {
-            let began = node.machine.began().number();
-            let is_new = node.machine.is_new();
-            let process = ServerProcess { began, incarnation: began, is_new };
-            processes.meet(*id, process);
-            if let Some(source) = node.source.filter(|_| !node.has_all) {
-                processes.rebuild(*id, process, source);
-            }
-        }
-        processes
-    }
-
     /// Starts a node again that has died.
     ///
     /// # Errors
@@ -388,6 +375,12 @@ impl<'p> Nodes<'p> {
                 let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
                 let incarnation = recovering.goes_on_as().unwrap_or(Incarnation(first));
                 node.machine = recovering.begin(logs, incarnation);
+                // One that died before it wrote anything has lost nothing: it goes on as if it had called only now.
+                node.process = ServerProcess {
+                    began: node.machine.began().number(),
+                    incarnation: incarnation.number(),
+                    is_new: node.host.is_blank && node.machine.is_new(),
+                };
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
                 node.has_all = node.machine.server().is_whole();
                 node.joining.clear();

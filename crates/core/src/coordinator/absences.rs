@@ -7,26 +7,30 @@ use crate::types::{Instant, NodeId};
 
 /// Nodes that were connected to the coordinator and are lost, with when each was lost.
 #[derive(Clone, Debug, Default)]
-pub struct Absences(BTreeMap<NodeId, Instant>);
+pub(super) struct Absences(BTreeMap<NodeId, Instant>);
 
 impl Absences {
     /// A node is lost from `now` on.
-    pub fn lose(&mut self, now: Instant, node: NodeId) {
+    pub(super) fn lose(&mut self, now: Instant, node: NodeId) {
         self.0.insert(node, now);
     }
 
     /// A node is connected again, or is waited for no more.
-    pub fn end(&mut self, node: NodeId) {
+    pub(super) fn end(&mut self, node: NodeId) {
         self.0.remove(&node);
     }
 
     /// The first node that was lost for longer than `after`, if there is one.
-    pub fn longer_than(&self, now: Instant, after: Duration) -> Option<NodeId> {
+    pub(super) fn longer_than(&self, now: Instant, after: Duration) -> Option<NodeId> {
         self.0.iter().find(|(_, since)| now.since(**since) > after).map(|(node, _)| *node)
     }
 
     /// All nodes that were lost for `after` or longer.
-    pub fn at_least(&self, now: Instant, after: Duration) -> impl Iterator<Item = NodeId> + '_ {
+    pub(super) fn at_least(
+        &self,
+        now: Instant,
+        after: Duration,
+    ) -> impl Iterator<Item = NodeId> + '_ {
         let lost = self.0.iter().filter(move |(_, since)| now.since(**since) >= after);
         lost.map(|(node, _)| *node)
     }

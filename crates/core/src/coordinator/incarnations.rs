@@ -19,7 +19,7 @@ use crate::types::ServerId;
 
 /// The incarnations that one process of the coordinator gives.
 #[derive(Debug, Default)]
-pub struct Incarnations {
+pub(super) struct Incarnations {
     /// All that it gives are above this.
     floor: u64,
     /// The highest that each server may have been.
@@ -30,19 +30,19 @@ pub struct Incarnations {
 
 impl Incarnations {
     /// Gives numbers above this one.
-    pub fn above(floor: u64) -> Self {
+    pub(super) fn above(floor: u64) -> Self {
         Self { floor, ..Self::default() }
     }
 
     /// A server calls as this incarnation.
-    pub fn note(&mut self, server: ServerId, incarnation: u64) {
+    pub(super) fn note(&mut self, server: ServerId, incarnation: u64) {
         let highest = self.highest.entry(server).or_default();
         *highest = incarnation.max(*highest);
     }
 
     /// What a server is to be that has nothing to go on from: above all that it has been. The same `process` asks again where
     /// its connection breaks before it has heard, and is given the same.
-    pub fn give(&mut self, server: ServerId, process: u64) -> Incarnation {
+    pub(super) fn give(&mut self, server: ServerId, process: u64) -> Incarnation {
         if let Some((_, given)) = self.processes.get(&server).filter(|(last, _)| *last == process) {
             return *given;
         }

@@ -20,12 +20,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-pub use absences::Absences;
 pub use cluster::{
-    Admission, ClusterCoordinator, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
+    Admission, ClusterCoordinator, FailureRules, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
 };
-pub use incarnations::Incarnations;
-pub use server_processes::{ServerProcess, ServerProcesses};
+pub use server_processes::ServerProcess;
 pub use stand_ins::StandIns;
 pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
@@ -246,6 +244,15 @@ impl Coordinator {
     /// Whether the copies of a data center are to be judged: it takes part, and has them.
     pub fn is_judged(&self, dc: DcId) -> bool {
         !self.inactive.contains(&dc) && !self.arriving.contains(&dc)
+    }
+
+    /// The data centers whose copies an evaluation is of, each with the clock that it has finished. Once the run is over all
+    /// copies are equal, those of data centers that have joined late, too.
+    pub fn evaluated(&self) -> Vec<(DcId, Clock)> {
+        let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
+        let present = dcs.into_iter().filter(|dc| !self.inactive.contains(dc));
+        let evaluated = present.filter(|dc| self.is_judged(*dc) || self.is_finished());
+        evaluated.map(|dc| (dc, self.clock_of(dc))).collect()
     }
 
     /// The clock that a data center has finished.

@@ -21,7 +21,7 @@ pub struct ServerProcess {
 
 /// What the coordinator knows of servers' processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerProcesses {
+pub(super) struct ServerProcesses {
     /// The incarnation that began what each server knows, once all have met.
     met: BTreeMap<ServerId, u64>,
     /// Servers whose copies are on their way: to the process that began with which incarnation, from where.
@@ -35,7 +35,11 @@ pub struct ServerProcesses {
 impl ServerProcesses {
     /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
     /// and otherwise above all that those before it can have given. To be written down before any is given.
-    pub fn give_incarnations(&mut self, is_first: bool, since_epoch: Duration) -> Incarnations {
+    pub(super) fn give_incarnations(
+        &mut self,
+        is_first: bool,
+        since_epoch: Duration,
+    ) -> Incarnations {
         self.incarnations_floor = match is_first {
             true => first_floor(since_epoch),
             false => next_block(self.incarnations_floor),
@@ -49,33 +53,33 @@ impl ServerProcesses {
     }
 
     /// Whether a server that is on the line in this process has had another, of which it knows nothing.
-    pub fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
+    pub(super) fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
         let other = self.met.get(&server).is_some_and(|met| *met != process.began);
         process.is_new && other
     }
 
     /// A server takes part in this process.
-    pub fn meet(&mut self, server: ServerId, process: ServerProcess) {
+    pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
         self.met.insert(server, process.began);
     }
 
     /// A server in this process takes its copy from a mirror.
-    pub fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
+    pub(super) fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
         self.copies.insert(server, (process.began, from));
     }
 
     /// Whether a copy is on its way to anybody.
-    pub fn has_copies_on_the_way(&self) -> bool {
+    pub(super) fn has_copies_on_the_way(&self) -> bool {
         !self.copies.is_empty()
     }
 
     /// Data centers that a copy is on its way to, and from where.
-    pub fn copies(&self) -> Vec<(DcId, DcId)> {
+    pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
         self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
     /// A data center takes no part any more. Answers in which process each of its servers did.
-    pub fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
+    pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
         self.copies.retain(|server, _| server.dc != dc);
         let met = std::mem::take(&mut self.met);
         let (left, met) = met.into_iter().partition(|(server, _)| server.dc == dc);
@@ -84,19 +88,19 @@ impl ServerProcesses {
     }
 
     /// A server has its copy, and everything that belongs to it.
-    pub fn on_ready(&mut self, server: ServerId) {
+    pub(super) fn on_ready(&mut self, server: ServerId) {
         self.copies.remove(&server);
     }
 
     /// From where a server in this process takes its copy, if it does.
-    pub fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
+    pub(super) fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
         let (began, from) = self.copies.get(&server)?;
         (*began == process.began).then_some(*from)
     }
 
     /// Another server of the same shard whose copy is on its way, if there is one. As long as that has nothing whole, no copy
     /// of the shard may be lost beside it.
-    pub fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
+    pub(super) fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
         let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
         others.find(|other| **other != server).copied()
     }

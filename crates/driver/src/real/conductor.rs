@@ -97,7 +97,7 @@ impl<'a> Conductor<'a> {
             context,
             application,
             observer,
-            coordinator: ClusterCoordinator::new(blueprint.coordinator()),
+            coordinator: blueprint.cluster_coordinator(),
             recorder: RunRecorder::new(plan),
             membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
             layouts,
@@ -195,7 +195,7 @@ impl<'a> Conductor<'a> {
         }
 
         self.context.meter.on_begun();
-        if !self.coordinator.orders.started {
+        if !self.coordinator.orders().started {
             self.origin = time::Instant::now();
             self.coordinator.run.handle_start();
         }
@@ -241,7 +241,7 @@ impl<'a> Conductor<'a> {
         self.dismiss_absent("the run has ended").await;
         self.due = Some(Clock::ZERO);
         self.take_copies().await;
-        self.coordinator.orders.server_stats = true;
+        self.coordinator.request_server_stats();
         self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
@@ -293,10 +293,10 @@ impl<'a> Conductor<'a> {
         self.context.meter.on_turn();
         self.membership.tell_all(|_| true, &Order::Alive).await;
         self.take_over().await;
-        let after = self.context.run_context.plan.failures.give_up_after.0;
-        match self.coordinator.absences.longer_than(self.membership.now(), after) {
+        match self.coordinator.given_up(self.membership.now()) {
             None => Ok(()),
             Some(node) => {
+                let after = self.context.run_context.plan.failures.give_up_after.0;
                 let reason = format!("it was away for {} s", after.as_secs());
                 self.give_up(node, reason).await
             }
@@ -316,15 +316,19 @@ impl<'a> Conductor<'a> {
                 message: Ok(Message::Report(Report::Refuses { peer, reason })),
                 ..
             }) => self.on_refuses(at, peer, &reason).await,
-            MembershipEvent::Heard(heard) => {
-                let copies = self.coordinator.processes.has_copies_on_the_way();
-                self.on_heard(heard)?;
-                // One who waits to join may do so once nobody else takes a copy.
-                if copies && !self.coordinator.processes.has_copies_on_the_way() {
+            MembershipEvent::Heard(Heard {
+                node,
+                message: Ok(Message::Report(Report::Ready)),
+                ..
+            }) => {
+                self.ready.insert(node);
+                let NodeId::Server(server) = node else { return Ok(()) };
+                if self.coordinator.handle_ready(server) {
                     self.admit_all().await?;
                 }
                 Ok(())
             }
+            MembershipEvent::Heard(heard) => self.on_heard(heard),
         }
     }
 
@@ -345,19 +349,13 @@ impl<'a> Conductor<'a> {
             Err(reason) => {
                 self.context.on_lost(node);
                 if self.membership.lose(node, &reason.to_string()) {
-                    self.coordinator.absences.lose(self.membership.now(), node);
+                    self.coordinator.handle_lost(self.membership.now(), node);
                 }
                 return Ok(());
             }
         };
 
         match (node, report) {
-            (_, Report::Ready) => {
-                self.ready.insert(node);
-                if let NodeId::Server(server) = node {
-                    self.coordinator.processes.on_ready(server);
-                }
-            }
             (_, Report::Failed { reason }) => {
                 return Err(RealError::Failed { node: name(), reason });
             }
@@ -411,7 +409,7 @@ impl<'a> Conductor<'a> {
         }
 
         for (to, order) in orders {
-            let whom = |node: &NodeId| to.include(*node) && self.coordinator.takes_part(*node);
+            let whom = |node: &NodeId| self.coordinator.is_for(to, *node);
             self.membership.tell_all(whom, &order.into()).await;
         }
 
@@ -456,16 +454,11 @@ impl<'a> Conductor<'a> {
         for progress in self.recorder.progress() {
             self.observer.on_progress(progress);
         }
-        for (lost, own) in self.coordinator.stand_ins.clone().iter() {
+        for (lost, own) in self.coordinator.stand_ins().clone().iter() {
             self.show_taken_over(lost, own);
         }
-        if self.coordinator.orders.started {
-            let present: Vec<NodeId> = self.present().collect();
-            let now = self.membership.now();
-            for node in present.into_iter().filter(|node| !self.membership.has(*node)) {
-                self.coordinator.absences.lose(now, node);
-            }
-        }
+        let away = nodes(&self.context.run_context).filter(|node| !self.membership.has(*node));
+        self.coordinator.handle_restored(self.membership.now(), away);
         Ok(())
     }
 
@@ -501,7 +494,7 @@ impl Carrier for Conductor<'_> {
     }
 
     fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
-        self.coordinator.orders.record(to, &order);
+        self.coordinator.record(to, &order);
         self.unsaid.push((to, order));
         Ok(())
     }

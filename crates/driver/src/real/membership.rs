@@ -107,7 +107,7 @@ impl Membership {
         let ProvenCaller { hello, from, mut channel } = proven_caller;
         let (node, stand_in) = (hello.node, hello.stand_in);
         if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
-            && coordinator.stand_ins.of(worker) != Some(own)
+            && !coordinator.stands_in(own, worker)
         {
             let [own, lost] = [own, worker].map(|id| self.run_context.name(NodeId::Worker(id)));
             channel.put_off(format!("{own} does not stand in for {lost}")).await;
@@ -134,13 +134,13 @@ impl Membership {
         if let Some(process) = hello.process {
             self.server_processes.insert(node, process);
             if let NodeId::Server(id) = node {
-                coordinator.incarnations.note(id, process.incarnation);
+                coordinator.handle_incarnation(id, process.incarnation);
             }
         }
 
         let answer = match (node, hello.begins) {
             (NodeId::Server(id), Some(process)) => {
-                let incarnation = coordinator.incarnations.give(id, process);
+                let incarnation = coordinator.assign_incarnation(id, process);
                 let number = incarnation.number();
                 let process = ServerProcess { began: number, incarnation: number, is_new: true };
                 self.server_processes.insert(node, process);
@@ -156,7 +156,7 @@ impl Membership {
         self.connections += 1;
         let connection = self.connections;
         self.lines.insert(node, NodeConnection { connection, stand_in, parcels });
-        coordinator.absences.end(node);
+        coordinator.handle_connected(node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
 
@@ -219,7 +219,7 @@ impl Membership {
         let takes_part = |server: ServerId| coordinator.takes_part(NodeId::Server(server));
         let present = self.listening.iter().filter(|(server, _)| takes_part(**server));
         let servers = present.map(|(id, at)| (*id, at.clone())).collect();
-        Order::Begin { servers, stand_ins: coordinator.stand_ins.clone() }
+        Order::Begin { servers, stand_ins: coordinator.stand_ins().clone() }
     }
 
     pub(super) async fn tell(&self, node: NodeId, order: &Order) {

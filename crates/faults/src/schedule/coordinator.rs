@@ -6,8 +6,11 @@ use super::{Done, Event, Schedule, Violation};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::fault::{Fault, Moment};
-use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
+use gaia_core::coordinator::{
+    ClusterCoordinator, Coordinator, FailureRules, NodeOrder, Recipients, StopReason,
+};
 use gaia_core::types::{Clock, Instant, NodeId, State};
+use gaia_driver::cluster::Blueprint;
 use gaia_driver::run_loop::{Carrier, carry_out};
 
 /// The process of the coordinator, and its disk.
@@ -18,6 +21,17 @@ pub(super) struct CoordinatorProcess {
     doomed: Option<(Moment, Duration)>,
     /// What is on its disk: it is replaced whole, so that no write is torn.
     kept: Option<State>,
+}
+
+/// A coordinator that gives data centers up when a fault says so, and lets them join again.
+pub(super) fn cluster_coordinator(blueprint: &Blueprint<'_>) -> ClusterCoordinator {
+    let rules = FailureRules {
+        give_up_after: Duration::MAX,
+        may_leave: true,
+        take_over_after: None,
+        deltas_are_counts: false,
+    };
+    ClusterCoordinator::new(blueprint.coordinator(), rules)
 }
 
 impl CoordinatorProcess {
@@ -40,7 +54,10 @@ impl Schedule<'_> {
 
     /// Has the coordinator's orders carried out: what it says it has written down.
     pub(super) fn settle_coordinator(&mut self) -> Done {
-        while self.coordinator_process.is_open && self.coordinator.run.has_output() {
+        while self.coordinator_process.is_open
+            && (self.coordinator.run.has_output() || self.unwritten)
+        {
+            self.unwritten = false;
             carry_out(self)?;
 
             let mut orders = std::mem::take(&mut self.orders);
@@ -71,23 +88,28 @@ impl Schedule<'_> {
         }
         self.coordinator_process.is_open = true;
 
-        self.coordinator = ClusterCoordinator::new(self.blueprint.coordinator());
+        self.coordinator = cluster_coordinator(self.blueprint);
+        self.unwritten = false;
         if let Some(state) = self.coordinator_process.kept.clone() {
             let restored = state.restore(|walk| self.coordinator.state(walk));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
         }
 
         self.counts.recovery.restarts += 1;
-        let (stop, drains) = (self.coordinator.orders.stop, self.coordinator.orders.drain.clone());
+        let orders = self.coordinator.orders();
+        let (stop, drains) = (orders.stop, orders.drain.clone());
         let drains = drains.into_iter().map(|(dc, (clocks, _))| (dc, clocks)).collect();
         self.see(Seen::CoordinatorBack { stop, drains: &drains })?;
 
-        if !self.coordinator.orders.started {
+        if !self.coordinator.orders().started {
             self.coordinator.run.handle_start();
         }
         for node in self.nodes.ids() {
             if !self.nodes.host(node).up {
                 continue;
+            }
+            if let NodeId::Server(id) = node {
+                self.meet(id)?;
             }
             if !self.fault_injector.has(Bug::RepeatsNoOrder) {
                 self.repeat_orders(node)?;
@@ -122,7 +144,10 @@ impl Schedule<'_> {
                 }
                 (_, _) => {}
             }
-            for node in self.nodes.ids().into_iter().filter(|node| to.include(*node)) {
+            let nodes = self.nodes.ids().into_iter();
+            let nodes: Vec<NodeId> =
+                nodes.filter(|node| self.coordinator.is_for(to, *node)).collect();
+            for node in nodes {
                 self.hand(node, order.clone().into())?;
             }
         }
@@ -148,6 +173,7 @@ impl Schedule<'_> {
     pub(super) fn keep(&mut self) {
         let state = State::of(|walk| self.coordinator.state(walk));
         self.coordinator_process.kept = Some(state);
+        self.unwritten = false;
     }
 
     /// The coordinator dies, for a while; one that is gone already stays away longer.
@@ -173,7 +199,7 @@ impl Carrier for Schedule<'_> {
         {
             inactive.clear();
         }
-        self.coordinator.orders.record(to, &order);
+        self.coordinator.record(to, &order);
         self.orders.push((to, order));
         Ok(())
     }

@@ -7,9 +7,8 @@ use super::{Done, Event, Schedule};
 use crate::checkers::Seen;
 use crate::disk::Survives;
 use crate::fault::{Fault, FaultKind};
-use crate::nodes::Task;
 use gaia_core::coordinator::Admission;
-use gaia_core::types::{DcId, NodeId};
+use gaia_core::types::{DcId, NodeId, ServerId, ShardId};
 
 impl Schedule<'_> {
     /// Whether a data center is not there, and nobody of it comes back by itself.
@@ -28,7 +27,6 @@ impl Schedule<'_> {
             return Ok(());
         }
 
-        self.hear_processes();
         let inactive = self.coordinator.run.inactive();
         let mut servers = self.nodes.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc));
         let is_lost = servers.clone().any(|(_, node)| node.host.disk_lost);
@@ -47,10 +45,21 @@ impl Schedule<'_> {
             Admission::Join(dc) => self.coordinator.join(dc),
         }
 
-        self.keep();
         self.counts.structural.count(FaultKind::LateJoin);
+        let (servers, workers): (Vec<NodeId>, Vec<NodeId>) =
+            self.nodes_of(dc).into_iter().partition(|node| matches!(node, NodeId::Server(_)));
 
-        for node in self.nodes_of(dc) {
+        // That they have joined and whose copies they take is written at once.
+        for node in &servers {
+            self.nodes.empty_disk(*node);
+            self.boot(*node)?;
+        }
+        self.keep();
+        for node in servers {
+            self.begin(node)?;
+        }
+
+        for node in workers {
             self.nodes.empty_disk(node);
             if let NodeId::Worker(worker) = node {
                 self.see(Seen::LostState { worker })?;
@@ -89,9 +98,9 @@ impl Schedule<'_> {
             return Ok(());
         }
 
-        self.hear_processes();
         let is_there = |dc| !self.leaving.contains(&dc);
-        let gone = self.coordinator.leaving_with(dc, is_there).ok();
+        let node = NodeId::Server(ServerId { dc, shard: ShardId(0) });
+        let gone = self.coordinator.leaving_with(node, is_there).ok();
         let Some(gone) = gone.filter(|gone| self.all_have_mirrors_without(gone)) else {
             for node in self.nodes_of(dc) {
                 self.restart(node)?;
@@ -126,18 +135,10 @@ impl Schedule<'_> {
             self.crash(node, Survives::ByChance, Duration::ZERO);
         }
         self.see(Seen::Gone { dc })?;
-        let left = self.coordinator.orders.left.clone().into_iter();
-        for (server, incarnation) in left.filter(|(server, _)| server.dc == dc) {
-            for mirror in self.coordinator.mirrors_of(server).collect::<Vec<_>>() {
-                self.hand(NodeId::Server(mirror), Task::Left { dc, incarnation })?;
-            }
+        for (mirror, order) in self.coordinator.orders_of_leaving(dc) {
+            self.hand(NodeId::Server(mirror), order.into())?;
         }
         Ok(())
-    }
-
-    /// Has the coordinator know how servers stand, for what it is about to decide.
-    pub(super) fn hear_processes(&mut self) {
-        self.coordinator.processes = self.nodes.processes(self.coordinator.run.inactive());
     }
 
     pub(super) fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::coordinator::CoordinatorProcess;
+use self::coordinator::{CoordinatorProcess, cluster_coordinator};
 use super::application::Counting;
 use super::bugs::Bug;
 use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
@@ -159,6 +159,8 @@ struct Schedule<'p> {
     coordinator_process: CoordinatorProcess,
     /// What nodes are to be told next.
     orders: Vec<(Recipients, NodeOrder)>,
+    /// Whether the coordinator knows something that is not on its disk and no order says.
+    unwritten: bool,
     lan: Lan,
     cost: CostModel,
     network: Network,
@@ -198,9 +200,10 @@ impl<'p> Schedule<'p> {
             now: Instant::ZERO,
             events: Events::new(),
             nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
-            coordinator: ClusterCoordinator::new(blueprint.coordinator()),
+            coordinator: cluster_coordinator(blueprint),
             coordinator_process: CoordinatorProcess::open(),
             orders: Vec::new(),
+            unwritten: false,
             lan: Lan::new(topology),
             cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
             network: Network::new(topology, shards, scenario.packets, plan.seed),
@@ -241,6 +244,11 @@ impl<'p> Schedule<'p> {
         }
 
         for node in self.nodes.ids() {
+            if let NodeId::Server(id) = node
+                && self.coordinator.takes_part(node)
+            {
+                self.meet(id)?;
+            }
             if self.logs {
                 self.schedule_checkpoint(node);
             }

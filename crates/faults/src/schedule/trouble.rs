@@ -10,6 +10,7 @@ use crate::draws::within;
 use crate::ends::Pair;
 use crate::fault::{Fault, FaultKind, Moment};
 use crate::nodes::{ReplayPair, Task};
+use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
@@ -84,7 +85,6 @@ impl Schedule<'_> {
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
-            self.hear_processes();
             let can_lose = self.nodes.can_lose_disk(id, self.coordinator.run.inactive());
             let nearest = |there: &dyn Fn(DcId) -> bool| self.nodes.nearest_to(id, there);
             let source = self.coordinator.source_for(id, |_| true, &nearest);
@@ -236,6 +236,12 @@ impl Schedule<'_> {
 
     /// Starts a node with what is on its disk.
     pub(super) fn start(&mut self, node: NodeId) -> Done {
+        self.boot(node)?;
+        self.begin(node)
+    }
+
+    /// Starts the process of a node, which calls the coordinator.
+    pub(super) fn boot(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
         host.incarnation += 1;
         if host.blank
@@ -251,6 +257,14 @@ impl Schedule<'_> {
         self.counts.recovery.torn += u64::from(back.torn);
         self.see(Seen::ReplayPair { node, replay_pair: &back.replay_pair })?;
 
+        match node {
+            NodeId::Server(id) => self.meet(id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells a node that has been started what holds, and joins it with the others.
+    pub(super) fn begin(&mut self, node: NodeId) -> Done {
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
             if !self.rebuild(id)? {
@@ -266,18 +280,48 @@ impl Schedule<'_> {
         self.work(node)
     }
 
-    /// Has a server that has nothing take the copy of a mirror; says whether it does.
+    /// Has the coordinator note the process of a server that calls it.
+    pub(super) fn meet(&mut self, id: ServerId) -> Done {
+        let nodes = &self.nodes;
+        let node = &nodes.servers[&id];
+        let nearest = |there: &dyn Fn(DcId) -> bool| nodes.nearest_to(id, there);
+        let is_up = |node| matches!(node, NodeId::Server(id) if nodes.servers[&id].host.up);
+
+        let met = self.coordinator.meet(id, node.process, |coordinator| {
+            if let Some(source) = node.source.filter(|_| node.machine.is_rebuilding()) {
+                return Ok(source);
+            }
+            match coordinator.source_for(id, is_up, &nearest) {
+                // Whether there is one was decided when the disk was lost: since then a drain may have begun.
+                Err(NoSource::Draining) => {
+                    let takes_part = |dc| !coordinator.run.inactive().contains(&dc);
+                    nearest(&takes_part).ok_or(NoSource::NoMirror)
+                }
+                source => source,
+            }
+        });
+
+        let met = met
+            .map_err(|reason| self.broken("durability", format!("{id} has no source: {reason:?}")));
+        if met? {
+            // Before the server is told whose copy to take. What the coordinator has yet to order is written with that.
+            match self.coordinator.run.has_output() {
+                true => self.unwritten = true,
+                false => self.keep(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a server that has nothing take the copy of a mirror, as the coordinator says; says whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
         let is_told = !self.fault_injector.has(Bug::BeginsWithoutCopy);
-        if !node.host.is_blank || !node.machine.is_new() || !is_told {
+        let source = self.coordinator.copy_of(id, node.process);
+        let Some(source) = source.filter(|_| node.machine.is_new() && is_told) else {
             return Ok(false);
-        }
+        };
         let inactive = self.coordinator.run.inactive().clone();
-        // Whether there is one was decided when the disk was lost, or the data center joined: since then a drain may have begun.
-        let source = self.nodes.nearest_to(id, |dc| !inactive.contains(&dc));
-        let source =
-            source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
         self.see(Seen::Lost { server: id, source })?;
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);

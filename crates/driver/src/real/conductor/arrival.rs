@@ -2,11 +2,9 @@
 
 use super::Conductor;
 use crate::real::error::RealError;
-use crate::real::membership::Membership;
 use crate::real::message::Order;
-use gaia_config::Plan;
-use gaia_core::coordinator::{ClusterCoordinator, NoSource, ServerProcess};
-use gaia_core::types::{DcId, NodeId, ServerId, ShardLayout};
+use gaia_core::coordinator::NoSource;
+use gaia_core::types::{DcId, NodeId, ServerId};
 
 impl Conductor<'_> {
     /// Tells a node that is on the line, perhaps again, everything that it may not know.
@@ -21,7 +19,8 @@ impl Conductor<'_> {
             return self.on_newcomer(node).await;
         }
         if let NodeId::Server(server) = node {
-            self.meet(server).await?;
+            self.meet(server)?;
+            self.tell_source(server).await?;
         }
 
         match node {
@@ -41,7 +40,8 @@ impl Conductor<'_> {
     pub(super) async fn welcome(&mut self, nodes: Vec<NodeId>) -> Result<(), RealError> {
         for node in &nodes {
             if let NodeId::Server(server) = node {
-                self.meet(*server).await?;
+                self.meet(*server)?;
+                self.tell_source(*server).await?;
             }
         }
         self.tell_addresses().await;
@@ -51,29 +51,21 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Takes note of the process of a server that is on the line, and tells one that has lost its copy whose to take.
-    pub(super) async fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
+    /// Takes note of the process of a server that is on the line.
+    pub(super) fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
         let Some(process) = self.membership.incarnation_of(NodeId::Server(server)) else {
             return Ok(());
         };
 
-        let (plan, layouts) = (&self.context.run_context.plan, &self.layouts);
-        let membership = &self.membership;
-        let source = |coordinator: &ClusterCoordinator| {
-            source_for(coordinator, server, plan, layouts, membership)
-        };
-        let met = self.coordinator.meet(server, process, source);
+        let (plan, membership) = (&self.context.run_context.plan, &self.membership);
+        let bytes = 4 * self.layouts[server.shard.index()].parameters() as u64;
+        let nearest = |there: &dyn Fn(DcId) -> bool| plan.copy_source(server.dc, bytes, there);
+        let met = self.coordinator.meet(server, process, |coordinator| {
+            coordinator.source_for(server, |node| membership.has(node), &nearest)
+        });
         self.unwritten |= met.map_err(|reason| self.no_source(server, reason))?;
 
-        self.tell_source(server, process).await;
         Ok(())
-    }
-
-    /// The mirror whose copy a server takes that has none.
-    pub(super) fn source_for(&self, server: ServerId) -> Result<DcId, RealError> {
-        let plan = &self.context.run_context.plan;
-        let source = source_for(&self.coordinator, server, plan, &self.layouts, &self.membership);
-        source.map_err(|reason| self.no_source(server, reason))
     }
 
     fn no_source(&self, server: ServerId, reason: NoSource) -> RealError {
@@ -92,12 +84,20 @@ impl Conductor<'_> {
         RealError::CopyLost { node: run_context.name(NodeId::Server(server)), reason }
     }
 
-    /// Tells a server whose copy to take, if it has none.
-    pub(super) async fn tell_source(&self, server: ServerId, process: ServerProcess) {
-        if let Some(from) = self.coordinator.processes.copy_of(server, process) {
-            let inactive = self.coordinator.run.inactive().clone();
-            self.membership.tell(NodeId::Server(server), &Order::Rebuild { from, inactive }).await;
+    /// Tells a server whose copy to take, if it has none. That it takes one is written down before, unless that is written
+    /// with what the coordinator has decided beside.
+    async fn tell_source(&mut self, server: ServerId) -> Result<(), RealError> {
+        let process = self.membership.incarnation_of(NodeId::Server(server));
+        let copy_of = |process| self.coordinator.copy_of(server, process);
+        let Some(from) = process.and_then(copy_of) else { return Ok(()) };
+        if self.unwritten && !self.coordinator.run.has_output() {
+            self.unwritten = false;
+            self.write_down()?;
         }
+
+        let inactive = self.coordinator.run.inactive().clone();
+        self.membership.tell(NodeId::Server(server), &Order::Rebuild { from, inactive }).await;
+        Ok(())
     }
 
     /// Tells everybody who takes part where servers listen.
@@ -119,21 +119,8 @@ impl Conductor<'_> {
         {
             self.membership.tell(node, &Order::Copy { ticket: pending_evaluation.ticket }).await;
         }
-        if self.coordinator.orders.server_stats && !self.all_server_stats.contains_key(&server) {
+        if self.coordinator.orders().server_stats && !self.all_server_stats.contains_key(&server) {
             self.membership.tell(node, &Order::ServerStats).await;
         }
     }
-}
-
-/// What the coordinator decides with what copies cost and who is connected.
-fn source_for(
-    coordinator: &ClusterCoordinator,
-    server: ServerId,
-    plan: &Plan,
-    layouts: &[ShardLayout],
-    membership: &Membership,
-) -> Result<DcId, NoSource> {
-    let bytes = 4 * layouts[server.shard.index()].parameters() as u64;
-    let nearest = |there: &dyn Fn(DcId) -> bool| plan.copy_source(server.dc, bytes, there);
-    coordinator.source_for(server, |node| membership.has(node), &nearest)
 }

@@ -10,7 +10,6 @@ use super::{Conductor, nodes};
 use crate::real::error::RealError;
 use crate::real::hearing::{Heard, Message};
 use crate::real::message::{Order, Report};
-use gaia_config::OnGiveUp;
 use gaia_core::coordinator::{Admission, MustStay, NotAdmitted};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_telemetry::MembershipChange;
@@ -24,8 +23,7 @@ impl Conductor<'_> {
     /// A node of a data center that takes no part is on the line.
     pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(node);
-        let deltas_are_counts = self.context.run_context.plan.deltas_are_counts();
-        let reason = match self.coordinator.may_join(node, process, deltas_are_counts) {
+        let reason = match self.coordinator.may_join(node, process) {
             Ok(()) => return self.admit_all().await,
             Err(NotAdmitted::HasState) => {
                 "its data center was given up, and the run has gone on without what it had; to join it must \
@@ -54,14 +52,11 @@ impl Conductor<'_> {
 
     async fn admit(&mut self, dc: DcId) -> Result<(), RealError> {
         let nodes = self.nodes_of(dc);
+        self.coordinator.join(dc);
         for node in &nodes {
             let NodeId::Server(server) = node else { continue };
-            let Some(process) = self.membership.incarnation_of(*node) else { return Ok(()) };
-            let from = self.source_for(*server)?;
-            self.coordinator.processes.rebuild(*server, process, from);
-            self.coordinator.processes.meet(*server, process);
+            self.meet(*server)?;
         }
-        self.coordinator.join(dc);
         self.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
         info!("{} joins", self.context.run_context.plan.topology.dc(dc).name);
@@ -84,13 +79,12 @@ impl Conductor<'_> {
 
     /// A node is waited for no more.
     pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
-        let failures = &self.context.run_context.plan.failures;
         let name = self.context.run_context.name(node);
-        let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
-        let Some(dc) = dc else { return Err(RealError::Lost { node: name, reason }) };
-        let gone = match self.coordinator.leaving_with(dc, |_| true) {
+        let gone = match self.coordinator.leaving_with(node, |_| true) {
             Ok(gone) => gone,
-            Err(MustStay::Draining) => return Err(RealError::Lost { node: name, reason }),
+            Err(MustStay::NotAllowed | MustStay::Draining) => {
+                return Err(RealError::Lost { node: name, reason });
+            }
             Err(MustStay::IsLast) => {
                 let reason = format!("{reason}, and without it no data center is left");
                 return Err(RealError::Lost { node: name, reason });
@@ -141,13 +135,11 @@ impl Conductor<'_> {
             self.dismiss(node, reason).await;
         }
 
-        let left = self.coordinator.orders.left.iter();
-        for (server, process) in left.filter(|(server, _)| self.begun && server.dc == dc) {
-            let order = Order::Left { from: dc, process: *process };
-            let mirrors: Vec<ServerId> = self.coordinator.mirrors_of(*server).collect();
-            let is_mirror =
-                |node: &NodeId| matches!(node, NodeId::Server(one) if mirrors.contains(one));
-            self.membership.tell_all(is_mirror, &order).await;
+        if !self.begun {
+            return;
+        }
+        for (mirror, order) in self.coordinator.orders_of_leaving(dc) {
+            self.membership.tell(NodeId::Server(mirror), &order.into()).await;
         }
     }
 
@@ -182,11 +174,8 @@ impl Conductor<'_> {
     }
 
     fn forget(&mut self, node: NodeId) {
-        if let NodeId::Worker(worker) = node {
-            self.coordinator.stand_ins.dismiss(worker);
-        }
         self.membership.close(node);
-        self.coordinator.absences.end(node);
+        self.coordinator.handle_dismissed(node);
         self.context.meter.on_absent(&self.context.run_context.label(node));
     }
 

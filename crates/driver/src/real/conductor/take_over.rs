@@ -10,10 +10,9 @@ use gaia_core::types::{NodeId, WorkerId};
 impl Conductor<'_> {
     /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
     pub(super) async fn take_over(&mut self) {
-        let Some(after) = self.context.run_context.plan.failures.take_over_after else { return };
         let (now, here) = (self.membership.now(), self.membership.workers());
         let mut changed = false;
-        for taken in self.coordinator.take_over(now, after.0, &here) {
+        for taken in self.coordinator.take_over(now, &here) {
             match taken {
                 TakeOver::By { lost, own, before } => {
                     warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
@@ -47,7 +46,7 @@ impl Conductor<'_> {
         if !self.membership.has_itself(node) {
             return;
         }
-        if let Some(own) = self.coordinator.stand_ins.dismiss(back) {
+        if let Some(own) = self.coordinator.give_back(back) {
             info!(
                 "{} is back, and has its work back from {}",
                 self.name_of(back),

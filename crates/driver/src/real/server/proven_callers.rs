@@ -137,7 +137,7 @@ mod tests {
     use crate::real::{Interrupted, NodeConfig};
     use gaia_config::Plan;
     use gaia_core::application::Application;
-    use gaia_core::coordinator::{ClusterCoordinator, TakeOver};
+    use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
     use gaia_core::topology::Address;
@@ -298,7 +298,13 @@ mod tests {
         let mut stage = Stage::new().await;
         let blueprint = Blueprint::new(&stage.plan, &stage.application);
         let layouts = blueprint.layouts().to_vec();
-        let mut coordinator = ClusterCoordinator::new(blueprint.coordinator());
+        let rules = FailureRules {
+            give_up_after: Duration::MAX,
+            may_leave: false,
+            take_over_after: Some(Duration::ZERO),
+            deltas_are_counts: false,
+        };
+        let mut coordinator = ClusterCoordinator::new(blueprint.coordinator(), rules);
         let mut membership =
             Membership::new(stage.run_context.clone(), layouts, stage.acceptor.take().unwrap());
         let (lost, own, at) =
@@ -324,8 +330,8 @@ mod tests {
 
         // Nobody is there to stand in for the other.
         let take_over = |coordinator: &mut ClusterCoordinator, lost| {
-            coordinator.absences.lose(Instant::ZERO, NodeId::Worker(lost));
-            coordinator.take_over(Instant::ZERO, Duration::ZERO, &membership.workers())
+            coordinator.handle_lost(Instant::ZERO, NodeId::Worker(lost));
+            coordinator.take_over(Instant::ZERO, &membership.workers())
         };
         assert_eq!(take_over(&mut coordinator, OWN), [TakeOver::ByNobody { lost: OWN }]);
         let taken = TakeOver::By { lost: LOST, own: OWN, before: None };

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
-use self::farewell::Ended;
+use self::evaluation::panicked;
 use super::HEARTBEAT;
 use super::acceptor::Acceptor;
 use super::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
@@ -34,28 +34,25 @@ use super::hearing::{Heard, Message};
 use super::membership::{Membership, MembershipEvent};
 use super::message::{Order, Report};
 use super::meters::Meters;
-use super::pending_evaluation::{PendingEvaluation, judged};
 use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::judge::highlights_of;
-use crate::recorder::RunRecorder;
-use crate::run_loop::{Carrier, carry_out, record_clocks};
+use crate::run_loop::{
+    Ended, Evaluated, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs,
+};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
-use gaia_core::types::{
-    Clock, DcId, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk,
-};
+use gaia_core::types::{Clock, Instant, NodeId, ServerId, ShardLayout, State, StateError, Walk};
 use gaia_telemetry::Observer;
 
 /// The coordinator and the lines to all nodes.
 pub(super) struct Conductor<'a> {
     context: &'a NodeContext,
     application: &'a Arc<dyn Application>,
-    observer: &'a mut dyn Observer,
     coordinator: ClusterCoordinator,
-    recorder: RunRecorder,
+    monitor: RunMonitor<'a>,
     layouts: Vec<ShardLayout>,
     membership: Membership,
     /// Whether all nodes have been on the line, and know of each other.
@@ -67,10 +64,8 @@ pub(super) struct Conductor<'a> {
     meters: Meters,
     all_server_stats: BTreeMap<ServerId, ServerStats>,
     origin: time::Instant,
-    /// The copies under way, or at the judge's.
-    pending_evaluation: Option<PendingEvaluation>,
-    /// The latest evaluation that was asked for while another was at work.
-    due: Option<Clock>,
+    evaluations: Evaluations,
+    /// Evaluations so far: each has a number, under which copies come.
     tickets: u64,
     /// Orders that are to be written down and said next.
     unsaid: Vec<(Recipients, NodeOrder)>,
@@ -96,9 +91,9 @@ impl<'a> Conductor<'a> {
         let mut conductor = Self {
             context,
             application,
-            observer,
             coordinator: blueprint.cluster_coordinator(),
-            recorder: RunRecorder::new(plan),
+            monitor: RunMonitor::new(plan, observer),
+            evaluations: Evaluations::new(layouts.clone(), application.clone()),
             membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
             layouts,
             begun: false,
@@ -107,8 +102,6 @@ impl<'a> Conductor<'a> {
             meters: Meters::default(),
             all_server_stats: BTreeMap::new(),
             origin: time::Instant::now(),
-            pending_evaluation: None,
-            due: None,
             tickets: 0,
             unsaid: Vec::new(),
             finished: false,
@@ -159,7 +152,7 @@ impl<'a> Conductor<'a> {
     /// Conducts the run from its first clock to its last.
     pub(super) async fn conduct(mut self, wall: time::Instant) -> Result<Outcome, RealError> {
         let conducted = self.run().await;
-        let Ended { verdict, all_server_stats, highlights } = match conducted {
+        let ended = match conducted {
             Ok(ended) => ended,
             Err(error) => {
                 let reason = error.to_string();
@@ -168,13 +161,10 @@ impl<'a> Conductor<'a> {
                 return Err(error);
             }
         };
-        self.recorder.lan_bytes = self.meters.lan_bytes();
+        self.monitor.recorder.lan_bytes = self.meters.lan_bytes();
         let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
-        let wall = wall.elapsed();
         let application = self.application.as_ref();
-        let summary =
-            self.recorder.summary(&all_server_stats, application, &verdict, &link_counters, wall);
-        Ok(Outcome { summary, progress: self.recorder.into_progress(), highlights })
+        Ok(self.monitor.outcome(application, ended, &link_counters, wall.elapsed()))
     }
 
     async fn run(&mut self) -> Result<Ended, RealError> {
@@ -215,8 +205,8 @@ impl<'a> Conductor<'a> {
                     self.on_tick();
                     self.on_beat().await?;
                 }
-                judged = judged(&mut self.pending_evaluation) => {
-                    self.on_verdict(judged?.0)?;
+                evaluated = self.evaluations.evaluated() => {
+                    self.on_evaluated(evaluated)?;
                     self.take_copies().await;
                 }
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
@@ -227,11 +217,11 @@ impl<'a> Conductor<'a> {
             self.settle().await?;
         }
 
-        while self.pending_evaluation.is_some() {
+        while self.evaluations.is_at_work() {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                judged = judged(&mut self.pending_evaluation) => self.on_verdict(judged?.0)?,
+                evaluated = self.evaluations.evaluated() => self.on_evaluated(evaluated)?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         }
@@ -243,18 +233,18 @@ impl<'a> Conductor<'a> {
     async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.dismiss_absent("the run has ended").await;
-        self.due = Some(Clock::ZERO);
+        self.evaluations.request(Clock::ZERO);
         self.take_copies().await;
         self.coordinator.request_server_stats();
         self.membership.tell_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
 
-        let (verdict, copies) = loop {
+        let Evaluated { verdict, copies, .. } = loop {
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
-                judged = judged(&mut self.pending_evaluation), if self.all_server_stats.len() == count => break judged?,
+                evaluated = self.evaluations.evaluated(), if self.all_server_stats.len() == count => break evaluated.map_err(panicked)?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         };
@@ -347,7 +337,7 @@ impl<'a> Conductor<'a> {
                 if values.len() != self.layouts[server.shard.index()].parameters() {
                     return Err(broken("a copy of another size than the shard's"));
                 }
-                self.on_copy(server, ticket, values);
+                self.evaluations.handle_copy(server, ticket, values);
                 return Ok(());
             }
             Err(reason) => {
@@ -372,27 +362,27 @@ impl<'a> Conductor<'a> {
                 }
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
-                self.coordinator.run.handle_clock_finished(server, clock);
-                record_clocks(&mut self.recorder, &self.coordinator.run);
+                self.report(NodeReport::ClockFinished { server, clock });
             }
             (NodeId::Server(server), Report::CopyReady(clock)) => {
-                self.coordinator.run.handle_copy_ready(server, clock);
+                self.report(NodeReport::CopyReady { server, clock });
             }
             (NodeId::Server(server), Report::Drained) => {
-                self.coordinator.run.handle_drained(server);
+                self.report(NodeReport::Drained { server });
             }
             (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
-                self.recorder.on_diverged(found);
-                self.coordinator.run.handle_diverged();
+                self.report(NodeReport::Diverged(found));
             }
             (NodeId::Server(server), Report::ServerStats(server_stats))
                 if server_stats.server == server =>
             {
                 self.all_server_stats.insert(server, *server_stats);
             }
-            (NodeId::Worker(worker), Report::Held(held)) => self.recorder.on_held(worker.dc, &held),
+            (NodeId::Worker(worker), Report::Held(held)) => {
+                self.report(NodeReport::Held { dc: worker.dc, held });
+            }
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
-                self.coordinator.run.handle_worker_stopped(worker, clock);
+                self.report(NodeReport::Stopped { worker, clock });
             }
             (_, _) => return Err(broken("it reports what is not its business")),
         }
@@ -400,11 +390,16 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
+    /// Tells the coordinator what a node reports of the run.
+    fn report(&mut self, report: NodeReport) {
+        self.monitor.handle_report(&mut self.coordinator.run, report);
+    }
+
     /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
     /// this one stands by it.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
-        let Ok(()) = carry_out(self);
+        let Ok(()) = execute_outputs(self);
         self.take_copies().await;
 
         let orders = std::mem::take(&mut self.unsaid);
@@ -421,19 +416,9 @@ impl<'a> Conductor<'a> {
     }
 
     fn on_tick(&mut self) {
-        let topology = &self.context.run_context.plan.topology;
         let carried = self.meters.link_counters(&self.context.run_context.plan.topology);
-        let sent = |dc: DcId| {
-            let own = topology.links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
-            own.map(|(_, counters)| counters.bytes).sum()
-        };
-        let sent: Vec<u64> = topology.dc_ids().map(sent).collect();
-        let clock = |dc| {
-            let inactive = self.coordinator.run.inactive().contains(&dc);
-            (!inactive).then(|| self.coordinator.run.clock_of(dc).0)
-        };
-        let clocks: Vec<Option<u64>> = topology.dc_ids().map(clock).collect();
-        self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
+        let now = self.now();
+        self.monitor.show(now, &self.coordinator.run, &carried);
     }
 
     /// Goes on where another process of this coordinator was.
@@ -455,9 +440,7 @@ impl<'a> Conductor<'a> {
         let elapsed = now.since(Instant::ZERO);
         self.origin = time::Instant::now().checked_sub(elapsed).unwrap_or(self.origin);
         self.finished = self.coordinator.run.is_finished();
-        for progress in self.recorder.progress() {
-            self.observer.on_progress(progress);
-        }
+        self.monitor.show_again();
         for (lost, own) in self.coordinator.stand_ins().clone().iter() {
             self.show_taken_over(lost, own);
         }
@@ -479,7 +462,7 @@ impl<'a> Conductor<'a> {
     fn walk(&mut self, now: &mut Instant, walk: &mut Walk<'_>) -> Result<(), StateError> {
         walk.record("now", now)?;
         self.coordinator.state(walk)?;
-        self.recorder.state(&mut walk.at("recorder"))?;
+        self.monitor.recorder.state(&mut walk.at("recorder"))?;
         walk.record("meters", &mut self.meters)?;
         walk.record("tickets", &mut self.tickets)?;
         walk.record("ended", &mut self.ended)
@@ -490,7 +473,7 @@ impl<'a> Conductor<'a> {
     }
 }
 
-impl Carrier for Conductor<'_> {
+impl RunDriver for Conductor<'_> {
     type Error = Infallible;
 
     fn coordinator(&mut self) -> &mut Coordinator {
@@ -504,11 +487,12 @@ impl Carrier for Conductor<'_> {
     }
 
     fn evaluate(&mut self, clock: Clock) {
-        self.due = Some(clock);
+        self.evaluations.request(clock);
     }
 
     fn on_stop(&mut self, reason: StopReason) {
-        self.recorder.on_stop(self.now(), reason);
+        let now = self.now();
+        self.monitor.handle_stop(now, reason);
     }
 
     fn finish(&mut self) -> Result<(), Infallible> {

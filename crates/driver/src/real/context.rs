@@ -9,10 +9,11 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::channel::Channel;
-use super::environment::{Environment, Machine, in_place};
+use super::environment::{Environment, Machine};
 use super::error::{LinkFault, RealError};
 use super::message::{Hello, Purpose};
 use super::peers::peers;
+use crate::blocking::in_place;
 use crate::cluster::{server_ids, worker_ids};
 use gaia_certificates::{Credentials, Identity, connecting, identity_of};
 use gaia_config::Plan;

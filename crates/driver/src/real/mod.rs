@@ -46,7 +46,6 @@ mod meters;
 mod mirrors;
 mod node_log;
 mod peers;
-mod pending_evaluation;
 mod server;
 mod servers;
 mod standing_in;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tracing::info;
 
 use super::context::NodeContext;
-use super::environment::in_place;
 use super::error::RealError;
+use crate::blocking::in_place;
 use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use tracing::info;
 
 use super::context::NodeContext;
-use super::environment::in_place;
 use super::error::RealError;
 use super::worker::work;
 use super::{Exit, Interrupted, NodeConfig, SILENCE_MAX};
+use crate::blocking::in_place;
 use crate::cluster::Blueprint;
 use crate::cost::CostModel;
 use gaia_config::{ComputeModel, Plan};

@@ -11,13 +11,13 @@ use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::context::NodeContext;
 use super::coordinator_client::{Begun, CoordinatorClient, addresses_of};
-use super::environment::beside;
 use super::error::RealError;
 use super::measure::tell_held;
 use super::message::{Order, Report};
 use super::node_log::NodeLog;
 use super::servers::{FromServer, Servers};
 use super::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
+use crate::blocking::beside;
 use crate::cost::CostModel;
 use crate::message_of;
 use gaia_core::application::Work;

@@ -27,9 +27,7 @@ impl Simulation<'_> {
         state
             .restore(|walk| self.walk(walk))
             .map_err(|error| CheckpointError::OtherState { path, error })?;
-        for progress in self.recorder.progress() {
-            self.observer.on_progress(progress);
-        }
+        self.monitor.show_again();
         Ok(())
     }
 
@@ -41,12 +39,12 @@ impl Simulation<'_> {
         self.lan.state(&mut walk.at("lan"))?;
         self.wan.state(&mut walk.at("wan"))?;
         self.cost.state(&mut walk.at("cost"))?;
-        self.recorder.state(&mut walk.at("recorder"))?;
+        self.monitor.recorder.state(&mut walk.at("recorder"))?;
         walk.record_that("timeouts", &mut self.timeouts, |found, made| found.len() == made.len())
     }
 
     fn facts(&self, clock: Clock) -> Facts {
-        let topology = self.recorder.topology();
+        let topology = self.monitor.recorder.topology();
         let name = |dc: DcId| topology.dc(dc).name.clone();
         let clocks = topology.dc_ids().map(|dc| ClockOf {
             data_center: name(dc),

@@ -11,7 +11,7 @@ use gaia_core::coordinator::{
 };
 use gaia_core::types::{Clock, Instant, NodeId, State};
 use gaia_driver::cluster::Blueprint;
-use gaia_driver::run_loop::{Carrier, carry_out};
+use gaia_driver::run_loop::{RunDriver, execute_outputs};
 
 /// The process of the coordinator, and its disk.
 pub(super) struct CoordinatorProcess {
@@ -58,7 +58,7 @@ impl Schedule<'_> {
             && (self.coordinator.run.has_output() || self.unwritten)
         {
             self.unwritten = false;
-            carry_out(self)?;
+            execute_outputs(self)?;
 
             let mut orders = std::mem::take(&mut self.orders);
             if self.fault_injector.has(Bug::OrdersBeforeWriting) {
@@ -186,7 +186,7 @@ impl Schedule<'_> {
     }
 }
 
-impl Carrier for Schedule<'_> {
+impl RunDriver for Schedule<'_> {
     type Error = Box<Violation>;
 
     fn coordinator(&mut self) -> &mut Coordinator {

@@ -112,12 +112,8 @@ impl Conductor<'_> {
             self.membership.tell(node, &order.into()).await;
         }
         let NodeId::Server(server) = node else { return };
-        if let Some(pending_evaluation) = self
-            .pending_evaluation
-            .as_ref()
-            .filter(|pending_evaluation| pending_evaluation.awaits(server))
-        {
-            self.membership.tell(node, &Order::Copy { ticket: pending_evaluation.ticket }).await;
+        if let Some(ticket) = self.evaluations.awaits(server) {
+            self.membership.tell(node, &Order::Copy { ticket }).await;
         }
         if self.coordinator.orders().server_stats && !self.all_server_stats.contains_key(&server) {
             self.membership.tell(node, &Order::ServerStats).await;

@@ -57,7 +57,7 @@ impl Conductor<'_> {
             let NodeId::Server(server) = node else { continue };
             self.meet(*server)?;
         }
-        self.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
+        self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
         info!("{} joins", self.context.run_context.plan.topology.dc(dc).name);
         self.welcome(nodes).await
@@ -114,18 +114,8 @@ impl Conductor<'_> {
     /// The run goes on without a data center.
     fn strike_off(&mut self, dc: DcId) {
         self.ready.retain(|node| node.dc() != Some(dc));
-        if self
-            .pending_evaluation
-            .as_ref()
-            .is_some_and(|pending_evaluation| pending_evaluation.needs(dc))
-        {
-            self.due = self
-                .pending_evaluation
-                .take()
-                .map(|pending_evaluation| pending_evaluation.evaluation.clock)
-                .max(self.due);
-        }
-        self.recorder.on_membership(self.now(), dc, MembershipChange::Left);
+        self.evaluations.handle_left(dc);
+        self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Left);
     }
 
     /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.

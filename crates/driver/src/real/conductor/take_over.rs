@@ -59,12 +59,12 @@ impl Conductor<'_> {
 
     pub(super) fn show_taken_over(&mut self, lost: WorkerId, own: WorkerId) {
         let [lost, own] = [lost, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
-        self.observer.on_taken_over(&lost, &own);
+        self.monitor.observer.on_taken_over(&lost, &own);
     }
 
     fn show_given_back(&mut self, back: WorkerId, own: WorkerId) {
         let [back, own] = [back, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
-        self.observer.on_given_back(&back, &own);
+        self.monitor.observer.on_given_back(&back, &own);
     }
 
     /// Tells everyone: servers first, so that few are called by those whom they do not expect yet.

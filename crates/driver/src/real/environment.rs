@@ -19,7 +19,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::SILENCE_MAX;
+use crate::real::SILENCE_MAX;
 use gaia_checkpoint::{CheckpointError, LogDisk, LogFolder};
 
 /// Bytes in order, both ways.

@@ -28,33 +28,18 @@
 //! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
 //! workers train on their own share of it. No example crosses a connection.
 
-mod acceptor;
-mod channel;
 mod conductor;
-mod context;
-mod coordinator_client;
+mod connections;
 pub mod environment;
 mod error;
-mod hearing;
-mod incoming;
 mod links;
 mod local;
-mod measure;
-mod membership;
-mod message;
-mod meters;
-mod mirrors;
-mod node_log;
-mod peers;
+mod node;
 mod server;
-mod servers;
-mod standing_in;
 #[cfg(test)]
 mod test_run;
-mod throttle;
 mod watch;
 mod worker;
-mod workers;
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -69,17 +54,17 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch as watched;
 use tokio::time::{self, sleep};
 
-use self::acceptor::{Acceptor, listen};
-use self::channel::resolve;
 use self::conductor::Conductor;
-use self::context::{RunContext, identity, nodes};
+use self::connections::acceptor::{Acceptor, listen};
+use self::connections::channel::resolve;
 use self::environment::{Environment, Machine};
-use self::measure::Measured;
-use self::node_log::StateDir;
+use self::node::context::{RunContext, identity, nodes};
+use self::node::measure::Measured;
+use self::node::node_log::StateDir;
 use self::server::serve;
-use self::standing_in::{StandingIn, cost_of};
+use self::server::workers::PARCELS_MAX;
+use self::worker::standing_in::{StandingIn, cost_of};
 use self::worker::work;
-use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
 use super::{Outcome, RunError};
 use gaia_checkpoint::StateFile;

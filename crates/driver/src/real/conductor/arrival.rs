@@ -1,8 +1,8 @@
 //! A node is on the line, for the first time or again: what it is told.
 
 use super::Conductor;
+use crate::real::connections::message::Order;
 use crate::real::error::RealError;
-use crate::real::message::Order;
 use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, NodeId, ServerId};
 

@@ -3,8 +3,8 @@
 use tracing::info;
 
 use super::Conductor;
+use crate::real::connections::message::Order;
 use crate::real::error::RealError;
-use crate::real::message::Order;
 use crate::run_loop::{Evaluated, Evaluation};
 use gaia_core::types::{DcId, NodeId};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use tokio::time::timeout;
 
 use super::{Conductor, RETURN_MAX};
+use crate::real::conductor::hearing::Heard;
+use crate::real::conductor::membership::MembershipEvent;
+use crate::real::connections::message::Order;
 use crate::real::error::{ChannelError, RealError};
-use crate::real::hearing::Heard;
-use crate::real::membership::MembershipEvent;
-use crate::real::message::Order;
 use gaia_core::types::NodeId;
 
 impl Conductor<'_> {

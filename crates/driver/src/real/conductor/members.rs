@@ -7,9 +7,9 @@
 use tracing::{info, warn};
 
 use super::{Conductor, nodes};
+use crate::real::conductor::hearing::{Heard, Message};
+use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
-use crate::real::hearing::{Heard, Message};
-use crate::real::message::{Order, Report};
 use gaia_core::coordinator::{Admission, MustStay, NotAdmitted};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_telemetry::MembershipChange;

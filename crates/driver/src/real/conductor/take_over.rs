@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 
 use super::Conductor;
-use crate::real::message::Order;
+use crate::real::connections::message::Order;
 use gaia_core::coordinator::TakeOver;
 use gaia_core::types::{NodeId, WorkerId};
 

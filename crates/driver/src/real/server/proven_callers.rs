@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tracing::{debug, info};
 
 use super::ServerNode;
-use crate::real::acceptor::ProvenCaller;
+use crate::real::connections::acceptor::ProvenCaller;
 use crate::real::error::RealError;
 use gaia_core::coordinator::StandIns;
 use gaia_core::types::{DcId, NodeId, WorkerId};
@@ -125,13 +125,13 @@ mod tests {
 
     use super::*;
     use crate::cluster::Blueprint;
-    use crate::real::acceptor::{Acceptor, listen};
-    use crate::real::channel::{Channel, Parcel, Reader};
-    use crate::real::context::{NodeContext, RunContext, nodes};
+    use crate::real::conductor::membership::Membership;
+    use crate::real::connections::acceptor::{Acceptor, listen};
+    use crate::real::connections::channel::{Channel, Parcel, Reader};
+    use crate::real::connections::message::{Answer, Hello, Order, Purpose, pack, unpack};
     use crate::real::error::{ChannelError, LinkFault};
     use crate::real::local::issue;
-    use crate::real::membership::Membership;
-    use crate::real::message::{Answer, Hello, Order, Purpose, pack, unpack};
+    use crate::real::node::context::{NodeContext, RunContext, nodes};
     use crate::real::server::serve;
     use crate::real::test_run;
     use crate::real::{Interrupted, NodeConfig};

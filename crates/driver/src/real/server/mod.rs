@@ -4,7 +4,9 @@
 //! this makes the server say is written down and let out.
 
 mod messages;
+pub(super) mod mirrors;
 mod proven_callers;
+pub(super) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -12,19 +14,19 @@ use std::net::SocketAddr;
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
-use super::acceptor::{Acceptor, ProvenCaller, listen};
-use super::context::NodeContext;
-use super::coordinator_client::{CoordinatorClient, addresses_of};
-use super::environment::{Datagrams, Environment, Listener};
-use super::error::RealError;
-use super::measure::Meters;
-use super::message::{Order, Report};
-use super::mirrors::{
+use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
+use crate::real::connections::message::{Order, Report};
+use crate::real::environment::{Datagrams, Environment, Listener};
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::node::coordinator_client::{CoordinatorClient, addresses_of};
+use crate::real::node::measure::Meters;
+use crate::real::node::node_log::NodeLog;
+use crate::real::server::mirrors::{
     Addresses, FromMirror, Link, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
-use super::node_log::NodeLog;
-use super::workers::Workers;
-use super::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
+use crate::real::server::workers::Workers;
+use crate::real::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
 use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;

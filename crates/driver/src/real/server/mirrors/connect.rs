@@ -22,11 +22,11 @@ use super::reset::endpoint_config;
 use crate::quic::{
     Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
 };
-use crate::real::channel::resolve;
-use crate::real::context::{NodeContext, Patience};
+use crate::real::connections::channel::resolve;
+use crate::real::connections::throttle::LogThrottle;
 use crate::real::environment::Datagrams;
 use crate::real::error::{LinkFault, RealError};
-use crate::real::throttle::LogThrottle;
+use crate::real::node::context::{NodeContext, Patience};
 use gaia_certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
 use gaia_core::link::{DATAGRAM_BYTES_MAX, LinkConfig};
 use gaia_core::topology::{Address, Topology};

@@ -5,7 +5,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 
 /// With whom a node has to be connected, and what each is to it.
-pub(super) fn peers(topology: &Topology, node: NodeId) -> Vec<(NodeId, &'static str)> {
+pub(in crate::real) fn peers(topology: &Topology, node: NodeId) -> Vec<(NodeId, &'static str)> {
     let server = |dc, shard| (NodeId::Server(ServerId { dc, shard }), "server");
     let coordinator = (NodeId::Coordinator, "coordinator");
     match node {

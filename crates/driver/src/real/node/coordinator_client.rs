@@ -12,12 +12,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::SILENCE_MAX;
-use super::channel::{Channel, Parcel, Reader};
-use super::context::NodeContext;
-use super::error::{ChannelError, RealError};
-use super::message::{Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack};
 use crate::real::HEARTBEAT;
+use crate::real::SILENCE_MAX;
+use crate::real::connections::channel::{Channel, Parcel, Reader};
+use crate::real::connections::message::{
+    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
+};
+use crate::real::error::{ChannelError, RealError};
+use crate::real::node::context::NodeContext;
 use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
@@ -25,21 +27,21 @@ use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::LanKind;
 
 /// What the coordinator says, and where to answer.
-pub(super) struct CoordinatorClient {
+pub(in crate::real) struct CoordinatorClient {
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
     keeping: JoinHandle<()>,
 }
 
 /// How things stand when a run begins for a node.
-pub(super) struct Begun {
+pub(in crate::real) struct Begun {
     /// Where servers listen.
-    pub(super) servers: BTreeMap<ServerId, Address>,
-    pub(super) stand_ins: StandIns,
+    pub(in crate::real) servers: BTreeMap<ServerId, Address>,
+    pub(in crate::real) stand_ins: StandIns,
     /// Whose copy a server is to take that has none, and which data centers take no part.
-    pub(super) copy_from: Option<(DcId, BTreeSet<DcId>)>,
+    pub(in crate::real) copy_from: Option<(DcId, BTreeSet<DcId>)>,
     /// Whether others have done a worker's work.
-    pub(super) anew: bool,
+    pub(in crate::real) anew: bool,
 }
 
 /// What a node says to the coordinator.
@@ -77,7 +79,7 @@ enum Over {
 impl CoordinatorClient {
     /// Calls the coordinator, waiting for it to start, for a server that has nothing to go on from. Answers as which
     /// incarnation it is to begin, and the connection, for [`Self::over`].
-    pub(super) async fn call_to_begin(
+    pub(in crate::real) async fn call_to_begin(
         context: &NodeContext,
         coordinator: &Address,
         listens: SocketAddr,
@@ -93,7 +95,7 @@ impl CoordinatorClient {
     }
 
     /// Calls the coordinator, waiting for it to start.
-    pub(super) async fn open(
+    pub(in crate::real) async fn open(
         context: &NodeContext,
         coordinator: &Address,
         listens: Option<SocketAddr>,
@@ -105,7 +107,7 @@ impl CoordinatorClient {
     }
 
     /// The line over a connection that there is already.
-    pub(super) fn over(
+    pub(in crate::real) fn over(
         context: &NodeContext,
         coordinator: &Address,
         listens: Option<SocketAddr>,
@@ -134,7 +136,7 @@ impl CoordinatorClient {
     }
 
     /// Waits until all nodes are here. Says meanwhile that this node is there.
-    pub(super) async fn begin(&mut self) -> Result<Begun, RealError> {
+    pub(in crate::real) async fn begin(&mut self) -> Result<Begun, RealError> {
         let (mut copy_from, mut anew) = (None, false);
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
@@ -163,7 +165,7 @@ impl CoordinatorClient {
     ///
     /// # Errors
     /// Where the coordinator has ended the run, refuses this node, or was away for longer than it is waited for.
-    pub(super) async fn order(&mut self) -> Result<Order, RealError> {
+    pub(in crate::real) async fn order(&mut self) -> Result<Order, RealError> {
         match self.orders.recv().await {
             Some(Ok(Order::Abort { reason })) => Err(RealError::Ended { reason }),
             Some(Ok(Order::Dismiss { reason })) => Err(RealError::Dismissed { reason }),
@@ -175,13 +177,13 @@ impl CoordinatorClient {
         }
     }
 
-    pub(super) async fn report(&self, report: &Report) {
+    pub(in crate::real) async fn report(&self, report: &Report) {
         // A line that is over is noticed by who waits for orders.
         let _over = self.says.send(Said::Report(report.clone())).await;
     }
 
     /// Sends a copy that was asked for, under its ticket.
-    pub(super) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
+    pub(in crate::real) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
         let mut body = Vec::with_capacity(8 + 4 * copy.len());
         body.extend_from_slice(&ticket.to_le_bytes());
         copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
@@ -189,7 +191,10 @@ impl CoordinatorClient {
     }
 
     /// Tells the coordinator of a failure, if there is one that it does not know; sends what is in hand, and hangs up.
-    pub(super) async fn finish<T>(self, done: Result<T, RealError>) -> Result<T, RealError> {
+    pub(in crate::real) async fn finish<T>(
+        self,
+        done: Result<T, RealError>,
+    ) -> Result<T, RealError> {
         if let Err(error) = &done
             && !matches!(error, RealError::Ended { .. } | RealError::Dismissed { .. })
         {
@@ -203,7 +208,7 @@ impl CoordinatorClient {
         done
     }
 
-    pub(super) fn unexpected(order: &Order) -> RealError {
+    pub(in crate::real) fn unexpected(order: &Order) -> RealError {
         RealError::Broken {
             from: "the coordinator".into(),
             reason: format!("it gave an order that is not due: {order:?}"),
@@ -212,7 +217,7 @@ impl CoordinatorClient {
 }
 
 /// Where servers listen, as an order tells.
-pub(super) fn addresses_of(
+pub(in crate::real) fn addresses_of(
     servers: Vec<(ServerId, String)>,
 ) -> Result<BTreeMap<ServerId, Address>, RealError> {
     let parsed = servers.into_iter().map(|(server, text)| {

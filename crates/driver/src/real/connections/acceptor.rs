@@ -16,26 +16,26 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use super::channel::Channel;
-use super::context::NodeContext;
-use super::environment::{Environment, Listener, Stream};
-use super::error::RealError;
-use super::incoming::{IncomingConnection, IncomingConnections};
-use super::message::{Answer, Hello, Purpose};
-use super::throttle::LogThrottle;
+use crate::real::connections::channel::Channel;
+use crate::real::connections::incoming::{IncomingConnection, IncomingConnections};
+use crate::real::connections::message::{Answer, Hello, Purpose};
+use crate::real::connections::throttle::LogThrottle;
+use crate::real::environment::{Environment, Listener, Stream};
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
 use gaia_certificates::accepting;
 use gaia_core::types::NodeId;
 
 /// A caller that is who it says, of this run, and one that may call.
-pub(super) struct ProvenCaller {
-    pub(super) hello: Hello,
+pub(in crate::real) struct ProvenCaller {
+    pub(in crate::real) hello: Hello,
     /// Where it called from.
-    pub(super) from: SocketAddr,
-    pub(super) channel: Channel,
+    pub(in crate::real) from: SocketAddr,
+    pub(in crate::real) channel: Channel,
 }
 
 /// Takes connections until it is dropped.
-pub(super) struct Acceptor {
+pub(in crate::real) struct Acceptor {
     proven: Arc<ProvenCallers>,
     /// Ends with the acceptor.
     _taking: JoinSet<()>,
@@ -64,7 +64,7 @@ struct Admission {
 
 impl Acceptor {
     /// Opens an acceptor for these nodes.
-    pub(super) fn open(
+    pub(in crate::real) fn open(
         context: &NodeContext,
         listener: Box<dyn Listener>,
         callers: BTreeSet<NodeId>,
@@ -91,13 +91,13 @@ impl Acceptor {
     }
 
     /// The next caller. Dropping the future loses nobody.
-    pub(super) async fn proven_caller(&mut self) -> ProvenCaller {
+    pub(in crate::real) async fn proven_caller(&mut self) -> ProvenCaller {
         self.proven.next().await
     }
 }
 
 /// Listens on an address.
-pub(super) async fn listen(
+pub(in crate::real) async fn listen(
     environment: &dyn Environment,
     address: SocketAddr,
 ) -> Result<Box<dyn Listener>, RealError> {
@@ -264,12 +264,12 @@ mod tests {
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
-    use crate::real::channel::{FIRST_FLIGHT_MAX, HANDSHAKE_MAX};
-    use crate::real::context::{RunContext, nodes};
+    use crate::real::connections::channel::{FIRST_FLIGHT_MAX, HANDSHAKE_MAX};
+    use crate::real::connections::message::{HELLO_BYTES_MAX, pack};
     use crate::real::environment::{Datagrams, Later};
     use crate::real::error::LinkFault;
     use crate::real::local::issue;
-    use crate::real::message::{HELLO_BYTES_MAX, pack};
+    use crate::real::node::context::{RunContext, nodes};
     use crate::real::test_run;
     use gaia_certificates::{SERVER_NAME, connecting};
     use gaia_checkpoint::{CheckpointError, LogDisk};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tracing::info;
 
-use super::context::NodeContext;
-use super::error::RealError;
 use crate::blocking::in_place;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
 use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -19,14 +19,14 @@ use gaia_telemetry::NodeMeter;
 
 /// Where the nodes of a process keep what they need to go on, each in a folder of its own.
 #[derive(Clone, Debug)]
-pub(super) struct StateDir {
+pub(in crate::real) struct StateDir {
     folder: PathBuf,
     /// Of what must be the same in the process that goes on.
     hash: u64,
 }
 
 /// The directory of a node that is at work.
-pub(super) struct NodeLog {
+pub(in crate::real) struct NodeLog {
     store: NodeStore,
     sync: LogSync,
     /// Clocks between checkpoints, where the run file says so.
@@ -42,14 +42,14 @@ pub(super) struct NodeLog {
 }
 
 /// A node on its way back.
-pub(super) trait Recovering {
+pub(in crate::real) trait Recovering {
     fn restore(&mut self, state: State) -> Result<(), RecoveryError>;
     fn hear(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
 }
 
 impl StateDir {
     /// `agreed` is the hash of what all nodes have resolved alike.
-    pub(super) fn new(
+    pub(in crate::real) fn new(
         folder: PathBuf,
         agreed: u64,
         plan: &Plan,
@@ -62,7 +62,7 @@ impl StateDir {
     }
 
     /// Whether there is a state that a node must go on from: then what it begins with is of no use.
-    pub(super) fn has_state(&self, context: &NodeContext) -> bool {
+    pub(in crate::real) fn has_state(&self, context: &NodeContext) -> bool {
         let path = self.folder.join(context.run_context.identity(context.node).folder());
         NodeStore::has_checkpoint(&path)
     }
@@ -71,7 +71,7 @@ impl StateDir {
     ///
     /// # Errors
     /// Where the node's directory is another's, damaged or in use, or the disk fails.
-    pub(super) fn recover<M: Recovering>(
+    pub(in crate::real) fn recover<M: Recovering>(
         &self,
         context: &NodeContext,
         mut machine: M,
@@ -132,7 +132,7 @@ impl NodeLog {
     ///
     /// # Errors
     /// Where the disk fails: nothing that follows from these entries may leave.
-    pub(super) fn write(&mut self, entries: &[Bytes]) -> Result<(), RealError> {
+    pub(in crate::real) fn write(&mut self, entries: &[Bytes]) -> Result<(), RealError> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -153,14 +153,14 @@ impl NodeLog {
     }
 
     /// Whether it is time for a checkpoint.
-    pub(super) fn is_due(&self, clock: Clock) -> bool {
+    pub(in crate::real) fn is_due(&self, clock: Clock) -> bool {
         let before = self.clock.0;
         self.bytes > self.bytes_max
             || self.every.is_some_and(|every| clock.0 / every > before / every)
     }
 
     /// How long the last checkpoint took.
-    pub(super) fn took(&self) -> Duration {
+    pub(in crate::real) fn took(&self) -> Duration {
         self.took
     }
 
@@ -168,7 +168,7 @@ impl NodeLog {
     ///
     /// # Errors
     /// Where the disk fails.
-    pub(super) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
+    pub(in crate::real) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
         let began = Instant::now();
         let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
         let records = state.records.values().map(Bytes::len);

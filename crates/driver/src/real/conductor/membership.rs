@@ -9,18 +9,18 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{self, timeout};
 use tracing::warn;
 
-use super::SILENCE_MAX;
-use super::acceptor::{Acceptor, ProvenCaller};
-use super::channel::Parcel;
-use super::context::RunContext;
-use super::hearing::{Heard, hear};
-use super::message::{Answer, Order, pack};
+use crate::real::SILENCE_MAX;
+use crate::real::conductor::hearing::{Heard, hear};
+use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
+use crate::real::connections::channel::Parcel;
+use crate::real::connections::message::{Answer, Order, pack};
+use crate::real::node::context::RunContext;
 use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
 use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// The lines of all nodes.
-pub(super) struct Membership {
+pub(in crate::real) struct Membership {
     run_context: RunContext,
     layouts: Vec<ShardLayout>,
     acceptor: Acceptor,
@@ -48,14 +48,14 @@ struct NodeConnection {
 }
 
 /// What can come over lines.
-pub(super) enum MembershipEvent {
+pub(in crate::real) enum MembershipEvent {
     /// A node is on the line, for the first time or again.
     Joined(NodeId),
     Heard(Heard),
 }
 
 impl Membership {
-    pub(super) fn new(
+    pub(in crate::real) fn new(
         run_context: RunContext,
         layouts: Vec<ShardLayout>,
         acceptor: Acceptor,
@@ -78,7 +78,10 @@ impl Membership {
     }
 
     /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
-    pub(super) async fn news(&mut self, coordinator: &mut ClusterCoordinator) -> MembershipEvent {
+    pub(in crate::real) async fn news(
+        &mut self,
+        coordinator: &mut ClusterCoordinator,
+    ) -> MembershipEvent {
         loop {
             tokio::select! {
                 biased;
@@ -171,7 +174,7 @@ impl Membership {
     }
 
     /// A node is connected no more. Answers whether it was.
-    pub(super) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
+    pub(in crate::real) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
         let was_connected = self.lines.remove(&node).is_some();
         if was_connected {
             warn!("{} is lost: {reason}; it is waited for", self.run_context.name(node));
@@ -180,17 +183,17 @@ impl Membership {
     }
 
     /// The connection of a node is closed once the node has heard all that was said.
-    pub(super) fn close(&mut self, node: NodeId) {
+    pub(in crate::real) fn close(&mut self, node: NodeId) {
         self.lines.remove(&node);
     }
 
     /// What time it is where absences are measured.
-    pub(super) fn now(&self) -> Instant {
+    pub(in crate::real) fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
 
     /// The workers that are connected themselves.
-    pub(super) fn workers(&self) -> BTreeSet<WorkerId> {
+    pub(in crate::real) fn workers(&self) -> BTreeSet<WorkerId> {
         let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
         let workers = here.filter_map(|(node, _)| match node {
             NodeId::Worker(worker) => Some(*worker),
@@ -200,33 +203,33 @@ impl Membership {
     }
 
     /// Whether a node is on the line that is there itself.
-    pub(super) fn has_itself(&self, node: NodeId) -> bool {
+    pub(in crate::real) fn has_itself(&self, node: NodeId) -> bool {
         self.lines.get(&node).is_some_and(|line| line.stand_in.is_none())
     }
 
     /// Whether a node is on the line.
-    pub(super) fn has(&self, node: NodeId) -> bool {
+    pub(in crate::real) fn has(&self, node: NodeId) -> bool {
         self.lines.contains_key(&node)
     }
 
     /// Which process of a node is on the line.
-    pub(super) fn incarnation_of(&self, node: NodeId) -> Option<ServerProcess> {
+    pub(in crate::real) fn incarnation_of(&self, node: NodeId) -> Option<ServerProcess> {
         self.server_processes.get(&node).copied()
     }
 
     /// The order that tells of all servers that take part, and of stand-ins.
-    pub(super) fn begin(&self, coordinator: &ClusterCoordinator) -> Order {
+    pub(in crate::real) fn begin(&self, coordinator: &ClusterCoordinator) -> Order {
         let takes_part = |server: ServerId| coordinator.takes_part(NodeId::Server(server));
         let present = self.listening.iter().filter(|(server, _)| takes_part(**server));
         let servers = present.map(|(id, at)| (*id, at.clone())).collect();
         Order::Begin { servers, stand_ins: coordinator.stand_ins().clone() }
     }
 
-    pub(super) async fn tell(&self, node: NodeId, order: &Order) {
+    pub(in crate::real) async fn tell(&self, node: NodeId, order: &Order) {
         self.tell_all(|known| *known == node, order).await;
     }
 
-    pub(super) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
+    pub(in crate::real) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
         let body = pack(order);
         for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
             // A node that has gone is noticed by who hears its line. One that does not read is, too.
@@ -236,7 +239,7 @@ impl Membership {
     }
 
     /// Sends what is in hand, and closes every line.
-    pub(super) async fn hang_up(&mut self) {
+    pub(in crate::real) async fn hang_up(&mut self) {
         self.lines.clear();
         for writing in self.writing.drain(..) {
             let _late = timeout(HANG_UP_MAX, writing).await;

@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 
 /// The unproven connections of one listener.
 #[derive(Clone)]
-pub(super) struct IncomingConnections {
+pub(in crate::real) struct IncomingConnections {
     connections_max: usize,
     held: Arc<Mutex<Held>>,
 }
 
 /// One of them. It leaves when this is dropped.
-pub(super) struct IncomingConnection {
+pub(in crate::real) struct IncomingConnection {
     number: u64,
     held: Arc<Mutex<Held>>,
     evicted: Arc<Notify>,
@@ -40,13 +40,16 @@ struct Entry {
 }
 
 impl IncomingConnections {
-    pub(super) fn new(connections_max: usize) -> Self {
+    pub(in crate::real) fn new(connections_max: usize) -> Self {
         assert!(connections_max > 0, "the newest connection is held");
         Self { connections_max, held: Arc::default() }
     }
 
     /// Takes a connection in. Returns it, and where the one came from that had to leave for it.
-    pub(super) fn admit(&self, from: SocketAddr) -> (IncomingConnection, Option<SocketAddr>) {
+    pub(in crate::real) fn admit(
+        &self,
+        from: SocketAddr,
+    ) -> (IncomingConnection, Option<SocketAddr>) {
         let mut held = lock(&self.held);
         let number = held.next;
         held.next += 1;
@@ -60,19 +63,19 @@ impl IncomingConnections {
     }
 
     /// Has one connection leave, and says where it came from.
-    pub(super) fn evict(&self) -> Option<SocketAddr> {
+    pub(in crate::real) fn evict(&self) -> Option<SocketAddr> {
         lock(&self.held).evict()
     }
 }
 
 impl IncomingConnection {
     /// Waits until the connection has to leave. Its owner then closes it.
-    pub(super) async fn evicted(&self) {
+    pub(in crate::real) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
     /// The connection is unproven no more. Returns false where it has been evicted before.
-    pub(super) fn release(&self) -> bool {
+    pub(in crate::real) fn release(&self) -> bool {
         lock(&self.held).connections.remove(&self.number).is_some()
     }
 }

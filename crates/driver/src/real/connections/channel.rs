@@ -13,19 +13,19 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
-use super::environment::{Environment, Stream};
-use super::error::{ChannelError, LinkFault};
-use super::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
+use crate::real::connections::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
+use crate::real::environment::{Environment, Stream};
+use crate::real::error::{ChannelError, LinkFault};
 use gaia_certificates::{Credentials, Proof, Refusal, SERVER_NAME};
 use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
 use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
 
 /// A message on its way out.
-pub(super) type Parcel = (LanKind, Vec<u8>);
+pub(in crate::real) type Parcel = (LanKind, Vec<u8>);
 
 /// Both halves of a connection.
-pub(super) struct Channel {
+pub(in crate::real) struct Channel {
     reader: Reader,
     writer: Writer,
     /// What the peer has shown, where there is TLS.
@@ -35,14 +35,14 @@ pub(super) struct Channel {
 }
 
 /// The half of a connection that is read.
-pub(super) struct Reader {
+pub(in crate::real) struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
     gathering: Gathering,
     proof: Option<Proof>,
 }
 
 /// The half of a connection that is written.
-pub(super) struct Writer {
+pub(in crate::real) struct Writer {
     half: WriteHalf<Box<dyn Stream>>,
     bytes: Vec<u8>,
 }
@@ -59,23 +59,23 @@ impl Channel {
     }
 
     /// The connection ends once what the peer has shown is revoked.
-    pub(super) fn held_to(mut self, credentials: &Credentials) -> Self {
+    pub(in crate::real) fn held_to(mut self, credentials: &Credentials) -> Self {
         self.reader.proof = self.chain.clone().map(|chain| credentials.proof(chain));
         self
     }
 
     /// What the peer has shown, where there is TLS.
-    pub(super) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
+    pub(in crate::real) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         self.chain.as_deref()
     }
 
     /// As which incarnation a server is to begin that has asked for it.
-    pub(super) fn incarnation(&self) -> Option<Incarnation> {
+    pub(in crate::real) fn incarnation(&self) -> Option<Incarnation> {
         self.incarnation
     }
 
     /// Connects, proves who this is, and says hello.
-    pub(super) async fn dial(
+    pub(in crate::real) async fn dial(
         environment: &dyn Environment,
         address: &Address,
         tls: Option<ClientConfig>,
@@ -134,7 +134,7 @@ impl Channel {
     /// # Errors
     /// Where the caller takes longer than [`FIRST_FLIGHT_MAX`] for its first message, an opening of TLS or the hello, or
     /// longer than [`HANDSHAKE_MAX`] for all, or proves nothing.
-    pub(super) async fn take(
+    pub(in crate::real) async fn take(
         stream: Box<dyn Stream>,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(Self, Hello), ChannelError> {
@@ -169,7 +169,7 @@ impl Channel {
         within(HANDSHAKE_MAX, taken).await
     }
 
-    pub(super) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
+    pub(in crate::real) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
         self.writer.send(LanKind::Hello, &pack(answer)).await
     }
 
@@ -184,12 +184,12 @@ impl Channel {
     }
 
     /// Refuses who calls, and hangs up.
-    pub(super) async fn refuse(self, reason: String) {
+    pub(in crate::real) async fn refuse(self, reason: String) {
         self.dismiss(&Answer::Refused { reason }).await;
     }
 
     /// Has who calls try again later, and hangs up.
-    pub(super) async fn put_off(self, reason: String) {
+    pub(in crate::real) async fn put_off(self, reason: String) {
         self.dismiss(&Answer::Later { reason }).await;
     }
 
@@ -201,7 +201,10 @@ impl Channel {
 
     /// Gives the writing half to a task that sends what is put into the channel, and hangs up once the channel is
     /// closed and empty.
-    pub(super) fn start(self, parcels_max: usize) -> (Reader, Sender<Parcel>, JoinHandle<()>) {
+    pub(in crate::real) fn start(
+        self,
+        parcels_max: usize,
+    ) -> (Reader, Sender<Parcel>, JoinHandle<()>) {
         let (parcels, outgoing) = channel(parcels_max);
         (self.reader, parcels, tokio::spawn(self.writer.run(outgoing)))
     }
@@ -210,7 +213,7 @@ impl Channel {
 impl Reader {
     /// The next message, of at most `bytes_max` bytes for its kind. Gives up where not even a frame of it comes
     /// within `silence_max`. Not to be dropped half-way.
-    pub(super) async fn next(
+    pub(in crate::real) async fn next(
         &mut self,
         bytes_max: impl Fn(LanKind) -> usize,
         silence_max: Option<Duration>,
@@ -299,7 +302,9 @@ impl Writer {
 }
 
 /// Every IP address that an address stands for.
-pub(super) async fn resolve(address: &Address) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
+pub(in crate::real) async fn resolve(
+    address: &Address,
+) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
     let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
     let found = found.map_err(|error| {
         LinkFault::Name(format!("`{}` cannot be resolved: {error}", address.host))
@@ -313,10 +318,10 @@ fn refused(error: &ChannelError) -> Answer {
 
 /// How long a caller may take to say its first word. An honest one says it as soon as it is connected; where that packet
 /// was lost, it comes again within a second.
-pub(super) const FIRST_FLIGHT_MAX: Duration = Duration::from_secs(2);
+pub(in crate::real) const FIRST_FLIGHT_MAX: Duration = Duration::from_secs(2);
 
 /// How long a peer may take to prove who it is.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+pub(in crate::real) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 
@@ -325,8 +330,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::real::connections::message::Purpose;
     use crate::real::environment::Machine;
-    use crate::real::message::Purpose;
     use gaia_core::types::NodeId;
     use gaia_core::wire::PROTOCOL_VERSION;
 

@@ -8,13 +8,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::channel::Channel;
-use super::environment::{Environment, Machine};
-use super::error::{LinkFault, RealError};
-use super::message::{Hello, Purpose};
-use super::peers::peers;
 use crate::blocking::in_place;
 use crate::cluster::{server_ids, worker_ids};
+use crate::real::connections::channel::Channel;
+use crate::real::connections::message::{Hello, Purpose};
+use crate::real::environment::{Environment, Machine};
+use crate::real::error::{LinkFault, RealError};
+use crate::real::node::peers::peers;
 use gaia_certificates::{Credentials, Identity, connecting, identity_of};
 use gaia_config::Plan;
 use gaia_core::topology::Address;
@@ -23,30 +23,30 @@ use gaia_telemetry::{NodeMeter, Telemetry};
 
 /// A run as one process sees it.
 #[derive(Clone, Debug)]
-pub(super) struct RunContext {
-    pub(super) plan: Arc<Plan>,
-    pub(super) plan_hash: u64,
+pub(in crate::real) struct RunContext {
+    pub(in crate::real) plan: Arc<Plan>,
+    pub(in crate::real) plan_hash: u64,
     /// Where `gaia certs` keeps a folder for each node.
     certificates: PathBuf,
-    pub(super) telemetry: Telemetry,
-    pub(super) environment: Arc<dyn Environment>,
+    pub(in crate::real) telemetry: Telemetry,
+    pub(in crate::real) environment: Arc<dyn Environment>,
 }
 
 /// One node's place in it.
 #[derive(Clone, Debug)]
-pub(super) struct NodeContext {
-    pub(super) run_context: RunContext,
-    pub(super) node: NodeId,
+pub(in crate::real) struct NodeContext {
+    pub(in crate::real) run_context: RunContext,
+    pub(in crate::real) node: NodeId,
     /// The worker that has taken it, where it stands in for the node.
     stand_in: Option<WorkerId>,
-    pub(super) credentials: Credentials,
-    pub(super) meter: NodeMeter,
+    pub(in crate::real) credentials: Credentials,
+    pub(in crate::real) meter: NodeMeter,
     /// Ends with the last of these.
     _watching: Arc<JoinSet<()>>,
 }
 
 impl RunContext {
-    pub(super) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
+    pub(in crate::real) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
         Self {
             plan: Arc::new(plan.clone()),
             plan_hash,
@@ -57,7 +57,7 @@ impl RunContext {
     }
 
     /// Takes the context of a node: finds its certificate, in its folder of the directory or in the directory itself.
-    pub(super) fn node_context(&self, node: NodeId) -> Result<NodeContext, RealError> {
+    pub(in crate::real) fn node_context(&self, node: NodeId) -> Result<NodeContext, RealError> {
         let expected = self.identity(node);
         let own = self.certificates.join("nodes").join(expected.folder());
         let folder = if own.is_dir() { own } else { self.certificates.clone() };
@@ -79,12 +79,12 @@ impl RunContext {
         self.telemetry.node(&self.label(node), &self.plan.name, peers)
     }
 
-    pub(super) fn identity(&self, node: NodeId) -> Identity {
+    pub(in crate::real) fn identity(&self, node: NodeId) -> Identity {
         identity(&self.plan, node)
     }
 
     /// A node as people call it.
-    pub(super) fn name(&self, node: NodeId) -> String {
+    pub(in crate::real) fn name(&self, node: NodeId) -> String {
         let topology = &self.plan.topology;
         match node {
             NodeId::Coordinator => "the coordinator".into(),
@@ -94,12 +94,12 @@ impl RunContext {
     }
 
     /// A node as metrics and logs call it: as its folder of certificates.
-    pub(super) fn label(&self, node: NodeId) -> String {
+    pub(in crate::real) fn label(&self, node: NodeId) -> String {
         self.identity(node).folder()
     }
 
     /// Whether two nodes speak TLS: between data centers always.
-    pub(super) fn speaks_tls(&self, one: NodeId, other: NodeId) -> bool {
+    pub(in crate::real) fn speaks_tls(&self, one: NodeId, other: NodeId) -> bool {
         let inside = matches!((one, other), (NodeId::Server(server), NodeId::Worker(worker))
             | (NodeId::Worker(worker), NodeId::Server(server)) if server.dc == worker.dc);
         self.plan.deployment.lan_tls || !inside
@@ -108,13 +108,13 @@ impl RunContext {
 
 impl NodeContext {
     /// The context of a worker that is lost, for the worker of this one to stand in for it.
-    pub(super) fn in_place_of(&self, lost: WorkerId) -> Self {
+    pub(in crate::real) fn in_place_of(&self, lost: WorkerId) -> Self {
         let NodeId::Worker(own) = self.node else { unreachable!("workers stand in for workers") };
         let node = NodeId::Worker(lost);
         Self { node, stand_in: Some(own), meter: self.run_context.meter(node), ..self.clone() }
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::real) fn name(&self) -> String {
         let name = self.run_context.name(self.node);
         match self.stand_in {
             Some(own) => format!("{} for {name}", self.run_context.name(NodeId::Worker(own))),
@@ -123,18 +123,18 @@ impl NodeContext {
     }
 
     /// A peer of this node is connected.
-    pub(super) fn on_connected(&self, peer: NodeId) {
+    pub(in crate::real) fn on_connected(&self, peer: NodeId) {
         info!("{} is connected to {}", self.name(), self.run_context.name(peer));
         self.meter.on_connected(&self.run_context.label(peer));
     }
 
     /// A peer of this node is connected no more.
-    pub(super) fn on_lost(&self, peer: NodeId) {
+    pub(in crate::real) fn on_lost(&self, peer: NodeId) {
         info!("{} has lost {}", self.name(), self.run_context.name(peer));
         self.meter.on_lost(&self.run_context.label(peer));
     }
 
-    pub(super) fn hello(&self, purpose: Purpose) -> Hello {
+    pub(in crate::real) fn hello(&self, purpose: Purpose) -> Hello {
         Hello {
             run: self.run_context.plan.name.clone(),
             node: self.node,
@@ -149,7 +149,7 @@ impl NodeContext {
     }
 
     /// Tries once to join another node over TCP.
-    pub(super) async fn dial(
+    pub(in crate::real) async fn dial(
         &self,
         to: NodeId,
         address: &Address,
@@ -163,7 +163,7 @@ impl NodeContext {
     }
 
     /// Joins another node over TCP, waiting for it while it may still be about to start.
-    pub(super) async fn join(
+    pub(in crate::real) async fn join(
         &self,
         to: NodeId,
         address: &Address,
@@ -179,7 +179,7 @@ impl NodeContext {
     }
 
     /// Whether a caller is who it says, and of this run.
-    pub(super) fn believe(
+    pub(in crate::real) fn believe(
         &self,
         hello: &Hello,
         chain: Option<&[rustls::pki_types::CertificateDer<'static>]>,
@@ -227,13 +227,13 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
 }
 
 /// Every node of a run but the coordinator.
-pub(super) fn nodes(run_context: &RunContext) -> impl Iterator<Item = NodeId> + '_ {
+pub(in crate::real) fn nodes(run_context: &RunContext) -> impl Iterator<Item = NodeId> + '_ {
     let topology = &run_context.plan.topology;
     server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
 }
 
 /// What a node's certificate says. The coordinator's names the first data center of the topology.
-pub(super) fn identity(plan: &Plan, node: NodeId) -> Identity {
+pub(in crate::real) fn identity(plan: &Plan, node: NodeId) -> Identity {
     let (run, topology) = (&plan.name, &plan.topology);
     match node {
         NodeId::Coordinator => Identity::coordinator(run, &topology.data_centers[0].name),
@@ -243,7 +243,7 @@ pub(super) fn identity(plan: &Plan, node: NodeId) -> Identity {
 }
 
 /// Waits between attempts to reach a node, and says after some seconds for whom.
-pub(super) struct Patience {
+pub(in crate::real) struct Patience {
     node: String,
     /// Whether the node was reached before, so that whatever is wrong may pass.
     endless: bool,
@@ -253,13 +253,13 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new(node: String, endless: bool) -> Self {
+    pub(in crate::real) fn new(node: String, endless: bool) -> Self {
         let complain_at = Instant::now() + COMPLAIN_AFTER;
         Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, complain_at }
     }
 
     /// With at most so much time between two attempts.
-    pub(super) fn at_most(self, pause_max: Duration) -> Self {
+    pub(in crate::real) fn at_most(self, pause_max: Duration) -> Self {
         Self { pause_max, ..self }
     }
 
@@ -267,7 +267,7 @@ impl Patience {
     ///
     /// # Errors
     /// Where waiting does not help.
-    pub(super) async fn wait(
+    pub(in crate::real) async fn wait(
         &mut self,
         address: &Address,
         fault: LinkFault,
@@ -292,5 +292,5 @@ const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-pub(super) const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
-pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+pub(in crate::real) const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
+pub(in crate::real) const COMPLAIN_EVERY: Duration = Duration::from_secs(10);

@@ -2,29 +2,29 @@
 
 use tokio::sync::mpsc::Sender;
 
-use super::SILENCE_MAX;
-use super::channel::Reader;
-use super::error::ChannelError;
-use super::message::{MESSAGE_BYTES_MAX, Report};
+use crate::real::SILENCE_MAX;
+use crate::real::connections::channel::Reader;
+use crate::real::connections::message::{MESSAGE_BYTES_MAX, Report};
+use crate::real::error::ChannelError;
 use gaia_core::types::NodeId;
 use gaia_core::wire::LanKind;
 
 /// What comes from a node.
-pub(super) struct Heard {
-    pub(super) node: NodeId,
+pub(in crate::real) struct Heard {
+    pub(in crate::real) node: NodeId,
     /// The number of the connection that it came over.
-    pub(super) connection: u64,
+    pub(in crate::real) connection: u64,
     /// Or why nothing more comes.
-    pub(super) message: Result<Message, ChannelError>,
+    pub(in crate::real) message: Result<Message, ChannelError>,
 }
 
-pub(super) enum Message {
+pub(in crate::real) enum Message {
     Report(Report),
     Copy { ticket: u64, values: Vec<f32> },
 }
 
 /// Hears a node until its line ends, and says why it did.
-pub(super) async fn hear(
+pub(in crate::real) async fn hear(
     node: NodeId,
     connection: u64,
     mut reader: Reader,

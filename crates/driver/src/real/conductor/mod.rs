@@ -14,7 +14,10 @@
 mod arrival;
 mod evaluation;
 mod farewell;
+pub(super) mod hearing;
 mod members;
+pub(super) mod membership;
+mod meters;
 mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,17 +29,17 @@ use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
 use self::evaluation::panicked;
-use super::HEARTBEAT;
-use super::acceptor::Acceptor;
-use super::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
-use super::error::RealError;
-use super::hearing::{Heard, Message};
-use super::membership::{Membership, MembershipEvent};
-use super::message::{Order, Report};
-use super::meters::Meters;
 use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::judge::highlights_of;
+use crate::real::HEARTBEAT;
+use crate::real::conductor::hearing::{Heard, Message};
+use crate::real::conductor::membership::{Membership, MembershipEvent};
+use crate::real::conductor::meters::Meters;
+use crate::real::connections::acceptor::Acceptor;
+use crate::real::connections::message::{Order, Report};
+use crate::real::error::RealError;
+use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
 use crate::run_loop::{
     Ended, Evaluated, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time;
 
 use crate::real::SILENCE_MAX;
-use crate::real::context::COMPLAIN_EVERY;
+use crate::real::node::context::COMPLAIN_EVERY;
 
 /// What became of the latest connections of a mirror whose messages were refused.
 ///

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Lets some lines through at once, and then one each [`LINE_EVERY`]. Counters count what is left out.
 #[derive(Default)]
-pub(super) struct LogThrottle(Mutex<Lines>);
+pub(in crate::real) struct LogThrottle(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
@@ -18,11 +18,11 @@ struct Lines {
 }
 
 /// How many lines were left out before one that is let through. Ends the line.
-pub(super) struct LeftOut(u64);
+pub(in crate::real) struct LeftOut(u64);
 
 impl LogThrottle {
     /// Whether a line may be written.
-    pub(super) fn pass(&self) -> Option<LeftOut> {
+    pub(in crate::real) fn pass(&self) -> Option<LeftOut> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let paid_at = lines.paid_at.unwrap_or(now).max(now);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::ChannelError;
+use crate::real::error::ChannelError;
 use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
 use gaia_core::coordinator::{NodeOrder, ServerProcess, StandIns};
@@ -19,27 +19,27 @@ use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
 /// The first message on a connection: who calls, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) run: String,
-    pub(super) node: NodeId,
+pub(in crate::real) struct Hello {
+    pub(in crate::real) run: String,
+    pub(in crate::real) node: NodeId,
     /// A hash of everything that all nodes must have resolved alike.
-    pub(super) plan: u64,
-    pub(super) purpose: Purpose,
+    pub(in crate::real) plan: u64,
+    pub(in crate::real) purpose: Purpose,
     /// Where the node itself listens, if it does.
-    pub(super) listens: Option<SocketAddr>,
+    pub(in crate::real) listens: Option<SocketAddr>,
     /// Of a node that calls the coordinator.
-    pub(super) process: Option<ServerProcess>,
+    pub(in crate::real) process: Option<ServerProcess>,
     /// Instead, of a server that has nothing to go on from and is to hear as which incarnation to begin: a number that tells
     /// its process from others.
-    pub(super) begins: Option<u64>,
+    pub(in crate::real) begins: Option<u64>,
     /// Of a worker that calls a server: what it will say next, if it knows.
-    pub(super) next_requests: Option<RequestSeq>,
+    pub(in crate::real) next_requests: Option<RequestSeq>,
     /// The worker that calls, where it stands in for the node.
-    pub(super) stand_in: Option<WorkerId>,
+    pub(in crate::real) stand_in: Option<WorkerId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Purpose {
+pub(in crate::real) enum Purpose {
     /// To take part in the run.
     Join,
     /// To see whether it could.
@@ -48,7 +48,7 @@ pub(super) enum Purpose {
 
 /// What is answered to a hello.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(in crate::real) enum Answer {
     Welcome,
     /// The same, to a server that begins: as this incarnation.
     Begin {
@@ -65,7 +65,7 @@ pub(super) enum Answer {
 
 /// What the coordinator tells a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(in crate::real) enum Order {
     /// All nodes are here; this is where servers listen, and who stands in for whom. Said again where either changes.
     Begin {
         servers: Vec<(ServerId, String)>,
@@ -118,7 +118,7 @@ pub(super) enum Order {
 
 /// What a node tells the coordinator of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(in crate::real) enum Report {
     /// Every node that this one talks to has been met, and a copy that was asked for is whole.
     Ready,
     ClockFinished(Clock),
@@ -159,7 +159,7 @@ impl Report {
     ///
     /// # Errors
     /// Where it is no report, or one that no node can have reason for.
-    pub(super) fn read(body: &[u8]) -> Result<Self, ChannelError> {
+    pub(in crate::real) fn read(body: &[u8]) -> Result<Self, ChannelError> {
         let report = unpack(body)?;
         let Self::Held(held) = &report else { return Ok(report) };
 
@@ -175,19 +175,19 @@ impl Report {
     }
 }
 
-pub(super) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
+pub(in crate::real) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
     rmp_serde::to_vec(message).expect("a vector takes every message")
 }
 
-pub(super) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, ChannelError> {
+pub(in crate::real) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, ChannelError> {
     rmp_serde::from_slice(body).map_err(|error| ChannelError::Other(error.to_string()))
 }
 
 /// The most bytes of a hello or its answer.
-pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
+pub(in crate::real) const HELLO_BYTES_MAX: usize = 4 << 10;
 
 /// The most bytes of an order or a report: addresses of a thousand data centers with as many servers are far fewer.
-pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+pub(in crate::real) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// How long a read can have been held back: longer than any run takes, and far from what overflows.
 const HELD_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::context::NodeContext;
+use crate::real::node::context::NodeContext;
 use crate::recorder::LinkCounters;
 use gaia_config::Plan;
 use gaia_core::server::Server;
@@ -12,13 +12,13 @@ use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 use gaia_telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
 
 /// What is told of a server and its links.
-pub(super) struct Meters {
+pub(in crate::real) struct Meters {
     node: NodeMeter,
     mirrors: BTreeMap<DcId, MirrorMeter>,
 }
 
 impl Meters {
-    pub(super) fn new(context: &NodeContext, id: ServerId) -> Self {
+    pub(in crate::real) fn new(context: &NodeContext, id: ServerId) -> Self {
         let others = context.run_context.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
         let meter = |dc| {
             context.meter.mirror(
@@ -28,21 +28,21 @@ impl Meters {
         Self { node: context.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
     }
 
-    pub(super) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
+    pub(in crate::real) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
         if let Some(mirror) = self.mirrors.get(&from) {
             mirror.on_frame(lane, bytes);
         }
     }
 
     /// A frame of a mirror could not be applied.
-    pub(super) fn on_frame_refused(&self, from: DcId) {
+    pub(in crate::real) fn on_frame_refused(&self, from: DcId) {
         if let Some(mirror) = self.mirrors.get(&from) {
             mirror.on_frame_refused();
         }
     }
 
     /// Reads what the server has counted, and what its links have carried.
-    pub(super) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
+    pub(in crate::real) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
         let clock = server.clock();
         self.node.on_server(clock, server.brake_stats(), server.waiting());
         for (dc, mirror) in &self.mirrors {
@@ -58,7 +58,7 @@ impl Meters {
 }
 
 /// Tells why a worker's reads were held back, as its servers say: one may name a data center that there is not.
-pub(super) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
+pub(in crate::real) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
     for (reason, time) in held {
         let named = |dc: DcId| context.run_context.plan.topology.data_centers.get(dc.index());
         let from = reason.from().and_then(named).map_or("", |dc| &dc.name);
@@ -67,10 +67,10 @@ pub(super) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) 
 }
 
 /// Passes on what the coordinator observes, and counts it.
-pub(super) struct Measured<'a> {
-    pub(super) observer: &'a mut dyn Observer,
-    pub(super) meter: &'a NodeMeter,
-    pub(super) plan: &'a Plan,
+pub(in crate::real) struct Measured<'a> {
+    pub(in crate::real) observer: &'a mut dyn Observer,
+    pub(in crate::real) meter: &'a NodeMeter,
+    pub(in crate::real) plan: &'a Plan,
 }
 
 impl Observer for Measured<'_> {

@@ -8,18 +8,18 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
-use super::channel::{Channel, Parcel, Reader};
-use super::context::NodeContext;
-use super::error::ChannelError;
-use super::message::{Answer, pack};
-use super::{FromNear, NearWorker, NextRequests};
+use crate::real::connections::channel::{Channel, Parcel, Reader};
+use crate::real::connections::message::{Answer, pack};
+use crate::real::error::ChannelError;
+use crate::real::node::context::NodeContext;
+use crate::real::{FromNear, NearWorker, NextRequests};
 use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
 /// Every worker of a data center, as one of its servers sees them.
-pub(super) struct Workers {
+pub(in crate::real) struct Workers {
     context: NodeContext,
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
@@ -62,7 +62,7 @@ struct FromWorker {
 }
 
 impl Workers {
-    pub(super) fn new(
+    pub(in crate::real) fn new(
         context: &NodeContext,
         layout: ShardLayout,
         all: BTreeSet<WorkerId>,
@@ -98,18 +98,18 @@ impl Workers {
     }
 
     /// The worker in this process, if there is one.
-    pub(super) fn near(&self) -> Option<WorkerId> {
+    pub(in crate::real) fn near(&self) -> Option<WorkerId> {
         self.near.as_ref().map(|near| near.worker)
     }
 
     /// What that worker says next to the server of a shard, if it knows.
-    pub(super) fn near_next_request(&self, shard: ShardId) -> Option<RequestSeq> {
+    pub(in crate::real) fn near_next_request(&self, shard: ShardId) -> Option<RequestSeq> {
         let next_requests = self.near.as_ref()?.next_requests.borrow();
         next_requests.get(shard.index()).copied().flatten()
     }
 
     /// Hears the worker in this process in place of anyone before, and tells it what is due.
-    pub(super) fn join_near(&mut self, due: RequestSeq) {
+    pub(in crate::real) fn join_near(&mut self, due: RequestSeq) {
         let Some(Near { worker, hears, .. }) = &self.near else { return };
         let (worker, hears) = (*worker, hears.clone());
         self.part(worker);
@@ -121,7 +121,7 @@ impl Workers {
     }
 
     /// Takes a connection of a worker in place of any before, and says what is due.
-    pub(super) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
+    pub(in crate::real) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
         let (reader, parcels, _) = channel.start(PARCELS_MAX);
         for body in [pack(&Answer::Welcome), pack(&due)] {
             parcels.try_send((LanKind::Hello, body)).expect("an empty queue has room for two");
@@ -138,7 +138,7 @@ impl Workers {
     }
 
     /// The next message of a worker. Dropping the future loses none.
-    pub(super) async fn next(&mut self) -> (WorkerId, WorkerMessage) {
+    pub(in crate::real) async fn next(&mut self) -> (WorkerId, WorkerMessage) {
         loop {
             let next = self.incoming.recv().await;
             let FromWorker { worker, connection, message } =
@@ -163,7 +163,7 @@ impl Workers {
     }
 
     /// Hangs up on a worker, which is to call again; one in this process is heard no more until it is let in again.
-    pub(super) fn part(&mut self, worker: WorkerId) {
+    pub(in crate::real) fn part(&mut self, worker: WorkerId) {
         match self.ways.remove(&worker) {
             Some(Way::Far { reading, .. }) => reading.abort(),
             Some(Way::Near(_)) => {}
@@ -173,7 +173,7 @@ impl Workers {
     }
 
     /// Answers a worker, if it is on the line; one that is not asks again.
-    pub(super) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
+    pub(in crate::real) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => {
                 self.tell_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
@@ -185,7 +185,7 @@ impl Workers {
     }
 
     /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
-    pub(super) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
+    pub(in crate::real) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
             // One that has ended ends this process.
@@ -203,7 +203,7 @@ impl Workers {
     }
 
     /// Whether every worker has been met.
-    pub(super) fn are_met(&self) -> bool {
+    pub(in crate::real) fn are_met(&self) -> bool {
         self.missing.is_empty()
     }
 }
@@ -240,7 +240,7 @@ fn worker_message_bytes_max(layout: &ShardLayout) -> usize {
 const MESSAGES_PER_WORKER: usize = 4;
 
 /// Answers on their way to one worker: one for each time that it has asked, and a few where it has called again.
-pub(super) const PARCELS_MAX: usize = 16;
+pub(in crate::real) const PARCELS_MAX: usize = 16;
 
 /// Measurements of a thousand copies.
 const MEASURED_BYTES: usize = 64 << 10;

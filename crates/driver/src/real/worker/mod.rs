@@ -1,5 +1,8 @@
 //! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
 
+mod servers;
+pub(super) mod standing_in;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,17 +12,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::context::NodeContext;
-use super::coordinator_client::{Begun, CoordinatorClient, addresses_of};
-use super::error::RealError;
-use super::measure::tell_held;
-use super::message::{Order, Report};
-use super::node_log::NodeLog;
-use super::servers::{FromServer, Servers};
-use super::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
 use crate::blocking::beside;
 use crate::cost::CostModel;
 use crate::message_of;
+use crate::real::connections::message::{Order, Report};
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::measure::tell_held;
+use crate::real::node::node_log::NodeLog;
+use crate::real::worker::servers::{FromServer, Servers};
+use crate::real::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
 use gaia_core::application::Work;
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};

@@ -9,13 +9,13 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::info;
 
-use super::context::NodeContext;
-use super::error::RealError;
-use super::worker::work;
-use super::{Exit, Interrupted, NodeConfig, SILENCE_MAX};
 use crate::blocking::in_place;
 use crate::cluster::Blueprint;
 use crate::cost::CostModel;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::worker::work;
+use crate::real::{Exit, Interrupted, NodeConfig, SILENCE_MAX};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ShardLayout, WorkerId};
@@ -23,7 +23,7 @@ use gaia_core::worker::Worker;
 
 /// The lost workers whose work is done here. Dropped, it ends at once.
 #[derive(Default)]
-pub(super) struct StandingIn {
+pub(in crate::real) struct StandingIn {
     /// Nothing where one has ended with the run.
     at_work: BTreeMap<WorkerId, Option<AtWork>>,
 }
@@ -33,7 +33,7 @@ type AtWork = Pin<Box<dyn Future<Output = Result<Exit, RealError>>>>;
 impl StandingIn {
     /// Stands in for the workers that `lost` names at any time, from the context of one of their data center. Ends with
     /// what fails.
-    pub(super) async fn follow(
+    pub(in crate::real) async fn follow(
         &mut self,
         context: &NodeContext,
         blueprint: &Blueprint<'_>,
@@ -71,7 +71,7 @@ impl StandingIn {
     }
 
     /// Waits until all have heard that the run is over, as the worker of this process has; not for long.
-    pub(super) async fn finish(mut self) {
+    pub(in crate::real) async fn finish(mut self) {
         let ended = poll_fn(|cx| {
             let failed = self.poll(cx).is_some();
             let over = failed || self.at_work.values().all(Option::is_none);
@@ -109,7 +109,7 @@ async fn begin(
 }
 
 /// What iterations cost, where the run file says so.
-pub(super) fn cost_of(plan: &Plan) -> Option<CostModel> {
+pub(in crate::real) fn cost_of(plan: &Plan) -> Option<CostModel> {
     let charged = plan.compute.model == ComputeModel::Cost;
     charged.then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed))
 }

@@ -28,24 +28,24 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
-use super::context::NodeContext;
-use super::environment::Datagrams;
-use super::error::RealError;
 use crate::quic::{
     CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
 };
+use crate::real::environment::Datagrams;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
 use crate::recorder::LinkCounters;
 use gaia_certificates::{Proof, Refusal};
 use gaia_core::link::IP_UDP_HEADER_BYTES;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 
-pub(super) use connect::check;
-pub(super) use link::{Link, windows_of};
-pub(super) use resumption::Resumption;
+pub(in crate::real) use connect::check;
+pub(in crate::real) use link::{Link, windows_of};
+pub(in crate::real) use resumption::Resumption;
 
 /// A server's lanes to all its mirrors, and the tasks behind them.
-pub(super) struct Mirrors {
+pub(in crate::real) struct Mirrors {
     context: NodeContext,
     own: ServerId,
     connector: Connector,
@@ -63,10 +63,10 @@ pub(super) struct Mirrors {
 }
 
 /// Where servers listen.
-pub(super) type Addresses = BTreeMap<ServerId, Address>;
+pub(in crate::real) type Addresses = BTreeMap<ServerId, Address>;
 
 /// What comes from mirrors.
-pub(super) enum FromMirror {
+pub(in crate::real) enum FromMirror {
     /// A connection is there, in place of any before, and nothing has left over it.
     Joined {
         peer: DcId,
@@ -105,7 +105,7 @@ struct MirrorLink {
 
 impl Mirrors {
     /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
-    pub(super) fn open(
+    pub(in crate::real) fn open(
         context: &NodeContext,
         own: ServerId,
         socket: Datagrams,
@@ -139,7 +139,7 @@ impl Mirrors {
 
     /// Says where servers listen, and calls the mirrors of higher-numbered data centers, unless that has been done.
     /// One that listens elsewhere than before is another process; one that listens nowhere takes no part.
-    pub(super) fn reach(&mut self, addresses: Addresses) {
+    pub(in crate::real) fn reach(&mut self, addresses: Addresses) {
         let before = self.addresses.send_replace(addresses);
         let peers: Vec<DcId> = self.links.keys().copied().collect();
         for peer in peers {
@@ -158,7 +158,7 @@ impl Mirrors {
     }
 
     /// Has nothing to do with a mirror until [`Self::reach`] says where it listens.
-    pub(super) fn dismiss(&mut self, peer: DcId) {
+    pub(in crate::real) fn dismiss(&mut self, peer: DcId) {
         let id = ServerId { dc: peer, shard: self.own.shard };
         self.addresses.send_if_modified(|addresses| addresses.remove(&id).is_some());
         if self.is_joined(peer) {
@@ -171,7 +171,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// Where a mirror cannot be met at all.
-    pub(super) async fn next(&mut self) -> Result<FromMirror, RealError> {
+    pub(in crate::real) async fn next(&mut self) -> Result<FromMirror, RealError> {
         loop {
             if let Some(peer) = self.parted.pop_front() {
                 return Ok(FromMirror::Disconnected { peer });
@@ -221,34 +221,39 @@ impl Mirrors {
     }
 
     /// Breaks a connection; where this node calls, it calls again.
-    pub(super) fn part(&mut self, peer: DcId, reason: &str) {
+    pub(in crate::real) fn part(&mut self, peer: DcId, reason: &str) {
         warn!("{} parts from {}: {reason}", self.context.name(), self.name(peer));
         self.part_again(peer, reason);
     }
 
     /// As [`Self::part`], where people know the reason already.
-    pub(super) fn part_again(&mut self, peer: DcId, reason: &str) {
+    pub(in crate::real) fn part_again(&mut self, peer: DcId, reason: &str) {
         self.transport.part(peer, reason);
         self.lose(peer);
     }
 
     /// Whether a message may be handed over.
-    pub(super) fn has_room(&self, to: DcId, lane: Lane) -> bool {
+    pub(in crate::real) fn has_room(&self, to: DcId, lane: Lane) -> bool {
         self.transport.has_room(to, self.own.shard, lane)
     }
 
     /// Hands over a message, for which there is room.
-    pub(super) fn send(&mut self, to: DcId, lane: Lane, message: Bytes) -> Result<(), RealError> {
+    pub(in crate::real) fn send(
+        &mut self,
+        to: DcId,
+        lane: Lane,
+        message: Bytes,
+    ) -> Result<(), RealError> {
         Ok(self.transport.send(to, self.own.shard, lane, message)?)
     }
 
     /// Whether there is a connection.
-    pub(super) fn is_joined(&self, peer: DcId) -> bool {
+    pub(in crate::real) fn is_joined(&self, peer: DcId) -> bool {
         self.links[&peer].open.is_some()
     }
 
     /// Whether every mirror that takes part has been met.
-    pub(super) fn are_met(&self) -> bool {
+    pub(in crate::real) fn are_met(&self) -> bool {
         let mut present = self.links.iter().filter(|(peer, _)| self.takes_part(**peer));
         present.all(|(_, link)| link.met_before)
     }
@@ -259,17 +264,17 @@ impl Mirrors {
     }
 
     /// A mirror, as people call it.
-    pub(super) fn name(&self, peer: DcId) -> String {
+    pub(in crate::real) fn name(&self, peer: DcId) -> String {
         self.context.run_context.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
     }
 
     /// What each link has carried away from here.
-    pub(super) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
+    pub(in crate::real) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
         self.links.iter().map(|(peer, link)| (*peer, link.counters())).collect()
     }
 
     /// Sends what is in hand, says goodbye, and ends every task.
-    pub(super) async fn close(mut self) {
+    pub(in crate::real) async fn close(mut self) {
         for (_, finisher) in self.links.values().flat_map(|link| &link.open) {
             finisher.finish();
         }
@@ -377,4 +382,4 @@ impl MirrorLink {
 }
 
 /// Messages of a control lane that may be under way to quinn.
-pub(super) const MESSAGES_IN_HAND_MAX: usize = CONTROL_IN_HAND_MAX;
+pub(in crate::real) const MESSAGES_IN_HAND_MAX: usize = CONTROL_IN_HAND_MAX;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use gaia_config::Plan;
+use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::{Coordinator, CoordinatorConfig};
+use gaia_core::coordinator::{ClusterCoordinator, Coordinator, CoordinatorConfig, FailureRules};
 use gaia_core::persist;
 use gaia_core::server::{LinkFacts, LongestWay, Schedule, Server, ServerConfig};
 use gaia_core::significance::Significance;
@@ -136,6 +136,18 @@ impl<'p> Blueprint<'p> {
             },
             inactive: plan.late(),
         })
+    }
+
+    /// The coordinator of a cluster whose nodes fail and come back.
+    pub fn cluster_coordinator(&self) -> ClusterCoordinator {
+        let failures = &self.plan.failures;
+        let rules = FailureRules {
+            give_up_after: failures.give_up_after.0,
+            may_leave: failures.on_give_up == OnGiveUp::Leave,
+            take_over_after: failures.take_over_after.map(|after| after.0),
+            deltas_are_counts: self.plan.deltas_are_counts(),
+        };
+        ClusterCoordinator::new(self.coordinator(), rules)
     }
 
     /// What training begins with. Where a shard has hundreds of millions of parameters, that takes seconds.

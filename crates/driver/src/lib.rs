@@ -4,6 +4,7 @@
 //! wakes them when they asked to be, and decides nothing about training.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod blocking;
 pub mod cluster;
 pub mod cost;
 pub mod emulated;
@@ -11,6 +12,7 @@ mod judge;
 mod quic;
 pub mod real;
 mod recorder;
+pub mod run_loop;
 mod server_stats;
 pub mod simulated;
 

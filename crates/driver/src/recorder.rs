@@ -312,7 +312,8 @@ impl RunRecorder {
         blocked
     }
 
-    fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
+    /// What the links of a data center have carried.
+    pub(crate) fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
         let links = self.plan.topology.links.iter().zip(link_counters);
         links.filter(|(link, _)| link.from == dc).map(|(_, counters)| counters.bytes).sum()
     }

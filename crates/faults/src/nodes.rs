@@ -12,6 +12,7 @@ use super::ends::WINDOW_BYTES;
 use super::fault::Moment;
 use super::fault_injector::FaultInjector;
 use gaia_config::Plan;
+use gaia_core::coordinator::{NodeOrder, ServerProcess};
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::{
     RecoverableServer, RecoverableWorker, RecoveringServer, RecoveringWorker, RecoveryError,
@@ -73,6 +74,8 @@ pub(super) struct ServerNode {
     pub(super) joining: Vec<WorkerId>,
     /// Workers that wait for that until its copy has come.
     pub(super) parked: Vec<WorkerId>,
+    /// What it was when its process started, as it says to the coordinator.
+    pub(super) process: ServerProcess,
     /// From where it has taken its copy, if it had none.
     pub(super) source: Option<DcId>,
     /// Whether it has all of it on disk.
@@ -118,6 +121,17 @@ pub(super) enum Task {
     Due { server: ShardId, due: RequestSeq, guessed: bool },
     Start { stopped: Option<Clock> },
     Stop { last: Clock },
+}
+
+impl From<NodeOrder> for Task {
+    fn from(order: NodeOrder) -> Self {
+        match order {
+            NodeOrder::Start { stopped } => Self::Start { stopped },
+            NodeOrder::Stop { last } => Self::Stop { last },
+            NodeOrder::Drain { clocks, inactive } => Self::Drain { clocks, inactive },
+            NodeOrder::Left { from, process } => Self::Left { dc: from, incarnation: process },
+        }
+    }
 }
 
 /// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
@@ -180,6 +194,7 @@ impl<'p> Nodes<'p> {
                 outputs_seen: 0,
                 joining: Vec::new(),
                 parked: Vec::new(),
+                process: ServerProcess { began: 1, incarnation: 1, is_new: true },
                 source: None,
                 has_all: true,
                 has_stated: true,
@@ -312,20 +327,18 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    /// The mirror whose copy a server that has lost its own gets soonest; nothing where there can be none: another
-    /// server of the shard is lost or not whole, or the model has no such way, or all others are `inactive`.
-    pub(super) fn source_for(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
+    /// Whether a server can lose its disk and the run go on: all its mirrors that take part have the whole of what they had.
+    pub(super) fn can_lose_disk(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> bool {
         let mut mirrors = self.servers.iter().filter(|(other, _)| {
             other.shard == id.shard && **other != id && !inactive.contains(&other.dc)
         });
-        let are_whole = mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new());
-        if are_whole { self.nearest_to(id, inactive) } else { None }
+        mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new())
     }
 
-    /// The mirror whose copy a server gets soonest, of those that are not `inactive`, if the model has such a way.
-    pub(super) fn nearest_to(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> Option<DcId> {
+    /// The data center whose copy a server gets soonest, of those that are `there`, if the model has such a way.
+    pub(super) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
-        self.plan.copy_source(id.dc, bytes, |dc| !inactive.contains(&dc))
+        self.plan.copy_source(id.dc, bytes, there)
     }
 
     /// Starts a node again that has died.
@@ -362,6 +375,12 @@ impl<'p> Nodes<'p> {
                 let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
                 let incarnation = recovering.next_incarnation().unwrap_or(Incarnation(first));
                 node.machine = recovering.begin(logs, incarnation);
+                // One that died before it wrote anything has lost nothing: it goes on as if it had called only now.
+                node.process = ServerProcess {
+                    began: node.machine.began().number(),
+                    incarnation: incarnation.number(),
+                    is_new: node.host.is_blank && node.machine.is_new(),
+                };
                 (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
                 node.has_all = node.machine.server().is_whole();
                 node.joining.clear();

@@ -6,7 +6,7 @@ use crate::types::DcId;
 
 /// The data centers that leave when one does: with it those whose copies are on their way from one that leaves, since
 /// they have nothing whole. `copies` says of each that waits for a copy from where it comes.
-pub fn leave_with(dc: DcId, copies: &[(DcId, DcId)]) -> BTreeSet<DcId> {
+pub(super) fn leave_with(dc: DcId, copies: &[(DcId, DcId)]) -> BTreeSet<DcId> {
     let mut leaving = BTreeSet::from([dc]);
     loop {
         let takers = copies.iter().filter(|(_, from)| leaving.contains(from)).map(|(to, _)| *to);

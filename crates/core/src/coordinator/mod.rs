@@ -3,15 +3,29 @@
 //! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. What it is
 //! told may be told again, as it is where a line breaks: clocks only rise, and a server drains once. Nothing
 //! waits for it while training goes on: data centers keep each other's pace, as in the paper.
+//!
+//! Two machines: [`Coordinator`] knows the phases of a run, and [`ClusterCoordinator`], around it, which nodes and data
+//! centers take part. A driver whose nodes cannot fail needs only the first.
 
+mod absences;
+mod cluster;
+mod incarnations;
 mod members;
+mod server_processes;
+mod stand_ins;
+mod standing_orders;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-pub use members::leave_with;
+pub use cluster::{
+    Admission, ClusterCoordinator, FailureRules, MustStay, Nearest, NoSource, NotAdmitted, TakeOver,
+};
+pub use server_processes::ServerProcess;
+pub use stand_ins::StandIns;
+pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
 use crate::persist;
@@ -231,6 +245,15 @@ impl Coordinator {
     /// Whether the copies of a data center are to be judged: it takes part, and has them.
     pub fn is_judged(&self, dc: DcId) -> bool {
         !self.inactive.contains(&dc) && !self.arriving.contains(&dc)
+    }
+
+    /// The data centers whose copies an evaluation is of, each with the clock that it has finished. Once the run is over all
+    /// copies are equal, those of data centers that have joined late, too.
+    pub fn evaluated(&self) -> Vec<(DcId, Clock)> {
+        let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
+        let present = dcs.into_iter().filter(|dc| !self.inactive.contains(dc));
+        let evaluated = present.filter(|dc| self.is_judged(*dc) || self.is_finished());
+        evaluated.map(|dc| (dc, self.clock_of(dc))).collect()
     }
 
     /// The clock that a data center has finished.

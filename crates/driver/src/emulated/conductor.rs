@@ -4,29 +4,29 @@
 //! late. Where an evaluation takes longer than the clocks between evaluations, fewer copies are judged.
 
 use std::collections::BTreeMap;
-use std::panic::resume_unwind;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::oneshot;
-use tokio::task::{Id, JoinError, JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until};
 
-use super::data_center::{Command, DataCenter, Remains, Report, ServerReport};
+use super::data_center::{Command, DataCenter, Remains, Report};
 use super::transport::Wan;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
-use crate::judge::{Verdict, highlights, judge, judge_values};
-use crate::recorder::{AllLinkCounters, LinkCounters, RunRecorder};
-use crate::server_stats::ServerStats;
+use crate::recorder::{AllLinkCounters, LinkCounters};
+use crate::run_loop::{
+    Ended, Evaluated, Evaluation, Evaluations, RunDriver, RunMonitor, execute_outputs,
+};
 use crate::{Outcome, RunError, RunOptions, message_of};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
-use gaia_core::coordinator::CoordinatorOutput;
-use gaia_core::types::{Clock, DcId, Instant, ShardLayout};
+use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
+use gaia_core::types::{Clock, Instant, ShardLayout};
 use gaia_telemetry::Observer;
 
 /// Runs a plan over QUIC in this process, in real time.
@@ -84,24 +84,24 @@ async fn conduct(
 
     drop(reports);
     let base = link_counters(&wan);
+    let layouts = ShardLayout::all(application.layout(), cluster.shards);
     let mut conductor = Conductor {
         plan,
-        application,
-        observer,
+        evaluations: Evaluations::new(layouts, application.clone()),
+        monitor: RunMonitor::new(plan, observer),
         cluster,
-        recorder: RunRecorder::new(plan),
         commands,
         data_centers,
         wan: &wan,
         base,
         origin,
-        pending_evaluation: None,
-        due: None,
+        tickets: 0,
+        orders: Vec::new(),
         finished: false,
     };
 
     let listened = conductor.listen(incoming).await;
-    let Conductor { mut cluster, mut recorder, commands, mut data_centers, base, .. } = conductor;
+    let Conductor { mut cluster, mut monitor, commands, mut data_centers, base, .. } = conductor;
 
     // Without commands to come, data centers end.
     drop(commands);
@@ -124,46 +124,31 @@ async fn conduct(
     for remains in remains {
         cluster.servers.extend(remains.servers);
         cluster.workers.extend(remains.workers);
-        recorder.lan_bytes += remains.lan_bytes;
+        monitor.recorder.lan_bytes += remains.lan_bytes;
     }
 
-    let verdict = judge(&cluster.servers, cluster.shards, application);
-    let highlights = highlights(&cluster.servers, cluster.shards, application);
+    let ended = Ended::of(&cluster, application);
     let wall = started.elapsed();
-    let all_server_stats = ServerStats::all(&cluster.servers, topology.data_centers.len());
-    let summary =
-        recorder.summary(&all_server_stats, application.as_ref(), &verdict, &carried, wall);
 
-    Ok(Outcome { summary, progress: recorder.into_progress(), highlights })
+    Ok(monitor.outcome(application.as_ref(), ended, &carried, wall))
 }
 
-struct Conductor<'a> {
+struct Conductor<'a, 'w> {
     plan: &'a Plan,
-    application: &'a Arc<dyn Application>,
-    observer: &'a mut dyn Observer,
     cluster: Cluster,
-    recorder: RunRecorder,
+    monitor: RunMonitor<'a>,
+    evaluations: Evaluations,
+    /// Evaluations so far: each has a number, under which copies come.
+    tickets: u64,
     commands: Vec<Sender<Command>>,
     data_centers: DataCenters,
-    wan: &'a Wan,
+    wan: &'w Wan,
     /// What links had carried before training began: handshakes.
     base: AllLinkCounters,
     origin: time::Instant,
-    /// The evaluation at work.
-    pending_evaluation: Option<PendingEvaluation>,
-    /// The latest evaluation that was asked for while another was at work. It replaces those before it, so that
-    /// a slow judge sees fewer copies and never old ones.
-    due: Option<Clock>,
+    /// What nodes are to be told next.
+    orders: Vec<(Recipients, NodeOrder)>,
     finished: bool,
-}
-
-/// Copies that wait to be evaluated, as they were at some time.
-struct PendingEvaluation {
-    at: Instant,
-    clock: Clock,
-    clocks: Vec<Clock>,
-    link_counters: AllLinkCounters,
-    verdict: JoinHandle<Option<Verdict>>,
 }
 
 /// The tasks of all data centers.
@@ -195,7 +180,7 @@ impl DataCenters {
     }
 }
 
-impl Conductor<'_> {
+impl Conductor<'_, '_> {
     async fn listen(&mut self, mut reports: Receiver<Report>) -> Result<(), RunError> {
         self.cluster.coordinator.handle_start();
         self.settle().await;
@@ -211,9 +196,9 @@ impl Conductor<'_> {
                     // Data centers end when they are told to, or because something broke.
                     ended?;
                 }
-                verdict = verdict_of(&mut self.pending_evaluation) => {
-                    self.on_verdict(verdict)?;
-                    self.evaluate().await;
+                evaluated = self.evaluations.evaluated() => {
+                    self.on_evaluated(evaluated)?;
+                    self.take_copies().await;
                 }
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.cluster.coordinator.handle_timeout(self.now());
@@ -223,119 +208,80 @@ impl Conductor<'_> {
             self.settle().await;
         }
 
-        while self.pending_evaluation.is_some() {
-            let verdict = verdict_of(&mut self.pending_evaluation).await;
-            self.on_verdict(verdict)?;
+        while self.evaluations.is_at_work() {
+            tokio::select! {
+                Some(report) = reports.recv() => self.on_report(report),
+                Some(ended) = self.data_centers.ended() => {
+                    ended?;
+                }
+                evaluated = self.evaluations.evaluated() => self.on_evaluated(evaluated)?,
+            }
         }
 
         Ok(())
     }
 
     fn on_report(&mut self, report: Report) {
-        let coordinator = &mut self.cluster.coordinator;
         match report {
-            Report::Server { server, output } => match output {
-                ServerReport::ClockFinished(clock) => {
-                    coordinator.handle_clock_finished(server, clock);
-                    let clocks = self.clocks();
-                    self.recorder.on_clocks(self.plan.topology.dc_ids().zip(clocks));
-                }
-                ServerReport::CopyReady(clock) => coordinator.handle_copy_ready(server, clock),
-                ServerReport::Drained => coordinator.handle_drained(server),
-                ServerReport::Diverged(divergence) => {
-                    self.recorder.on_diverged(divergence);
-                    coordinator.handle_diverged();
-                }
-            },
-            Report::Held { dc, held } => self.recorder.on_held(dc, &held),
-            Report::Stopped { worker, clock } => coordinator.handle_worker_stopped(worker, clock),
+            Report::Node(report) => {
+                self.monitor.handle_report(&mut self.cluster.coordinator, report);
+            }
+            Report::Copy { server, ticket, values } => {
+                self.evaluations.handle_copy(server, ticket, values);
+            }
         }
     }
 
+    /// Executes what the coordinator has decided. Copies are taken before workers are told to stop.
     async fn settle(&mut self) {
-        while let Some(output) = self.cluster.coordinator.poll_output() {
-            match output {
-                CoordinatorOutput::Start => self.tell_all(|| Command::Start).await,
-                CoordinatorOutput::Evaluate { clock } => {
-                    self.due = Some(clock);
-                    self.evaluate().await;
+        let Ok(()) = execute_outputs(self);
+        self.take_copies().await;
+
+        for (to, order) in std::mem::take(&mut self.orders) {
+            let command = |dc| match &order {
+                NodeOrder::Start { .. } => Some((dc, Command::Start)),
+                NodeOrder::Stop { last } => Some((dc, Command::Stop { last: *last })),
+                NodeOrder::Drain { clocks, inactive } if to == Recipients::ServersOf(dc) => {
+                    let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                    Some((dc, Command::Drain { clocks, inactive }))
                 }
-                CoordinatorOutput::Stop { last, reason } => {
-                    self.recorder.on_stop(self.now(), reason);
-                    self.tell_all(|| Command::Stop { last }).await;
-                }
-                CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    self.tell(dc, Command::Drain { clocks, inactive }).await;
-                }
-                CoordinatorOutput::Finished => self.finished = true,
+                NodeOrder::Drain { .. } | NodeOrder::Left { .. } => None,
+            };
+            for (dc, command) in self.plan.topology.dc_ids().filter_map(command) {
+                // A data center that has failed says so when it ends.
+                let _ = self.commands[dc.index()].send(command).await;
             }
         }
     }
 
     /// Takes every copy as it is and has it judged beside the run, where an evaluation is due and none at work.
-    async fn evaluate(&mut self) {
-        if self.pending_evaluation.is_some() {
-            return;
-        }
-        let Some(clock) = self.due.take() else { return };
-        let (at, clocks) = (self.now(), self.clocks());
+    async fn take_copies(&mut self) {
+        let Some(clock) = self.evaluations.poll_due() else { return };
+        self.tickets += 1;
+        let ticket = self.tickets;
         let link_counters = since(&link_counters(self.wan), &self.base);
-        let mut answers = Vec::new();
+        let evaluation =
+            Evaluation::new(self.now(), clock, &self.cluster.coordinator, link_counters);
+        self.evaluations.begin(ticket, evaluation);
+
         for command in &self.commands {
-            let (answer, answer_in) = oneshot::channel();
             // A data center that has failed says so when it ends.
-            let _ = command.send(Command::Copies { answer }).await;
-            answers.push(answer_in);
+            let _ = command.send(Command::Copies { ticket }).await;
         }
-        let verdict = tokio::spawn(judged(answers, self.application.clone(), self.cluster.shards));
-        self.pending_evaluation =
-            Some(PendingEvaluation { at, clock, clocks, link_counters, verdict });
     }
 
-    fn on_verdict(&mut self, verdict: Result<Option<Verdict>, JoinError>) -> Result<(), RunError> {
-        let pending_evaluation =
-            self.pending_evaluation.take().expect("a verdict follows an evaluation");
-        let verdict = verdict.map_err(|error| RunError::Panicked {
-            part: "the evaluation".into(),
-            message: message_of_join(error),
-        })?;
-        // Without one, a data center has failed and says so when it ends.
-        let Some(verdict) = verdict else { return Ok(()) };
-        let PendingEvaluation { at, clock, clocks, link_counters, .. } = pending_evaluation;
-        let clocks = self.plan.topology.dc_ids().zip(clocks);
-        let progress = self.recorder.on_evaluation(at, clock, &verdict, clocks, &link_counters);
-        self.observer.on_progress(progress);
-        let objective = verdict.worst().objective;
-        self.cluster.coordinator.handle_evaluation(self.now(), clock, objective);
+    fn on_evaluated(&mut self, evaluated: Result<Evaluated, String>) -> Result<(), RunError> {
+        let part = "the evaluation".into();
+        let Evaluated { evaluation, verdict, .. } =
+            evaluated.map_err(|message| RunError::Panicked { part, message })?;
+        let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
+        self.monitor.handle_verdict(now, coordinator, evaluation, &verdict);
         Ok(())
     }
 
     fn on_tick(&mut self) {
         let carried = since(&link_counters(self.wan), &self.base);
-        let links = &self.plan.topology.links;
-        let sent = |dc: DcId| {
-            let own = links.iter().zip(&carried).filter(|(link, _)| link.from == dc);
-            own.map(|(_, counters)| counters.bytes).sum()
-        };
-        let sent: Vec<u64> = self.plan.topology.dc_ids().map(sent).collect();
-        let clocks: Vec<Option<u64>> = self.clocks().iter().map(|clock| Some(clock.0)).collect();
-        self.observer.on_tick(self.now().as_secs_f64(), &clocks, &sent);
-    }
-
-    async fn tell_all(&self, command: impl Fn() -> Command) {
-        for dc in self.plan.topology.dc_ids() {
-            self.tell(dc, command()).await;
-        }
-    }
-
-    async fn tell(&self, dc: DcId, command: Command) {
-        // A data center that has failed says so when it ends.
-        let _ = self.commands[dc.index()].send(command).await;
-    }
-
-    fn clocks(&self) -> Vec<Clock> {
-        let coordinator = &self.cluster.coordinator;
-        self.plan.topology.dc_ids().map(|dc| coordinator.clock_of(dc)).collect()
+        self.monitor.show(self.now(), &self.cluster.coordinator, &carried);
     }
 
     fn now(&self) -> Instant {
@@ -343,31 +289,30 @@ impl Conductor<'_> {
     }
 }
 
-/// Waits for the evaluation at work; for ever where there is none.
-async fn verdict_of(
-    pending_evaluation: &mut Option<PendingEvaluation>,
-) -> Result<Option<Verdict>, JoinError> {
-    match pending_evaluation {
-        Some(pending_evaluation) => (&mut pending_evaluation.verdict).await,
-        None => std::future::pending().await,
-    }
-}
+impl RunDriver for Conductor<'_, '_> {
+    type Error = Infallible;
 
-/// Judges copies once all of them are here; `None` where one does not come.
-async fn judged(
-    answers: Vec<oneshot::Receiver<Vec<Vec<f32>>>>,
-    application: Arc<dyn Application>,
-    shards: usize,
-) -> Option<Verdict> {
-    let mut copies = Vec::new();
-    for answer in answers {
-        copies.push(answer.await.ok()?);
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.cluster.coordinator
     }
-    let layouts = ShardLayout::all(application.layout(), shards);
-    let judge = move || judge_values(&copies, &layouts, &application);
-    match spawn_blocking(judge).await {
-        Ok(verdict) => Some(verdict),
-        Err(error) => resume_unwind(error.into_panic()),
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        self.orders.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.evaluations.request(clock);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        let now = self.now();
+        self.monitor.handle_stop(now, reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
     }
 }
 

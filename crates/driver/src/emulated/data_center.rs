@@ -10,19 +10,18 @@ use std::time::Duration;
 
 use rayon::ThreadPool;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
 use tokio::time::{self, sleep_until};
 
 use crate::cost::CostModel;
 use crate::quic::{DcTransport, Event};
+use crate::run_loop::NodeReport;
 use crate::{RunError, message_of};
 use gaia_core::application::Work;
 use gaia_core::link::quantum;
 use gaia_core::node::{Lane, ServerInput};
-use gaia_core::server::{Divergence, Server, ServerOutput};
-use gaia_core::sync::WaitReason;
+use gaia_core::server::{Server, ServerOutput};
 use gaia_core::topology::Topology;
-use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardId, WorkerId};
+use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardId};
 use gaia_core::worker::{Worker, WorkerOutput};
 
 /// What the conductor asks of a data center. It ends when nothing more can be asked.
@@ -35,25 +34,18 @@ pub(super) enum Command {
         clocks: Vec<Clock>,
         inactive: BTreeSet<DcId>,
     },
-    /// Answer with the copy of every server, by shard.
+    /// Report the copy of every server under this ticket.
     Copies {
-        answer: oneshot::Sender<Vec<Vec<f32>>>,
+        ticket: u64,
     },
 }
 
 /// What a data center tells the conductor.
 pub(super) enum Report {
-    Server { server: ServerId, output: ServerReport },
-    Held { dc: DcId, held: Vec<(WaitReason, Duration)> },
-    Stopped { worker: WorkerId, clock: Clock },
-}
-
-/// The part of a server's outputs that concerns the whole run.
-pub(super) enum ServerReport {
-    ClockFinished(Clock),
-    CopyReady(Clock),
-    Drained,
-    Diverged(Divergence),
+    /// What a node of it reports.
+    Node(NodeReport),
+    /// The copy of a server, which was asked for under this ticket.
+    Copy { server: ServerId, ticket: u64, values: Vec<f32> },
 }
 
 /// What remains of a data center when its task ends.
@@ -142,7 +134,7 @@ impl DataCenter {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(command) => self.on_command(command),
+                    Some(command) => self.on_command(command).await,
                     None => break,
                 },
                 Some(computed) = self.computed_in.recv() => self.on_computed(computed)?,
@@ -156,7 +148,7 @@ impl DataCenter {
         Ok(Remains { dc: self.dc, servers: self.servers, workers, lan_bytes: self.lan_bytes })
     }
 
-    fn on_command(&mut self, command: Command) {
+    async fn on_command(&mut self, command: Command) {
         match command {
             Command::Start => self.idle_workers().for_each(Worker::handle_start),
             Command::Stop { last } => {
@@ -170,10 +162,12 @@ impl DataCenter {
                     server.handle_drain(now, clocks.clone(), inactive.clone());
                 }
             }
-            Command::Copies { answer } => {
-                let copies = self.servers.iter().map(|server| server.copy().to_vec()).collect();
-                // Nobody waits for an answer once the run has failed elsewhere.
-                let _ = answer.send(copies);
+            Command::Copies { ticket } => {
+                for index in 0..self.servers.len() {
+                    let server = &self.servers[index];
+                    let (server, values) = (server.id(), server.copy().to_vec());
+                    self.report(Report::Copy { server, ticket, values }).await;
+                }
             }
         }
     }
@@ -272,12 +266,13 @@ impl DataCenter {
                 WorkerOutput::Compute => {
                     let held = worker.take_held();
                     if !held.is_empty() {
-                        self.report(Report::Held { dc: self.dc, held }).await;
+                        self.report_node(NodeReport::Held { dc: self.dc, held }).await;
                     }
                     self.compute(worker);
                 }
                 WorkerOutput::Stopped { clock } => {
-                    self.report(Report::Stopped { worker: worker.id(), clock }).await;
+                    let id = worker.id();
+                    self.report_node(NodeReport::Stopped { worker: id, clock }).await;
                     self.workers[index] = Some(worker);
                 }
             }
@@ -291,7 +286,7 @@ impl DataCenter {
         while let Some(output) = self.servers[index].poll_output() {
             moved = true;
             let server = self.servers[index].id();
-            let output = match output {
+            let report = match output {
                 ServerOutput::ToWorker { worker, message } => {
                     self.lan_bytes += message.lan_bytes();
                     let worker = self.workers[usize::from(worker.index)].as_mut();
@@ -300,12 +295,14 @@ impl DataCenter {
                         .handle_rows(server.shard, message);
                     continue;
                 }
-                ServerOutput::ClockFinished { clock } => ServerReport::ClockFinished(clock),
-                ServerOutput::CopyReady { clock } => ServerReport::CopyReady(clock),
-                ServerOutput::Drained => ServerReport::Drained,
-                ServerOutput::Diverged(divergence) => ServerReport::Diverged(divergence),
+                ServerOutput::ClockFinished { clock } => {
+                    NodeReport::ClockFinished { server, clock }
+                }
+                ServerOutput::CopyReady { clock } => NodeReport::CopyReady { server, clock },
+                ServerOutput::Drained => NodeReport::Drained { server },
+                ServerOutput::Diverged(divergence) => NodeReport::Diverged(divergence),
             };
-            self.report(Report::Server { server, output }).await;
+            self.report_node(report).await;
         }
 
         moved
@@ -344,6 +341,10 @@ impl DataCenter {
             // A data center whose task has ended needs no more deltas.
             let _ = done.send(Computed { worker, work, asked });
         });
+    }
+
+    async fn report_node(&mut self, report: NodeReport) {
+        self.report(Report::Node(report)).await;
     }
 
     async fn report(&mut self, report: Report) {

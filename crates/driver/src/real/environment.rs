@@ -18,10 +18,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 
-use super::SILENCE_MAX;
+use crate::real::SILENCE_MAX;
 use gaia_checkpoint::{CheckpointError, LogDisk, LogFolder};
 
 /// Bytes in order, both ways.
@@ -133,26 +131,6 @@ fn set_up(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
     Ok(())
-}
-
-/// Runs what takes long beside everything else. A runtime of one thread runs it at once: nobody is kept waiting there, and
-/// which of two ends first is not left to the machine.
-pub fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    if is_alone() {
-        let done = work();
-        tokio::spawn(async { done })
-    } else {
-        spawn_blocking(work)
-    }
-}
-
-/// Waits for a disk without keeping others waiting, where there are other threads.
-pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    if is_alone() { work() } else { block_in_place(work) }
-}
-
-fn is_alone() -> bool {
-    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }
 
 #[cfg(test)]

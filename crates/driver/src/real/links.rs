@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::context::{NodeContext, RunContext};
-use super::error::{LinkFault, RealError};
-use super::message::Purpose;
-use super::mirrors;
-use super::{NodeOptions, runtime};
 use crate::RunError;
 use crate::cluster::Blueprint;
+use crate::real::connections::message::Purpose;
+use crate::real::error::{LinkFault, RealError};
+use crate::real::node::context::{NodeContext, RunContext};
+use crate::real::server::mirrors;
+use crate::real::{NodeOptions, runtime};
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::topology::Address;

@@ -28,12 +28,12 @@ use tokio::task::JoinSet;
 use tokio::time::{self, timeout};
 use tracing::{info, warn};
 
-use super::acceptor::{Acceptor, listen};
-use super::conductor::Conductor;
-use super::context::{RunContext, nodes};
-use super::error::RealError;
-use super::{Interrupted, runtime};
 use crate::cluster::{Blueprint, server_ids, worker_ids};
+use crate::real::conductor::Conductor;
+use crate::real::connections::acceptor::{Acceptor, listen};
+use crate::real::error::RealError;
+use crate::real::node::context::{RunContext, nodes};
+use crate::real::{Interrupted, runtime};
 use crate::{Outcome, RunError};
 use gaia_certificates::Directory;
 use gaia_config::{OnGiveUp, Plan};

@@ -15,10 +15,11 @@
 //! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
 //! process goes on from there after `kill -9` (see [`gaia_core::recovery`]); what was kept for another node or run is refused.
 //! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
-//! nothing is told by the coordinator as which incarnation to begin (`incarnations.rs`) and which mirror's copy to take;
+//! nothing is told by the coordinator as which incarnation to begin and which mirror's copy to take;
 //! where the model has no such way, that ends the run. A mirror whose messages are refused for as long as a node may be away
 //! counts as lost, though it answers.
-//! Where the run file wants that, another worker stands in for one that does not come back (`stand_ins.rs`).
+//! Where the run file wants that, another worker stands in for one that does not come back. All of this is decided in
+//! [`gaia_core::coordinator`]; this room carries it out.
 //!
 //! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
 //! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
@@ -27,38 +28,18 @@
 //! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
 //! workers train on their own share of it. No example crosses a connection.
 
-mod acceptor;
-mod channel;
 mod conductor;
-mod context;
-mod coordinator_client;
+mod connections;
 pub mod environment;
 mod error;
-mod hearing;
-mod incarnations;
-mod incoming;
 mod links;
 mod local;
-mod measure;
-mod membership;
-mod message;
-mod meters;
-mod mirrors;
-mod node_log;
-mod peers;
-mod pending_evaluation;
+mod node;
 mod server;
-mod server_processes;
-mod servers;
-mod stand_ins;
-mod standing;
-mod standing_in;
 #[cfg(test)]
 mod test_run;
-mod throttle;
 mod watch;
 mod worker;
-mod workers;
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -73,17 +54,17 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch as watched;
 use tokio::time::{self, sleep};
 
-use self::acceptor::{Acceptor, listen};
-use self::channel::resolve;
 use self::conductor::Conductor;
-use self::context::{RunContext, identity, nodes};
+use self::connections::acceptor::{Acceptor, listen};
+use self::connections::channel::resolve;
 use self::environment::{Environment, Machine};
-use self::measure::Measured;
-use self::node_log::StateDir;
+use self::node::context::{RunContext, identity, nodes};
+use self::node::measure::Measured;
+use self::node::node_log::StateDir;
 use self::server::serve;
-use self::standing_in::{StandingIn, cost_of};
+use self::server::workers::PARCELS_MAX;
+use self::worker::standing_in::{StandingIn, cost_of};
 use self::worker::work;
-use self::workers::PARCELS_MAX;
 use super::cluster::Blueprint;
 use super::{Outcome, RunError};
 use gaia_checkpoint::StateFile;

@@ -21,9 +21,9 @@ use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::error::RealError;
-use super::incoming::IncomingConnections;
-use super::throttle::LogThrottle;
+use crate::real::connections::incoming::IncomingConnections;
+use crate::real::connections::throttle::LogThrottle;
+use crate::real::error::RealError;
 use gaia_telemetry::Telemetry;
 
 /// Answers at an address for as long as the process lives; says at which, since port 0 is any free one.

@@ -8,6 +8,7 @@ pub mod lan;
 mod state;
 pub mod wan;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +20,12 @@ use self::lan::Lan;
 use self::wan::Wan;
 use super::cluster::Cluster;
 use super::cost::CostModel;
-use super::judge::{highlights, judge};
-use super::recorder::RunRecorder;
-use super::server_stats::ServerStats;
+use super::run_loop::{Ended, Evaluation, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use super::{Ending, Outcome, RunError, RunOptions};
 use gaia_checkpoint::{Due, Keeper};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::coordinator::CoordinatorOutput;
+use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::node::{Lane, RowsRead, ServerInput, WorkerMessage};
 use gaia_core::server::ServerOutput;
 use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
@@ -112,13 +111,12 @@ struct Simulation<'a> {
     lan: Lan,
     wan: Wan,
     cost: CostModel,
-    recorder: RunRecorder,
+    monitor: RunMonitor<'a>,
     /// The next timeout scheduled for each server.
     timeouts: Vec<Option<Instant>>,
     data_centers: usize,
     finished: bool,
     application: &'a Arc<dyn Application>,
-    observer: &'a mut dyn Observer,
 }
 
 impl<'a> Simulation<'a> {
@@ -135,13 +133,12 @@ impl<'a> Simulation<'a> {
             lan: Lan::new(&plan.topology),
             wan: Wan::new(&plan.topology, cluster.shards, plan.seed.child("links")),
             cost: CostModel::new(&plan.compute, cluster.workers.len(), plan.seed),
-            recorder: RunRecorder::new(plan),
+            monitor: RunMonitor::new(plan, observer),
             timeouts: vec![None; cluster.servers.len()],
             data_centers: plan.topology.data_centers.len(),
             finished: false,
             cluster,
             application,
-            observer,
         }
     }
 
@@ -219,22 +216,18 @@ impl<'a> Simulation<'a> {
                     self.events.push(at, Event::ToWorker { worker, from: server, message });
                 }
                 ServerOutput::ClockFinished { clock } => {
-                    self.cluster.coordinator.handle_clock_finished(server, clock);
-                    let coordinator = &self.cluster.coordinator;
-                    let dcs = (0..self.data_centers as u16).map(DcId);
-                    self.recorder.on_clocks(dcs.map(|dc| (dc, coordinator.clock_of(dc))));
+                    self.report(NodeReport::ClockFinished { server, clock });
                 }
                 ServerOutput::CopyReady { clock } => {
-                    self.cluster.coordinator.handle_copy_ready(server, clock);
+                    self.report(NodeReport::CopyReady { server, clock });
                     self.settle_coordinator();
                 }
                 ServerOutput::Drained => {
-                    self.cluster.coordinator.handle_drained(server);
+                    self.report(NodeReport::Drained { server });
                     self.settle_coordinator();
                 }
                 ServerOutput::Diverged(divergence) => {
-                    self.recorder.on_diverged(divergence);
-                    self.cluster.coordinator.handle_diverged();
+                    self.report(NodeReport::Diverged(divergence));
                     self.settle_coordinator();
                 }
             }
@@ -308,61 +301,25 @@ impl<'a> Simulation<'a> {
                 }
                 WorkerOutput::Compute => {
                     let held = self.cluster.workers[index].take_held();
-                    self.recorder.on_held(worker.dc, &held);
+                    self.report(NodeReport::Held { dc: worker.dc, held });
                     let work = self.cluster.workers[index].compute();
                     let time = self.cost.time(worker, index, work);
                     self.events.push(self.now + time, Event::Computed { worker });
                 }
                 WorkerOutput::Stopped { clock } => {
-                    self.cluster.coordinator.handle_worker_stopped(worker, clock);
+                    self.report(NodeReport::Stopped { worker, clock });
                     self.settle_coordinator();
                 }
             }
         }
     }
 
-    fn settle_coordinator(&mut self) {
-        while let Some(output) = self.cluster.coordinator.poll_output() {
-            match output {
-                CoordinatorOutput::Start => {
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_start();
-                        self.settle_worker(self.cluster.workers[index].id());
-                    }
-                }
-                CoordinatorOutput::Evaluate { clock } => self.evaluate(clock),
-                CoordinatorOutput::Stop { last, reason } => {
-                    self.recorder.on_stop(self.now, reason);
-                    for index in 0..self.cluster.workers.len() {
-                        self.cluster.workers[index].handle_stop(last);
-                        self.settle_worker(self.cluster.workers[index].id());
-                    }
-                }
-                CoordinatorOutput::Drain { dc, clocks, inactive } => {
-                    for shard in self.wan.shards() {
-                        let server = ServerId { dc, shard };
-                        let index = self.cluster.server_index(server);
-                        let (clocks, inactive) = (clocks.clone(), inactive.clone());
-                        self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
-                        self.settle_server(server);
-                    }
-                }
-                CoordinatorOutput::Finished => self.finished = true,
-            }
-        }
+    fn report(&mut self, report: NodeReport) {
+        self.monitor.handle_report(&mut self.cluster.coordinator, report);
     }
 
-    fn evaluate(&mut self, clock: Clock) {
-        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
-        let coordinator = &self.cluster.coordinator;
-        let dcs = (0..self.data_centers as u16).map(DcId);
-        let clocks = dcs.map(|dc| (dc, coordinator.clock_of(dc)));
-        let link_counters = self.wan.link_counters();
-        let progress =
-            self.recorder.on_evaluation(self.now, clock, &verdict, clocks, &link_counters);
-        self.observer.on_progress(progress);
-        let objective = verdict.worst().objective;
-        self.cluster.coordinator.handle_evaluation(self.now, clock, objective);
+    fn settle_coordinator(&mut self) {
+        let Ok(()) = execute_outputs(self);
     }
 
     fn schedule_timeout(&mut self, server: ServerId) {
@@ -384,14 +341,58 @@ impl<'a> Simulation<'a> {
     }
 
     fn outcome(mut self, wall: Duration) -> Outcome {
-        self.recorder.lan_bytes = self.lan.bytes();
-        let verdict = judge(&self.cluster.servers, self.cluster.shards, self.application);
+        self.monitor.recorder.lan_bytes = self.lan.bytes();
+        let ended = Ended::of(&self.cluster, self.application);
         let link_counters = self.wan.link_counters();
-        let highlights = highlights(&self.cluster.servers, self.cluster.shards, self.application);
-        let application = self.application.as_ref();
-        let all_server_stats = ServerStats::all(&self.cluster.servers, self.data_centers);
-        let summary =
-            self.recorder.summary(&all_server_stats, application, &verdict, &link_counters, wall);
-        Outcome { summary, progress: self.recorder.into_progress(), highlights }
+        self.monitor.outcome(self.application.as_ref(), ended, &link_counters, wall)
+    }
+}
+
+impl RunDriver for Simulation<'_> {
+    type Error = Infallible;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.cluster.coordinator
+    }
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        for index in 0..self.cluster.workers.len() {
+            let worker = self.cluster.workers[index].id();
+            if to.include(NodeId::Worker(worker)) {
+                match &order {
+                    NodeOrder::Start { .. } => self.cluster.workers[index].handle_start(),
+                    NodeOrder::Stop { last } => self.cluster.workers[index].handle_stop(*last),
+                    NodeOrder::Drain { .. } | NodeOrder::Left { .. } => {}
+                }
+                self.settle_worker(worker);
+            }
+        }
+
+        for index in 0..self.cluster.servers.len() {
+            let server = self.cluster.servers[index].id();
+            if let NodeOrder::Drain { clocks, inactive } = &order
+                && to.include(NodeId::Server(server))
+            {
+                let (clocks, inactive) = (clocks.clone(), inactive.clone());
+                self.cluster.servers[index].handle_drain(self.now, clocks, inactive);
+                self.settle_server(server);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        let (cluster, link_counters) = (&mut self.cluster, self.wan.link_counters());
+        let evaluation = Evaluation::new(self.now, clock, &cluster.coordinator, link_counters);
+        self.monitor.evaluate(cluster, evaluation, self.application);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        self.monitor.handle_stop(self.now, reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::{Event, Simulation};
 use crate::RunError;
 use crate::cluster::Cluster;
 use crate::judge::first_copy;
+use crate::run_loop::RunMonitor;
 use gaia_checkpoint::{Checkpoint, CheckpointError, ClockOf, Facts, LinkMark, Resumed};
 use gaia_core::persist;
 use gaia_core::types::{Clock, DcId, Persist, ServerId, State, WorkerId};
@@ -28,14 +29,12 @@ impl Simulation<'_> {
         state
             .restore(|walk| self.restore(walk, ()))
             .map_err(|error| CheckpointError::OtherState { path, error })?;
-        for progress in self.recorder.progress() {
-            self.observer.on_progress(progress);
-        }
+        self.monitor.show_again();
         Ok(())
     }
 
     fn facts(&self, clock: Clock) -> Facts {
-        let topology = self.recorder.topology();
+        let topology = self.monitor.recorder.topology();
         let name = |dc: DcId| topology.dc(dc).name.clone();
         let clocks = topology.dc_ids().map(|dc| ClockOf {
             data_center: name(dc),
@@ -80,12 +79,11 @@ persist! {
                 lan,
                 wan,
                 cost,
-                recorder,
+                monitor: RunMonitor { recorder, .. },
                 timeouts,
                 data_centers,
                 finished: _,
                 application: _,
-                observer: _,
             },
             walk,
             (),

@@ -1,15 +1,17 @@
 //! The coordinator: what it orders, what it writes down before, and how it comes back.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Done, Event, Schedule, Told};
+use super::{Done, Event, Schedule, Violation};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::fault::{Fault, Moment};
-use crate::nodes::Task;
-use gaia_core::coordinator::{Coordinator, CoordinatorOutput};
-use gaia_core::types::{Clock, DcId, Instant, NodeId, Persist, ServerId, State};
+use gaia_core::coordinator::{
+    ClusterCoordinator, Coordinator, FailureRules, NodeOrder, Recipients, StopReason,
+};
+use gaia_core::types::{Clock, Instant, NodeId, Persist, State};
+use gaia_driver::cluster::Blueprint;
+use gaia_driver::run_loop::{RunDriver, execute_outputs};
 
 /// The process of the coordinator, and its disk.
 pub(super) struct CoordinatorProcess {
@@ -18,14 +20,18 @@ pub(super) struct CoordinatorProcess {
     /// When in its next write it dies, and how long it is gone then.
     doomed: Option<(Moment, Duration)>,
     /// What is on its disk: it is replaced whole, so that no write is torn.
-    kept: Option<(State, Told)>,
+    kept: Option<State>,
 }
 
-/// Something that holds from when it is said.
-enum Order {
-    Start,
-    Stop { last: Clock },
-    Drain { dc: DcId, clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
+/// A coordinator that gives data centers up when a fault says so, and lets them join again.
+pub(super) fn cluster_coordinator(blueprint: &Blueprint<'_>) -> ClusterCoordinator {
+    let rules = FailureRules {
+        give_up_after: Duration::MAX,
+        may_leave: true,
+        take_over_after: None,
+        deltas_are_counts: false,
+    };
+    ClusterCoordinator::new(blueprint.coordinator(), rules)
 }
 
 impl CoordinatorProcess {
@@ -42,40 +48,19 @@ impl Schedule<'_> {
     /// Tells the coordinator of something, if it is there.
     pub(super) fn inform(&mut self, tell: impl FnOnce(&mut Coordinator)) {
         if self.coordinator_process.is_open {
-            tell(&mut self.coordinator);
+            tell(&mut self.coordinator.run);
         }
     }
 
     /// Has the coordinator's orders carried out: what it says it has written down.
     pub(super) fn settle_coordinator(&mut self) -> Done {
-        while self.coordinator_process.is_open && self.coordinator.has_output() {
-            let mut orders = Vec::new();
-            while let Some(output) = self.coordinator.poll_output() {
-                match output {
-                    CoordinatorOutput::Start => {
-                        self.told.started = true;
-                        orders.push(Order::Start);
-                    }
-                    CoordinatorOutput::Evaluate { clock } => {
-                        self.coordinator.handle_evaluation(self.now, clock, 0.0);
-                    }
-                    CoordinatorOutput::Stop { last, .. } => {
-                        self.told.stop = Some(last);
-                        orders.push(Order::Stop { last });
-                    }
-                    CoordinatorOutput::Drain { dc, clocks, mut inactive } => {
-                        if self.fault_injector.has(Bug::DrainsWithTheAbsent) {
-                            inactive.clear();
-                        }
-                        self.told.drains.insert(dc, (clocks.clone(), inactive.clone()));
-                        orders.push(Order::Drain { dc, clocks, inactive });
-                    }
-                    CoordinatorOutput::Finished => {
-                        self.finished = true;
-                        self.become_calm()?;
-                    }
-                }
-            }
+        while self.coordinator_process.is_open
+            && (self.coordinator.run.has_output() || self.unwritten)
+        {
+            self.unwritten = false;
+            execute_outputs(self)?;
+
+            let mut orders = std::mem::take(&mut self.orders);
             if self.fault_injector.has(Bug::OrdersBeforeWriting) {
                 self.give(std::mem::take(&mut orders))?;
             }
@@ -102,26 +87,29 @@ impl Schedule<'_> {
             return Ok(());
         }
         self.coordinator_process.is_open = true;
-        self.coordinator = self.blueprint.coordinator();
-        self.told = Told::default();
 
-        if let Some((state, told)) = self.coordinator_process.kept.clone() {
+        self.coordinator = cluster_coordinator(self.blueprint);
+        self.unwritten = false;
+        if let Some(state) = self.coordinator_process.kept.clone() {
             let restored = state.restore(|walk| self.coordinator.restore(walk, ()));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
-            self.told = told;
         }
 
         self.counts.recovery.restarts += 1;
-        let Told { stop, drains, .. } = self.told.clone();
+        let orders = self.coordinator.orders();
+        let (stop, drains) = (orders.stop, orders.drain.clone());
         let drains = drains.into_iter().map(|(dc, (clocks, _))| (dc, clocks)).collect();
         self.see(Seen::CoordinatorBack { stop, drains: &drains })?;
 
-        if !self.told.started {
-            self.coordinator.handle_start();
+        if !self.coordinator.orders().started {
+            self.coordinator.run.handle_start();
         }
         for node in self.nodes.ids() {
             if !self.nodes.host(node).up {
                 continue;
+            }
+            if let NodeId::Server(id) = node {
+                self.meet(id)?;
             }
             if !self.fault_injector.has(Bug::RepeatsNoOrder) {
                 self.repeat_orders(node)?;
@@ -141,61 +129,29 @@ impl Schedule<'_> {
 
     /// Says again to a node what holds.
     pub(super) fn repeat_orders(&mut self, node: NodeId) -> Done {
-        match node {
-            NodeId::Worker(worker) => {
-                let stopped = self.coordinator.stopped_at(worker);
-                if self.told.started {
-                    self.hand(node, Task::Start { stopped })?;
-                }
-                if let Some(last) = self.told.stop {
-                    let last = last.max(stopped.unwrap_or_default());
-                    self.hand(node, Task::Stop { last })?;
-                }
-            }
-            NodeId::Server(server) => {
-                for (left, incarnation) in self.told.left.clone() {
-                    if left.shard == server.shard {
-                        self.hand(node, Task::Left { dc: left.dc, incarnation })?;
-                    }
-                }
-                if let Some((clocks, inactive)) = self.told.drains.get(&server.dc).cloned() {
-                    self.hand(node, Task::Drain { clocks, inactive })?;
-                }
-            }
-            NodeId::Coordinator => {}
+        for order in self.coordinator.orders_for(node) {
+            self.hand(node, order.into())?;
         }
         Ok(())
     }
 
-    fn give(&mut self, orders: Vec<Order>) -> Done {
-        for order in orders {
-            match order {
-                Order::Start => {
-                    for worker in self.all_workers() {
-                        self.hand(worker, Task::Start { stopped: None })?;
-                    }
+    fn give(&mut self, orders: Vec<(Recipients, NodeOrder)>) -> Done {
+        for (to, order) in orders {
+            match (to, &order) {
+                (_, NodeOrder::Stop { last }) => self.see(Seen::Stops { last: *last })?,
+                (Recipients::ServersOf(dc), NodeOrder::Drain { clocks, .. }) => {
+                    self.see(Seen::Drains { dc, clocks })?;
                 }
-                Order::Stop { last } => {
-                    self.see(Seen::Stops { last })?;
-                    for worker in self.all_workers() {
-                        self.hand(worker, Task::Stop { last })?;
-                    }
-                }
-                Order::Drain { dc, clocks, inactive } => {
-                    self.see(Seen::Drains { dc, clocks: &clocks })?;
-                    let servers: Vec<ServerId> = self.nodes.servers.keys().copied().collect();
-                    for server in servers.into_iter().filter(|server| server.dc == dc) {
-                        let (clocks, inactive) = (clocks.clone(), inactive.clone());
-                        self.hand(NodeId::Server(server), Task::Drain { clocks, inactive })?;
-                    }
-                }
+                (_, _) => {}
+            }
+            let nodes = self.nodes.ids().into_iter();
+            let nodes: Vec<NodeId> =
+                nodes.filter(|node| self.coordinator.is_for(to, *node)).collect();
+            for node in nodes {
+                self.hand(node, order.clone().into())?;
             }
         }
         Ok(())
-    }
-
-    fn all_workers(&self) -> Vec<NodeId> {
-        self.nodes.workers.keys().copied().map(NodeId::Worker).collect()
     }
 
     /// Writes down what the coordinator needs to go on; says whether it has lived through that.
@@ -216,7 +172,8 @@ impl Schedule<'_> {
     /// Puts on disk what the coordinator needs to go on. Who takes part it has so decided as soon as it has.
     pub(super) fn keep(&mut self) {
         let state = State::of(|walk| self.coordinator.save(walk, ()));
-        self.coordinator_process.kept = Some((state, self.told.clone()));
+        self.coordinator_process.kept = Some(state);
+        self.unwritten = false;
     }
 
     /// The coordinator dies, for a while; one that is gone already stays away longer.
@@ -226,5 +183,35 @@ impl Schedule<'_> {
         self.coordinator_process.doomed = None;
         self.coordinator_process.opens_at = self.coordinator_process.opens_at.max(self.now + lasts);
         self.events.push(self.coordinator_process.opens_at, Event::OpenOffice);
+    }
+}
+
+impl RunDriver for Schedule<'_> {
+    type Error = Box<Violation>;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.coordinator.run
+    }
+
+    fn order(&mut self, to: Recipients, mut order: NodeOrder) -> Done {
+        if let NodeOrder::Drain { inactive, .. } = &mut order
+            && self.fault_injector.has(Bug::DrainsWithTheAbsent)
+        {
+            inactive.clear();
+        }
+        self.coordinator.record(to, &order);
+        self.orders.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.coordinator.run.handle_evaluation(self.now, clock, 0.0);
+    }
+
+    fn on_stop(&mut self, _reason: StopReason) {}
+
+    fn finish(&mut self) -> Done {
+        self.finished = true;
+        self.become_calm()
     }
 }

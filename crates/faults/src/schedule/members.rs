@@ -7,14 +7,13 @@ use super::{Done, Event, Schedule};
 use crate::checkers::Seen;
 use crate::disk::Survives;
 use crate::fault::{Fault, FaultKind};
-use crate::nodes::{ServerNode, Task};
-use gaia_core::coordinator::leave_with;
-use gaia_core::types::{DcId, NodeId, ServerId};
+use gaia_core::coordinator::Admission;
+use gaia_core::types::{DcId, NodeId, ServerId, ShardId};
 
 impl Schedule<'_> {
     /// Whether a data center is not there, and nobody of it comes back by itself.
     pub(super) fn is_gone(&self, dc: DcId) -> bool {
-        self.coordinator.inactive().contains(&dc) || self.leaving.contains(&dc)
+        self.coordinator.run.inactive().contains(&dc) || self.leaving.contains(&dc)
     }
 
     /// All nodes of a data center begin, with nothing, once nobody else is about to take a copy.
@@ -24,27 +23,43 @@ impl Schedule<'_> {
             return Ok(());
         }
 
-        if !self.coordinator.admits() || !self.is_gone(dc) {
+        if !self.is_gone(dc) {
             return Ok(());
         }
-        let inactive = self.coordinator.inactive();
+
+        let inactive = self.coordinator.run.inactive();
         let mut servers = self.nodes.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc));
-        let are_whole = servers.clone().all(|(_, node)| node.is_whole());
+        let is_lost = servers.clone().any(|(_, node)| node.host.disk_lost);
 
         // What mirrors have heard from it before and may yet forget, it could not say again.
         let have_synced = servers.all(|(_, node)| node.unsynced.is_empty());
-        let has_been = self.told.left.keys().any(|server| server.dc == dc);
-        if self.leaving.contains(&dc) || !are_whole || (has_been && !have_synced) {
-            self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
-            return Ok(());
+        let can_say_again = have_synced || !self.coordinator.has_left(dc);
+        let is_dying = self.leaving.contains(&dc);
+        let is_there = |one: DcId| one == dc && !is_dying && !is_lost && can_say_again;
+        match self.coordinator.admission(is_there) {
+            Admission::Closed => return Ok(()),
+            Admission::NotYet => {
+                self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
+                return Ok(());
+            }
+            Admission::Join(dc) => self.coordinator.join(dc),
         }
 
-        self.coordinator.handle_joined(dc);
-        self.told.left.retain(|server, _| server.dc != dc);
-        self.keep();
         self.counts.structural.count(FaultKind::LateJoin);
+        let (servers, workers): (Vec<NodeId>, Vec<NodeId>) =
+            self.nodes_of(dc).into_iter().partition(|node| matches!(node, NodeId::Server(_)));
 
-        for node in self.nodes_of(dc) {
+        // That they have joined and whose copies they take is written at once.
+        for node in &servers {
+            self.nodes.empty_disk(*node);
+            self.boot(*node)?;
+        }
+        self.keep();
+        for node in servers {
+            self.begin(node)?;
+        }
+
+        for node in workers {
             self.nodes.empty_disk(node);
             if let NodeId::Worker(worker) = node {
                 self.see(Seen::LostState { worker })?;
@@ -82,44 +97,34 @@ impl Schedule<'_> {
         if !self.leaving.remove(&dc) {
             return Ok(());
         }
-        let inactive = self.coordinator.inactive();
-        let servers = self.nodes.servers.iter();
-        let waiting = servers.filter(|(id, node)| !node.has_all && !inactive.contains(&id.dc));
-        let copies = waiting.filter_map(|(id, node)| node.source.map(|source| (id.dc, source)));
-        let gone = leave_with(dc, &copies.collect::<Vec<_>>());
 
-        let mut dcs = self.plan.topology.dc_ids();
-        let is_left = dcs.any(|dc| !self.is_gone(dc) && !gone.contains(&dc));
-
-        // Who has lost its disk is to have a mirror yet.
-        let without: BTreeSet<DcId> = inactive.union(&gone).copied().collect();
-        let mut lost = self
-            .nodes
-            .servers
-            .iter()
-            .filter(|(id, node)| node.host.disk_lost && !without.contains(&id.dc));
-        let can_all = lost.all(|(id, _)| self.nodes.nearest_to(*id, &without).is_some());
-
-        if !is_left || !can_all || !self.coordinator.lets_go() {
+        let is_there = |dc| !self.leaving.contains(&dc);
+        let node = NodeId::Server(ServerId { dc, shard: ShardId(0) });
+        let gone = self.coordinator.leaving_with(node, is_there).ok();
+        let Some(gone) = gone.filter(|gone| self.all_have_mirrors_without(gone)) else {
             for node in self.nodes_of(dc) {
                 self.restart(node)?;
             }
             return Ok(());
-        }
+        };
 
-        self.coordinator.handle_left(&gone);
-        let server_processes =
-            |(id, node): (&ServerId, &ServerNode)| (*id, node.machine.began().number());
-        let left =
-            self.nodes.servers.iter().filter(|(id, _)| gone.contains(&id.dc)).map(server_processes);
-        self.told.left.extend(left);
+        self.coordinator.leave(&gone);
         self.keep();
 
         for dc in gone {
             self.let_go(dc)?;
         }
-        self.coordinator.advance();
+        self.coordinator.run.advance();
         Ok(())
+    }
+
+    /// Whether every server that has lost its disk has a mirror yet, once these data centers are gone.
+    fn all_have_mirrors_without(&self, gone: &BTreeSet<DcId>) -> bool {
+        let inactive = self.coordinator.run.inactive();
+        let stays = |dc: DcId| !inactive.contains(&dc) && !gone.contains(&dc);
+        let lost = self.nodes.servers.iter().filter(|(_, node)| node.host.disk_lost);
+        let mut lost = lost.filter(|(id, _)| stays(id.dc));
+        lost.all(|(id, _)| self.nodes.nearest_to(*id, stays).is_some())
     }
 
     /// The run goes on without a data center.
@@ -130,18 +135,10 @@ impl Schedule<'_> {
             self.crash(node, Survives::ByChance, Duration::ZERO);
         }
         self.see(Seen::Gone { dc })?;
-        let left = self.told.left.clone().into_iter().filter(|(server, _)| server.dc == dc);
-        for (server, incarnation) in left {
-            for mirror in self.mirrors_of(server).collect::<Vec<_>>() {
-                self.hand(NodeId::Server(mirror), Task::Left { dc, incarnation })?;
-            }
+        for (mirror, order) in self.coordinator.orders_of_leaving(dc) {
+            self.hand(NodeId::Server(mirror), order.into())?;
         }
         Ok(())
-    }
-
-    /// Whether a node is of a data center that takes part.
-    pub(super) fn takes_part(&self, node: NodeId) -> bool {
-        node.dc().is_none_or(|dc| !self.coordinator.inactive().contains(&dc))
     }
 
     pub(super) fn nodes_of(&self, dc: DcId) -> Vec<NodeId> {

@@ -7,7 +7,7 @@ mod trouble;
 mod wan;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::coordinator::CoordinatorProcess;
+use self::coordinator::{CoordinatorProcess, cluster_coordinator};
 use super::application::Counting;
 use super::bugs::Bug;
 use super::checkers::{self, Checker, Seen, Undone, View, quiescence};
@@ -27,9 +27,9 @@ use super::nodes::{Nodes, Task};
 use super::{Counts, FaultKind, Scenario};
 use gaia_config::Plan;
 use gaia_core::application::Application;
-use gaia_core::coordinator::Coordinator;
+use gaia_core::coordinator::{ClusterCoordinator, NodeOrder, Recipients};
 use gaia_core::topology::Overlay;
-use gaia_core::types::{Clock, DcId, Instant, NodeId, Random, ServerId};
+use gaia_core::types::{DcId, Instant, NodeId, Random, ServerId};
 use gaia_driver::cluster::Blueprint;
 use gaia_driver::cost::CostModel;
 use gaia_driver::simulated::events::Events;
@@ -157,9 +157,12 @@ struct Schedule<'p> {
     overlay: Overlay,
     events: Events<Event>,
     nodes: Nodes<'p>,
-    coordinator: Coordinator,
+    coordinator: ClusterCoordinator,
     coordinator_process: CoordinatorProcess,
-    told: Told,
+    /// What nodes are to be told next.
+    orders: Vec<(Recipients, NodeOrder)>,
+    /// Whether the coordinator knows something that is not on its disk and no order says.
+    unwritten: bool,
     lan: Lan,
     cost: CostModel,
     network: Network,
@@ -182,16 +185,6 @@ struct Schedule<'p> {
     finished: bool,
 }
 
-/// The orders of the coordinator that a restarted node must receive again.
-#[derive(Clone, Default)]
-struct Told {
-    started: bool,
-    stop: Option<Clock>,
-    drains: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left, with their last incarnation.
-    left: BTreeMap<ServerId, u64>,
-}
-
 impl<'p> Schedule<'p> {
     fn new(
         scenario: &'p Scenario,
@@ -209,9 +202,10 @@ impl<'p> Schedule<'p> {
             now: Instant::ZERO,
             events: Events::new(),
             nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
-            coordinator: blueprint.coordinator(),
+            coordinator: cluster_coordinator(blueprint),
             coordinator_process: CoordinatorProcess::open(),
-            told: Told::default(),
+            orders: Vec::new(),
+            unwritten: false,
             lan: Lan::new(topology),
             cost: CostModel::new(&plan.compute, topology.workers_per_dc().iter().sum(), plan.seed),
             network: Network::new(topology, shards, scenario.packets, plan.seed),
@@ -252,20 +246,25 @@ impl<'p> Schedule<'p> {
         }
 
         for node in self.nodes.ids() {
+            if let NodeId::Server(id) = node
+                && self.coordinator.takes_part(node)
+            {
+                self.meet(id)?;
+            }
             if self.logs {
                 self.schedule_checkpoint(node);
             }
             self.work(node)?;
         }
 
-        self.coordinator.handle_start();
+        self.coordinator.run.handle_start();
         self.settle_coordinator()?;
         while let Some((at, event)) = self.events.pop() {
             self.now = at;
             self.handle(event)?;
             self.settle_coordinator()?;
             if self.finished && self.is_quiet() {
-                let inactive = self.coordinator.inactive();
+                let inactive = self.coordinator.run.inactive();
                 let left = quiescence::nothing_left(self.now, &mut self.nodes, inactive);
                 left.map_err(|what| self.broken(quiescence::NAME, what))?;
                 self.see(Seen::End)?;
@@ -382,8 +381,8 @@ impl<'p> Schedule<'p> {
 
     /// Whether no message is in flight, all nodes run, and no session holds a frame.
     fn is_quiet(&self) -> bool {
-        let inactive = self.coordinator.inactive();
-        let mut hosts = self.nodes.hosts().filter(|(node, _)| self.takes_part(*node));
+        let inactive = self.coordinator.run.inactive();
+        let mut hosts = self.nodes.hosts().filter(|(node, _)| self.coordinator.takes_part(*node));
         self.under_way == 0
             && hosts.all(|(_, host)| host.up && !host.writing && host.inbox.is_empty())
             && self.ends.are_up(inactive)
@@ -393,7 +392,7 @@ impl<'p> Schedule<'p> {
     /// Whether one of two mirrors has lost its state, and with it the messages on earlier connections.
     fn has_been_lost(&self, at: ServerId, from: DcId) -> bool {
         let ends = [at, ServerId { dc: from, shard: at.shard }];
-        let inactive = self.coordinator.inactive();
+        let inactive = self.coordinator.run.inactive();
         ends.iter().any(|end| self.nodes.servers[end].host.is_blank || inactive.contains(&end.dc))
     }
 
@@ -415,7 +414,7 @@ impl<'p> Schedule<'p> {
             nodes: &self.nodes,
             plan: self.plan,
             overlay: &self.overlay,
-            inactive: self.coordinator.inactive(),
+            inactive: self.coordinator.run.inactive(),
             logs: self.logs,
         };
         for checker in &mut self.checkers {
@@ -436,7 +435,8 @@ impl<'p> Schedule<'p> {
 
     /// The violation of a run that has not ended in time.
     fn late(&self) -> Box<Violation> {
-        let held = quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.inactive());
+        let held =
+            quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.run.inactive());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
             return self

@@ -230,11 +230,16 @@ impl Schedule<'_> {
     pub(super) fn let_out_server(&mut self, id: ServerId) -> Done {
         let node = self.nodes.server_mut(id);
         node.outputs_seen = 0;
+        let had_all = node.has_all;
         if node.machine.is_settled() {
             node.has_all = node.machine.server().is_whole();
         }
 
-        if !node.has_stated && node.machine.is_settled() {
+        let states = !node.has_stated && node.machine.is_settled();
+        if node.has_all && (states || !had_all) && self.coordinator_process.is_open {
+            self.coordinator.handle_ready(id);
+        }
+        if states {
             node.has_stated = true;
             let server = node.machine.server();
             let (clock, copy) = (server.clock(), server.copy_ready());

@@ -10,6 +10,7 @@ use crate::draws::within;
 use crate::ends::Pair;
 use crate::fault::{Fault, FaultKind, Moment};
 use crate::nodes::{ReplayPair, Task};
+use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
@@ -84,8 +85,10 @@ impl Schedule<'_> {
     fn lose_disks(&mut self, fault: &Fault) -> Done {
         for node in self.befallen(fault) {
             let NodeId::Server(id) = node else { continue };
-            let source = self.nodes.source_for(id, self.coordinator.inactive());
-            let is_lost = self.told.drains.is_empty() && source.is_some();
+            let can_lose = self.nodes.can_lose_disk(id, self.coordinator.run.inactive());
+            let nearest = |there: &dyn Fn(DcId) -> bool| self.nodes.nearest_to(id, there);
+            let source = self.coordinator.source_for(id, |_| true, &nearest);
+            let is_lost = can_lose && source.is_ok();
             self.nodes.host(node).disk_lost |= is_lost;
             self.counts.structural.count(if is_lost { fault.kind } else { FaultKind::Crash });
             self.crash(node, Survives::ByChance, fault.lasts.0);
@@ -220,7 +223,8 @@ impl Schedule<'_> {
             && is_lost
         {
             // It could not send again the frames that mirrors have received and not synced.
-            if self.mirrors_of(id).any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
+            let mut mirrors = self.coordinator.mirrors_of(id);
+            if mirrors.any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
                 self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
                 return Ok(());
             }
@@ -232,6 +236,12 @@ impl Schedule<'_> {
 
     /// Starts a node with its disk.
     pub(super) fn start(&mut self, node: NodeId) -> Done {
+        self.boot(node)?;
+        self.begin(node)
+    }
+
+    /// Starts the process of a node, which calls the coordinator.
+    pub(super) fn boot(&mut self, node: NodeId) -> Done {
         let host = self.nodes.host(node);
         host.incarnation += 1;
         if host.blank
@@ -247,6 +257,14 @@ impl Schedule<'_> {
         self.counts.recovery.torn += u64::from(back.torn);
         self.see(Seen::ReplayPair { node, replay_pair: &back.replay_pair })?;
 
+        match node {
+            NodeId::Server(id) => self.meet(id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells a node that has been started what holds, and joins it with the others.
+    pub(super) fn begin(&mut self, node: NodeId) -> Done {
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
             if !self.rebuild(id)? {
@@ -262,17 +280,48 @@ impl Schedule<'_> {
         self.work(node)
     }
 
+    /// Has the coordinator note the process of a server that calls it.
+    pub(super) fn meet(&mut self, id: ServerId) -> Done {
+        let nodes = &self.nodes;
+        let node = &nodes.servers[&id];
+        let nearest = |there: &dyn Fn(DcId) -> bool| nodes.nearest_to(id, there);
+        let is_up = |node| matches!(node, NodeId::Server(id) if nodes.servers[&id].host.up);
+
+        let met = self.coordinator.meet(id, node.process, |coordinator| {
+            if let Some(source) = node.source.filter(|_| node.machine.is_rebuilding()) {
+                return Ok(source);
+            }
+            match coordinator.source_for(id, is_up, &nearest) {
+                // Whether there is one was decided when the disk was lost: since then a drain may have begun.
+                Err(NoSource::Draining) => {
+                    let takes_part = |dc| !coordinator.run.inactive().contains(&dc);
+                    nearest(&takes_part).ok_or(NoSource::NoMirror)
+                }
+                source => source,
+            }
+        });
+
+        let met = met
+            .map_err(|reason| self.broken("durability", format!("{id} has no source: {reason:?}")));
+        if met? {
+            // Before the server is told whose copy to take. What the coordinator has yet to order is written with that.
+            match self.coordinator.run.has_output() {
+                true => self.unwritten = true,
+                false => self.keep(),
+            }
+        }
+        Ok(())
+    }
+
     /// Lets a server without a state take the copy of a mirror. Returns whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
         let is_told = !self.fault_injector.has(Bug::BeginsWithoutCopy);
-        if !node.host.is_blank || !node.machine.is_new() || !is_told {
+        let source = self.coordinator.copy_of(id, node.process);
+        let Some(source) = source.filter(|_| node.machine.is_new() && is_told) else {
             return Ok(false);
-        }
-        let inactive = self.coordinator.inactive().clone();
-        let source = self.nodes.nearest_to(id, &inactive);
-        let source =
-            source.ok_or_else(|| self.broken("durability", format!("{id} has no source")))?;
+        };
+        let inactive = self.coordinator.run.inactive().clone();
         self.see(Seen::Lost { server: id, source })?;
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
@@ -280,13 +329,6 @@ impl Schedule<'_> {
         let begun = node.machine.handle_rebuild(now, source, &inactive);
         begun.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
         Ok(true)
-    }
-
-    /// The active mirrors of a server.
-    pub(super) fn mirrors_of(&self, id: ServerId) -> impl Iterator<Item = ServerId> + use<'_> {
-        let inactive = self.coordinator.inactive();
-        let servers = self.nodes.servers.keys().filter(|other| !inactive.contains(&other.dc));
-        servers.copied().filter(move |other| other.shard == id.shard && *other != id)
     }
 
     /// Undoes the events of a server that were not on disk.
@@ -347,7 +389,7 @@ impl Schedule<'_> {
         if !self.logs {
             return Ok(());
         }
-        let there = self.nodes.ids().into_iter().filter(|node| self.takes_part(*node));
+        let there = self.nodes.ids().into_iter().filter(|node| self.coordinator.takes_part(*node));
         for node in there.collect::<Vec<_>>() {
             let replay_pair: Option<ReplayPair> = self.nodes.write_checkpoint(node, false);
             if let Some(replay_pair) = replay_pair {

@@ -47,7 +47,9 @@ impl Schedule<'_> {
 
         let node = self.nodes.worker_mut(id);
         let mut stopped = node.machine.stopped();
-        if self.fault_injector.has(Bug::ReportsStopEarly) && self.told.stop.is_some() {
+        if self.fault_injector.has(Bug::ReportsStopEarly)
+            && self.coordinator.orders().stop.is_some()
+        {
             stopped = node.machine.worker_mut().map(|worker| worker.clock());
         }
 

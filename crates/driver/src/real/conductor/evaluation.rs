@@ -1,60 +1,45 @@
-//! Copies that are asked for, judged, and told of.
+//! Copies that are asked for, and verdicts.
 
 use tracing::info;
 
 use super::Conductor;
-use crate::judge::Verdict;
+use crate::real::connections::message::Order;
 use crate::real::error::RealError;
-use crate::real::message::Order;
-use crate::real::pending_evaluation::PendingEvaluation;
-use gaia_core::types::{DcId, NodeId, ServerId};
+use crate::run_loop::{Evaluated, Evaluation};
+use gaia_core::types::{DcId, NodeId};
 
 impl Conductor<'_> {
-    pub(super) fn on_copy(&mut self, server: ServerId, ticket: u64, values: Vec<f32>) {
-        if let Some(pending_evaluation) = self
-            .pending_evaluation
-            .as_mut()
-            .filter(|pending_evaluation| pending_evaluation.ticket == ticket)
-        {
-            pending_evaluation.take(server, values, &self.layouts, self.application);
-        }
-    }
-
     /// Asks servers for their copies, where an evaluation is due and none at work.
-    pub(super) async fn evaluate(&mut self) {
-        if self.pending_evaluation.is_some() {
-            return;
-        }
-        let Some(clock) = self.due.take() else { return };
+    pub(super) async fn take_copies(&mut self) {
+        let Some(clock) = self.evaluations.poll_due() else { return };
         self.tickets += 1;
         let ticket = self.tickets;
         let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
+        let evaluation = Evaluation::new(self.now(), clock, &self.coordinator.run, link_counters);
 
-        // In the end all copies are equal, and counted or not whole.
-        let is_judged = |dc: &DcId| self.coordinator.is_judged(*dc) || self.finished;
-        let present = self.context.run_context.plan.topology.dc_ids();
-        let present = present.filter(|dc| !self.coordinator.inactive().contains(dc));
-        let of: Vec<DcId> = present.filter(is_judged).collect();
-        let clocks = of.iter().map(|dc| self.coordinator.clock_of(*dc)).collect();
-        let judges =
+        let of: Vec<DcId> = evaluation.clocks.iter().map(|(dc, _)| *dc).collect();
+        self.evaluations.begin(ticket, evaluation);
+        let is_judged =
             |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
-        self.membership.tell_all(judges, &Order::Copy { ticket }).await;
-
-        self.pending_evaluation =
-            Some(PendingEvaluation::new(ticket, self.now(), clock, clocks, link_counters, of));
+        self.membership.tell_all(is_judged, &Order::Copy { ticket }).await;
     }
 
-    pub(super) fn on_verdict(&mut self, verdict: Verdict) -> Result<(), RealError> {
-        let pending_evaluation =
-            self.pending_evaluation.take().expect("a verdict follows an evaluation");
-        let PendingEvaluation { at, clock, clocks, link_counters, of, .. } = pending_evaluation;
-        let clocks = of.into_iter().zip(clocks);
-        let progress = self.recorder.on_evaluation(at, clock, &verdict, clocks, &link_counters);
-        info!(clock = progress.clock, objective = progress.objective, "copies were evaluated");
-        self.observer.on_progress(progress);
+    pub(super) fn on_evaluated(
+        &mut self,
+        evaluated: Result<Evaluated, String>,
+    ) -> Result<(), RealError> {
+        let Evaluated { evaluation, verdict, .. } = evaluated.map_err(panicked)?;
         let objective = verdict.worst().objective;
-        self.coordinator.handle_evaluation(self.now(), clock, objective);
+        info!(clock = evaluation.clock.0, objective, "copies were evaluated");
+        let now = self.now();
+        self.monitor.handle_verdict(now, &mut self.coordinator.run, evaluation, &verdict);
+
         // What that decides is carried out, and written down, by who settles.
-        if self.coordinator.has_output() { Ok(()) } else { self.write_down() }
+        if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }
     }
+}
+
+/// The judge has panicked.
+pub(super) fn panicked(message: String) -> RealError {
+    RealError::Panicked { part: "the evaluation".into(), message }
 }

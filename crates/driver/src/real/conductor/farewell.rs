@@ -2,25 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::{Conductor, RETURN_MAX};
-use crate::judge::Verdict;
+use crate::real::conductor::hearing::Heard;
+use crate::real::conductor::membership::MembershipEvent;
+use crate::real::connections::message::Order;
 use crate::real::error::{ChannelError, RealError};
-use crate::real::hearing::Heard;
-use crate::real::membership::MembershipEvent;
-use crate::real::message::Order;
-use crate::server_stats::ServerStats;
 use gaia_core::types::NodeId;
-
-/// What a run came to that can be asked of no node any more once they have ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Ended {
-    pub(super) verdict: Verdict,
-    pub(super) all_server_stats: Vec<ServerStats>,
-    pub(super) highlights: Vec<String>,
-}
 
 impl Conductor<'_> {
     /// Waits until all of these have hung up, as who has heard the last order does. Who was cut off before calls again, and
@@ -28,7 +17,7 @@ impl Conductor<'_> {
     pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
         let leaving = async {
             while !here.is_empty() {
-                match self.membership.news().await {
+                match self.membership.news(&mut self.coordinator).await {
                     MembershipEvent::Joined(node) => {
                         self.on_joined(node).await?;
                         self.membership.tell(node, &Order::End).await;

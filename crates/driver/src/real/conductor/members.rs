@@ -7,71 +7,57 @@
 use tracing::{info, warn};
 
 use super::{Conductor, nodes};
+use crate::real::conductor::hearing::{Heard, Message};
+use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
-use crate::real::hearing::{Heard, Message};
-use crate::real::message::{Order, Report};
-use gaia_config::OnGiveUp;
-use gaia_core::coordinator::leave_with;
+use gaia_core::coordinator::{Admission, MustStay, NotAdmitted};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_telemetry::MembershipChange;
 
 impl Conductor<'_> {
-    /// Whether a node is of a data center that takes part.
-    pub(super) fn takes_part(&self, node: NodeId) -> bool {
-        node.dc().is_none_or(|dc| !self.coordinator.inactive().contains(&dc))
-    }
-
     /// The nodes that take part.
     pub(super) fn present(&self) -> impl Iterator<Item = NodeId> + '_ {
-        nodes(&self.context.run_context).filter(|node| self.takes_part(*node))
+        nodes(&self.context.run_context).filter(|node| self.coordinator.takes_part(*node))
     }
 
     /// A node of a data center that takes no part is on the line.
     pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
-        if !self.membership.incarnation_of(node).is_some_and(|process| process.is_new) {
-            let reason = "its data center was given up, and the run has gone on without what it had; to join it must \
-                          begin with nothing: start its nodes with empty directories";
-            self.dismiss(node, reason).await;
-            return Ok(());
-        }
-        let was_here = self.standing.left.keys().any(|left| node.dc() == Some(left.dc));
-        if was_here && self.context.run_context.plan.deltas_are_counts() {
-            let reason = "its data center was given up, and what it had counted before would be counted again";
-            self.dismiss(node, reason).await;
-            return Ok(());
-        }
-        self.admit_all().await
+        let process = self.membership.incarnation_of(node);
+        let reason = match self.coordinator.may_join(node, process) {
+            Ok(()) => return self.admit_all().await,
+            Err(NotAdmitted::HasState) => {
+                "its data center was given up, and the run has gone on without what it had; to join it must \
+                 begin with nothing: start its nodes with empty directories"
+            }
+            Err(NotAdmitted::CountsAgain) => {
+                "its data center was given up, and what it had counted before would be counted again"
+            }
+        };
+        self.dismiss(node, reason).await;
+        Ok(())
     }
 
-    /// Lets data centers join whose nodes are all on the line, one at a time.
+    /// Lets data centers join whose nodes are all connected, one at a time.
     pub(super) async fn admit_all(&mut self) -> Result<(), RealError> {
-        if !self.standing.started || self.server_processes.has_copies_on_the_way() {
-            return Ok(());
-        }
-        if !self.coordinator.admits() {
-            self.dismiss_absent("the run is about to end").await;
-            return Ok(());
-        }
-        let inactive = self.coordinator.inactive().iter().copied();
-        let is_there = |dc: &DcId| self.nodes_of(*dc).iter().all(|node| self.membership.has(*node));
-        match inactive.into_iter().find(is_there) {
-            Some(dc) => self.admit(dc).await,
-            None => Ok(()),
+        let is_there = |dc| self.nodes_of(dc).iter().all(|node| self.membership.has(*node));
+        match self.coordinator.admission(is_there) {
+            Admission::NotYet => Ok(()),
+            Admission::Closed => {
+                self.dismiss_absent("the run is about to end").await;
+                Ok(())
+            }
+            Admission::Join(dc) => self.admit(dc).await,
         }
     }
 
     async fn admit(&mut self, dc: DcId) -> Result<(), RealError> {
         let nodes = self.nodes_of(dc);
+        self.coordinator.join(dc);
         for node in &nodes {
             let NodeId::Server(server) = node else { continue };
-            let Some(process) = self.membership.incarnation_of(*node) else { return Ok(()) };
-            let from = self.source_for(*server)?;
-            self.server_processes.rebuild(*server, process, from);
-            self.server_processes.meet(*server, process);
+            self.meet(*server)?;
         }
-        self.coordinator.handle_joined(dc);
-        self.standing.left.retain(|server, _| server.dc != dc);
-        self.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
+        self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
         info!("{} joins", self.context.run_context.plan.topology.dc(dc).name);
         self.welcome(nodes).await
@@ -85,11 +71,7 @@ impl Conductor<'_> {
         peer: DcId,
         reason: &str,
     ) -> Result<(), RealError> {
-        let refused = NodeId::Server(ServerId { dc: peer, shard: at.shard });
-        let is_mirror = peer != at.dc && self.nodes_of(peer).contains(&refused);
-        if !is_mirror || !self.takes_part(refused) {
-            return Ok(());
-        }
+        let Some(refused) = self.coordinator.refused(at, peer) else { return Ok(()) };
         let after = self.context.run_context.plan.failures.give_up_after.0.as_secs();
         let at = self.context.run_context.name(NodeId::Server(at));
         self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
@@ -97,20 +79,19 @@ impl Conductor<'_> {
 
     /// A node is waited for no more.
     pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
-        let failures = &self.context.run_context.plan.failures;
         let name = self.context.run_context.name(node);
-        let dc = node.dc().filter(|_| failures.on_give_up == OnGiveUp::Leave);
-        let Some(dc) = dc.filter(|_| self.coordinator.lets_go()) else {
-            return Err(RealError::Lost { node: name, reason });
+        let gone = match self.coordinator.leaving_with(node, |_| true) {
+            Ok(gone) => gone,
+            Err(MustStay::NotAllowed | MustStay::Draining) => {
+                return Err(RealError::Lost { node: name, reason });
+            }
+            Err(MustStay::IsLast) => {
+                let reason = format!("{reason}, and without it no data center is left");
+                return Err(RealError::Lost { node: name, reason });
+            }
         };
-        let gone = leave_with(dc, &self.server_processes.copies());
 
-        if self.present().all(|node| node.dc().is_some_and(|dc| gone.contains(&dc))) {
-            let reason = format!("{reason}, and without it no data center is left");
-            return Err(RealError::Lost { node: name, reason });
-        }
-
-        self.coordinator.handle_left(&gone);
+        self.coordinator.leave(&gone);
         gone.iter().for_each(|dc| self.strike_off(*dc));
         self.write_down()?;
         let reason = format!("its data center was given up, since {name} is lost: {reason}");
@@ -123,29 +104,18 @@ impl Conductor<'_> {
         if self.begun {
             self.tell_addresses().await;
         }
-        self.coordinator.advance();
+        self.coordinator.run.advance();
         self.settle().await?;
-        self.evaluate().await;
+        self.take_copies().await;
 
         Ok(())
     }
 
     /// The run goes on without a data center.
     fn strike_off(&mut self, dc: DcId) {
-        self.standing.left.extend(self.server_processes.leave(dc));
         self.ready.retain(|node| node.dc() != Some(dc));
-        if self
-            .pending_evaluation
-            .as_ref()
-            .is_some_and(|pending_evaluation| pending_evaluation.needs(dc))
-        {
-            self.due = self
-                .pending_evaluation
-                .take()
-                .map(|pending_evaluation| pending_evaluation.clock)
-                .max(self.due);
-        }
-        self.recorder.on_membership(self.now(), dc, MembershipChange::Left);
+        self.evaluations.handle_left(dc);
+        self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Left);
     }
 
     /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.
@@ -154,15 +124,12 @@ impl Conductor<'_> {
         for node in self.nodes_of(dc) {
             self.dismiss(node, reason).await;
         }
-        let left = self.standing.left.iter().filter(|(server, _)| self.begun && server.dc == dc);
-        for (server, process) in left {
-            let order = Order::Left { from: dc, process: *process };
-            let mirrors = |node: &NodeId| {
-                let is_mirror =
-                    matches!(node, NodeId::Server(mirror) if mirror.shard == server.shard);
-                is_mirror && self.takes_part(*node)
-            };
-            self.membership.tell_all(mirrors, &order).await;
+
+        if !self.begun {
+            return;
+        }
+        for (mirror, order) in self.coordinator.orders_of_leaving(dc) {
+            self.membership.tell(NodeId::Server(mirror), &order.into()).await;
         }
     }
 
@@ -184,7 +151,8 @@ impl Conductor<'_> {
 
     /// Tells the nodes on the line that take no part that they will not.
     pub(super) async fn dismiss_absent(&mut self, reason: &str) {
-        let inactive = nodes(&self.context.run_context).filter(|node| !self.takes_part(*node));
+        let inactive =
+            nodes(&self.context.run_context).filter(|node| !self.coordinator.takes_part(*node));
         for node in inactive.filter(|node| self.membership.has(*node)).collect::<Vec<_>>() {
             self.dismiss(node, reason).await;
         }
@@ -196,10 +164,8 @@ impl Conductor<'_> {
     }
 
     fn forget(&mut self, node: NodeId) {
-        if let NodeId::Worker(worker) = node {
-            self.membership.stand_ins_mut().dismiss(worker);
-        }
-        self.membership.forget(node);
+        self.membership.close(node);
+        self.coordinator.handle_dismissed(node);
         self.context.meter.on_absent(&self.context.run_context.label(node));
     }
 

@@ -3,33 +3,30 @@
 use tracing::{info, warn};
 
 use super::Conductor;
-use crate::real::message::Order;
+use crate::real::connections::message::Order;
+use gaia_core::coordinator::TakeOver;
 use gaia_core::types::{NodeId, WorkerId};
 
 impl Conductor<'_> {
     /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
     pub(super) async fn take_over(&mut self) {
-        let Some(after) = self.context.run_context.plan.failures.take_over_after else { return };
+        let (now, here) = (self.membership.now(), self.membership.workers());
         let mut changed = false;
-        for lost in self.membership.to_take_over(after.0) {
-            let before = self.membership.stand_ins().of(lost);
-            match self.membership.appoint(lost) {
-                Some(own) => {
+        for taken in self.coordinator.take_over(now, &here) {
+            match taken {
+                TakeOver::By { lost, own, before } => {
                     warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
                     if let Some(before) = before {
                         self.show_given_back(lost, before);
                     }
                     self.show_taken_over(lost, own);
-                    self.standing.taken_over.insert(lost);
-                    self.left_alone.remove(&lost);
                     changed = true;
                 }
-                None if self.left_alone.insert(lost) => {
+                TakeOver::ByNobody { lost } => {
                     let dc = &self.context.run_context.plan.topology.dc(lost.dc).name;
                     let lost = self.name_of(lost);
                     warn!("{lost} is waited for: no worker of {dc} is there to take it over");
                 }
-                None => {}
             }
         }
 
@@ -41,18 +38,15 @@ impl Conductor<'_> {
     /// A node is on the line: where it is a worker that others stood in for, it has its work back.
     pub(super) async fn give_back(&mut self, node: NodeId) {
         let NodeId::Worker(back) = node else { return };
-        self.left_alone.remove(&back);
-
-        // Said on each of its connections: the one before may have broken before it had heard. Whoever is heard for it after
-        // that knows nothing that servers have not said.
-        if self.standing.taken_over.contains(&back) {
+        // Whoever is heard for it after that knows nothing that servers have not said.
+        if self.coordinator.must_reset(back) {
             self.membership.tell(node, &Order::Reset).await;
         }
 
         if !self.membership.has_itself(node) {
             return;
         }
-        if let Some(own) = self.membership.stand_ins_mut().dismiss(back) {
+        if let Some(own) = self.coordinator.give_back(back) {
             info!(
                 "{} is back, and has its work back from {}",
                 self.name_of(back),
@@ -63,20 +57,14 @@ impl Conductor<'_> {
         }
     }
 
-    /// Whether a node is on the line, or another is to stand in for it.
-    pub(super) fn is_here(&self, node: NodeId) -> bool {
-        let is_taken_over = |worker| self.membership.stand_ins().of(worker).is_some();
-        self.membership.has(node) || matches!(node, NodeId::Worker(worker) if is_taken_over(worker))
-    }
-
     pub(super) fn show_taken_over(&mut self, lost: WorkerId, own: WorkerId) {
         let [lost, own] = [lost, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
-        self.observer.on_taken_over(&lost, &own);
+        self.monitor.observer.on_taken_over(&lost, &own);
     }
 
     fn show_given_back(&mut self, back: WorkerId, own: WorkerId) {
         let [back, own] = [back, own].map(|id| self.context.run_context.label(NodeId::Worker(id)));
-        self.observer.on_given_back(&back, &own);
+        self.monitor.observer.on_given_back(&back, &own);
     }
 
     /// Tells everyone: servers first, so that few are called by those whom they do not expect yet.

@@ -5,9 +5,9 @@ use tokio::time;
 use tracing::info;
 
 use super::ServerNode;
-use crate::real::coordinator_client::CoordinatorClient;
+use crate::real::connections::message::Report;
 use crate::real::error::RealError;
-use crate::real::message::Report;
+use crate::real::node::coordinator_client::CoordinatorClient;
 use gaia_core::recovery::MessageError;
 use gaia_core::server::PeerError;
 use gaia_core::session::{Meeting, SessionError};

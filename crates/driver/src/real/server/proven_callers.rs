@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use tracing::{debug, info};
 
 use super::ServerNode;
-use crate::real::acceptor::ProvenCaller;
+use crate::real::connections::acceptor::ProvenCaller;
 use crate::real::error::RealError;
-use crate::real::stand_ins::StandIns;
+use gaia_core::coordinator::StandIns;
 use gaia_core::types::{DcId, NodeId, WorkerId};
 
 impl ServerNode {
@@ -118,28 +118,30 @@ impl ServerNode {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use tempfile::TempDir;
     use tokio::sync::{mpsc, watch};
 
     use super::*;
     use crate::cluster::Blueprint;
-    use crate::real::acceptor::{Acceptor, listen};
-    use crate::real::channel::{Channel, Parcel, Reader};
-    use crate::real::context::{NodeContext, RunContext, nodes};
+    use crate::real::conductor::membership::Membership;
+    use crate::real::connections::acceptor::{Acceptor, listen};
+    use crate::real::connections::channel::{Channel, Parcel, Reader};
+    use crate::real::connections::message::{Answer, Hello, Order, Purpose, pack, unpack};
     use crate::real::error::{ChannelError, LinkFault};
     use crate::real::local::issue;
-    use crate::real::membership::Membership;
-    use crate::real::message::{Answer, Hello, Order, Purpose, pack, unpack};
+    use crate::real::node::context::{NodeContext, RunContext, nodes};
     use crate::real::server::serve;
     use crate::real::test_run;
     use crate::real::{Interrupted, NodeConfig};
     use gaia_config::Plan;
     use gaia_core::application::Application;
+    use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
     use gaia_core::topology::Address;
-    use gaia_core::types::{ServerId, ShardId};
+    use gaia_core::types::{Instant, ServerId, ShardId};
     use gaia_core::wire::LanKind;
     use gaia_ml::apps::{AppConfig, MatrixFactorization};
     use gaia_ml::examples::Ratings;
@@ -294,35 +296,50 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_coordinator_hears_those_alone_that_it_has_told_to_stand_in() {
         let mut stage = Stage::new().await;
-        let layouts = Blueprint::new(&stage.plan, &stage.application).layouts().to_vec();
+        let blueprint = Blueprint::new(&stage.plan, &stage.application);
+        let layouts = blueprint.layouts().to_vec();
+        let rules = FailureRules {
+            give_up_after: Duration::MAX,
+            may_leave: false,
+            take_over_after: Some(Duration::ZERO),
+            deltas_are_counts: false,
+        };
+        let mut coordinator = ClusterCoordinator::new(blueprint.coordinator(), rules);
         let mut membership =
             Membership::new(stage.run_context.clone(), layouts, stage.acceptor.take().unwrap());
         let (lost, own, at) =
             (stage.node_context(LOST), stage.node_context(OWN), stage.coordinator.clone());
         let stand_in = own.in_place_of(LOST);
-        let joined = async |membership: &mut Membership, context: &NodeContext| {
+        let joined = async |membership: &mut Membership,
+                            coordinator: &mut ClusterCoordinator,
+                            context: &NodeContext| {
             let hello = context.hello(Purpose::Join);
             let calling = context.dial(NodeId::Coordinator, &at, &hello);
             tokio::pin!(calling);
             loop {
                 tokio::select! {
                     called = &mut calling => return called.map(|_| ()),
-                    _ = membership.news() => {}
+                    _ = membership.news(coordinator) => {}
                 }
             }
         };
 
-        joined(&mut membership, &own).await.unwrap();
-        let called = joined(&mut membership, &stand_in).await;
+        joined(&mut membership, &mut coordinator, &own).await.unwrap();
+        let called = joined(&mut membership, &mut coordinator, &stand_in).await;
         assert!(matches!(called, Err(LinkFault::Later(_))), "{called:?}");
 
         // Nobody is there to stand in for the other.
-        assert_eq!(membership.appoint(OWN), None);
-        assert_eq!(membership.appoint(LOST), Some(OWN));
-        joined(&mut membership, &stand_in).await.unwrap();
+        let take_over = |coordinator: &mut ClusterCoordinator, lost| {
+            coordinator.handle_lost(Instant::ZERO, NodeId::Worker(lost));
+            coordinator.take_over(Instant::ZERO, &membership.workers())
+        };
+        assert_eq!(take_over(&mut coordinator, OWN), [TakeOver::ByNobody { lost: OWN }]);
+        let taken = TakeOver::By { lost: LOST, own: OWN, before: None };
+        assert_eq!(take_over(&mut coordinator, LOST), [taken]);
+        joined(&mut membership, &mut coordinator, &stand_in).await.unwrap();
         let node = NodeId::Worker(LOST);
         assert!(membership.has(node) && !membership.has_itself(node));
-        joined(&mut membership, &lost).await.unwrap();
+        joined(&mut membership, &mut coordinator, &lost).await.unwrap();
 
         assert!(membership.has_itself(node));
     }

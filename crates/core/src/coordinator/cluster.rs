@@ -1,0 +1,657 @@
+//! The coordinator of a cluster whose nodes fail and come back, and whose data centers join and leave.
+//!
+//! It decides which data centers take part, which node is given up and which data centers leave with it, which data center
+//! joins, whose copy a server takes that has none, which worker stands in for a lost one, and which orders a node receives
+//! again. It has no connection and no clock: which nodes are connected, what a copy costs and what time it is are arguments.
+//! A driver carries out what it decides, and logs it before any node is told.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::absences::Absences;
+use super::incarnations::Incarnations;
+use super::members::leave_with;
+use super::server_processes::{ServerProcess, ServerProcesses};
+use super::stand_ins::StandIns;
+use super::standing_orders::{NodeOrder, Recipients, StandingOrders};
+use super::{Coordinator, CoordinatorConfig};
+use crate::persist;
+use crate::session::Incarnation;
+use crate::types::{DcId, Instant, NodeId, ServerId, WorkerId};
+
+/// What a run does about nodes that are lost.
+#[derive(Clone, Copy, Debug)]
+pub struct FailureRules {
+    /// How long a lost node is waited for.
+    pub give_up_after: Duration,
+    /// Whether the run goes on without the data center of a node that is given up. Otherwise the run ends.
+    pub may_leave: bool,
+    /// How long a lost worker is waited for before another stands in for it; `None` where none ever does.
+    pub take_over_after: Option<Duration>,
+    /// Whether the application's deltas are counts: a data center that joins again would count its data twice.
+    pub deltas_are_counts: bool,
+}
+
+/// The coordinator of a run, with what it knows of the nodes.
+#[derive(Debug)]
+pub struct ClusterCoordinator {
+    /// When the run starts, is evaluated, stops and drains.
+    pub run: Coordinator,
+    rules: FailureRules,
+    /// What was ordered so far.
+    orders: StandingOrders,
+    /// Which process of each server takes part.
+    processes: ServerProcesses,
+    /// The incarnations that this process of the coordinator assigns to servers without a state.
+    incarnations: Incarnations,
+    /// Servers of data centers that have just joined: each takes a copy in the first process that is met.
+    joining: BTreeSet<ServerId>,
+    /// Which workers stand in for which.
+    stand_ins: StandIns,
+    /// Nodes that are lost.
+    absences: Absences,
+    /// Lost workers already reported as irreplaceable.
+    irreplaceable: BTreeSet<WorkerId>,
+}
+
+/// Whether a data center may join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Not yet: the run has not started, a copy is on its way, or no data center is there with all its nodes.
+    NotYet,
+    /// Nobody joins any more: the run is about to end.
+    Closed,
+    /// This data center joins.
+    Join(DcId),
+}
+
+/// Why a node of a data center that takes no part cannot join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// It has the state of a data center without which the run has gone on.
+    HasState,
+    /// What the data center had counted before it was given up would be counted again.
+    CountsAgain,
+}
+
+/// Why the run cannot go on without a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MustStay {
+    /// The rules of the run do not let data centers leave, or the node belongs to none.
+    NotAllowed,
+    /// Copies are becoming equal, or are equal.
+    Draining,
+    /// Without its data center none is left.
+    IsLast,
+}
+
+/// Why no mirror's copy can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSource {
+    /// Copies are becoming equal.
+    Draining,
+    /// This server of the same shard waits for a copy, too.
+    OtherWaits(ServerId),
+    /// No mirror has what this server had.
+    NoMirror,
+}
+
+/// What became of the work of a lost worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeOver {
+    /// Worker `own` stands in for `lost`, in place of `before` if another did.
+    By { lost: WorkerId, own: WorkerId, before: Option<WorkerId> },
+    /// No worker of its data center can stand in for it. Said once for each time that it is lost.
+    ByNobody { lost: WorkerId },
+}
+
+/// Finds the data center whose copy is transferred soonest, of those that the argument lets through.
+pub type Nearest<'a> = &'a dyn Fn(&dyn Fn(DcId) -> bool) -> Option<DcId>;
+
+impl ClusterCoordinator {
+    /// A coordinator before its run has started.
+    pub fn new(run: Coordinator, rules: FailureRules) -> Self {
+        Self {
+            run,
+            rules,
+            orders: StandingOrders::default(),
+            processes: ServerProcesses::default(),
+            incarnations: Incarnations::default(),
+            joining: BTreeSet::new(),
+            stand_ins: StandIns::default(),
+            absences: Absences::default(),
+            irreplaceable: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a process of the coordinator: the first, or one that has restored the state of those before it. Until the
+    /// state has been logged again, this process must assign no incarnation.
+    pub fn begin_process(&mut self, is_first: bool, since_epoch: Duration) {
+        self.incarnations = self.processes.give_incarnations(is_first, since_epoch);
+    }
+
+    /// A server has called as this incarnation.
+    pub fn handle_incarnation(&mut self, server: ServerId, incarnation: u64) {
+        self.incarnations.note(server, incarnation);
+    }
+
+    /// The incarnation as which a server without a state starts: later than all that it has been. The same `process` that
+    /// asks again is assigned the same.
+    pub fn assign_incarnation(&mut self, server: ServerId, process: u64) -> Incarnation {
+        self.incarnations.give(server, process)
+    }
+
+    /// A node is connected.
+    pub fn handle_connected(&mut self, node: NodeId) {
+        self.absences.end(node);
+    }
+
+    /// A node is connected no more.
+    pub fn handle_lost(&mut self, now: Instant, node: NodeId) {
+        self.absences.lose(now, node);
+    }
+
+    /// A node that takes no part, or will not, is waited for no more.
+    pub fn handle_dismissed(&mut self, node: NodeId) {
+        if let NodeId::Worker(worker) = node {
+            self.stand_ins.dismiss(worker);
+        }
+        self.absences.end(node);
+    }
+
+    /// A restored coordinator counts nodes as lost from `now` on, where the run has started and they take part.
+    pub fn handle_restored(&mut self, now: Instant, nodes: impl Iterator<Item = NodeId>) {
+        if self.orders.started {
+            let lost: Vec<NodeId> = nodes.filter(|node| self.takes_part(*node)).collect();
+            lost.into_iter().for_each(|node| self.absences.lose(now, node));
+        }
+    }
+
+    /// Notes the process of a server that is connected. A server that has lost its copy, or has just joined, takes the copy
+    /// of the mirror that `source` finds, unless the run is over. Returns whether anything is known that was not.
+    ///
+    /// # Errors
+    /// Where the server needs a copy and `source` finds none. Then nothing has changed.
+    pub fn meet<E>(
+        &mut self,
+        server: ServerId,
+        process: ServerProcess,
+        source: impl FnOnce(&Self) -> Result<DcId, E>,
+    ) -> Result<bool, E> {
+        let known = self.processes.clone();
+        let needs_copy = self.joining.contains(&server) || self.processes.is_lost(server, process);
+        if needs_copy && !self.run.is_finished() {
+            let from = source(&*self)?;
+            self.processes.rebuild(server, process, from);
+        }
+
+        self.joining.remove(&server);
+        self.processes.meet(server, process);
+        Ok(self.processes != known)
+    }
+
+    /// A server has its copy, and everything that belongs to it. Returns whether that was the last copy on its way: then
+    /// data centers that wait may join.
+    pub fn handle_ready(&mut self, server: ServerId) -> bool {
+        let had_copies = self.processes.has_copies_on_the_way();
+        self.processes.on_ready(server);
+        had_copies && !self.processes.has_copies_on_the_way()
+    }
+
+    /// Has a data center join that was found by [`Self::admission`]. Its servers are to be [met](Self::meet) next.
+    pub fn join(&mut self, dc: DcId) {
+        self.run.handle_joined(dc);
+        self.orders.left.retain(|server, _| server.dc != dc);
+        let servers = self.run.config.servers.iter();
+        self.joining.extend(servers.filter(|server| server.dc == dc));
+    }
+
+    /// Has data centers leave that were found by [`Self::leaving_with`]. What that makes possible comes with
+    /// [`Coordinator::advance`], so that it can be logged before.
+    pub fn leave(&mut self, gone: &BTreeSet<DcId>) {
+        self.run.handle_left(gone);
+        self.joining.retain(|server| !gone.contains(&server.dc));
+        for dc in gone {
+            let left = self.processes.leave(*dc);
+            self.orders.left.extend(left);
+        }
+    }
+
+    /// Has others stand in for workers that have been lost for long enough, and for which no worker stands in that is
+    /// connected. `here` are the workers that are connected themselves.
+    pub fn take_over(&mut self, now: Instant, here: &BTreeSet<WorkerId>) -> Vec<TakeOver> {
+        let Some(after) = self.rules.take_over_after else { return Vec::new() };
+        let lost = self.absences.at_least(now, after).filter_map(|node| match node {
+            NodeId::Worker(worker) => Some(worker),
+            _ => None,
+        });
+        let has_stand_in = |lost| self.stand_ins.of(lost).is_some_and(|own| here.contains(&own));
+        let lost: Vec<WorkerId> = lost.filter(|lost| !has_stand_in(*lost)).collect();
+
+        let mut all = Vec::new();
+        for lost in lost {
+            let before = self.stand_ins.of(lost);
+            let others = here.iter().copied().filter(|own| own.dc == lost.dc && *own != lost);
+            match self.stand_ins.appoint(lost, others) {
+                Some(own) => {
+                    self.orders.taken_over.insert(lost);
+                    self.irreplaceable.remove(&lost);
+                    all.push(TakeOver::By { lost, own, before });
+                }
+                None if self.irreplaceable.insert(lost) => all.push(TakeOver::ByNobody { lost }),
+                None => {}
+            }
+        }
+        all
+    }
+
+    /// A worker that was lost works again itself. Returns the worker that stood in for it.
+    pub fn give_back(&mut self, back: WorkerId) -> Option<WorkerId> {
+        self.stand_ins.dismiss(back)
+    }
+
+    /// A worker is connected, itself or by its stand-in. Returns whether it must reset, since others have done its work. It
+    /// is told on each of its connections, as the one before may have broken before it received that.
+    pub fn must_reset(&mut self, back: WorkerId) -> bool {
+        self.irreplaceable.remove(&back);
+        self.orders.taken_over.contains(&back)
+    }
+
+    /// Notes an order before it is given.
+    pub fn record(&mut self, to: Recipients, order: &NodeOrder) {
+        self.orders.record(to, order);
+    }
+
+    /// Servers are asked for their statistics from here on.
+    pub fn request_server_stats(&mut self) {
+        self.orders.server_stats = true;
+    }
+
+    /// Whether a node is of a data center that takes part.
+    pub fn takes_part(&self, node: NodeId) -> bool {
+        node.dc().is_none_or(|dc| !self.run.inactive().contains(&dc))
+    }
+
+    /// Whether an order for these is for a node.
+    pub fn is_for(&self, to: Recipients, node: NodeId) -> bool {
+        to.include(node) && self.takes_part(node)
+    }
+
+    /// The orders that a node receives again, in this order.
+    pub fn orders_for(&self, node: NodeId) -> Vec<NodeOrder> {
+        self.orders.orders_for(node, |worker| self.run.stopped_at(worker))
+    }
+
+    /// The orders that tell mirrors that a data center has left.
+    pub fn orders_of_leaving(&self, dc: DcId) -> Vec<(ServerId, NodeOrder)> {
+        let left = self.orders.left.iter().filter(|(server, _)| server.dc == dc);
+        let orders = left.flat_map(|(server, process)| {
+            let order = NodeOrder::Left { from: dc, process: *process };
+            self.mirrors_of(*server).map(move |mirror| (mirror, order.clone()))
+        });
+        orders.collect()
+    }
+
+    /// What was ordered so far.
+    pub fn orders(&self) -> &StandingOrders {
+        &self.orders
+    }
+
+    /// Which workers stand in for which.
+    pub fn stand_ins(&self) -> &StandIns {
+        &self.stand_ins
+    }
+
+    /// The copy that a server in this process takes, if it takes one.
+    pub fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
+        self.processes.copy_of(server, process)
+    }
+
+    /// The mirror whose copy a server takes that has none: of those that take part the one whose copy arrives soonest,
+    /// a connected one before one that is away for a moment.
+    ///
+    /// # Errors
+    /// Where there is none to take.
+    pub fn source_for(
+        &self,
+        server: ServerId,
+        is_there: impl Fn(NodeId) -> bool,
+        nearest: Nearest<'_>,
+    ) -> Result<DcId, NoSource> {
+        if !self.orders.drain.is_empty() {
+            return Err(NoSource::Draining);
+        }
+        if let Some(other) = self.processes.other_copy_on_the_way(server) {
+            return Err(NoSource::OtherWaits(other));
+        }
+
+        let mirror = |dc| NodeId::Server(ServerId { dc, shard: server.shard });
+        let takes_part = |dc| self.takes_part(mirror(dc));
+        let there = nearest(&|dc| takes_part(dc) && is_there(mirror(dc)));
+        there.or_else(|| nearest(&takes_part)).ok_or(NoSource::NoMirror)
+    }
+
+    /// Which data center joins next, one at a time, of those whose nodes are all there.
+    pub fn admission(&self, is_there: impl Fn(DcId) -> bool) -> Admission {
+        if !self.orders.started || self.processes.has_copies_on_the_way() {
+            return Admission::NotYet;
+        }
+        if !self.run.admits() {
+            return Admission::Closed;
+        }
+
+        let mut inactive = self.run.inactive().iter().copied();
+        inactive.find(|dc| is_there(*dc)).map_or(Admission::NotYet, Admission::Join)
+    }
+
+    /// Whether a node of a data center that takes no part may join with it. `process` is what it said of itself.
+    ///
+    /// # Errors
+    /// Where it may not, however long it waits.
+    pub fn may_join(
+        &self,
+        node: NodeId,
+        process: Option<ServerProcess>,
+    ) -> Result<(), NotAdmitted> {
+        if !process.is_some_and(|process| process.is_new) {
+            return Err(NotAdmitted::HasState);
+        }
+        if self.rules.deltas_are_counts && node.dc().is_some_and(|dc| self.has_left(dc)) {
+            return Err(NotAdmitted::CountsAgain);
+        }
+        Ok(())
+    }
+
+    /// Whether a data center has taken part, and has left.
+    pub fn has_left(&self, dc: DcId) -> bool {
+        self.orders.left.keys().any(|left| left.dc == dc)
+    }
+
+    /// Whether a worker is to act for a lost one.
+    pub fn stands_in(&self, own: WorkerId, lost: WorkerId) -> bool {
+        self.stand_ins.of(lost) == Some(own)
+    }
+
+    /// A node that has been lost for longer than it is waited for.
+    pub fn given_up(&self, now: Instant) -> Option<NodeId> {
+        self.absences.longer_than(now, self.rules.give_up_after)
+    }
+
+    /// All data centers that leave where `node` is given up: its own, and those that wait for a copy from one that leaves.
+    /// `is_there` says which data centers can go on without them.
+    ///
+    /// # Errors
+    /// Where the run cannot go on without them.
+    pub fn leaving_with(
+        &self,
+        node: NodeId,
+        is_there: impl Fn(DcId) -> bool,
+    ) -> Result<BTreeSet<DcId>, MustStay> {
+        let dc = node.dc().filter(|_| self.rules.may_leave).ok_or(MustStay::NotAllowed)?;
+        if !self.run.lets_go() {
+            return Err(MustStay::Draining);
+        }
+
+        let gone = leave_with(dc, &self.processes.copies());
+        let stays = |server: &ServerId| {
+            let dc = server.dc;
+            !self.run.inactive().contains(&dc) && !gone.contains(&dc) && is_there(dc)
+        };
+        if self.config().servers.iter().any(stays) { Ok(gone) } else { Err(MustStay::IsLast) }
+    }
+
+    /// The node to give up where server `at` has refused, for as long as a node may be away, what its mirror in data center
+    /// `peer` says: the mirror is connected and of no use. `None` where there is no such mirror that takes part.
+    pub fn refused(&self, at: ServerId, peer: DcId) -> Option<NodeId> {
+        let mirror = ServerId { dc: peer, shard: at.shard };
+        let is_mirror = peer != at.dc && self.config().servers.contains(&mirror);
+        let node = NodeId::Server(mirror);
+        (is_mirror && self.takes_part(node)).then_some(node)
+    }
+
+    /// The servers of a shard that take part, but for `server` itself.
+    pub fn mirrors_of(&self, server: ServerId) -> impl Iterator<Item = ServerId> + '_ {
+        let servers = self.config().servers.iter().copied();
+        let mirrors = servers.filter(move |one| one.shard == server.shard && *one != server);
+        mirrors.filter(|mirror| self.takes_part(NodeId::Server(*mirror)))
+    }
+
+    /// Whether the run can begin as far as this node goes: it is connected, or another stands in for it.
+    pub fn is_here(&self, node: NodeId, is_connected: bool) -> bool {
+        let has_stand_in = |worker| self.stand_ins.of(worker).is_some();
+        is_connected || matches!(node, NodeId::Worker(worker) if has_stand_in(worker))
+    }
+
+    fn config(&self) -> &CoordinatorConfig {
+        &self.run.config
+    }
+}
+
+persist! {
+    /// What nodes do not say again.
+    impl Persist<()> for ClusterCoordinator {
+        fn walk(Self { run, orders, processes, stand_ins, .. }, walk, ()) {
+            walk.part("coordinator", run, ())?;
+            walk.record("standing", orders)?;
+            walk.record("server_processes", processes)?;
+            walk.record("stand_ins", stand_ins)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::StopRules;
+    use super::*;
+    use crate::types::{Clock, Persist, ShardId, State};
+
+    const AFTER: Duration = Duration::from_secs(10);
+
+    fn server(dc: u16) -> ServerId {
+        ServerId { dc: DcId(dc), shard: ShardId(0) }
+    }
+
+    fn worker(dc: u16, index: u16) -> WorkerId {
+        WorkerId { dc: DcId(dc), index }
+    }
+
+    fn process(began: u64) -> ServerProcess {
+        ServerProcess { began, incarnation: began, is_new: true }
+    }
+
+    /// Three data centers with one server and two workers each, of which the last has yet to join.
+    fn cluster() -> ClusterCoordinator {
+        let mut run = Coordinator::new(CoordinatorConfig {
+            servers: (0..3).map(server).collect(),
+            workers: (0..3).flat_map(|dc| [worker(dc, 0), worker(dc, 1)]).collect(),
+            stop: StopRules { clocks: Some(9), ..StopRules::default() },
+            evaluate_every: 9,
+            lockstep: None,
+            inactive: BTreeSet::from([DcId(2)]),
+        });
+        run.handle_start();
+        let rules = FailureRules {
+            give_up_after: 3 * AFTER,
+            may_leave: true,
+            take_over_after: Some(AFTER),
+            deltas_are_counts: false,
+        };
+        let mut cluster = ClusterCoordinator::new(run, rules);
+        cluster.record(Recipients::Workers, &NodeOrder::Start { stopped: None });
+        cluster
+    }
+
+    /// The first data center that is let through.
+    fn first(there: &dyn Fn(DcId) -> bool) -> Option<DcId> {
+        (0..3).map(DcId).find(|dc| there(*dc))
+    }
+
+    fn source(cluster: &ClusterCoordinator, of: u16) -> Result<DcId, NoSource> {
+        cluster.source_for(server(of), |_| true, &|there| first(&|dc| dc != DcId(of) && there(dc)))
+    }
+
+    #[test]
+    fn a_server_that_comes_back_with_nothing_takes_a_copy_of_a_mirror_that_takes_part() {
+        let mut cluster = cluster();
+        let meet = |cluster: &mut ClusterCoordinator, began| {
+            cluster.meet(server(0), process(began), |cluster| source(cluster, 0))
+        };
+        assert_eq!(meet(&mut cluster, 1), Ok(true));
+        assert_eq!(cluster.copy_of(server(0), process(1)), None);
+        assert_eq!(meet(&mut cluster, 1), Ok(false), "it is known");
+
+        assert_eq!(meet(&mut cluster, 2), Ok(true));
+        assert_eq!(cluster.copy_of(server(0), process(2)), Some(DcId(1)));
+        assert_eq!(source(&cluster, 1), Err(NoSource::OtherWaits(server(0))));
+
+        assert!(cluster.handle_ready(server(0)) && !cluster.handle_ready(server(0)));
+        cluster.run.handle_left(&BTreeSet::from([DcId(1)]));
+        assert_eq!(source(&cluster, 0), Err(NoSource::NoMirror));
+    }
+
+    #[test]
+    fn a_server_of_a_data_center_that_joins_takes_a_copy_though_it_has_lost_none() {
+        let mut cluster = cluster();
+        cluster.join(DcId(2));
+        let meet = |cluster: &mut ClusterCoordinator| {
+            cluster.meet(server(2), process(1), |cluster| source(cluster, 2))
+        };
+        assert_eq!(meet(&mut cluster), Ok(true));
+        assert_eq!(cluster.copy_of(server(2), process(1)), Some(DcId(0)));
+        assert_eq!(meet(&mut cluster), Ok(false), "it calls again over another connection");
+
+        cluster.handle_ready(server(2));
+        assert_eq!(meet(&mut cluster), Ok(false));
+        assert_eq!(cluster.copy_of(server(2), process(1)), None);
+    }
+
+    #[test]
+    fn one_that_is_away_is_the_source_only_where_nobody_else_is() {
+        let mut cluster = cluster();
+        cluster.join(DcId(2));
+        let source = |there: &[u16]| {
+            let is_there = |node: NodeId| node.dc().is_some_and(|dc| there.contains(&dc.0));
+            cluster.source_for(server(0), is_there, &|there| first(&|dc| dc.0 > 0 && there(dc)))
+        };
+        assert_eq!(source(&[2]), Ok(DcId(2)));
+        assert_eq!(source(&[]), Ok(DcId(1)));
+    }
+
+    #[test]
+    fn no_data_center_joins_while_a_copy_is_on_its_way_or_once_the_run_stops() {
+        let mut cluster = cluster();
+        assert_eq!(cluster.admission(|_| false), Admission::NotYet);
+        assert_eq!(cluster.admission(|_| true), Admission::Join(DcId(2)));
+
+        cluster.processes.rebuild(server(0), process(2), DcId(1));
+        assert_eq!(cluster.admission(|_| true), Admission::NotYet);
+
+        cluster.handle_ready(server(0));
+        cluster.run.handle_diverged();
+        assert_eq!(cluster.admission(|_| true), Admission::Closed);
+    }
+
+    #[test]
+    fn who_was_given_up_joins_again_only_with_nothing_and_where_nothing_is_counted_twice() {
+        let mut cluster = cluster();
+        cluster.processes.meet(server(1), process(7));
+        cluster.leave(&BTreeSet::from([DcId(1)]));
+        let left = NodeOrder::Left { from: DcId(1), process: 7 };
+        assert_eq!(cluster.orders_of_leaving(DcId(1)), [(server(0), left.clone())]);
+        assert_eq!(cluster.orders_for(NodeId::Server(server(0))), [left]);
+
+        let node = NodeId::Server(server(1));
+        let old = ServerProcess { is_new: false, ..process(7) };
+        assert_eq!(cluster.may_join(node, Some(old)), Err(NotAdmitted::HasState));
+        assert_eq!(cluster.may_join(node, Some(process(8))), Ok(()));
+        cluster.rules.deltas_are_counts = true;
+        assert_eq!(cluster.may_join(node, Some(process(8))), Err(NotAdmitted::CountsAgain));
+
+        cluster.join(DcId(1));
+        assert_eq!(cluster.orders_for(NodeId::Server(server(0))), []);
+    }
+
+    #[test]
+    fn the_last_data_center_stays_and_so_do_all_once_copies_become_equal() {
+        let mut cluster = cluster();
+        let gone = |dcs: &[u16]| dcs.iter().copied().map(DcId).collect::<BTreeSet<_>>();
+        let [a, b] = [0, 1].map(|dc| NodeId::Worker(worker(dc, 0)));
+        assert_eq!(cluster.leaving_with(a, |_| true), Ok(gone(&[0])));
+        assert_eq!(cluster.leaving_with(a, |_| false), Err(MustStay::IsLast));
+
+        cluster.processes.rebuild(server(1), process(2), DcId(0));
+        assert_eq!(cluster.leaving_with(a, |_| true), Err(MustStay::IsLast));
+        assert_eq!(cluster.leaving_with(b, |_| true), Ok(gone(&[1])));
+
+        cluster.run.handle_diverged();
+        for (dc, index) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            cluster.run.handle_worker_stopped(worker(dc, index), Default::default());
+        }
+        assert_eq!(cluster.leaving_with(b, |_| true), Err(MustStay::Draining));
+    }
+
+    #[test]
+    fn a_run_that_lets_no_data_center_leave_gives_none_up() {
+        let mut cluster = cluster();
+        cluster.rules.may_leave = false;
+        let node = NodeId::Server(server(0));
+        assert_eq!(cluster.leaving_with(node, |_| true), Err(MustStay::NotAllowed));
+    }
+
+    #[test]
+    fn a_coordinator_that_comes_back_gives_up_those_that_take_part_and_do_not_call() {
+        let mut cluster = cluster();
+        let nodes = [0, 1, 2].map(|dc| NodeId::Server(server(dc)));
+        cluster.handle_restored(Instant::ZERO, nodes[1..].iter().copied());
+        let late = Instant::ZERO + 3 * AFTER + AFTER;
+        assert_eq!(cluster.given_up(Instant::ZERO + 3 * AFTER), None, "not for long enough");
+        assert_eq!(cluster.given_up(late), Some(nodes[1]));
+
+        cluster.handle_connected(nodes[1]);
+        assert_eq!(cluster.given_up(late), None, "the last data center takes no part");
+    }
+
+    #[test]
+    fn what_a_coordinator_has_ordered_and_met_outlives_its_process() {
+        let mut before = cluster();
+        before.run.poll_output();
+        before.meet(server(0), process(1), |cluster| source(cluster, 0)).unwrap();
+        before.meet(server(0), process(2), |cluster| source(cluster, 0)).unwrap();
+        before.record(Recipients::Workers, &NodeOrder::Stop { last: Clock(3) });
+
+        let mut after = cluster();
+        after.run.poll_output();
+        State::of(|walk| before.save(walk, ())).restore(|walk| after.restore(walk, ())).unwrap();
+        assert_eq!(after.copy_of(server(0), process(2)), Some(DcId(1)));
+        assert_eq!(after.orders().stop, Some(Clock(3)));
+    }
+
+    #[test]
+    fn only_a_mirror_that_takes_part_is_given_up_where_it_is_refused() {
+        let cluster = cluster();
+        assert_eq!(cluster.refused(server(0), DcId(1)), Some(NodeId::Server(server(1))));
+        for peer in [0, 2, 9] {
+            assert_eq!(cluster.refused(server(0), DcId(peer)), None, "{peer}");
+        }
+    }
+
+    #[test]
+    fn a_lost_worker_is_taken_over_and_has_to_forget_where_it_was() {
+        let mut cluster = cluster();
+        let (lost, own) = (worker(0, 0), worker(0, 1));
+        let at = Instant::ZERO + AFTER;
+        cluster.handle_lost(Instant::ZERO, NodeId::Worker(lost));
+        let far = BTreeSet::from([worker(1, 0)]);
+        assert_eq!(cluster.take_over(Instant::ZERO, &far), [], "not for long enough");
+        assert_eq!(cluster.take_over(at, &far), [TakeOver::ByNobody { lost }]);
+        assert_eq!(cluster.take_over(at, &far), [], "said once");
+
+        let here = BTreeSet::from([own]);
+        let before = None;
+        assert_eq!(cluster.take_over(at, &here), [TakeOver::By { lost, own, before }]);
+        assert_eq!(cluster.take_over(at, &here), [], "its stand-in is there");
+        assert!(cluster.stands_in(own, lost) && !cluster.stands_in(lost, own));
+        assert!(cluster.is_here(NodeId::Worker(lost), false));
+        assert!(cluster.must_reset(lost) && !cluster.must_reset(own));
+    }
+}

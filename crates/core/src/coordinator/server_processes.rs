@@ -1,0 +1,168 @@
+//! Which process of each server takes part, and which has lost what the one before it had.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::incarnations::{Incarnations, first_floor, next_block};
+use crate::types::{DcId, ServerId};
+
+/// What a node is at the start of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerProcess {
+    /// Of a server, the incarnation that began what it knows.
+    pub began: u64,
+    /// Of a server, the incarnation that it is.
+    pub incarnation: u64,
+    /// Whether nothing has befallen it yet.
+    pub is_new: bool,
+}
+
+/// What the coordinator knows of servers' processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ServerProcesses {
+    /// The incarnation that began what each server knows, once all have met.
+    met: BTreeMap<ServerId, u64>,
+    /// Servers whose copies are on their way: to the process that began with which incarnation, from where.
+    copies: BTreeMap<ServerId, (u64, DcId)>,
+    /// What this process of the coordinator gives servers to begin as is above this. Zero in what was written down before
+    /// coordinators gave them.
+    #[serde(default)]
+    incarnations_floor: u64,
+}
+
+impl ServerProcesses {
+    /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
+    /// and otherwise above all that those before it can have given. To be written down before any is given.
+    pub(super) fn give_incarnations(
+        &mut self,
+        is_first: bool,
+        since_epoch: Duration,
+    ) -> Incarnations {
+        self.incarnations_floor = match is_first {
+            true => first_floor(since_epoch),
+            false => next_block(self.incarnations_floor),
+        };
+        let mut incarnations = Incarnations::above(self.incarnations_floor);
+        // Those that began as what no coordinator gave may have gone on from there.
+        for (server, began) in &self.met {
+            incarnations.note(*server, next_block(*began));
+        }
+        incarnations
+    }
+
+    /// Whether a server that is on the line in this process has had another, of which it knows nothing.
+    pub(super) fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
+        let other = self.met.get(&server).is_some_and(|met| *met != process.began);
+        process.is_new && other
+    }
+
+    /// A server takes part in this process.
+    pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
+        self.met.insert(server, process.began);
+    }
+
+    /// A server in this process takes its copy from a mirror.
+    pub(super) fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
+        self.copies.insert(server, (process.began, from));
+    }
+
+    /// Whether a copy is on its way to anybody.
+    pub(super) fn has_copies_on_the_way(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Data centers that a copy is on its way to, and from where.
+    pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
+        self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
+    }
+
+    /// A data center takes no part any more. Answers in which process each of its servers did.
+    pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
+        self.copies.retain(|server, _| server.dc != dc);
+        let met = std::mem::take(&mut self.met);
+        let (left, met) = met.into_iter().partition(|(server, _)| server.dc == dc);
+        self.met = met;
+        left
+    }
+
+    /// A server has its copy, and everything that belongs to it.
+    pub(super) fn on_ready(&mut self, server: ServerId) {
+        self.copies.remove(&server);
+    }
+
+    /// From where a server in this process takes its copy, if it does.
+    pub(super) fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
+        let (began, from) = self.copies.get(&server)?;
+        (*began == process.began).then_some(*from)
+    }
+
+    /// Another server of the same shard whose copy is on its way, if there is one. As long as that has nothing whole, no copy
+    /// of the shard may be lost beside it.
+    pub(super) fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
+        let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
+        others.find(|other| **other != server).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::ShardId;
+
+    #[test]
+    fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let process = |began, is_new| ServerProcess { began, incarnation: began, is_new };
+        let mut server_processes = ServerProcesses::default();
+        assert!(!server_processes.is_lost(server, process(7, true)), "the first");
+        server_processes.meet(server, process(7, true));
+        assert!(
+            !server_processes.is_lost(server, process(7, true)),
+            "the same, over another connection"
+        );
+        assert!(!server_processes.is_lost(server, process(7, false)), "one that has its log");
+        assert!(server_processes.is_lost(server, process(9, true)));
+        server_processes.meet(server, process(9, true));
+        server_processes.rebuild(server, process(9, true), DcId(2));
+        assert_eq!(server_processes.copy_of(server, process(9, true)), Some(DcId(2)));
+        assert_eq!(server_processes.copy_of(server, process(10, false)), None);
+        server_processes.on_ready(server);
+        assert_eq!(server_processes.copy_of(server, process(9, true)), None);
+    }
+
+    #[test]
+    fn a_coordinator_that_comes_back_gives_incarnations_above_all_before_it_whatever_the_calendar_says()
+     {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        let today = Duration::from_secs(1_800_000_000);
+        let mut server_processes = ServerProcesses::default();
+        let first = server_processes.give_incarnations(true, today).give(server, 1);
+        let began = first.number();
+        assert!(began > today.as_millis() as u64);
+        server_processes.meet(server, ServerProcess { began, incarnation: began, is_new: true });
+
+        let written = rmp_serde::to_vec(&server_processes).unwrap();
+        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let second = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(second > first.next().next());
+        let newcomer = ServerId { dc: DcId(2), ..server };
+        assert!(
+            server_processes.give_incarnations(false, Duration::ZERO).give(newcomer, 1) > second
+        );
+    }
+
+    #[test]
+    fn what_a_coordinator_wrote_down_that_gave_no_incarnations_is_read() {
+        let server = ServerId { dc: DcId(1), shard: ShardId(0) };
+        // That servers took the calendar.
+        let began = 1_800_000_000_000_u64;
+        let met = BTreeMap::from([(server, began)]);
+        let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();
+        let written = rmp_serde::to_vec(&(met, copies)).unwrap();
+        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let given = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
+        assert!(given.number() > began + 1_000_000, "it may have gone on from its log");
+    }
+}

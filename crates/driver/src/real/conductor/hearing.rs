@@ -1,0 +1,54 @@
+//! What the coordinator hears from one node.
+
+use tokio::sync::mpsc::Sender;
+
+use crate::real::SILENCE_MAX;
+use crate::real::connections::channel::Reader;
+use crate::real::connections::message::{MESSAGE_BYTES_MAX, Report};
+use crate::real::error::ChannelError;
+use gaia_core::types::NodeId;
+use gaia_core::wire::LanKind;
+
+/// What comes from a node.
+pub(in crate::real) struct Heard {
+    pub(in crate::real) node: NodeId,
+    /// The number of the connection that it came over.
+    pub(in crate::real) connection: u64,
+    /// Or why nothing more comes.
+    pub(in crate::real) message: Result<Message, ChannelError>,
+}
+
+pub(in crate::real) enum Message {
+    Report(Report),
+    Copy { ticket: u64, values: Vec<f32> },
+}
+
+/// Hears a node until its line ends, and says why it did.
+pub(in crate::real) async fn hear(
+    node: NodeId,
+    connection: u64,
+    mut reader: Reader,
+    copy_bytes_max: usize,
+    sender: Sender<Heard>,
+) {
+    let bytes_max = |kind| if kind == LanKind::Copy { copy_bytes_max } else { MESSAGE_BYTES_MAX };
+    loop {
+        let next = reader.next(bytes_max, Some(SILENCE_MAX)).await;
+        let message = next.and_then(|(kind, body)| match kind {
+            LanKind::Report => Report::read(&body).map(Message::Report),
+            LanKind::Copy => {
+                let (ticket, values) = body
+                    .split_first_chunk::<8>()
+                    .ok_or_else(|| ChannelError::Other("a copy without its ticket".into()))?;
+                let values =
+                    values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
+                Ok(Message::Copy { ticket: u64::from_le_bytes(*ticket), values: values.collect() })
+            }
+            other => Err(ChannelError::Other(format!("a {other:?} where a report was due"))),
+        });
+        let last = message.is_err();
+        if sender.send(Heard { node, connection, message }).await.is_err() || last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! The process side of the coordinator: gathers the nodes, passes its orders on, has copies judged, ends the run.
+//!
+//! **Who judges.** The objective of a run is over the data of all data centers, on the worst copy. So either data
+//! or copies must travel, and data never leaves its data center: servers send their copies here, where the model is
+//! judged on what the run file's `[app.data]` names, as in the other drivers. The coordinator must therefore be able to
+//! read that data: made-up data, which it makes again from the seed, or a data set that may lie at one place, such as
+//! a public one. Copies travel beside the protocol and are not counted as WAN traffic: they are the experimenter's eye.
+//! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
+//! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
+//!
+//! Copies are judged beside the run, which goes on meanwhile. Where an evaluation takes longer than the clocks between
+//! evaluations, fewer copies are judged.
+
+mod arrival;
+mod evaluation;
+mod farewell;
+pub(super) mod hearing;
+mod members;
+pub(super) mod membership;
+mod meters;
+mod take_over;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
+use tracing::warn;
+
+use self::evaluation::panicked;
+use crate::Outcome;
+use crate::cluster::Blueprint;
+use crate::judge::highlights_of;
+use crate::real::HEARTBEAT;
+use crate::real::conductor::hearing::{Heard, Message};
+use crate::real::conductor::membership::{Membership, MembershipEvent};
+use crate::real::conductor::meters::Meters;
+use crate::real::connections::acceptor::Acceptor;
+use crate::real::connections::message::{Order, Report};
+use crate::real::error::RealError;
+use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
+use crate::run_loop::{
+    Ended, Evaluated, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs,
+};
+use crate::server_stats::ServerStats;
+use gaia_checkpoint::StateFile;
+use gaia_core::application::Application;
+use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
+use gaia_core::persist;
+use gaia_core::types::{Clock, Instant, NodeId, Persist, ServerId, ShardLayout, State};
+use gaia_telemetry::Observer;
+
+/// The coordinator and the lines to all nodes.
+pub(super) struct Conductor<'a> {
+    context: &'a NodeContext,
+    application: &'a Arc<dyn Application>,
+    coordinator: ClusterCoordinator,
+    monitor: RunMonitor<'a>,
+    layouts: Vec<ShardLayout>,
+    membership: Membership,
+    /// Whether all nodes have been on the line, and know of each other.
+    begun: bool,
+    /// Nodes that have met all they talk to.
+    ready: BTreeSet<NodeId>,
+    /// Whether there is something to keep that is kept with the next outputs.
+    unwritten: bool,
+    meters: Meters,
+    all_server_stats: BTreeMap<ServerId, ServerStats>,
+    origin: time::Instant,
+    evaluations: Evaluations,
+    /// Evaluations so far: each has a number, under which copies come.
+    tickets: u64,
+    /// Orders that are to be written down and said next.
+    unsaid: Vec<(Recipients, NodeOrder)>,
+    finished: bool,
+    /// What the run came to, from when nodes may have heard of its end.
+    ended: Option<Ended>,
+    /// Where this coordinator keeps what it needs to go on in another process.
+    file: Option<StateFile>,
+}
+
+impl<'a> Conductor<'a> {
+    /// Waits until every node of the run is on the line, and tells them of each other.
+    pub(super) async fn gather(
+        context: &'a NodeContext,
+        blueprint: &Blueprint<'_>,
+        application: &'a Arc<dyn Application>,
+        observer: &'a mut dyn Observer,
+        acceptor: Acceptor,
+        file: Option<StateFile>,
+    ) -> Result<Self, RealError> {
+        let plan = &context.run_context.plan;
+        let layouts = blueprint.layouts().to_vec();
+        let mut conductor = Self {
+            context,
+            application,
+            coordinator: blueprint.cluster_coordinator(),
+            monitor: RunMonitor::new(plan, observer),
+            evaluations: Evaluations::new(layouts.clone(), application.clone()),
+            membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
+            layouts,
+            begun: false,
+            ready: BTreeSet::new(),
+            unwritten: false,
+            meters: Meters::default(),
+            all_server_stats: BTreeMap::new(),
+            origin: time::Instant::now(),
+            tickets: 0,
+            unsaid: Vec::new(),
+            finished: false,
+            ended: None,
+            file,
+        };
+
+        conductor.take_up()?;
+        for node in
+            nodes(&context.run_context).filter(|node| !conductor.coordinator.takes_part(*node))
+        {
+            context.meter.on_absent(&context.run_context.label(node));
+        }
+
+        if conductor.ended.is_some() {
+            // Who has heard of the end does not come any more.
+            conductor.begun = true;
+            return Ok(conductor);
+        }
+
+        let mut complain = time::Instant::now() + COMPLAIN_AFTER;
+        let mut beat = interval(HEARTBEAT);
+        loop {
+            let missing = conductor.present().filter(|node| {
+                let is_connected = conductor.membership.has(*node);
+                !conductor.coordinator.is_here(*node, is_connected)
+            });
+            let missing: Vec<String> = missing.map(|node| context.run_context.name(node)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = sleep_until(complain) => {
+                    warn!("waiting for {}", missing.join(", "));
+                    complain = time::Instant::now() + COMPLAIN_EVERY;
+                }
+                _ = beat.tick() => conductor.on_beat().await?,
+                news = conductor.membership.news(&mut conductor.coordinator) => conductor.on_news(news).await?,
+            }
+        }
+
+        conductor.begun = true;
+        conductor.welcome(conductor.present().collect()).await?;
+        Ok(conductor)
+    }
+
+    /// Conducts the run from its first clock to its last.
+    pub(super) async fn conduct(mut self, wall: time::Instant) -> Result<Outcome, RealError> {
+        let conducted = self.run().await;
+        let ended = match conducted {
+            Ok(ended) => ended,
+            Err(error) => {
+                let reason = error.to_string();
+                self.membership.tell_all(|_| true, &Order::Abort { reason }).await;
+                self.membership.hang_up().await;
+                return Err(error);
+            }
+        };
+        self.monitor.recorder.lan_bytes = self.meters.lan_bytes();
+        let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
+        let application = self.application.as_ref();
+        Ok(self.monitor.outcome(application, ended, &link_counters, wall.elapsed()))
+    }
+
+    async fn run(&mut self) -> Result<Ended, RealError> {
+        if let Some(ended) = self.ended.clone() {
+            self.see_off(self.present().collect()).await?;
+            self.membership.hang_up().await;
+            return Ok(ended);
+        }
+
+        let mut tick = interval(HEARTBEAT);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.present().any(|node| !self.ready.contains(&node)) {
+            tokio::select! {
+                biased;
+                _ = tick.tick() => self.on_beat().await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+            }
+            // A run that goes on may advance while some of its nodes are not ready.
+            if self.coordinator.run.has_output() {
+                self.settle().await?;
+            }
+        }
+
+        self.context.meter.on_begun();
+        if !self.coordinator.orders().started {
+            self.origin = time::Instant::now();
+            self.coordinator.run.handle_start();
+        }
+
+        self.settle().await?;
+        self.admit_all().await?;
+        while !self.finished {
+            let deadline = self.coordinator.run.poll_timeout();
+            let deadline = deadline.map(|at| self.origin + Duration::from_nanos(at.as_nanos()));
+            tokio::select! {
+                biased;
+                _ = tick.tick() => {
+                    self.on_tick();
+                    self.on_beat().await?;
+                }
+                evaluated = self.evaluations.evaluated() => {
+                    self.on_evaluated(evaluated)?;
+                    self.take_copies().await;
+                }
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+                () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
+                    self.coordinator.run.handle_timeout(self.now());
+                }
+            }
+            self.settle().await?;
+        }
+
+        while self.evaluations.is_at_work() {
+            tokio::select! {
+                biased;
+                _ = tick.tick() => self.on_beat().await?,
+                evaluated = self.evaluations.evaluated() => self.on_evaluated(evaluated)?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+            }
+        }
+
+        self.end().await
+    }
+
+    /// Judges the last copies, asks what was counted, and ends workers before servers.
+    async fn end(&mut self) -> Result<Ended, RealError> {
+        let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
+        self.dismiss_absent("the run has ended").await;
+        self.evaluations.request(Clock::ZERO);
+        self.take_copies().await;
+        self.coordinator.request_server_stats();
+        self.membership.tell_all(servers, &Order::ServerStats).await;
+        let count = self.present().filter(servers).count();
+        let mut beat = interval(HEARTBEAT);
+
+        let Evaluated { verdict, copies, .. } = loop {
+            tokio::select! {
+                biased;
+                _ = beat.tick() => self.on_beat().await?,
+                evaluated = self.evaluations.evaluated(), if self.all_server_stats.len() == count => break evaluated.map_err(panicked)?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+            }
+        };
+
+        let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
+        let highlights = highlights_of(copy, self.application);
+        let all_server_stats = self.all_server_stats.values().cloned().collect();
+        let ended = Ended { verdict, all_server_stats, highlights };
+
+        // A process after this one would ask in vain those who have ended.
+        self.ended = Some(ended.clone());
+        self.write_down()?;
+
+        // Who is away for a moment is to hear that the run is over.
+        let back = async {
+            while self.present().any(|node| !self.membership.has(node)) {
+                if let MembershipEvent::Joined(node) =
+                    self.membership.news(&mut self.coordinator).await
+                {
+                    self.on_joined(node).await?;
+                }
+            }
+            Ok::<_, RealError>(())
+        };
+
+        timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
+        self.membership.tell_all(|node| !servers(node), &Order::End).await;
+        self.membership.tell_all(servers, &Order::End).await;
+        self.see_off(
+            nodes(&self.context.run_context).filter(|node| self.membership.has(*node)).collect(),
+        )
+        .await?;
+        self.membership.hang_up().await;
+
+        Ok(ended)
+    }
+
+    /// Says that the coordinator is there, and looks whether somebody has been away for too long.
+    async fn on_beat(&mut self) -> Result<(), RealError> {
+        self.context.meter.on_turn();
+        self.membership.tell_all(|_| true, &Order::Alive).await;
+        self.take_over().await;
+        match self.coordinator.given_up(self.membership.now()) {
+            None => Ok(()),
+            Some(node) => {
+                let after = self.context.run_context.plan.failures.give_up_after.0;
+                let reason = format!("it was away for {} s", after.as_secs());
+                self.give_up(node, reason).await
+            }
+        }
+    }
+
+    async fn on_news(&mut self, news: MembershipEvent) -> Result<(), RealError> {
+        self.context.meter.on_turn();
+        match news {
+            MembershipEvent::Joined(node) => self.on_joined(node).await,
+            MembershipEvent::Heard(heard) if !self.coordinator.takes_part(heard.node) => {
+                self.on_heard_of_absent(heard);
+                Ok(())
+            }
+            MembershipEvent::Heard(Heard {
+                node: NodeId::Server(at),
+                message: Ok(Message::Report(Report::Refuses { peer, reason })),
+                ..
+            }) => self.on_refuses(at, peer, &reason).await,
+            MembershipEvent::Heard(Heard {
+                node,
+                message: Ok(Message::Report(Report::Ready)),
+                ..
+            }) => {
+                self.ready.insert(node);
+                let NodeId::Server(server) = node else { return Ok(()) };
+                if self.coordinator.handle_ready(server) {
+                    self.admit_all().await?;
+                }
+                Ok(())
+            }
+            MembershipEvent::Heard(heard) => self.on_heard(heard),
+        }
+    }
+
+    fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
+        let Heard { node, message, .. } = heard;
+        let name = || self.context.run_context.name(node);
+        let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
+        let report = match message {
+            Ok(Message::Report(report)) => report,
+            Ok(Message::Copy { ticket, values }) => {
+                let NodeId::Server(server) = node else { return Err(broken("it has no copy")) };
+                if values.len() != self.layouts[server.shard.index()].parameters() {
+                    return Err(broken("a copy of another size than the shard's"));
+                }
+                self.evaluations.handle_copy(server, ticket, values);
+                return Ok(());
+            }
+            Err(reason) => {
+                self.context.on_lost(node);
+                if self.membership.lose(node, &reason.to_string()) {
+                    self.coordinator.handle_lost(self.membership.now(), node);
+                }
+                return Ok(());
+            }
+        };
+
+        match (node, report) {
+            (_, Report::Failed { reason }) => {
+                return Err(RealError::Failed { node: name(), reason });
+            }
+            (_, Report::Alive { links, lan_bytes }) => {
+                self.meters.on_lan(node, lan_bytes);
+                if let NodeId::Server(server) = node {
+                    for (to, counters) in links {
+                        self.meters.on_link(server, to, counters);
+                    }
+                }
+            }
+            (NodeId::Server(server), Report::ClockFinished(clock)) => {
+                self.report(NodeReport::ClockFinished { server, clock });
+            }
+            (NodeId::Server(server), Report::CopyReady(clock)) => {
+                self.report(NodeReport::CopyReady { server, clock });
+            }
+            (NodeId::Server(server), Report::Drained) => {
+                self.report(NodeReport::Drained { server });
+            }
+            (NodeId::Server(server), Report::Diverged(found)) if found.worker.dc == server.dc => {
+                self.report(NodeReport::Diverged(found));
+            }
+            (NodeId::Server(server), Report::ServerStats(server_stats))
+                if server_stats.server == server =>
+            {
+                self.all_server_stats.insert(server, *server_stats);
+            }
+            (NodeId::Worker(worker), Report::Held(held)) => {
+                self.report(NodeReport::Held { dc: worker.dc, held });
+            }
+            (NodeId::Worker(worker), Report::Stopped(clock)) => {
+                self.report(NodeReport::Stopped { worker, clock });
+            }
+            (_, _) => return Err(broken("it reports what is not its business")),
+        }
+
+        Ok(())
+    }
+
+    /// Tells the coordinator what a node reports of the run.
+    fn report(&mut self, report: NodeReport) {
+        self.monitor.handle_report(&mut self.coordinator.run, report);
+    }
+
+    /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
+    /// this one stands by it.
+    async fn settle(&mut self) -> Result<(), RealError> {
+        let unwritten = std::mem::take(&mut self.unwritten);
+        let Ok(()) = execute_outputs(self);
+        self.take_copies().await;
+
+        let orders = std::mem::take(&mut self.unsaid);
+        if unwritten || !orders.is_empty() {
+            self.write_down()?;
+        }
+
+        for (to, order) in orders {
+            let whom = |node: &NodeId| self.coordinator.is_for(to, *node);
+            self.membership.tell_all(whom, &order.into()).await;
+        }
+
+        Ok(())
+    }
+
+    fn on_tick(&mut self) {
+        let carried = self.meters.link_counters(&self.context.run_context.plan.topology);
+        let now = self.now();
+        self.monitor.show(now, &self.coordinator.run, &carried);
+    }
+
+    /// Goes on where another process of this coordinator was.
+    fn take_up(&mut self) -> Result<(), RealError> {
+        let state = self.file.as_ref().map(StateFile::read).transpose()?.flatten();
+        let is_first = state.is_none();
+        if let Some(state) = state {
+            self.restore(state)?;
+        }
+
+        let since_epoch = self.context.run_context.environment.since_epoch();
+        self.coordinator.begin_process(is_first, since_epoch);
+        self.write_down()
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), RealError> {
+        let mut now = Instant::ZERO;
+        let restored = state.restore(|walk| {
+            walk.record("now", &mut now)?;
+            Persist::restore(self, walk, ())
+        });
+        restored.map_err(RealError::OtherState)?;
+        let elapsed = now.since(Instant::ZERO);
+        self.origin = time::Instant::now().checked_sub(elapsed).unwrap_or(self.origin);
+        self.finished = self.coordinator.run.is_finished();
+        self.monitor.show_again();
+        for (lost, own) in self.coordinator.stand_ins().clone().iter() {
+            self.show_taken_over(lost, own);
+        }
+        let away = nodes(&self.context.run_context).filter(|node| !self.membership.has(*node));
+        self.coordinator.handle_restored(self.membership.now(), away);
+        Ok(())
+    }
+
+    /// Keeps what it takes to go on in another process.
+    fn write_down(&mut self) -> Result<(), RealError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let state = State::of(|walk| {
+            walk.record("now", &self.now())?;
+            self.save(walk, ())
+        });
+        let written = file.write(&state);
+        self.file = Some(file);
+        Ok(written?)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+persist! {
+    /// What nodes do not say again.
+    impl Persist<()> for Conductor<'_> {
+        fn walk(
+            Self {
+                coordinator,
+                monitor: RunMonitor { recorder, .. },
+                meters,
+                tickets,
+                ended,
+                ..
+            },
+            walk,
+            (),
+        ) {
+            walk.flatten(coordinator, ())?;
+            walk.part("recorder", recorder, ())?;
+            walk.record("meters", meters)?;
+            walk.record("tickets", tickets)?;
+            walk.record("ended", ended)
+        }
+    }
+}
+
+impl RunDriver for Conductor<'_> {
+    type Error = Infallible;
+
+    fn coordinator(&mut self) -> &mut Coordinator {
+        &mut self.coordinator.run
+    }
+
+    fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Infallible> {
+        self.coordinator.record(to, &order);
+        self.unsaid.push((to, order));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, clock: Clock) {
+        self.evaluations.request(clock);
+    }
+
+    fn on_stop(&mut self, reason: StopReason) {
+        let now = self.now();
+        self.monitor.handle_stop(now, reason);
+    }
+
+    fn finish(&mut self) -> Result<(), Infallible> {
+        self.finished = true;
+        Ok(())
+    }
+}
+
+/// How long nodes that are away at the end of a run are waited for.
+const RETURN_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,428 @@
+//! A connection over TCP, with or without TLS, as a sequence of messages each way.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::Acceptor;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
+
+use crate::real::connections::message::{Answer, HELLO_BYTES_MAX, Hello, pack, unpack};
+use crate::real::environment::{Environment, Stream};
+use crate::real::error::{ChannelError, LinkFault};
+use gaia_certificates::{Credentials, Proof, Refusal, SERVER_NAME};
+use gaia_core::session::Incarnation;
+use gaia_core::topology::Address;
+use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
+
+/// A message on its way out.
+pub(in crate::real) type Parcel = (LanKind, Vec<u8>);
+
+/// Both halves of a connection.
+pub(in crate::real) struct Channel {
+    reader: Reader,
+    writer: Writer,
+    /// What the peer has shown, where there is TLS.
+    chain: Option<Vec<CertificateDer<'static>>>,
+    /// As what the peer has this node begin, where it was asked.
+    incarnation: Option<Incarnation>,
+}
+
+/// The half of a connection that is read.
+pub(in crate::real) struct Reader {
+    half: ReadHalf<Box<dyn Stream>>,
+    gathering: Gathering,
+    proof: Option<Proof>,
+}
+
+/// The half of a connection that is written.
+pub(in crate::real) struct Writer {
+    half: WriteHalf<Box<dyn Stream>>,
+    bytes: Vec<u8>,
+}
+
+impl Channel {
+    fn new(stream: Box<dyn Stream>, chain: Option<Vec<CertificateDer<'static>>>) -> Self {
+        let (read, write) = split(stream);
+        Self {
+            reader: Reader { half: read, gathering: Gathering::default(), proof: None },
+            writer: Writer { half: write, bytes: Vec::new() },
+            chain,
+            incarnation: None,
+        }
+    }
+
+    /// The connection ends once what the peer has shown is revoked.
+    pub(in crate::real) fn held_to(mut self, credentials: &Credentials) -> Self {
+        self.reader.proof = self.chain.clone().map(|chain| credentials.proof(chain));
+        self
+    }
+
+    /// What the peer has shown, where there is TLS.
+    pub(in crate::real) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
+        self.chain.as_deref()
+    }
+
+    /// As which incarnation a server is to begin that has asked for it.
+    pub(in crate::real) fn incarnation(&self) -> Option<Incarnation> {
+        self.incarnation
+    }
+
+    /// Connects, proves who this is, and says hello.
+    pub(in crate::real) async fn dial(
+        environment: &dyn Environment,
+        address: &Address,
+        tls: Option<ClientConfig>,
+        hello: &Hello,
+    ) -> Result<Self, LinkFault> {
+        let dialled = Self::dial_in_time(environment, address, tls, hello);
+        timeout(HANDSHAKE_MAX, dialled).await.unwrap_or_else(|_| {
+            Err(LinkFault::Route(format!("no answer within {} s", HANDSHAKE_MAX.as_secs())))
+        })
+    }
+
+    async fn dial_in_time(
+        environment: &dyn Environment,
+        address: &Address,
+        tls: Option<ClientConfig>,
+        hello: &Hello,
+    ) -> Result<Self, LinkFault> {
+        let candidates = resolve(address).await?;
+        let mut fault = LinkFault::Name(format!("`{}` has no address", address.host));
+        for candidate in candidates {
+            match environment.connect(candidate).await {
+                Ok(stream) => return Self::greet(stream, tls, hello).await,
+                Err(error) => fault = LinkFault::of_io(&error),
+            }
+        }
+        Err(fault)
+    }
+
+    async fn greet(
+        stream: Box<dyn Stream>,
+        tls: Option<ClientConfig>,
+        hello: &Hello,
+    ) -> Result<Self, LinkFault> {
+        let mut channel = match tls {
+            Some(config) => {
+                let name = ServerName::try_from(SERVER_NAME).expect("a host name");
+                let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+                let stream = connected.map_err(|error| LinkFault::of_io(&error))?;
+                let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+                Self::new(Box::new(stream), chain)
+            }
+            None => Self::new(stream, None),
+        };
+
+        channel.writer.send(LanKind::Hello, &pack(hello)).await?;
+        match unpack(&channel.reader.hello().await?)? {
+            Answer::Welcome => Ok(channel),
+            Answer::Begin { incarnation } => Ok(Self { incarnation: Some(incarnation), ..channel }),
+            Answer::Refused { reason } => Err(LinkFault::Refused(reason)),
+            Answer::Later { reason } => Err(LinkFault::Later(reason)),
+        }
+    }
+
+    /// Takes a connection, with the hello of who calls.
+    ///
+    /// # Errors
+    /// Where the caller takes longer than [`FIRST_FLIGHT_MAX`] for its first message, an opening of TLS or the hello, or
+    /// longer than [`HANDSHAKE_MAX`] for all, or proves nothing.
+    pub(in crate::real) async fn take(
+        stream: Box<dyn Stream>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Result<(Self, Hello), ChannelError> {
+        let taken = async {
+            let (mut channel, hello) = match tls {
+                Some(config) => {
+                    let opening = LazyConfigAcceptor::new(Acceptor::default(), stream);
+                    let opening = within(FIRST_FLIGHT_MAX, opening).await?;
+                    let stream = opening.into_stream(config).await?;
+                    let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+                    let mut channel = Self::new(Box::new(stream), chain);
+                    let hello = channel.reader.hello().await;
+                    (channel, hello)
+                }
+                None => {
+                    let mut channel = Self::new(stream, None);
+                    let hello = within(FIRST_FLIGHT_MAX, channel.reader.hello()).await;
+                    (channel, hello)
+                }
+            };
+
+            match hello {
+                Ok(body) => Ok((channel, unpack(&body)?)),
+                Err(error) => {
+                    // The answer is a frame of this version: a peer of another reads both out of it.
+                    let _gone = channel.answer(&refused(&error)).await;
+                    channel.linger().await;
+                    Err(error)
+                }
+            }
+        };
+        within(HANDSHAKE_MAX, taken).await
+    }
+
+    pub(in crate::real) async fn answer(&mut self, answer: &Answer) -> Result<(), ChannelError> {
+        self.writer.send(LanKind::Hello, &pack(answer)).await
+    }
+
+    /// Hangs up, and takes what is still on its way: a connection that is dropped with bytes unread is reset, and
+    /// with it what was answered.
+    async fn linger(mut self) {
+        let _gone = self.writer.half.shutdown().await;
+        let mut rest = self.reader.half.take(UNREAD_BYTES_MAX);
+        let mut nowhere = tokio::io::sink();
+        let read = tokio::io::copy(&mut rest, &mut nowhere);
+        let _gone = timeout(LINGER_MAX, read).await;
+    }
+
+    /// Refuses who calls, and hangs up.
+    pub(in crate::real) async fn refuse(self, reason: String) {
+        self.dismiss(&Answer::Refused { reason }).await;
+    }
+
+    /// Has who calls try again later, and hangs up.
+    pub(in crate::real) async fn put_off(self, reason: String) {
+        self.dismiss(&Answer::Later { reason }).await;
+    }
+
+    async fn dismiss(mut self, answer: &Answer) {
+        // A peer that has gone needs no reason.
+        let _gone = self.answer(answer).await;
+        let _gone = self.writer.half.shutdown().await;
+    }
+
+    /// Gives the writing half to a task that sends what is put into the channel, and hangs up once the channel is
+    /// closed and empty.
+    pub(in crate::real) fn start(
+        self,
+        parcels_max: usize,
+    ) -> (Reader, Sender<Parcel>, JoinHandle<()>) {
+        let (parcels, outgoing) = channel(parcels_max);
+        (self.reader, parcels, tokio::spawn(self.writer.run(outgoing)))
+    }
+}
+
+impl Reader {
+    /// The next message, of at most `bytes_max` bytes for its kind. Gives up where not even a frame of it comes
+    /// within `silence_max`. Not to be dropped half-way.
+    pub(in crate::real) async fn next(
+        &mut self,
+        bytes_max: impl Fn(LanKind) -> usize,
+        silence_max: Option<Duration>,
+    ) -> Result<Parcel, ChannelError> {
+        loop {
+            let (proof, half) = (&mut self.proof, &mut self.half);
+            let frame = tokio::select! {
+                biased;
+                refusal = revoked(proof) => Err(ChannelError::Other(refusal.to_string())),
+                frame = frame_within(half, silence_max) => frame,
+            }?;
+            if let Some(message) = self.gathering.push(&frame, &bytes_max)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    async fn hello(&mut self) -> Result<Vec<u8>, ChannelError> {
+        match self.next(|_| HELLO_BYTES_MAX, None).await? {
+            (LanKind::Hello, body) => Ok(body),
+            (other, _) => Err(ChannelError::Other(format!("a {other:?} where a hello was due"))),
+        }
+    }
+}
+
+/// Waits until what a peer has shown is revoked; for ever where it has shown nothing.
+async fn revoked(proof: &mut Option<Proof>) -> Refusal {
+    match proof {
+        Some(proof) => proof.revoked().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn frame_within(
+    half: &mut ReadHalf<Box<dyn Stream>>,
+    silence_max: Option<Duration>,
+) -> Result<Vec<u8>, ChannelError> {
+    match silence_max {
+        Some(most) => within(most, frame(half)).await,
+        None => frame(half).await,
+    }
+}
+
+/// What comes in time.
+async fn within<T, E: Into<ChannelError>>(
+    time_max: Duration,
+    awaited: impl Future<Output = Result<T, E>>,
+) -> Result<T, ChannelError> {
+    match timeout(time_max, awaited).await {
+        Ok(came) => came.map_err(Into::into),
+        Err(_) => Err(ChannelError::Silent(time_max.as_secs())),
+    }
+}
+
+async fn frame(half: &mut ReadHalf<Box<dyn Stream>>) -> Result<Vec<u8>, ChannelError> {
+    let mut frame = vec![0; ENVELOPE_BYTES];
+    let first = half.read(&mut frame).await?;
+    if first == 0 {
+        return Err(ChannelError::Closed);
+    }
+    half.read_exact(&mut frame[first..]).await?;
+    let length = frame_len(&frame)?.expect("an envelope is here");
+    frame.resize(length, 0);
+    half.read_exact(&mut frame[ENVELOPE_BYTES..]).await?;
+    Ok(frame)
+}
+
+impl Writer {
+    async fn send(&mut self, kind: LanKind, body: &[u8]) -> Result<(), ChannelError> {
+        self.bytes.clear();
+        encode_lan(kind, body, &mut self.bytes);
+        self.half.write_all(&self.bytes).await?;
+        self.half.flush().await?;
+        Ok(())
+    }
+
+    async fn run(mut self, mut outgoing: Receiver<Parcel>) {
+        while let Some((kind, body)) = outgoing.recv().await {
+            if self.send(kind, &body).await.is_err() {
+                // The reader of this connection says why.
+                return;
+            }
+        }
+        let _gone = self.half.shutdown().await;
+    }
+}
+
+/// Every IP address that an address stands for.
+pub(in crate::real) async fn resolve(
+    address: &Address,
+) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
+    let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
+    let found = found.map_err(|error| {
+        LinkFault::Name(format!("`{}` cannot be resolved: {error}", address.host))
+    })?;
+    Ok(found.collect())
+}
+
+fn refused(error: &ChannelError) -> Answer {
+    Answer::Refused { reason: error.to_string() }
+}
+
+/// How long a caller may take to say its first word. An honest one says it as soon as it is connected; where that packet
+/// was lost, it comes again within a second.
+pub(in crate::real) const FIRST_FLIGHT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a peer may take to prove who it is.
+pub(in crate::real) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const UNREAD_BYTES_MAX: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::real::connections::message::Purpose;
+    use crate::real::environment::Machine;
+    use gaia_core::types::NodeId;
+    use gaia_core::wire::PROTOCOL_VERSION;
+
+    fn hello() -> Hello {
+        Hello {
+            run: "r".into(),
+            node: NodeId::Coordinator,
+            plan: 1,
+            purpose: Purpose::Check,
+            listens: None,
+            process: None,
+            begins: None,
+            next_requests: None,
+            stand_in: None,
+        }
+    }
+
+    /// A message of another version of the protocol.
+    fn foreign<T: serde::Serialize>(message: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_lan(LanKind::Hello, &pack(message), &mut bytes);
+        bytes[4..6].copy_from_slice(&9_u16.to_le_bytes());
+        bytes
+    }
+
+    async fn listener() -> (TcpListener, Address) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn a_caller_of_another_version_is_told_this_one() {
+        let (listener, address) = listener().await;
+        let calling = async {
+            let mut stream = TcpStream::connect(address.to_string()).await.unwrap();
+            stream.write_all(&foreign(&hello())).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let taking = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err().to_string()
+        };
+        let (answer, error) = tokio::join!(calling, taking);
+        assert!(error.contains("version 9") && error.contains("this node 1"), "{error}");
+        assert_eq!(answer[4..6], PROTOCOL_VERSION.to_le_bytes());
+    }
+
+    #[tokio::test]
+    async fn a_peer_of_another_version_is_named_with_both_versions() {
+        let (listener, address) = listener().await;
+        let answering = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(&foreign(&Answer::Welcome)).await.unwrap();
+            stream
+        };
+        let hello = hello();
+        let (fault, _open) =
+            tokio::join!(Channel::dial(&Machine, &address, None, &hello), answering);
+        let fault = fault.map(drop).unwrap_err();
+        assert!(matches!(fault, LinkFault::Version(_)), "{fault}");
+        assert!(fault.to_string().contains("version 9"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn faults_say_what_a_person_would_have_to_put_right() {
+        let (listener, address) = listener().await;
+        drop(listener);
+        let fault = Channel::dial(&Machine, &address, None, &hello()).await.map(drop).unwrap_err();
+        assert_eq!(fault, LinkFault::Port("connection refused".into()));
+        let nowhere = "no-such-host.invalid:1".parse().unwrap();
+        let fault = Channel::dial(&Machine, &nowhere, None, &hello()).await.map(drop).unwrap_err();
+        assert!(matches!(fault, LinkFault::Name(_)), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_no_frame_end_the_connection_with_their_reason() {
+        let (listener, address) = listener().await;
+        let calling = async {
+            let mut stream = TcpStream::connect(address.to_string()).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+            stream
+        };
+        let taking = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            Channel::take(Box::new(stream), None).await.map(drop).unwrap_err()
+        };
+        let (stream, error) = tokio::join!(calling, taking);
+        assert!(matches!(error, ChannelError::Frame(_)), "{error}");
+        drop(stream);
+    }
+}

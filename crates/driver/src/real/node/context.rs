@@ -1,0 +1,296 @@
+//! What every node of a run knows: the plan, who is who, and how to prove it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use crate::blocking::in_place;
+use crate::cluster::{server_ids, worker_ids};
+use crate::real::connections::channel::Channel;
+use crate::real::connections::message::{Hello, Purpose};
+use crate::real::environment::{Environment, Machine};
+use crate::real::error::{LinkFault, RealError};
+use crate::real::node::peers::peers;
+use gaia_certificates::{Credentials, Identity, connecting, identity_of};
+use gaia_config::Plan;
+use gaia_core::topology::Address;
+use gaia_core::types::{NodeId, WorkerId};
+use gaia_telemetry::{NodeMeter, Telemetry};
+
+/// A run as one process sees it.
+#[derive(Clone, Debug)]
+pub(in crate::real) struct RunContext {
+    pub(in crate::real) plan: Arc<Plan>,
+    pub(in crate::real) plan_hash: u64,
+    /// Where `gaia certs` keeps a folder for each node.
+    certificates: PathBuf,
+    pub(in crate::real) telemetry: Telemetry,
+    pub(in crate::real) environment: Arc<dyn Environment>,
+}
+
+/// One node's place in it.
+#[derive(Clone, Debug)]
+pub(in crate::real) struct NodeContext {
+    pub(in crate::real) run_context: RunContext,
+    pub(in crate::real) node: NodeId,
+    /// The worker that has taken it, where it stands in for the node.
+    stand_in: Option<WorkerId>,
+    pub(in crate::real) credentials: Credentials,
+    pub(in crate::real) meter: NodeMeter,
+    /// Ends with the last of these.
+    _watching: Arc<JoinSet<()>>,
+}
+
+impl RunContext {
+    pub(in crate::real) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
+        Self {
+            plan: Arc::new(plan.clone()),
+            plan_hash,
+            certificates: certificates.to_owned(),
+            telemetry: Telemetry::new(),
+            environment: Arc::new(Machine),
+        }
+    }
+
+    /// Takes the context of a node: finds its certificate, in its folder of the directory or in the directory itself.
+    pub(in crate::real) fn node_context(&self, node: NodeId) -> Result<NodeContext, RealError> {
+        let expected = self.identity(node);
+        let own = self.certificates.join("nodes").join(expected.folder());
+        let folder = if own.is_dir() { own } else { self.certificates.clone() };
+        let credentials = Credentials::load(&folder)?;
+        if *credentials.identity() != expected {
+            let (found, expected) = (credentials.identity().to_string(), expected.to_string());
+            return Err(RealError::NotThisNode { found, expected });
+        }
+        let meter = self.meter(node);
+        let mut watching = JoinSet::new();
+        watching.spawn(watch_trust(credentials.clone(), folder, self.name(node)));
+        let (run_context, stand_in, watching) = (self.clone(), None, Arc::new(watching));
+        Ok(NodeContext { run_context, node, stand_in, credentials, meter, _watching: watching })
+    }
+
+    fn meter(&self, node: NodeId) -> NodeMeter {
+        let peers = peers(&self.plan.topology, node);
+        let peers = peers.into_iter().map(|(peer, kind)| (self.label(peer), kind)).collect();
+        self.telemetry.node(&self.label(node), &self.plan.name, peers)
+    }
+
+    pub(in crate::real) fn identity(&self, node: NodeId) -> Identity {
+        identity(&self.plan, node)
+    }
+
+    /// A node as people call it.
+    pub(in crate::real) fn name(&self, node: NodeId) -> String {
+        let topology = &self.plan.topology;
+        match node {
+            NodeId::Coordinator => "the coordinator".into(),
+            NodeId::Server(id) => format!("server {} of {}", id.shard.0, topology.dc(id.dc).name),
+            NodeId::Worker(id) => format!("worker {} of {}", id.index, topology.dc(id.dc).name),
+        }
+    }
+
+    /// A node as metrics and logs call it: as its folder of certificates.
+    pub(in crate::real) fn label(&self, node: NodeId) -> String {
+        self.identity(node).folder()
+    }
+
+    /// Whether two nodes speak TLS: between data centers always.
+    pub(in crate::real) fn speaks_tls(&self, one: NodeId, other: NodeId) -> bool {
+        let inside = matches!((one, other), (NodeId::Server(server), NodeId::Worker(worker))
+            | (NodeId::Worker(worker), NodeId::Server(server)) if server.dc == worker.dc);
+        self.plan.deployment.lan_tls || !inside
+    }
+}
+
+impl NodeContext {
+    /// The context of a worker that is lost, for the worker of this one to stand in for it.
+    pub(in crate::real) fn in_place_of(&self, lost: WorkerId) -> Self {
+        let NodeId::Worker(own) = self.node else { unreachable!("workers stand in for workers") };
+        let node = NodeId::Worker(lost);
+        Self { node, stand_in: Some(own), meter: self.run_context.meter(node), ..self.clone() }
+    }
+
+    pub(in crate::real) fn name(&self) -> String {
+        let name = self.run_context.name(self.node);
+        match self.stand_in {
+            Some(own) => format!("{} for {name}", self.run_context.name(NodeId::Worker(own))),
+            None => name,
+        }
+    }
+
+    /// A peer of this node is connected.
+    pub(in crate::real) fn on_connected(&self, peer: NodeId) {
+        info!("{} is connected to {}", self.name(), self.run_context.name(peer));
+        self.meter.on_connected(&self.run_context.label(peer));
+    }
+
+    /// A peer of this node is connected no more.
+    pub(in crate::real) fn on_lost(&self, peer: NodeId) {
+        info!("{} has lost {}", self.name(), self.run_context.name(peer));
+        self.meter.on_lost(&self.run_context.label(peer));
+    }
+
+    pub(in crate::real) fn hello(&self, purpose: Purpose) -> Hello {
+        Hello {
+            run: self.run_context.plan.name.clone(),
+            node: self.node,
+            plan: self.run_context.plan_hash,
+            purpose,
+            listens: None,
+            process: None,
+            begins: None,
+            next_requests: None,
+            stand_in: self.stand_in,
+        }
+    }
+
+    /// Tries once to join another node over TCP.
+    pub(in crate::real) async fn dial(
+        &self,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, LinkFault> {
+        let expected = self.run_context.identity(to);
+        let tls = self.run_context.speaks_tls(self.node, to);
+        let tls = tls.then(|| connecting(&self.credentials, &expected));
+        let channel = Channel::dial(&*self.run_context.environment, address, tls, hello).await?;
+        Ok(channel.held_to(&self.credentials))
+    }
+
+    /// Joins another node over TCP, waiting for it while it may still be about to start.
+    pub(in crate::real) async fn join(
+        &self,
+        to: NodeId,
+        address: &Address,
+        hello: &Hello,
+    ) -> Result<Channel, RealError> {
+        let mut patience = Patience::new(self.run_context.name(to), false);
+        loop {
+            match self.dial(to, address, hello).await {
+                Ok(channel) => return Ok(channel),
+                Err(fault) => patience.wait(address, fault).await?,
+            }
+        }
+    }
+
+    /// Whether a caller is who it says, and of this run.
+    pub(in crate::real) fn believe(
+        &self,
+        hello: &Hello,
+        chain: Option<&[rustls::pki_types::CertificateDer<'static>]>,
+    ) -> Result<(), String> {
+        let run_context = &self.run_context;
+        if let Some(chain) = chain {
+            let proven = identity_of(chain).map_err(|refusal| refusal.to_string())?;
+            let claimed = run_context.identity(hello.stand_in.map_or(hello.node, NodeId::Worker));
+            if proven != claimed {
+                return Err(format!("the certificate is for {proven}, the hello for {claimed}"));
+            }
+        }
+        let own = &run_context.plan.name;
+        if hello.run != *own {
+            return Err(format!("run `{}`, this node takes part in `{own}`", hello.run));
+        }
+        if hello.plan != run_context.plan_hash {
+            let (theirs, ours) = (hello.plan, run_context.plan_hash);
+            return Err(format!(
+                "another plan ({theirs:016x}) than this node's ({ours:016x}): start all nodes with the same run file, \
+                 topology and settings"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Looks now and then whether a node is to believe others than before, so that a node that was removed is parted from.
+async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
+    let mut complained = String::new();
+    loop {
+        sleep(TRUST_READ_EVERY).await;
+        match in_place(|| credentials.reload(&folder)) {
+            Ok(true) => info!("{name} has read anew whom it believes"),
+            Ok(false) => {}
+            Err(error) => {
+                let complaint = error.to_string();
+                if complaint != complained {
+                    warn!("{name} goes on believing whom it believed: {complaint}");
+                    complained = complaint;
+                }
+            }
+        }
+    }
+}
+
+/// Every node of a run but the coordinator.
+pub(in crate::real) fn nodes(run_context: &RunContext) -> impl Iterator<Item = NodeId> + '_ {
+    let topology = &run_context.plan.topology;
+    server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
+}
+
+/// What a node's certificate says. The coordinator's names the first data center of the topology.
+pub(in crate::real) fn identity(plan: &Plan, node: NodeId) -> Identity {
+    let (run, topology) = (&plan.name, &plan.topology);
+    match node {
+        NodeId::Coordinator => Identity::coordinator(run, &topology.data_centers[0].name),
+        NodeId::Server(id) => Identity::server(run, &topology.dc(id.dc).name, id.shard.0),
+        NodeId::Worker(id) => Identity::worker(run, &topology.dc(id.dc).name, id.index),
+    }
+}
+
+/// Waits between attempts to reach a node, and says after some seconds for whom.
+pub(in crate::real) struct Patience {
+    node: String,
+    /// Whether the node was reached before, so that whatever is wrong may pass.
+    endless: bool,
+    pause: Duration,
+    pause_max: Duration,
+    complain_at: Instant,
+}
+
+impl Patience {
+    pub(in crate::real) fn new(node: String, endless: bool) -> Self {
+        let complain_at = Instant::now() + COMPLAIN_AFTER;
+        Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, complain_at }
+    }
+
+    /// With at most so much time between two attempts.
+    pub(in crate::real) fn at_most(self, pause_max: Duration) -> Self {
+        Self { pause_max, ..self }
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// Where waiting does not help.
+    pub(in crate::real) async fn wait(
+        &mut self,
+        address: &Address,
+        fault: LinkFault,
+    ) -> Result<(), RealError> {
+        let node = &self.node;
+        if !self.endless && !fault.may_pass() {
+            let (node, address) = (node.clone(), address.to_string());
+            return Err(RealError::Unreachable { node, address, fault });
+        }
+        if Instant::now() >= self.complain_at {
+            warn!("waiting for {node} at {address}: {fault}");
+            self.complain_at = Instant::now() + COMPLAIN_EVERY;
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(self.pause_max);
+        Ok(())
+    }
+}
+
+/// A file of a few kilobytes.
+const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
+
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(in crate::real) const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
+pub(in crate::real) const COMPLAIN_EVERY: Duration = Duration::from_secs(10);

@@ -1,0 +1,412 @@
+//! A node's line to the coordinator, for as long as the run lasts: where it breaks, the node calls again.
+//!
+//! What a node says of itself once and for all, such as the clock that it has finished, is said again on each new
+//! connection; the coordinator does likewise with its orders. So either may be gone for a while, and training goes on
+//! without the coordinator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::real::HEARTBEAT;
+use crate::real::SILENCE_MAX;
+use crate::real::connections::channel::{Channel, Parcel, Reader};
+use crate::real::connections::message::{
+    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
+};
+use crate::real::error::{ChannelError, RealError};
+use crate::real::node::context::NodeContext;
+use gaia_core::coordinator::{ServerProcess, StandIns};
+use gaia_core::session::Incarnation;
+use gaia_core::topology::Address;
+use gaia_core::types::{DcId, NodeId, ServerId};
+use gaia_core::wire::LanKind;
+
+/// What the coordinator says, and where to answer.
+pub(in crate::real) struct CoordinatorClient {
+    orders: Receiver<Result<Order, RealError>>,
+    says: Sender<Said>,
+    keeping: JoinHandle<()>,
+}
+
+/// How things stand when a run begins for a node.
+pub(in crate::real) struct Begun {
+    /// Where servers listen.
+    pub(in crate::real) servers: BTreeMap<ServerId, Address>,
+    pub(in crate::real) stand_ins: StandIns,
+    /// Whose copy a server is to take that has none, and which data centers take no part.
+    pub(in crate::real) copy_from: Option<(DcId, BTreeSet<DcId>)>,
+    /// Whether others have done a worker's work.
+    pub(in crate::real) anew: bool,
+}
+
+/// What a node says to the coordinator.
+#[derive(Clone, Debug)]
+enum Said {
+    Report(Report),
+    /// A copy under its ticket, as bytes.
+    Copy(Vec<u8>),
+}
+
+/// The side of a line that keeps it up.
+struct Keeper {
+    context: NodeContext,
+    coordinator: Address,
+    hello: Hello,
+    says: Receiver<Said>,
+    orders: Sender<Result<Order, RealError>>,
+    latest: LatestReports,
+}
+
+/// What holds of a node until it says otherwise.
+#[derive(Debug, Default)]
+struct LatestReports {
+    /// The latest of each kind, in the order of their kinds.
+    reports: BTreeMap<u8, Report>,
+}
+
+/// Why a connection is over.
+enum Over {
+    Lost(ChannelError),
+    /// The node has hung up.
+    Done,
+}
+
+impl CoordinatorClient {
+    /// Calls the coordinator, waiting for it to start, for a server that has nothing to go on from. Answers as which
+    /// incarnation it is to begin, and the connection, for [`Self::over`].
+    pub(in crate::real) async fn call_to_begin(
+        context: &NodeContext,
+        coordinator: &Address,
+        listens: SocketAddr,
+    ) -> Result<(Incarnation, Channel), RealError> {
+        let begins = Some(context.run_context.environment.random()?);
+        let hello = Hello { listens: Some(listens), begins, ..context.hello(Purpose::Join) };
+        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
+            from: "the coordinator".into(),
+            reason: "it has not said as which incarnation to begin".into(),
+        })?;
+        Ok((incarnation, joined))
+    }
+
+    /// Calls the coordinator, waiting for it to start.
+    pub(in crate::real) async fn open(
+        context: &NodeContext,
+        coordinator: &Address,
+        listens: Option<SocketAddr>,
+        process: Option<ServerProcess>,
+    ) -> Result<Self, RealError> {
+        let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
+        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        Ok(Self::start(context, coordinator, hello, joined))
+    }
+
+    /// The line over a connection that there is already.
+    pub(in crate::real) fn over(
+        context: &NodeContext,
+        coordinator: &Address,
+        listens: Option<SocketAddr>,
+        process: Option<ServerProcess>,
+        joined: Channel,
+    ) -> Self {
+        let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
+        Self::start(context, coordinator, hello, joined)
+    }
+
+    /// Keeps the line up from here on; `hello` is what each further call says.
+    fn start(context: &NodeContext, coordinator: &Address, hello: Hello, joined: Channel) -> Self {
+        let (sender, orders) = channel(ORDERS_MAX);
+        let (says, said) = channel(SAID_MAX);
+        let keeper = Keeper {
+            context: context.clone(),
+            coordinator: coordinator.clone(),
+            hello,
+            says: said,
+            orders: sender,
+            latest: LatestReports::default(),
+        };
+
+        let keeping = tokio::spawn(keeper.keep(joined));
+        Self { orders, says, keeping }
+    }
+
+    /// Waits until all nodes are here. Says meanwhile that this node is there.
+    pub(in crate::real) async fn begin(&mut self) -> Result<Begun, RealError> {
+        let (mut copy_from, mut anew) = (None, false);
+        let mut beat = tokio::time::interval(HEARTBEAT);
+        loop {
+            let order = tokio::select! {
+                biased;
+                _ = beat.tick() => {
+                    self.report(&Report::Alive { links: Vec::new(), lan_bytes: 0 }).await;
+                    continue;
+                }
+                order = self.order() => order?,
+            };
+            match order {
+                Order::Begin { servers, stand_ins } => {
+                    let servers = addresses_of(servers)?;
+                    return Ok(Begun { servers, stand_ins, copy_from, anew });
+                }
+                Order::Rebuild { from, inactive } => copy_from = Some((from, inactive)),
+                Order::Reset => anew = true,
+                Order::Alive => {}
+                other => return Err(Self::unexpected(&other)),
+            }
+        }
+    }
+
+    /// The next order; one that was given may be given again. Dropping the future loses none.
+    ///
+    /// # Errors
+    /// Where the coordinator has ended the run, refuses this node, or was away for longer than it is waited for.
+    pub(in crate::real) async fn order(&mut self) -> Result<Order, RealError> {
+        match self.orders.recv().await {
+            Some(Ok(Order::Abort { reason })) => Err(RealError::Ended { reason }),
+            Some(Ok(Order::Dismiss { reason })) => Err(RealError::Dismissed { reason }),
+            Some(order) => order,
+            None => Err(RealError::Lost {
+                node: "the coordinator".into(),
+                reason: ChannelError::Closed.to_string(),
+            }),
+        }
+    }
+
+    pub(in crate::real) async fn report(&self, report: &Report) {
+        // A line that is over is noticed by who waits for orders.
+        let _over = self.says.send(Said::Report(report.clone())).await;
+    }
+
+    /// Sends a copy that was asked for, under its ticket.
+    pub(in crate::real) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
+        let mut body = Vec::with_capacity(8 + 4 * copy.len());
+        body.extend_from_slice(&ticket.to_le_bytes());
+        copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
+        let _over = self.says.send(Said::Copy(body)).await;
+    }
+
+    /// Tells the coordinator of a failure, if there is one that it does not know; sends what is in hand, and hangs up.
+    pub(in crate::real) async fn finish<T>(
+        self,
+        done: Result<T, RealError>,
+    ) -> Result<T, RealError> {
+        if let Err(error) = &done
+            && !matches!(error, RealError::Ended { .. } | RealError::Dismissed { .. })
+        {
+            self.report(&Report::Failed { reason: error.to_string() }).await;
+        }
+        drop((self.says, self.orders));
+        let mut keeping = self.keeping;
+        if timeout(SILENCE_MAX, &mut keeping).await.is_err() {
+            keeping.abort();
+        }
+        done
+    }
+
+    pub(in crate::real) fn unexpected(order: &Order) -> RealError {
+        RealError::Broken {
+            from: "the coordinator".into(),
+            reason: format!("it gave an order that is not due: {order:?}"),
+        }
+    }
+}
+
+/// Where servers listen, as an order tells.
+pub(in crate::real) fn addresses_of(
+    servers: Vec<(ServerId, String)>,
+) -> Result<BTreeMap<ServerId, Address>, RealError> {
+    let parsed = servers.into_iter().map(|(server, text)| {
+        let address = text.parse::<Address>().map_err(|error| RealError::Broken {
+            from: "the coordinator".into(),
+            reason: error.to_string(),
+        })?;
+        Ok((server, address))
+    });
+    parsed.collect()
+}
+
+impl Keeper {
+    async fn keep(mut self, mut joined: Channel) {
+        loop {
+            let error = match self.hold(joined).await {
+                Over::Done => return,
+                Over::Lost(error) => error,
+            };
+            self.context.on_lost(NodeId::Coordinator);
+            warn!(
+                "the line to the coordinator is lost: {error}; this node goes on and calls again"
+            );
+            joined = match self.call_again().await {
+                Ok(Some(joined)) => joined,
+                Ok(None) => return,
+                Err(error) => {
+                    // A node that has hung up asks no more.
+                    let _over = self.orders.send(Err(error)).await;
+                    return;
+                }
+            };
+        }
+    }
+
+    /// Passes messages both ways until the connection is lost or the node hangs up.
+    async fn hold(&mut self, joined: Channel) -> Over {
+        self.context.on_connected(NodeId::Coordinator);
+        let (reader, parcels, writing) = joined.start(SAID_MAX);
+        let mut reading = JoinSet::new();
+        reading.spawn(read(reader, self.orders.clone()));
+
+        for report in self.latest.reports.values() {
+            // One that is lost meanwhile is noticed by its reader.
+            let _lost = parcels.send((LanKind::Report, pack(report))).await;
+        }
+
+        loop {
+            tokio::select! {
+                biased;
+                Some(read) = reading.join_next() => {
+                    // Where the last order has come, the node says its last words and hangs up.
+                    if let Ok(Some(error)) = read {
+                        return Over::Lost(error);
+                    }
+                }
+                said = self.says.recv() => match said {
+                    Some(said) => {
+                        self.latest.note(&said);
+                        // A coordinator that is cut off takes nothing: its silence ends the wait.
+                        tokio::select! {
+                            biased;
+                            _lost = parcels.send(said.parcel()) => {}
+                            Some(Ok(Some(error))) = reading.join_next() => {
+                                return Over::Lost(error);
+                            }
+                        }
+                    }
+                    None => {
+                        drop(parcels);
+                        // The last words are out once the writer has ended.
+                        let _written = writing.await;
+                        return Over::Done;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Calls until the coordinator answers; nothing where the node hangs up meanwhile.
+    async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
+        let (context, address, hello) =
+            (self.context.clone(), self.coordinator.clone(), self.hello.clone());
+        let given_up = context.run_context.plan.failures.give_up_after.0;
+        let calling = timeout(given_up, context.join(NodeId::Coordinator, &address, &hello));
+        tokio::pin!(calling);
+
+        loop {
+            tokio::select! {
+                biased;
+                called = &mut calling => {
+                    return match called {
+                        Ok(joined) => joined.map(Some),
+                        Err(_) => Err(RealError::Lost {
+                            node: "the coordinator".into(),
+                            reason: format!("it was away for {} s", given_up.as_secs()),
+                        }),
+                    };
+                }
+                // What stands is said again; the rest is of the moment.
+                said = self.says.recv() => match said {
+                    Some(said) => self.latest.note(&said),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+}
+
+impl LatestReports {
+    fn note(&mut self, said: &Said) {
+        let Said::Report(report) = said else { return };
+        let kind = match report {
+            Report::Ready => 0,
+            Report::ClockFinished(_) => 1,
+            Report::CopyReady(_) => 2,
+            Report::Stopped(_) => 3,
+            Report::Drained => 4,
+            Report::Failed { .. } => 5,
+            Report::Diverged(_) => 6,
+            // A link that is refused for longer is told of again.
+            Report::Held(_)
+            | Report::Alive { .. }
+            | Report::ServerStats(_)
+            | Report::Refuses { .. } => {
+                return;
+            }
+        };
+
+        self.reports.insert(kind, report.clone());
+    }
+}
+
+impl Said {
+    fn parcel(self) -> Parcel {
+        match self {
+            Self::Report(report) => (LanKind::Report, pack(&report)),
+            Self::Copy(body) => (LanKind::Copy, body),
+        }
+    }
+}
+
+/// Passes orders on until the last has come or nobody takes them, or the connection is lost, of which it says why.
+async fn read(
+    mut reader: Reader,
+    orders: Sender<Result<Order, RealError>>,
+) -> Option<ChannelError> {
+    loop {
+        let next = reader.next(|_| MESSAGE_BYTES_MAX, Some(SILENCE_MAX)).await;
+        let order = next.and_then(|(kind, body)| match kind {
+            LanKind::Order => unpack(&body),
+            other => Err(ChannelError::Other(format!("a {other:?} where an order was due"))),
+        });
+        match order {
+            Ok(order) => {
+                let last =
+                    matches!(order, Order::End | Order::Abort { .. } | Order::Dismiss { .. });
+                if orders.send(Ok(order)).await.is_err() || last {
+                    return None;
+                }
+            }
+            Err(error) => return Some(error),
+        }
+    }
+}
+
+const SAID_MAX: usize = 256;
+const ORDERS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gaia_core::types::Clock;
+
+    #[test]
+    fn what_stands_is_the_latest_of_its_kind_and_nothing_of_the_moment() {
+        let mut latest = LatestReports::default();
+        let alive = Report::Alive { links: Vec::new(), lan_bytes: 0 };
+        let said = [
+            Report::CopyReady(Clock(1)),
+            Report::ClockFinished(Clock(1)),
+            alive,
+            Report::ClockFinished(Clock(2)),
+            Report::Ready,
+        ];
+        said.into_iter().for_each(|report| latest.note(&Said::Report(report)));
+        let kept: Vec<Report> = latest.reports.into_values().collect();
+        let expected =
+            [Report::Ready, Report::ClockFinished(Clock(2)), Report::CopyReady(Clock(1))];
+        assert_eq!(kept, expected);
+    }
+}

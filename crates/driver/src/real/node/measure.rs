@@ -1,0 +1,100 @@
+//! What nodes tell of themselves: machines' counts, read at each heartbeat.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::real::node::context::NodeContext;
+use crate::recorder::LinkCounters;
+use gaia_config::Plan;
+use gaia_core::server::Server;
+use gaia_core::sync::WaitReason;
+use gaia_core::types::{DcId, Lane, NodeId, ServerId};
+use gaia_telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
+
+/// What is told of a server and its links.
+pub(in crate::real) struct Meters {
+    node: NodeMeter,
+    mirrors: BTreeMap<DcId, MirrorMeter>,
+}
+
+impl Meters {
+    pub(in crate::real) fn new(context: &NodeContext, id: ServerId) -> Self {
+        let others = context.run_context.plan.topology.dc_ids().filter(|dc| *dc != id.dc);
+        let meter = |dc| {
+            context.meter.mirror(
+                &context.run_context.label(NodeId::Server(ServerId { dc, shard: id.shard })),
+            )
+        };
+        Self { node: context.meter.clone(), mirrors: others.map(|dc| (dc, meter(dc))).collect() }
+    }
+
+    pub(in crate::real) fn on_frame(&self, from: DcId, lane: Lane, bytes: usize) {
+        if let Some(mirror) = self.mirrors.get(&from) {
+            mirror.on_frame(lane, bytes);
+        }
+    }
+
+    /// A frame of a mirror could not be applied.
+    pub(in crate::real) fn on_frame_refused(&self, from: DcId) {
+        if let Some(mirror) = self.mirrors.get(&from) {
+            mirror.on_frame_refused();
+        }
+    }
+
+    /// Reads what the server has counted, and what its links have carried.
+    pub(in crate::real) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
+        let clock = server.clock();
+        self.node.on_server(clock, server.brake_stats(), server.waiting());
+        for (dc, mirror) in &self.mirrors {
+            mirror.on_stats(&server.link_stats(*dc));
+            if let Some(heard) = server.mirror_clock(*dc) {
+                mirror.on_clocks(clock, heard);
+            }
+        }
+        for (dc, counters) in links {
+            self.mirrors[dc].on_carried(counters.bytes, counters.busy);
+        }
+    }
+}
+
+/// Tells why a worker's reads were held back, as its servers say: one may name a data center that there is not.
+pub(in crate::real) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
+    for (reason, time) in held {
+        let named = |dc: DcId| context.run_context.plan.topology.data_centers.get(dc.index());
+        let from = reason.from().and_then(named).map_or("", |dc| &dc.name);
+        context.meter.on_held(*reason, from, *time);
+    }
+}
+
+/// Passes on what the coordinator observes, and counts it.
+pub(in crate::real) struct Measured<'a> {
+    pub(in crate::real) observer: &'a mut dyn Observer,
+    pub(in crate::real) meter: &'a NodeMeter,
+    pub(in crate::real) plan: &'a Plan,
+}
+
+impl Observer for Measured<'_> {
+    fn on_progress(&mut self, progress: &Progress) {
+        self.meter.on_evaluation(progress);
+        self.observer.on_progress(progress);
+    }
+
+    fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {
+        for (dc, clock) in self.plan.topology.data_centers.iter().zip(clocks) {
+            if let Some(clock) = clock {
+                self.meter.on_data_center_clock(&dc.name, *clock);
+            }
+        }
+        self.observer.on_tick(time_s, clocks, wan_sent_bytes);
+    }
+
+    fn on_taken_over(&mut self, lost: &str, by: &str) {
+        self.meter.on_taken_over(lost, by);
+        self.observer.on_taken_over(lost, by);
+    }
+
+    fn on_given_back(&mut self, lost: &str, by: &str) {
+        self.meter.on_given_back(lost, by);
+        self.observer.on_given_back(lost, by);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a node writes down before it speaks, and how it goes on from that in another process.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tracing::info;
+
+use crate::blocking::in_place;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use gaia_checkpoint::{Checkpoint, Facts, LogConfig, NodeStore, NodeStoreConfig, Recovered};
+use gaia_config::{LogSync, Plan};
+use gaia_core::application::Application;
+use gaia_core::log::Owner;
+use gaia_core::recovery::{RecoveringServer, RecoveringWorker, RecoveryError};
+use gaia_core::types::{Clock, Seed, State};
+use gaia_telemetry::NodeMeter;
+
+/// Where the nodes of a process keep what they need to go on, each in a folder of its own.
+#[derive(Clone, Debug)]
+pub(in crate::real) struct StateDir {
+    folder: PathBuf,
+    /// Of what must be the same in the process that goes on.
+    hash: u64,
+}
+
+/// The directory of a node that is at work.
+pub(in crate::real) struct NodeLog {
+    store: NodeStore,
+    sync: LogSync,
+    /// Clocks between checkpoints, where the run file says so.
+    every: Option<u64>,
+    /// The clock of the last checkpoint.
+    clock: Clock,
+    /// Bytes that whoever goes on would have to hear again, and how many they may become.
+    bytes: u64,
+    bytes_max: u64,
+    /// How long the last checkpoint took.
+    took: Duration,
+    meter: NodeMeter,
+}
+
+/// A node on its way back.
+pub(in crate::real) trait Recovering {
+    fn restore(&mut self, state: State) -> Result<(), RecoveryError>;
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
+}
+
+impl StateDir {
+    /// `agreed` is the hash of what all nodes have resolved alike.
+    pub(in crate::real) fn new(
+        folder: PathBuf,
+        agreed: u64,
+        plan: &Plan,
+        application: &dyn Application,
+    ) -> Self {
+        // Files may change under the same path: what is told of them is part of what a run is.
+        let app = plan.app.as_ref().map_or_else(String::new, |app| format!("{app:?}"));
+        let hash = Seed(agreed).child(&app).child(&application.describe()).0;
+        Self { folder, hash }
+    }
+
+    /// Whether there is a state that a node must go on from: then what it begins with is of no use.
+    pub(in crate::real) fn has_state(&self, context: &NodeContext) -> bool {
+        let path = self.folder.join(context.run_context.identity(context.node).folder());
+        NodeStore::has_checkpoint(&path)
+    }
+
+    /// Brings a node to where the process before it was, if there was one.
+    ///
+    /// # Errors
+    /// Where the node's directory is another's, damaged or in use, or the disk fails.
+    pub(in crate::real) fn recover<M: Recovering>(
+        &self,
+        context: &NodeContext,
+        mut machine: M,
+    ) -> Result<(NodeLog, M), RealError> {
+        let (plan, identity) =
+            (&context.run_context.plan, context.run_context.identity(context.node));
+        let path = self.folder.join(identity.folder());
+        let owner = Owner { plan: self.hash, node: identity.to_string() };
+        let log =
+            LogConfig { owner, segment_bytes: SEGMENT_BYTES, record_bytes_max: RECORD_BYTES_MAX };
+        let config = NodeStoreConfig { log, seed: plan.seed, keep: plan.checkpoint.keep };
+        let unfit = |error| RealError::Recovery { path: path.clone(), error };
+
+        let began = Instant::now();
+        let (mut clock, mut bytes) = (Clock::ZERO, 0);
+        let disk = context.run_context.environment.log(&NodeStore::log_path(&path))?;
+        let recovered = NodeStore::recover_on(
+            disk,
+            &path,
+            config,
+            |resumed| {
+                if let Some(resumed) = resumed {
+                    clock = Clock(resumed.facts.clock);
+                    machine.restore(resumed.state).map_err(unfit)?;
+                }
+                Ok::<_, RealError>(machine)
+            },
+            |machine, record| {
+                bytes += record.body.len() as u64;
+                machine.replay(record.body).map_err(unfit)
+            },
+        );
+
+        let (store, machine, Recovered { records, .. }) = recovered?;
+        let seconds = began.elapsed().as_secs_f64();
+        info!(
+            "{} goes on in {}: {records} entries heard again in {seconds:.3} s",
+            context.name(),
+            path.display()
+        );
+        let node_log = NodeLog {
+            store,
+            sync: plan.log.sync,
+            every: plan.checkpoint.every,
+            clock,
+            bytes,
+            bytes_max: BYTES_MIN,
+            took: Duration::ZERO,
+            meter: context.meter.clone(),
+        };
+
+        Ok((node_log, machine))
+    }
+}
+
+impl NodeLog {
+    /// Writes entries down for good, as far as the run file wants that.
+    ///
+    /// # Errors
+    /// Where the disk fails: nothing that follows from these entries may leave.
+    pub(in crate::real) fn write(&mut self, entries: &[Bytes]) -> Result<(), RealError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
+        self.bytes += bytes;
+        let began = Instant::now();
+        in_place(|| {
+            for entry in entries {
+                self.store.log().append(entry)?;
+            }
+            match self.sync {
+                LogSync::Always => self.store.log().sync(),
+                LogSync::Never => self.store.log().flush(),
+            }
+        })?;
+        self.meter.on_log_synced(bytes, began.elapsed());
+        Ok(())
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub(in crate::real) fn is_due(&self, clock: Clock) -> bool {
+        let before = self.clock.0;
+        self.bytes > self.bytes_max
+            || self.every.is_some_and(|every| clock.0 / every > before / every)
+    }
+
+    /// How long the last checkpoint took.
+    pub(in crate::real) fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Writes a checkpoint, from which only later entries need be heard.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub(in crate::real) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
+        let began = Instant::now();
+        let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
+        let records = state.records.values().map(Bytes::len);
+        let state_bytes: usize = tensors.chain(records).sum();
+        in_place(|| {
+            self.store.log().sync()?;
+            let first_record = Some(self.store.log().next_number());
+            let facts = Facts { clock: clock.0, first_record, ..Facts::default() };
+            self.store.keep(&Checkpoint { facts, model: None, state })
+        })?;
+        (self.clock, self.bytes, self.took) = (clock, 0, began.elapsed());
+        self.bytes_max = BYTES_MIN.max(state_bytes as u64);
+        Ok(())
+    }
+}
+
+impl Recovering for RecoveringServer {
+    fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
+        self.restore(state)
+    }
+
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.replay(body)
+    }
+}
+
+impl Recovering for RecoveringWorker {
+    fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
+        self.restore(state)
+    }
+
+    fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
+        self.replay(body)
+    }
+}
+
+/// A log may become as long as a checkpoint, and no less than this: the disk then carries each byte about twice, and
+/// whoever goes on reads twice a state. For a shard of 1 GB that is a few seconds; with a longer log it would be more,
+/// while a shorter one costs many checkpoints.
+const BYTES_MIN: u64 = 64 << 20;
+
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// No entry comes near: this bounds what a damaged length can ask for.
+const RECORD_BYTES_MAX: usize = 1 << 31;

@@ -1,0 +1,423 @@
+//! How connections to mirrors come about: who calls, who is believed, what QUIC may use.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    ClientConfig, Connection, ConnectionError, Endpoint, Incoming, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
+};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use super::Addresses;
+use super::reset::endpoint_config;
+use crate::quic::{
+    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
+};
+use crate::real::connections::channel::resolve;
+use crate::real::connections::throttle::LogThrottle;
+use crate::real::environment::Datagrams;
+use crate::real::error::{LinkFault, RealError};
+use crate::real::node::context::{NodeContext, Patience};
+use gaia_certificates::{SERVER_NAME, accepting, connecting, identity_of, plain_reason};
+use gaia_core::link::{DATAGRAM_BYTES_MAX, LinkConfig};
+use gaia_core::topology::{Address, Topology};
+use gaia_core::types::{DcId, NodeId, ServerId};
+use gaia_core::wire::PROTOCOL_VERSION;
+
+/// What makes connections to a server's mirrors.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) context: NodeContext,
+    pub(super) own: ServerId,
+    pub(super) endpoint: Endpoint,
+    pub(super) counters: BTreeMap<DcId, Arc<LaneCounters>>,
+}
+
+/// A connection to a mirror that has proven itself, with its lanes open.
+pub(super) struct Arrival {
+    pub(super) peer: DcId,
+    pub(super) connection: Connection,
+    pub(super) lanes: Lanes,
+}
+
+/// One whose lanes are not.
+struct Met {
+    peer: DcId,
+    connection: Connection,
+    factory: Arc<TrackedFactory>,
+}
+
+impl Connector {
+    /// Calls a mirror until it answers, once it listens somewhere. `again` says that it has been met before, so that
+    /// whatever is wrong may pass.
+    pub(super) async fn dial(
+        &self,
+        peer: DcId,
+        mut addresses: watch::Receiver<Addresses>,
+        again: bool,
+    ) -> Result<Arrival, RealError> {
+        let (context, topology) = (&self.context, &self.context.run_context.plan.topology);
+        let to = ServerId { dc: peer, shard: self.own.shard };
+        let node = context.run_context.name(NodeId::Server(to));
+
+        // A link that heals is to be found so at once: an attempt is one packet or two.
+        let mut patience = Patience::new(node, again).at_most(PAUSE_MAX);
+        if again {
+            sleep(BREATH).await;
+        }
+
+        loop {
+            let address = addresses.borrow_and_update().get(&to).cloned();
+            let Some(address) = address else {
+                if addresses.changed().await.is_err() {
+                    // Who wanted to call has gone.
+                    std::future::pending::<()>().await;
+                }
+                continue;
+            };
+            let factory = Arc::new(TrackedFactory::default());
+            choose(&factory, context, self.own.dc, peer);
+            let mut tls =
+                connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
+            tls.alpn_protocols = vec![JOIN.to_vec()];
+            let dialled = async {
+                let transport = transport(context, Some(factory.clone()));
+                let answer_max = answer_max(topology);
+                let connection = dial(&self.endpoint, &address, tls, transport, answer_max).await?;
+                self.open(Met { peer, connection, factory }).await
+            };
+            match dialled.await {
+                Ok(arrival) => return Ok(arrival),
+                Err(fault) => patience.wait(&address, fault).await?,
+            }
+        }
+    }
+
+    async fn open(&self, met: Met) -> Result<Arrival, LinkFault> {
+        let Met { peer, connection, factory } = met;
+        let (run_context, own) = (&self.context.run_context, self.own);
+        let topology = &run_context.plan.topology;
+        let end = End {
+            peer,
+            shards: own.shard.0..own.shard.0 + 1,
+            at_name: self.context.name(),
+            peer_name: run_context.name(NodeId::Server(ServerId { dc: peer, shard: own.shard })),
+        };
+
+        let ends = Ends {
+            at: own.dc,
+            end,
+            connection: connection.clone(),
+            flight: factory.flight.clone(),
+            bandwidth: share(topology, own.dc, peer).bandwidth,
+            received: windows(&self.context, peer, own.dc),
+            sent: windows(&self.context, own.dc, peer),
+            patience: patience(topology),
+            counters: self.counters[&peer].clone(),
+        };
+
+        let lanes = ends.open().await.map_err(|error| LinkFault::Route(error.to_string()))?;
+        Ok(Arrival { peer, connection, lanes })
+    }
+}
+
+/// Tries once whether a server's mirror answers over QUIC.
+pub(in crate::real) async fn check(
+    context: &NodeContext,
+    to: ServerId,
+    address: &Address,
+) -> Result<(), LinkFault> {
+    let endpoint = dialling_endpoint(address).await?;
+    let mut tls =
+        connecting(&context.credentials, &context.run_context.identity(NodeId::Server(to)));
+    tls.alpn_protocols = vec![CHECK.to_vec()];
+    let connection = dial(&endpoint, address, tls, transport(context, None), ANSWER_MAX).await?;
+
+    // Who accepts a check closes it with the version that it speaks.
+    let closed = timeout(ANSWER_MAX, connection.closed()).await;
+    match closed {
+        Ok(ConnectionError::ApplicationClosed(close)) if close.error_code == GOODBYE => {
+            let theirs = String::from_utf8_lossy(&close.reason).into_owned();
+            let ours = PROTOCOL_VERSION.to_string();
+            if theirs == ours {
+                return Ok(());
+            }
+            let said = format!("peer speaks version {theirs} of the protocol, this node {ours}");
+            Err(LinkFault::Version(said))
+        }
+        Ok(error) => Err(fault_of(&error)),
+        Err(_) => Err(LinkFault::Protocol("the peer did not answer the check".into())),
+    }
+}
+
+pub(super) fn open(
+    context: &NodeContext,
+    own: ServerId,
+    datagrams: Datagrams,
+) -> Result<Endpoint, RealError> {
+    let broken = |reason: String| RealError::Listen { address: context.name(), reason };
+    let server = server_config(context, own, None).map_err(|fault| broken(fault.to_string()))?;
+    let Datagrams { socket, config } = datagrams;
+    let config = config.unwrap_or_else(|| endpoint_config(&context.credentials));
+    let runtime = Arc::new(TokioRuntime);
+    Ok(Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)?)
+}
+
+/// TLS and transport of a server that accepts its mirrors.
+fn server_config(
+    context: &NodeContext,
+    own: ServerId,
+    factory: Option<Arc<TrackedFactory>>,
+) -> Result<ServerConfig, LinkFault> {
+    let topology = &context.run_context.plan.topology;
+    let mirrors = topology.dc_ids().filter(|dc| *dc != own.dc);
+    let mirrors = mirrors.map(|dc| NodeId::Server(ServerId { dc, shard: own.shard }));
+    let identities = mirrors.map(|mirror| context.run_context.identity(mirror));
+    let mut tls = accepting(&context.credentials, identities);
+    tls.alpn_protocols = vec![JOIN.to_vec(), CHECK.to_vec()];
+    let crypto = QuicServerConfig::try_from(tls)
+        .map_err(|error| LinkFault::Certificate(error.to_string()))?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(transport(context, factory));
+    callers(topology).limit(&mut config);
+    Ok(config)
+}
+
+async fn dial(
+    endpoint: &Endpoint,
+    address: &Address,
+    tls: rustls::ClientConfig,
+    transport: Arc<TransportConfig>,
+    answer_max: Duration,
+) -> Result<Connection, LinkFault> {
+    let crypto = QuicClientConfig::try_from(tls)
+        .map_err(|error| LinkFault::Certificate(error.to_string()))?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(transport);
+    let local = endpoint.local_addr().map_err(|error| LinkFault::of_io(&error))?;
+    let candidates = resolve(address).await?;
+    let reachable = candidates.iter().find(|candidate| candidate.is_ipv4() == local.is_ipv4());
+    let Some(to) = reachable else {
+        let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
+        let said = format!("`{}` has no {family} address, as this node has", address.host);
+        return Err(LinkFault::Route(said));
+    };
+
+    let connecting = endpoint
+        .connect_with(config, *to, SERVER_NAME)
+        .map_err(|error| LinkFault::Route(error.to_string()))?;
+    let connected = timeout(answer_max, connecting).await;
+    let silent =
+        || LinkFault::Route(format!("no answer over UDP within {} s", answer_max.as_secs_f64()));
+
+    connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
+}
+
+/// An endpoint of the address family that the address has, for a check.
+async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
+    let first = resolve(address).await?.into_iter().next();
+    let first =
+        first.ok_or_else(|| LinkFault::Name(format!("`{}` has no address", address.host)))?;
+    let any: std::net::SocketAddr = match first.ip() {
+        std::net::IpAddr::V4(ip) if ip.is_loopback() => ([127, 0, 0, 1], 0).into(),
+        std::net::IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    Endpoint::client(any).map_err(|error| LinkFault::of_io(&error))
+}
+
+/// Accepts mirrors of lower-numbered data centers, and answers checks, for as long as the endpoint is open.
+pub(super) async fn accept_lower(
+    connector: Connector,
+    arrivals: UnboundedSender<Result<Arrival, RealError>>,
+) {
+    let mut accepts = JoinSet::new();
+    let callers = callers(&connector.context.run_context.plan.topology);
+    let refusals = Arc::new(LogThrottle::default());
+    while let Some(incoming) = connector.endpoint.accept().await {
+        while accepts.try_join_next().is_some() {}
+        let Some((incoming, handshake)) = callers.admit(incoming) else { continue };
+        let (connector, arrivals) = (connector.clone(), arrivals.clone());
+        let refusals = refusals.clone();
+        accepts.spawn(async move {
+            let _handshake = handshake;
+            let from = incoming.remote_address();
+            let (context, own) = (&connector.context, connector.own);
+            let taken = match accept(context, own, incoming).await {
+                Ok(ControlFlow::Continue(met)) => connector.open(met).await,
+                Ok(ControlFlow::Break(())) => return,
+                Err(fault) => Err(fault),
+            };
+            match taken {
+                // An owner that has gone meets nobody.
+                Ok(arrival) => drop(arrivals.send(Ok(arrival))),
+                Err(fault) => {
+                    context.meter.on_caller_refused();
+                    if let Some(left_out) = refusals.pass() {
+                        warn!("{} turned away {from}: {fault}{left_out}", context.name());
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn callers(topology: &Topology) -> Callers {
+    Callers::new(topology.data_centers.len())
+}
+
+async fn accept(
+    context: &NodeContext,
+    own: ServerId,
+    incoming: Incoming,
+) -> Result<ControlFlow<(), Met>, LinkFault> {
+    let factory = Arc::new(TrackedFactory::default());
+    let config = server_config(context, own, Some(factory.clone()))?;
+    let connecting = incoming.accept_with(Arc::new(config)).map_err(|error| fault_of(&error))?;
+    let connected = timeout(ANSWER_MAX, connecting).await;
+    let connection = connected
+        .map_err(|_| LinkFault::Route("the handshake took too long".into()))?
+        .map_err(|error| fault_of(&error))?;
+    let data = connection.handshake_data();
+
+    let data = data.and_then(|data| data.downcast::<quinn::crypto::rustls::HandshakeData>().ok());
+    if data.and_then(|data| data.protocol).as_deref() == Some(CHECK) {
+        connection.close(GOODBYE, PROTOCOL_VERSION.to_string().as_bytes());
+        return Ok(ControlFlow::Break(()));
+    }
+
+    let proven = identity_of(&chain_of(&connection));
+    let proven = proven.map_err(|refusal| LinkFault::Certificate(refusal.to_string()))?;
+    let topology = &context.run_context.plan.topology;
+    let peer = topology.dc_ids().find(|dc| topology.dc(*dc).name == proven.dc);
+
+    match peer.filter(|peer| *peer < own.dc) {
+        Some(peer) => {
+            choose(&factory, context, own.dc, peer);
+            Ok(ControlFlow::Continue(Met { peer, connection, factory }))
+        }
+        None => {
+            let reason = format!("{proven} is called, it does not call");
+            connection.close(REFUSED, reason.as_bytes());
+            Err(LinkFault::Refused(reason))
+        }
+    }
+}
+
+/// What the peer of a connection has shown.
+pub(super) fn chain_of(connection: &Connection) -> Vec<CertificateDer<'static>> {
+    let chain = connection.peer_identity();
+    let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    *chain.unwrap_or_default()
+}
+
+/// Gives a connection the congestion control of its link.
+fn choose(factory: &TrackedFactory, context: &NodeContext, at: DcId, peer: DcId) {
+    let plan = &context.run_context.plan;
+    let (out, back) = (share(&plan.topology, at, peer), share(&plan.topology, peer, at));
+    let dedicated = plan.deployment.dedicated.contains(&(at, peer));
+    let chosen = Chosen::new(&out, &back, dedicated);
+    factory.chosen.set(chosen).expect("a connection turns out to be one link's");
+}
+
+/// What the receiver of a link grants one server's lanes.
+fn windows(context: &NodeContext, from: DcId, to: DcId) -> Windows {
+    let plan = &context.run_context.plan;
+    let (link, back) = (share(&plan.topology, from, to), share(&plan.topology, to, from));
+    Windows::new(&link, &back, plan.deployment.dedicated.contains(&(from, to)))
+}
+
+/// Settings that fit whoever the peer turns out to be.
+fn transport(context: &NodeContext, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
+    let links = context.run_context.plan.topology.links.iter();
+    let widest = links.map(|link| windows(context, link.from, link.to)).reduce(Windows::wider);
+    let mut config =
+        widest.map_or_else(TransportConfig::default, |windows| windows.transport(SHARDS));
+    config.initial_mtu(INITIAL_MTU);
+    if let Some(factory) = factory {
+        config.congestion_controller_factory(factory);
+    }
+    Arc::new(config)
+}
+
+/// One server's share of a link.
+fn share(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
+    let bandwidth = topology.server_bandwidth(from, to);
+    LinkConfig { bandwidth, ..link_config(topology, from, to) }
+}
+
+fn fault_of(error: &ConnectionError) -> LinkFault {
+    match error {
+        ConnectionError::TransportError(tls) if TLS_ALERTS.contains(&u64::from(tls.code)) => {
+            LinkFault::Certificate(plain_reason(&tls.reason).to_owned())
+        }
+        ConnectionError::ConnectionClosed(close)
+            if TLS_ALERTS.contains(&u64::from(close.error_code)) =>
+        {
+            let reason = String::from_utf8_lossy(&close.reason);
+            LinkFault::Certificate(format!(
+                "the peer refused this node's: {}",
+                plain_reason(&reason)
+            ))
+        }
+        ConnectionError::ApplicationClosed(close) if close.error_code == GOODBYE => {
+            LinkFault::Port("the peer is about to leave".into())
+        }
+        ConnectionError::ConnectionClosed(_) | ConnectionError::Reset => {
+            LinkFault::Port("the peer has hung up".into())
+        }
+        ConnectionError::ApplicationClosed(close) => {
+            LinkFault::Refused(String::from_utf8_lossy(&close.reason).into_owned())
+        }
+        ConnectionError::TimedOut => LinkFault::Route("no answer over UDP".into()),
+        ConnectionError::VersionMismatch => {
+            LinkFault::Version("the peer speaks no version of QUIC that this node does".into())
+        }
+        other => LinkFault::Protocol(other.to_string()),
+    }
+}
+
+/// How long an attempt to connect may take: some round trips, and packets that are lost. What is to be called again when a
+/// link heals should not wait for long.
+fn answer_max(topology: &Topology) -> Duration {
+    (topology.rtt_max().0 * 8).clamp(Duration::from_millis(1500), ANSWER_MAX)
+}
+
+/// How long the end of a run may take: some round trips of the longest path.
+pub(super) fn patience(topology: &Topology) -> Duration {
+    (topology.rtt_max().0 * 8).clamp(Duration::from_secs(2), Duration::from_secs(10))
+}
+
+/// What a connection is for. A version that is not this node's is refused with both named, so none stands here.
+const JOIN: &[u8] = b"gaia";
+const CHECK: &[u8] = b"gaia-check";
+
+/// The code of a connection that is closed because it has no place in the run.
+const REFUSED: VarInt = VarInt::from_u32(3);
+
+/// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
+const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
+
+/// Before a mirror is called again that was lost.
+const BREATH: Duration = Duration::from_millis(50);
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Between attempts to call a mirror.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Of a server there is one.
+const SHARDS: usize = 1;
+
+/// What crosses every path that IPv6 may take; quinn searches for more.
+const INITIAL_MTU: u16 = 1200;
+
+const _: () = assert!(DATAGRAM_BYTES_MAX >= INITIAL_MTU as u64);

@@ -1,0 +1,385 @@
+//! A server's connections to its mirrors: QUIC over UDP, one connection a mirror at a time.
+//!
+//! Of two mirrors the one of the lower-numbered data center connects, and connects again for as long as the run goes on.
+//! Both prove in the handshake who they are. Windows are no more than 1.25 bandwidth-delay products of the link, and
+//! 2.8 MB a stream, above which quinn may end a connection that loses packets. A connection sends no faster than its
+//! server's share of the link.
+//!
+//! A connection that comes takes the place of the one before, which may be dead without anyone knowing it yet. What a
+//! lost one had under way is the sessions' business.
+
+mod connect;
+mod link;
+mod refusals;
+mod reset;
+mod resumption;
+mod stall;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::Connection;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::warn;
+
+use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
+use crate::quic::{
+    CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
+};
+use crate::real::environment::Datagrams;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::recorder::LinkCounters;
+use gaia_certificates::{Proof, Refusal};
+use gaia_core::link::IP_UDP_HEADER_BYTES;
+use gaia_core::topology::Address;
+use gaia_core::types::{DcId, Lane, NodeId, ServerId};
+
+pub(in crate::real) use connect::check;
+pub(in crate::real) use link::{LinkMonitor, windows_of};
+pub(in crate::real) use resumption::Resumption;
+
+/// A server's lanes to all its mirrors, and the tasks behind them.
+pub(in crate::real) struct Mirrors {
+    context: NodeContext,
+    own: ServerId,
+    connector: Connector,
+    transport: DcTransport,
+    links: BTreeMap<DcId, MirrorLink>,
+    arrivals: UnboundedReceiver<Result<Arrival, RealError>>,
+    sender: UnboundedSender<Result<Arrival, RealError>>,
+    addresses: watch::Sender<Addresses>,
+    /// Whose connection is gone, of which the owner has yet to hear.
+    parted: VecDeque<DcId>,
+    pumps: JoinSet<bool>,
+    /// Whose certificate is revoked, by the connection that it was shown on.
+    revoked: JoinSet<Option<(DcId, usize, Refusal)>>,
+    others: JoinSet<()>,
+}
+
+/// Where servers listen.
+pub(in crate::real) type Addresses = BTreeMap<ServerId, Address>;
+
+/// What comes from mirrors.
+pub(in crate::real) enum FromMirror {
+    /// A connection is there, in place of any before, and nothing has left over it.
+    Joined {
+        peer: DcId,
+    },
+    /// The connection is gone.
+    Disconnected {
+        peer: DcId,
+    },
+    Message {
+        from: DcId,
+        message: Bytes,
+    },
+    /// Bytes of data have left.
+    Drained {
+        to: DcId,
+        bytes: u64,
+        busy: Duration,
+    },
+    /// A control lane has room.
+    Room,
+}
+
+/// What became of the connections to one mirror.
+#[derive(Default)]
+struct MirrorLink {
+    open: Option<(Connection, Finisher)>,
+    /// Whether somebody is at work on the next.
+    dialled: bool,
+    met_before: bool,
+    counters: Arc<LaneCounters>,
+    /// Carried by connections that are gone.
+    before: LinkCounters,
+    /// How long frames have kept the link.
+    busy: Duration,
+}
+
+impl Mirrors {
+    /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
+    pub(in crate::real) fn open(
+        context: &NodeContext,
+        own: ServerId,
+        socket: Datagrams,
+    ) -> Result<Self, RealError> {
+        let endpoint = open(context, own, socket)?;
+        let topology = &context.run_context.plan.topology;
+        let peers = topology.dc_ids().filter(|dc| *dc != own.dc);
+        let links: BTreeMap<DcId, MirrorLink> =
+            peers.map(|peer| (peer, MirrorLink::default())).collect();
+        let counters = links.iter().map(|(peer, link)| (*peer, link.counters.clone())).collect();
+        let connector = Connector { context: context.clone(), own, endpoint, counters };
+        let (sender, arrivals) = unbounded_channel();
+
+        let mut others = JoinSet::new();
+        others.spawn(accept_lower(connector.clone(), sender.clone()));
+        Ok(Self {
+            context: context.clone(),
+            own,
+            connector,
+            transport: DcTransport::new(own.dc, own.shard.0..own.shard.0 + 1),
+            links,
+            arrivals,
+            sender,
+            addresses: watch::Sender::new(BTreeMap::new()),
+            parted: VecDeque::new(),
+            pumps: JoinSet::new(),
+            revoked: JoinSet::new(),
+            others,
+        })
+    }
+
+    /// Says where servers listen, and calls the mirrors of higher-numbered data centers, unless that has been done.
+    /// One that listens elsewhere than before is another process; one that listens nowhere takes no part.
+    pub(in crate::real) fn reach(&mut self, addresses: Addresses) {
+        let before = self.addresses.send_replace(addresses);
+        let peers: Vec<DcId> = self.links.keys().copied().collect();
+        for peer in peers {
+            let id = ServerId { dc: peer, shard: self.own.shard };
+            let now = self.addresses.borrow().get(&id).cloned();
+            let moved = before.get(&id).is_some_and(|was| now.as_ref() != Some(was));
+            match now {
+                None => self.dismiss(peer),
+                Some(_) if moved && peer > self.own.dc && self.is_joined(peer) => {
+                    self.part(peer, "it listens elsewhere now");
+                }
+                Some(_) => {}
+            }
+            self.dial(peer);
+        }
+    }
+
+    /// Has nothing to do with a mirror until [`Self::reach`] says where it listens.
+    pub(in crate::real) fn dismiss(&mut self, peer: DcId) {
+        let id = ServerId { dc: peer, shard: self.own.shard };
+        self.addresses.send_if_modified(|addresses| addresses.remove(&id).is_some());
+        if self.is_joined(peer) {
+            self.part(peer, "it takes no part any more");
+        }
+        self.context.meter.on_absent(&self.context.run_context.label(NodeId::Server(id)));
+    }
+
+    /// What happens next. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Where a mirror cannot be met at all.
+    pub(in crate::real) async fn next(&mut self) -> Result<FromMirror, RealError> {
+        loop {
+            if let Some(peer) = self.parted.pop_front() {
+                return Ok(FromMirror::Disconnected { peer });
+            }
+            let event = tokio::select! {
+                biased;
+                arrival = self.arrivals.recv() => {
+                    let arrival = arrival.expect("this end keeps the other end")?;
+                    let peer = arrival.peer;
+                    if self.takes_part(peer) {
+                        return Ok(FromMirror::Joined { peer: self.join(arrival) });
+                    }
+                    // One that is about to take part calls again.
+                    arrival.connection.close(GOODBYE, b"the peer knows of no part that this node takes");
+                    self.link(peer).dialled = false;
+                    self.dial(peer);
+                    continue;
+                }
+                Some(done) = self.revoked.join_next() => {
+                    if let Ok(Some((peer, connection, refusal))) = done {
+                        self.on_revoked(peer, connection, &refusal);
+                    }
+                    continue;
+                }
+                event = self.transport.event() => event,
+            };
+            return Ok(match event {
+                Event::Frame(incoming) => {
+                    FromMirror::Message { from: incoming.from, message: incoming.frame }
+                }
+                Event::Room { to, lane: Lane::Data, bytes, busy, .. } => {
+                    self.link(to).busy += busy;
+                    FromMirror::Drained { to, bytes, busy }
+                }
+                Event::Room { lane: Lane::Control, .. } => FromMirror::Room,
+                Event::Lost { peer, error } => {
+                    warn!("{error}");
+                    self.lose(peer);
+                    continue;
+                }
+                Event::Left { peer } => {
+                    self.lose(peer);
+                    continue;
+                }
+            });
+        }
+    }
+
+    /// Breaks a connection; where this node calls, it calls again.
+    pub(in crate::real) fn part(&mut self, peer: DcId, reason: &str) {
+        warn!("{} parts from {}: {reason}", self.context.name(), self.name(peer));
+        self.part_again(peer, reason);
+    }
+
+    /// As [`Self::part`], where people know the reason already.
+    pub(in crate::real) fn part_again(&mut self, peer: DcId, reason: &str) {
+        self.transport.part(peer, reason);
+        self.lose(peer);
+    }
+
+    /// Whether a message may be handed over.
+    pub(in crate::real) fn has_room(&self, to: DcId, lane: Lane) -> bool {
+        self.transport.has_room(to, self.own.shard, lane)
+    }
+
+    /// Hands over a message, for which there is room.
+    pub(in crate::real) fn send(
+        &mut self,
+        to: DcId,
+        lane: Lane,
+        message: Bytes,
+    ) -> Result<(), RealError> {
+        Ok(self.transport.send(to, self.own.shard, lane, message)?)
+    }
+
+    /// Whether there is a connection.
+    pub(in crate::real) fn is_joined(&self, peer: DcId) -> bool {
+        self.links[&peer].open.is_some()
+    }
+
+    /// Whether every mirror that takes part has been met.
+    pub(in crate::real) fn are_met(&self) -> bool {
+        let mut present = self.links.iter().filter(|(peer, _)| self.takes_part(**peer));
+        present.all(|(_, link)| link.met_before)
+    }
+
+    fn takes_part(&self, peer: DcId) -> bool {
+        let id = ServerId { dc: peer, shard: self.own.shard };
+        self.addresses.borrow().contains_key(&id)
+    }
+
+    /// A mirror, as people call it.
+    pub(in crate::real) fn name(&self, peer: DcId) -> String {
+        self.context.run_context.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
+    }
+
+    /// What each link has carried away from here.
+    pub(in crate::real) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
+        self.links.iter().map(|(peer, link)| (*peer, link.counters())).collect()
+    }
+
+    /// Sends what is in hand, says goodbye, and ends every task.
+    pub(in crate::real) async fn close(mut self) {
+        for (_, finisher) in self.links.values().flat_map(|link| &link.open) {
+            finisher.finish();
+        }
+        while self.pumps.join_next().await.is_some() {}
+        let endpoint = &self.connector.endpoint;
+        endpoint.close(GOODBYE, b"the run is over");
+        // Past this, what is left is cut off, which hurts nobody who has been told.
+        let patience = patience(&self.context.run_context.plan.topology);
+        let _late = timeout(patience, endpoint.wait_idle()).await;
+        self.others.shutdown().await;
+    }
+
+    fn join(&mut self, arrival: Arrival) -> DcId {
+        let Arrival { peer, connection, lanes } = arrival;
+        let Carriers { pump, listener, finisher } = self.transport.join(lanes);
+        while self.pumps.try_join_next().is_some() {}
+        while self.others.try_join_next().is_some() {}
+        self.pumps.spawn(pump.run());
+        self.others.spawn(listener.run());
+        let proof = self.context.credentials.proof(chain_of(&connection));
+        self.revoked.spawn(watch_proof(peer, connection.clone(), proof));
+        let link = self.link(peer);
+        link.close();
+        link.open = Some((connection, finisher));
+        (link.dialled, link.met_before) = (false, true);
+        self.parted.retain(|parted| *parted != peer);
+        self.context.on_connected(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
+        peer
+    }
+
+    /// Nothing more is taken from a mirror that has been removed.
+    fn on_revoked(&mut self, peer: DcId, connection: usize, refusal: &Refusal) {
+        let open = self.links[&peer].open.as_ref();
+        if open.is_some_and(|(open, _)| open.stable_id() == connection) {
+            self.part(peer, &refusal.to_string());
+        }
+    }
+
+    fn lose(&mut self, peer: DcId) {
+        if self.is_joined(peer) {
+            self.link(peer).close();
+            self.parted.push_back(peer);
+            self.context.on_lost(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }));
+        }
+        self.dial(peer);
+    }
+
+    fn dial(&mut self, peer: DcId) {
+        if peer < self.own.dc {
+            return;
+        }
+        let link = self.link(peer);
+        if link.dialled || link.open.is_some() {
+            return;
+        }
+        link.dialled = true;
+        let again = link.met_before;
+        let (connector, addresses) = (self.connector.clone(), self.addresses.subscribe());
+        let sender = self.sender.clone();
+        self.others.spawn(async move {
+            let arrival = connector.dial(peer, addresses, again).await;
+            // An owner that has gone meets nobody.
+            let _over = sender.send(arrival);
+        });
+    }
+
+    fn link(&mut self, peer: DcId) -> &mut MirrorLink {
+        self.links.get_mut(&peer).expect("every other data center has a link")
+    }
+}
+
+/// Waits until what a mirror has shown on a connection is revoked; nothing where the connection ends before.
+async fn watch_proof(
+    peer: DcId,
+    connection: Connection,
+    mut proof: Proof,
+) -> Option<(DcId, usize, Refusal)> {
+    tokio::select! {
+        refusal = proof.revoked() => Some((peer, connection.stable_id(), refusal)),
+        _ended = connection.closed() => None,
+    }
+}
+
+impl MirrorLink {
+    fn close(&mut self) {
+        if self.open.is_some() {
+            self.before = self.counters();
+            self.open = None;
+        }
+    }
+
+    fn counters(&self) -> LinkCounters {
+        let (control, data) = self.counters.read();
+        let sent = self.open.as_ref().map_or(0, |(connection, _)| {
+            let sent = connection.stats().udp_tx;
+            sent.bytes + sent.datagrams * IP_UDP_HEADER_BYTES
+        });
+        LinkCounters {
+            bytes: self.before.bytes + sent,
+            control_bytes: control.wire_bytes,
+            frames: control.frames + data.frames,
+            busy: self.busy,
+        }
+    }
+}
+
+/// Messages of a control lane that may be under way to quinn.
+pub(in crate::real) const MESSAGES_IN_HAND_MAX: usize = CONTROL_IN_HAND_MAX;

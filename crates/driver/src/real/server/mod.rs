@@ -1,0 +1,514 @@
+//! The process side of a parameter server: it moves the messages of one [`RecoverableServer`] and tells it the time.
+//!
+//! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
+//! this makes the server say is written down and let out.
+
+mod messages;
+pub(super) mod mirrors;
+mod proven_callers;
+pub(super) mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
+use tracing::info;
+
+use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
+use crate::real::connections::message::{Order, Report};
+use crate::real::environment::{Datagrams, Environment, Listener};
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::node::coordinator_client::{CoordinatorClient, addresses_of};
+use crate::real::node::measure::Meters;
+use crate::real::node::node_log::NodeLog;
+use crate::real::server::mirrors::{
+    Addresses, FromMirror, LinkMonitor, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
+};
+use crate::real::server::workers::Workers;
+use crate::real::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
+use crate::server_stats::ServerStats;
+use gaia_core::coordinator::{ServerProcess, StandIns};
+use gaia_core::node::WorkerMessage;
+use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder};
+use gaia_core::server::Server;
+use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
+
+/// A server at work.
+struct ServerNode {
+    context: NodeContext,
+    server: RecoverableServer,
+    /// Nothing where a crash is the end.
+    node_log: Option<NodeLog>,
+    mirrors: Mirrors,
+    links: BTreeMap<DcId, LinkMonitor>,
+    workers: Workers,
+    acceptor: Acceptor,
+    /// Workers that called while the copy was on its way; nothing for the one in this process.
+    parked: BTreeMap<WorkerId, Option<ProvenCaller>>,
+    /// Who is heard in the place of which worker.
+    stand_ins: StandIns,
+    beat: Interval,
+    /// The server's time, and when it was that.
+    origin: (Instant, time::Instant),
+    /// Whether everyone has been met, and the coordinator knows.
+    ready: bool,
+    interrupted: Interrupted,
+    meters: Meters,
+}
+
+/// What can happen to a server.
+enum Event {
+    Order(Order),
+    Beat,
+    Worker(WorkerId, WorkerMessage),
+    ProvenCaller(Box<ProvenCaller>),
+    Mirror(FromMirror),
+    Timeout,
+    /// An acknowledgement or a look at a connection is due.
+    Link,
+}
+
+/// Runs one server until the coordinator ends the run.
+pub(super) async fn serve(
+    context: NodeContext,
+    id: ServerId,
+    server: Server,
+    node_config: &NodeConfig,
+    listens: SocketAddr,
+    near: Option<NearWorker>,
+) -> Result<Exit, RealError> {
+    let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
+    let listens = tcp.local_addr()?;
+
+    // Both are open before anybody is waited for, so that links can be checked.
+    let own = context.run_context.plan.topology.dc(id.dc).workers as u16;
+    let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
+    let acceptor =
+        Acceptor::open(&context, tcp, workers.iter().copied().map(NodeId::Worker).collect());
+    let mirrors = Mirrors::open(&context, id, udp)?;
+    let parameters = server.layout().parameters();
+    let callers = Workers::new(&context, server.layout().clone(), workers.clone(), near);
+
+    let windows = windows_of(&context.run_context.plan.topology, id.dc);
+    let server = RecoveringServer::new(server, workers, windows);
+    let (node_log, server) = match &node_config.state_dir {
+        Some(state_dir) => {
+            let (node_log, server) = state_dir.recover(&context, server)?;
+            (Some(node_log), server)
+        }
+        None => {
+            info!("nothing is kept of {}: after a crash it has what a mirror has", context.name());
+            (None, server)
+        }
+    };
+
+    let (incarnation, called) = match server.next_incarnation() {
+        Some(incarnation) => (incarnation, None),
+        None => tokio::select! {
+            biased;
+            called = CoordinatorClient::call_to_begin(&context, &node_config.coordinator, listens) => {
+                let (incarnation, channel) = called?;
+                (incarnation, Some(channel))
+            }
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        },
+    };
+
+    let origin = (server.now(), time::Instant::now());
+    let mut beat = interval(HEARTBEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let topology = &context.run_context.plan.topology;
+    let links = topology.dc_ids().filter(|peer| *peer != id.dc);
+    let mut node = ServerNode {
+        context: context.clone(),
+        links: links
+            .map(|peer| (peer, LinkMonitor::new(topology, id.dc, peer, parameters)))
+            .collect(),
+        server: server.begin(node_log.is_some(), incarnation),
+        node_log,
+        mirrors,
+        workers: callers,
+        acceptor,
+        parked: BTreeMap::new(),
+        stand_ins: StandIns::default(),
+        beat,
+        origin,
+        ready: false,
+        interrupted: node_config.interrupted.clone(),
+        meters: Meters::new(&context, id),
+    };
+
+    let process = ServerProcess {
+        began: node.server.began().number(),
+        incarnation: incarnation.number(),
+        is_new: node.server.is_new(),
+    };
+    let coordinator = &node_config.coordinator;
+    let mut coordinator = match called {
+        Some(channel) => {
+            CoordinatorClient::over(&context, coordinator, Some(listens), Some(process), channel)
+        }
+        None => tokio::select! {
+            biased;
+            coordinator = CoordinatorClient::open(&context, coordinator, Some(listens), Some(process)) => coordinator?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        },
+    };
+
+    let served = async {
+        let begun = tokio::select! {
+            biased;
+            begun = coordinator.begin() => begun?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        };
+        if let Some((from, inactive)) = begun.copy_from {
+            node.rebuild(from, &inactive)?;
+        }
+        node.stand_ins = begun.stand_ins;
+        let exit = node.run(&mut coordinator, begun.servers).await?;
+        node.mirrors.close().await;
+        Ok(exit)
+    };
+
+    let served = served.await;
+    coordinator.finish(served).await
+}
+
+impl ServerNode {
+    async fn run(
+        &mut self,
+        coordinator: &mut CoordinatorClient,
+        addresses: Addresses,
+    ) -> Result<Exit, RealError> {
+        self.context.meter.on_begun();
+        self.stand(coordinator).await;
+        self.mirrors.reach(addresses);
+
+        // What was heard again has had its consequences; that this process has begun has not.
+        self.write()?;
+        if let Some(worker) = self.workers.near().filter(|near| self.stand_ins.of(*near).is_none())
+        {
+            self.let_in(worker, None)?;
+        }
+
+        loop {
+            self.context.meter.on_turn();
+            let mut event = self.next(coordinator).await?;
+            for taken in 1.. {
+                if let Event::Order(Order::End) = event {
+                    return Ok(Exit::Over);
+                }
+                self.handle(event, coordinator).await?;
+                // Asked for before it is known that there is room, what comes next would be lost.
+                if taken == GROUP_MAX {
+                    break;
+                }
+                event = tokio::select! {
+                    biased;
+                    next = self.next(coordinator) => next?,
+                    () = std::future::ready(()) => break,
+                };
+            }
+            // What they are owed leaves with this group.
+            self.let_in_parked()?;
+            self.settle(coordinator).await?;
+            self.keep_if_due()?;
+            if self.interrupted.is_set() {
+                self.keep()?;
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+
+    /// Waits for what happens next. Dropping the future loses nothing.
+    async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
+        let timeout = self.server.poll_timeout().map(|at| self.moment(at));
+        let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
+        let links = links.flatten().min();
+        let now = time::Instant::now();
+        let event = tokio::select! {
+            biased;
+            order = coordinator.order() => Event::Order(order?),
+            _ = self.beat.tick() => Event::Beat,
+            proven_caller = self.acceptor.proven_caller() => Event::ProvenCaller(Box::new(proven_caller)),
+            (worker, message) = self.workers.next() => Event::Worker(worker, message),
+            from = self.mirrors.next() => Event::Mirror(from?),
+            () = sleep_until(links.unwrap_or(now)), if links.is_some() => Event::Link,
+            () = sleep_until(timeout.unwrap_or(now)), if timeout.is_some() => Event::Timeout,
+        };
+        Ok(event)
+    }
+
+    async fn handle(
+        &mut self,
+        event: Event,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        match event {
+            Event::Order(order) => self.on_order(order, coordinator).await?,
+            Event::Beat => {
+                let links = self.mirrors.link_counters();
+                self.meters.read(self.server.server(), &links);
+                coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
+                self.tell_refusals(coordinator).await;
+            }
+            Event::ProvenCaller(proven_caller) => self.on_proven_caller(*proven_caller).await?,
+            Event::Worker(worker, message) => self.on_worker(worker, message)?,
+            Event::Mirror(from) => self.on_mirror(from)?,
+            Event::Timeout => self.server.handle_timeout(self.now()),
+            Event::Link => self.look_at_links(),
+        }
+        Ok(())
+    }
+
+    async fn on_order(
+        &mut self,
+        order: Order,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        match order {
+            Order::Begin { servers, stand_ins } => {
+                self.mirrors.reach(addresses_of(servers)?);
+                self.hear_instead(stand_ins)?;
+            }
+            Order::Rebuild { from, inactive } => self.rebuild(from, &inactive)?,
+            Order::Left { from, process } => {
+                self.mirrors.dismiss(from);
+                let left = self.server.handle_left(self.now(), from, process);
+                left.map_err(|error| self.refused(error))?;
+            }
+            Order::Drain { clocks, inactive } => {
+                self.server.handle_drain(self.now(), clocks, inactive);
+            }
+            Order::Copy { ticket } => {
+                coordinator.send_copy(ticket, self.server.server().copy()).await;
+            }
+            Order::ServerStats => {
+                let links = self.mirrors.link_counters();
+                coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
+                let count = self.context.run_context.plan.topology.data_centers.len();
+                let mut server_stats = ServerStats::of(self.server.server(), count);
+                server_stats.ledgers.clone_from(self.server.ledgers());
+                coordinator.report(&Report::ServerStats(Box::new(server_stats))).await;
+            }
+            // These are the workers' business.
+            Order::Start { .. } | Order::Stop { .. } | Order::Alive => {}
+            other => return Err(CoordinatorClient::unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    /// Tells the coordinator, which may not have heard it, where the process before this one had come to.
+    async fn stand(&self, coordinator: &CoordinatorClient) {
+        let server = self.server.server();
+        if server.clock() > Clock::ZERO {
+            coordinator.report(&Report::ClockFinished(server.clock())).await;
+        }
+        if server.copy_ready() > Clock::ZERO {
+            coordinator.report(&Report::CopyReady(server.copy_ready())).await;
+        }
+        if server.is_drained() {
+            coordinator.report(&Report::Drained).await;
+        }
+    }
+
+    fn on_worker(&mut self, worker: WorkerId, message: WorkerMessage) -> Result<(), RealError> {
+        match self.server.handle_worker(self.now(), worker, message) {
+            RequestOrder::Early => self.set_right(worker),
+            RequestOrder::Due | RequestOrder::Repeated | RequestOrder::AlreadyApplied => Ok(()),
+        }
+    }
+
+    fn on_mirror(&mut self, from: FromMirror) -> Result<(), RealError> {
+        match from {
+            FromMirror::Joined { peer } => {
+                // The hello acknowledges what has come.
+                self.write()?;
+                let hello = self.server.connect(peer);
+                self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
+                let session = self.server.session(peer);
+                let resumption = session.met().map(|_| Resumption::begin(session));
+                let link = self.link(peer);
+                link.watch.begin();
+                link.resumption = resumption;
+                Ok(())
+            }
+            FromMirror::Message { from, message } => self.on_message(from, &message),
+            FromMirror::Drained { to, bytes, busy } => {
+                let now = self.now();
+                let drained = self.server.handle_drained(now, to, bytes, busy);
+                drained.map_err(|error| self.refused(error))
+            }
+            FromMirror::Disconnected { peer } => {
+                let parted = self.server.handle_disconnected(self.now(), peer);
+                parted.map_err(|error| self.refused(error))
+            }
+            FromMirror::Room => Ok(()),
+        }
+    }
+
+    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
+    fn look_at_links(&mut self) {
+        let now = time::Instant::now();
+        for (peer, link) in &mut self.links {
+            if link.watch.due() > now {
+                continue;
+            }
+            let stalled = link.watch.is_stalled(self.server.session(*peer));
+            if stalled && self.mirrors.is_joined(*peer) {
+                self.mirrors.part(*peer, "nothing comes of the connection");
+            }
+        }
+    }
+
+    fn report_resumptions(&mut self) {
+        for (peer, link) in &mut self.links {
+            let Some(resumption) = &mut link.resumption else { continue };
+            let waits = self.server.server().has_updates_for(*peer);
+            let (own, name) = (self.context.name(), self.mirrors.name(*peer));
+            if resumption.look(self.server.session(*peer), waits, &own, &name) {
+                link.resumption = None;
+            }
+        }
+    }
+
+    /// Ends a group: cuts frames, writes down what has happened, and lets out what the server has to say.
+    async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
+        self.cut();
+        self.write()?;
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                Output::ToWorker { worker, message } => self.workers.answer(worker, message),
+                Output::Due { worker, due, guessed } => {
+                    self.workers.tell_due(worker, (due, guessed));
+                }
+                Output::ClockFinished { clock } => {
+                    coordinator.report(&Report::ClockFinished(clock)).await;
+                }
+                Output::CopyReady { clock } => coordinator.report(&Report::CopyReady(clock)).await,
+                Output::Drained => coordinator.report(&Report::Drained).await,
+                Output::Diverged(found) => coordinator.report(&Report::Diverged(found)).await,
+            }
+        }
+
+        self.transmit()?;
+        self.report_resumptions();
+        let is_whole = self.server.server().is_whole();
+
+        if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
+            self.ready = true;
+            coordinator.report(&Report::Ready).await;
+        }
+
+        Ok(())
+    }
+
+    /// Cuts frames for the lanes that have room and nothing that waits.
+    fn cut(&mut self) {
+        let now = self.now();
+        for (to, link) in &mut self.links {
+            for (lane, room, most) in
+                [(Lane::Control, usize::MAX, MESSAGES_IN_HAND_MAX), (Lane::Data, link.room, 1)]
+            {
+                while self.mirrors.has_room(*to, lane)
+                    && self.server.session(*to).unsent(lane) < most
+                    && let Some(frame) = self.server.cut(now, *to, lane, room)
+                {
+                    if let Some(resumption) =
+                        link.resumption.as_mut().filter(|_| lane == Lane::Data)
+                    {
+                        resumption.on_cut(frame.len());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes down what has happened, so that what follows from it may leave.
+    fn write(&mut self) -> Result<(), RealError> {
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.server.take_entries())?;
+            self.server.handle_synced();
+        }
+        Ok(())
+    }
+
+    fn keep_if_due(&mut self) -> Result<(), RealError> {
+        let clock = self.server.server().clock();
+        let due = self.node_log.as_ref().is_some_and(|node_log| node_log.is_due(clock));
+        if due { self.keep() } else { Ok(()) }
+    }
+
+    /// Writes a checkpoint, where everything has left.
+    fn keep(&mut self) -> Result<(), RealError> {
+        let clock = self.server.server().clock();
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        let Some(state) = self.server.state() else { return Ok(()) };
+        node_log.keep(clock, state)
+    }
+
+    fn transmit(&mut self) -> Result<(), RealError> {
+        let now = time::Instant::now();
+        for (to, link) in &mut self.links {
+            for lane in Lane::ALL {
+                while self.mirrors.has_room(*to, lane) {
+                    let Some(message) = self.server.poll_message(*to, lane) else { break };
+                    self.mirrors.send(*to, lane, message.to_bytes())?;
+                }
+            }
+            if link.news_due.is_none_or(|due| due > now) {
+                continue;
+            }
+            link.news_due = None;
+            if self.mirrors.has_room(*to, Lane::Control) {
+                if let Some(message) = self.server.poll_acknowledgement(*to) {
+                    self.mirrors.send(*to, Lane::Control, message.to_bytes())?;
+                }
+            } else if self.mirrors.is_joined(*to) {
+                link.news_due = Some(now + link.news_wait);
+            }
+        }
+
+        Ok(())
+    }
+
+    fn link(&mut self, peer: DcId) -> &mut LinkMonitor {
+        self.links.get_mut(&peer).expect("every other data center has a link")
+    }
+
+    fn now(&self) -> Instant {
+        self.origin.0 + self.origin.1.elapsed()
+    }
+
+    fn moment(&self, at: Instant) -> time::Instant {
+        self.origin.1 + at.since(self.origin.0)
+    }
+}
+
+/// Listens for workers over TCP and for mirrors over UDP, on one port.
+async fn bind(
+    environment: &dyn Environment,
+    address: SocketAddr,
+) -> Result<(Box<dyn Listener>, Datagrams), RealError> {
+    let mut left = if address.port() == 0 { FREE_PORTS_TRIED } else { 1 };
+    loop {
+        let tcp = listen(environment, address).await?;
+        let own = tcp.local_addr()?;
+        left -= 1;
+        match environment.datagrams(own) {
+            Ok(udp) => return Ok((tcp, udp)),
+            // A port that is free for TCP may be taken for UDP.
+            Err(_) if left > 0 => {}
+            Err(error) => {
+                let (address, reason) = (own.to_string(), error.to_string());
+                return Err(RealError::Listen { address, reason });
+            }
+        }
+    }
+}
+
+/// What is handed in at most before a group is written down.
+const GROUP_MAX: usize = 64;
+
+const FREE_PORTS_TRIED: usize = 16;

@@ -1,0 +1,246 @@
+//! A server's connections to the workers of its data center, which come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::info;
+
+use crate::real::connections::channel::{Channel, Parcel, Reader};
+use crate::real::connections::message::{Answer, pack};
+use crate::real::error::ChannelError;
+use crate::real::node::context::NodeContext;
+use crate::real::{FromNear, NearWorker, NextRequests};
+use gaia_core::node::{RowsRead, WorkerMessage, decode_worker_message, encode_rows_read};
+use gaia_core::recovery::RequestSeq;
+use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
+use gaia_core::wire::LanKind;
+
+/// Every worker of a data center, as one of its servers sees them.
+pub(in crate::real) struct Workers {
+    context: NodeContext,
+    layout: ShardLayout,
+    ways: BTreeMap<WorkerId, Way>,
+    near: Option<Near>,
+    /// Those that have not been met.
+    missing: BTreeSet<WorkerId>,
+    incoming: Receiver<FromWorker>,
+    sender: Sender<FromWorker>,
+    /// How many connections there have been.
+    connections: u64,
+    /// Ends with this.
+    reading: JoinSet<()>,
+}
+
+/// The worker in this process.
+struct Near {
+    worker: WorkerId,
+    /// What it says next, if it knows.
+    next_requests: watch::Receiver<NextRequests>,
+    hears: Sender<FromNear>,
+}
+
+/// The way to a worker that is heard.
+enum Way {
+    Far {
+        connection: u64,
+        parcels: Sender<Parcel>,
+        reading: AbortHandle,
+    },
+    /// In this process.
+    Near(Sender<FromNear>),
+}
+
+/// What comes from a worker.
+struct FromWorker {
+    worker: WorkerId,
+    /// None for one in this process.
+    connection: Option<u64>,
+    message: Result<WorkerMessage, String>,
+}
+
+impl Workers {
+    pub(in crate::real) fn new(
+        context: &NodeContext,
+        layout: ShardLayout,
+        all: BTreeSet<WorkerId>,
+        near: Option<NearWorker>,
+    ) -> Self {
+        let (sender, incoming) = channel(all.len() * MESSAGES_PER_WORKER);
+        let mut workers = Self {
+            context: context.clone(),
+            layout,
+            ways: BTreeMap::new(),
+            near: None,
+            missing: all,
+            incoming,
+            sender,
+            connections: 0,
+            reading: JoinSet::new(),
+        };
+
+        if let Some(NearWorker { worker, next_requests, mut says, hears }) = near {
+            workers.near = Some(Near { worker, next_requests, hears });
+            let sender = workers.sender.clone();
+            workers.reading.spawn(async move {
+                while let Some(message) = says.recv().await {
+                    let message = FromWorker { worker, connection: None, message: Ok(message) };
+                    if sender.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+
+        workers
+    }
+
+    /// The worker in this process, if there is one.
+    pub(in crate::real) fn near(&self) -> Option<WorkerId> {
+        self.near.as_ref().map(|near| near.worker)
+    }
+
+    /// What that worker says next to the server of a shard, if it knows.
+    pub(in crate::real) fn near_next_request(&self, shard: ShardId) -> Option<RequestSeq> {
+        let next_requests = self.near.as_ref()?.next_requests.borrow();
+        next_requests.get(shard.index()).copied().flatten()
+    }
+
+    /// Hears the worker in this process in place of anyone before, and tells it what is due.
+    pub(in crate::real) fn join_near(&mut self, due: RequestSeq) {
+        let Some(Near { worker, hears, .. }) = &self.near else { return };
+        let (worker, hears) = (*worker, hears.clone());
+        self.part(worker);
+        self.context.on_connected(NodeId::Worker(worker));
+        // One that has ended ends this process.
+        let _ended = hears.try_send(FromNear::Joined(due));
+        self.ways.insert(worker, Way::Near(hears));
+        self.missing.remove(&worker);
+    }
+
+    /// Takes a connection of a worker in place of any before, and says what is due.
+    pub(in crate::real) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
+        let (reader, parcels, _) = channel.start(PARCELS_MAX);
+        for body in [pack(&Answer::Welcome), pack(&due)] {
+            parcels.try_send((LanKind::Hello, body)).expect("an empty queue has room for two");
+        }
+        self.part(worker);
+        self.connections += 1;
+        let connection = self.connections;
+        while self.reading.try_join_next().is_some() {}
+        let heard = hear((worker, connection), reader, self.layout.clone(), self.sender.clone());
+        let reading = self.reading.spawn(heard);
+        self.ways.insert(worker, Way::Far { connection, parcels, reading });
+        self.context.on_connected(NodeId::Worker(worker));
+        self.missing.remove(&worker);
+    }
+
+    /// The next message of a worker. Dropping the future loses none.
+    pub(in crate::real) async fn next(&mut self) -> (WorkerId, WorkerMessage) {
+        loop {
+            let next = self.incoming.recv().await;
+            let FromWorker { worker, connection, message } =
+                next.expect("this end keeps the other end");
+            let current = match self.ways.get(&worker) {
+                Some(Way::Far { connection, .. }) => Some(Some(*connection)),
+                Some(Way::Near(_)) => Some(None),
+                None => None,
+            };
+            if current != Some(connection) {
+                continue;
+            }
+            match message {
+                Ok(message) => return (worker, message),
+                Err(reason) => {
+                    let node = self.context.run_context.name(NodeId::Worker(worker));
+                    info!("{} does not hear {node} any more: {reason}", self.context.name());
+                    self.part(worker);
+                }
+            }
+        }
+    }
+
+    /// Hangs up on a worker, which is to call again; one in this process is heard no more until it is let in again.
+    pub(in crate::real) fn part(&mut self, worker: WorkerId) {
+        match self.ways.remove(&worker) {
+            Some(Way::Far { reading, .. }) => reading.abort(),
+            Some(Way::Near(_)) => {}
+            None => return,
+        }
+        self.context.on_lost(NodeId::Worker(worker));
+    }
+
+    /// Answers a worker, if it is on the line; one that is not asks again.
+    pub(in crate::real) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
+        match self.ways.get(&worker) {
+            Some(Way::Far { .. }) => {
+                self.tell_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
+            }
+            // One that has ended ends this process.
+            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Rows(rows))),
+            None => {}
+        }
+    }
+
+    /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
+    pub(in crate::real) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
+        match self.ways.get(&worker) {
+            Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
+            // One that has ended ends this process.
+            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Due(due))),
+            None => {}
+        }
+    }
+
+    fn tell_far(&mut self, worker: WorkerId, parcel: Parcel) {
+        if let Some(Way::Far { parcels, .. }) = self.ways.get(&worker)
+            && parcels.try_send(parcel).is_err()
+        {
+            self.part(worker);
+        }
+    }
+
+    /// Whether every worker has been met.
+    pub(in crate::real) fn are_met(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// Hears a worker over TCP until its connection ends, and says why it did.
+async fn hear(
+    (worker, connection): (WorkerId, u64),
+    mut reader: Reader,
+    layout: ShardLayout,
+    sender: Sender<FromWorker>,
+) {
+    let bytes_max = |_| worker_message_bytes_max(&layout);
+    loop {
+        let next = reader.next(bytes_max, None).await;
+        let message = next.and_then(|(kind, body)| match kind {
+            LanKind::WorkerMessage => Ok(decode_worker_message(&body, &layout)?),
+            other => Err(ChannelError::Other(format!("a {other:?} from a worker"))),
+        });
+        let message = message.map_err(|error| error.to_string());
+        let last = message.is_err();
+        let message = FromWorker { worker, connection: Some(connection), message };
+        if sender.send(message).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+/// The most that a worker says at once: every row with its number, and what it has measured.
+fn worker_message_bytes_max(layout: &ShardLayout) -> usize {
+    4 * (layout.parameters() + layout.rows()) + 16 * layout.model().tables().len() + MEASURED_BYTES
+}
+
+/// A read and an update; the next read comes with the update.
+const MESSAGES_PER_WORKER: usize = 4;
+
+/// Answers on their way to one worker: one for each time that it has asked, and a few where it has called again.
+pub(in crate::real) const PARCELS_MAX: usize = 16;
+
+/// Measurements of a thousand copies.
+const MEASURED_BYTES: usize = 64 << 10;

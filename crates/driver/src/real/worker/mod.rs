@@ -1,0 +1,389 @@
+//! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
+
+mod servers;
+pub(super) mod standing_in;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
+
+use crate::blocking::beside;
+use crate::cost::CostModel;
+use crate::message_of;
+use crate::real::connections::message::{Order, Report};
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::measure::tell_held;
+use crate::real::node::node_log::NodeLog;
+use crate::real::worker::servers::{FromServer, Servers};
+use crate::real::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
+use gaia_core::application::Work;
+use gaia_core::coordinator::ServerProcess;
+use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
+use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
+use gaia_core::worker::Worker;
+
+/// A worker whose iteration has run, and the work done or the message of its panic.
+type Ran = (Box<Worker>, Result<Work, String>);
+
+/// A worker at work.
+struct WorkerNode {
+    context: NodeContext,
+    id: WorkerId,
+    worker: RecoverableWorker,
+    /// Nothing where a crash loses what the worker has not sent.
+    node_log: Option<NodeLog>,
+    /// How long it would take to compute again what was computed since the last checkpoint.
+    replay: Duration,
+    servers: Servers,
+    /// What is known, and on disk, of what this worker says next.
+    next_requests: watch::Sender<NextRequests>,
+    /// Whether the coordinator knows that all servers have been met.
+    ready: bool,
+    beat: Interval,
+    running: Option<JoinHandle<Ran>>,
+    began: time::Instant,
+    /// What iterations cost, where the run file says so; otherwise they cost what they take.
+    cost: Option<CostModel>,
+    /// Until when the iteration that has run is charged.
+    padded: Option<time::Instant>,
+    /// The clock at which the coordinator knows this worker to have stopped.
+    told_stopped: Option<Clock>,
+    lan_bytes: u64,
+    interrupted: Interrupted,
+    stands_in_for: watch::Sender<BTreeSet<WorkerId>>,
+}
+
+/// What can happen to a worker.
+enum Event {
+    Order(Order),
+    Beat,
+    Server(ShardId, FromServer),
+    Ran(Ran),
+    /// The time of the iteration that has run is over.
+    Over,
+}
+
+/// Runs one worker until the coordinator ends the run.
+pub(super) async fn work(
+    context: NodeContext,
+    worker: Worker,
+    layouts: Vec<ShardLayout>,
+    node_config: &NodeConfig,
+    cost: Option<CostModel>,
+    near: Option<NearServer>,
+) -> Result<Exit, RealError> {
+    let id = worker.id();
+    let worker = RecoveringWorker::new(worker, layouts.len());
+    let (node_log, worker) = match &node_config.state_dir {
+        Some(state_dir) => {
+            let (node_log, worker) = state_dir.recover(&context, worker)?;
+            (Some(node_log), worker)
+        }
+        None => (None, worker),
+    };
+
+    let worker = worker.begin(node_log.is_some());
+    let next_requests = match &near {
+        Some(near) => near.next_requests.clone(),
+        None => watch::Sender::new(NextRequests::new()),
+    };
+    next_requests.send_replace(worker.next_requests());
+    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
+    let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
+
+    let mut coordinator = tokio::select! {
+        biased;
+        coordinator = opened => coordinator?,
+        () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+    };
+    let worked = async {
+        let Begun { servers: addresses, stand_ins, anew, .. } = tokio::select! {
+            biased;
+            begun = coordinator.begin() => begun?,
+            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        };
+        node_config.stands_in_for.send_replace(stand_ins.lost_to(id));
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut node = WorkerNode {
+            context: context.clone(),
+            id,
+            worker,
+            node_log,
+            replay: Duration::ZERO,
+            servers: Servers::meet(
+                &context,
+                id,
+                &layouts,
+                (addresses, next_requests.subscribe()),
+                near,
+            ),
+            next_requests,
+            ready: false,
+            beat,
+            running: None,
+            began: time::Instant::now(),
+            cost,
+            padded: None,
+            told_stopped: None,
+            lan_bytes: 0,
+            interrupted: node_config.interrupted.clone(),
+            stands_in_for: node_config.stands_in_for.clone(),
+        };
+        if anew {
+            node.worker.handle_back();
+        }
+        node.run(&mut coordinator).await
+    };
+
+    let worked = worked.await;
+    coordinator.finish(worked).await
+}
+
+impl WorkerNode {
+    async fn run(&mut self, coordinator: &mut CoordinatorClient) -> Result<Exit, RealError> {
+        loop {
+            self.context.meter.on_turn();
+            let mut event = self.next(coordinator).await?;
+            for taken in 1.. {
+                if let Event::Order(Order::End) = event {
+                    return Ok(Exit::Over);
+                }
+                self.handle(event, coordinator).await?;
+                // Asked for before it is known that there is room, what comes next would be lost.
+                if taken == GROUP_MAX {
+                    break;
+                }
+                event = tokio::select! {
+                    biased;
+                    next = self.next(coordinator) => next?,
+                    () = std::future::ready(()) => break,
+                };
+            }
+            self.settle(coordinator).await?;
+            if self.running.is_some() || self.padded.is_some() {
+                continue;
+            }
+            let interrupted = self.interrupted.is_set();
+            self.keep(interrupted)?;
+            if interrupted {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+
+    /// Waits for what happens next. Dropping the future loses nothing.
+    async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
+        let event = tokio::select! {
+            biased;
+            order = coordinator.order() => Event::Order(order?),
+            _ = self.beat.tick() => Event::Beat,
+            (shard, from) = self.servers.next() => Event::Server(shard, from),
+            ran = ran(&mut self.running) => Event::Ran(ran),
+            () = due(self.padded) => Event::Over,
+        };
+        Ok(event)
+    }
+
+    async fn handle(
+        &mut self,
+        event: Event,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        match event {
+            Event::Order(order) => self.on_order(order)?,
+            Event::Beat => {
+                let lan_bytes = self.lan_bytes;
+                self.context.meter.on_lan(lan_bytes);
+                coordinator.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+            }
+            Event::Server(shard, from) => self.on_server(shard, from)?,
+            Event::Ran(ran) => self.on_ran(ran)?,
+            Event::Over => self.finish_iteration(),
+        }
+        Ok(())
+    }
+
+    fn on_order(&mut self, order: Order) -> Result<(), RealError> {
+        match order {
+            Order::Begin { servers, stand_ins } => {
+                self.servers.reach(addresses_of(servers)?);
+                self.stands_in_for.send_replace(stand_ins.lost_to(self.id));
+            }
+            Order::Start { stopped } => {
+                self.context.meter.on_begun();
+                self.worker.handle_start(stopped);
+            }
+            Order::Reset => self.worker.handle_back(),
+            Order::Stop { last } => self.worker.handle_stop(last),
+            Order::Alive => {}
+            other => return Err(CoordinatorClient::unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn on_server(&mut self, shard: ShardId, from: FromServer) -> Result<(), RealError> {
+        match from {
+            FromServer::Lost(error) => return Err(error),
+            FromServer::Rows(rows) => {
+                self.lan_bytes += rows.lan_bytes();
+                // Rows that come again are not asked for.
+                self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
+            }
+            FromServer::Due((due, guessed)) => {
+                self.may_begin(due, guessed)?;
+                self.worker.handle_due(shard, due, guessed);
+            }
+            FromServer::Joined(due) => {
+                self.write()?;
+                for message in self.worker.handle_joined(shard, due) {
+                    self.lan_bytes += self.servers.send(shard, message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether to begin where a server says counts nothing twice: what a worker of a data center that joins is to change
+    /// has never been, and the initial model has the counts of all.
+    fn may_begin(&self, due: RequestSeq, guessed: bool) -> Result<(), RealError> {
+        let plan = &self.context.run_context.plan;
+        let joins = guessed && plan.late().contains(&self.id.dc);
+        if !plan.deltas_are_counts() || due == RequestSeq::default() || joins {
+            return Ok(());
+        }
+        let (node, app) = (self.context.name(), plan.app_name());
+        Err(RealError::CountsLost { node, app })
+    }
+
+    fn on_ran(&mut self, ran: Ran) -> Result<(), RealError> {
+        let (worker, work) = ran;
+        self.running = None;
+        self.replay += self.began.elapsed();
+        self.context.meter.on_iteration(self.began.elapsed());
+        let part = self.context.name();
+        let work = work.map_err(|message| RealError::Panicked { part, message })?;
+        self.worker.handle_ran(worker);
+        let topology = &self.context.run_context.plan.topology;
+        let number = topology.first_worker(self.id.dc) + usize::from(self.id.index);
+        let over = self.cost.as_mut().map(|cost| self.began + cost.time(self.id, number, work));
+        match over {
+            Some(over) if over > time::Instant::now() => self.padded = Some(over),
+            _ => self.finish_iteration(),
+        }
+        Ok(())
+    }
+
+    fn finish_iteration(&mut self) {
+        self.padded = None;
+        self.worker.handle_computed();
+    }
+
+    /// Ends a group: writes down what has happened, and lets out what the worker has to say.
+    async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
+        self.write()?;
+        while let Some((shard, message)) = self.worker.poll_message() {
+            self.lan_bytes += self.servers.send(shard, message);
+        }
+
+        // While its iteration is charged, a worker that has run is here.
+        if self.padded.is_none()
+            && let Some(mut worker) = self.worker.poll_compute()
+        {
+            let held = worker.take_held();
+            tell_held(&self.context, &held);
+            if !held.is_empty() {
+                coordinator.report(&Report::Held(held)).await;
+            }
+            self.compute(worker);
+        }
+
+        let stopped = self.worker.stopped();
+        if stopped != self.told_stopped {
+            self.told_stopped = stopped;
+            if let Some(clock) = stopped {
+                let lan_bytes = self.lan_bytes;
+                coordinator.report(&Report::Alive { links: Vec::new(), lan_bytes }).await;
+                coordinator.report(&Report::Stopped(clock)).await;
+            }
+        }
+
+        if !self.ready && self.servers.are_met() {
+            self.ready = true;
+            coordinator.report(&Report::Ready).await;
+        }
+
+        Ok(())
+    }
+
+    /// Writes down what has happened, so that what follows from it may leave.
+    fn write(&mut self) -> Result<(), RealError> {
+        if let Some(node_log) = &mut self.node_log {
+            node_log.write(&self.worker.take_entries())?;
+            self.worker.handle_synced();
+        }
+        let next_requests = self.worker.next_requests();
+        self.next_requests.send_if_modified(|known| {
+            let is_new = *known != next_requests;
+            *known = next_requests;
+            is_new
+        });
+        Ok(())
+    }
+
+    /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
+    /// computes.
+    fn keep(&mut self, must: bool) -> Result<(), RealError> {
+        let Some(node_log) = &mut self.node_log else { return Ok(()) };
+        let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
+            return Ok(());
+        };
+        let long = self.replay > REPLAY_MIN.max(CHECKPOINTS_PER_REPLAY * node_log.took());
+        if !must && !long && !node_log.is_due(clock) {
+            return Ok(());
+        }
+        let Some(state) = self.worker.state() else { return Ok(()) };
+        self.replay = Duration::ZERO;
+        node_log.keep(clock, state)
+    }
+
+    fn compute(&mut self, mut worker: Box<Worker>) {
+        self.began = time::Instant::now();
+        self.running = Some(beside(move || {
+            // A worker whose iteration has panicked is never asked again.
+            let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
+            let work = work.map_err(|panic| message_of(&*panic));
+            (worker, work)
+        }));
+    }
+}
+
+/// Waits for the iteration at work; for ever where there is none.
+async fn ran(running: &mut Option<JoinHandle<Ran>>) -> Ran {
+    match running {
+        Some(running) => running.await.expect("an iteration's panic is caught within it"),
+        None => std::future::pending().await,
+    }
+}
+
+async fn due(at: Option<time::Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is handed in at most before a group is written down.
+const GROUP_MAX: usize = 64;
+
+/// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
+/// checkpoints cost it a twentieth of its time at most.
+const REPLAY_MIN: Duration = Duration::from_secs(1);
+const CHECKPOINTS_PER_REPLAY: u32 = 20;

@@ -1,0 +1,122 @@
+//! A worker's process that does the work of others, which are lost, beside its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::info;
+
+use crate::blocking::in_place;
+use crate::cluster::Blueprint;
+use crate::cost::CostModel;
+use crate::real::error::RealError;
+use crate::real::node::context::NodeContext;
+use crate::real::worker::work;
+use crate::real::{Exit, Interrupted, NodeConfig, SILENCE_MAX};
+use gaia_config::{ComputeModel, Plan};
+use gaia_core::topology::Address;
+use gaia_core::types::{NodeId, ShardLayout, WorkerId};
+use gaia_core::worker::Worker;
+
+/// The lost workers whose work is done here. Dropped, it ends at once.
+#[derive(Default)]
+pub(in crate::real) struct StandingIn {
+    /// Nothing where one has ended with the run.
+    at_work: BTreeMap<WorkerId, Option<AtWork>>,
+}
+
+type AtWork = Pin<Box<dyn Future<Output = Result<Exit, RealError>>>>;
+
+impl StandingIn {
+    /// Stands in for the workers that `lost` names at any time, from the context of one of their data center. Ends with
+    /// what fails.
+    pub(in crate::real) async fn follow(
+        &mut self,
+        context: &NodeContext,
+        blueprint: &Blueprint<'_>,
+        coordinator: &Address,
+        mut lost: watch::Receiver<BTreeSet<WorkerId>>,
+    ) -> RealError {
+        loop {
+            let due = lost.borrow_and_update().clone();
+            self.at_work.retain(|worker, _| {
+                let stays = due.contains(worker);
+                if !stays {
+                    // An iteration that is at work runs to its end, and changes nothing.
+                    leave(context, *worker);
+                }
+                stays
+            });
+            for worker in due {
+                self.at_work.entry(worker).or_insert_with(|| {
+                    let machine = in_place(|| blueprint.worker(worker));
+                    let layouts = blueprint.layouts().to_vec();
+                    Some(Box::pin(begin(
+                        context.in_place_of(worker),
+                        machine,
+                        layouts,
+                        coordinator.clone(),
+                    )))
+                });
+            }
+            tokio::select! {
+                biased;
+                changed = lost.changed() => changed.expect("whoever says for whom outlives this"),
+                failed = self.failed() => return failed,
+            }
+        }
+    }
+
+    /// Waits until all have heard that the run is over, as the worker of this process has; not for long.
+    pub(in crate::real) async fn finish(mut self) {
+        let ended = poll_fn(|cx| {
+            let failed = self.poll(cx).is_some();
+            let over = failed || self.at_work.values().all(Option::is_none);
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let _late = timeout(SILENCE_MAX, ended).await;
+    }
+
+    async fn failed(&mut self) -> RealError {
+        poll_fn(|cx| self.poll(cx).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Goes on with everyone's work, and says what has failed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Option<RealError> {
+        self.at_work.values_mut().find_map(|worker| {
+            let Poll::Ready(ended) = worker.as_mut()?.as_mut().poll(cx) else { return None };
+            *worker = None;
+            ended.err()
+        })
+    }
+}
+
+async fn begin(
+    context: NodeContext,
+    machine: Worker,
+    layouts: Vec<ShardLayout>,
+    coordinator: Address,
+) -> Result<Exit, RealError> {
+    // Nothing of this is kept: servers know where the worker is.
+    let (state_dir, interrupted) = (None, Interrupted(None));
+    let stands_in_for = watch::Sender::default();
+    let node_config = NodeConfig { coordinator, state_dir, interrupted, stands_in_for };
+    let cost = cost_of(&context.run_context.plan);
+    work(context, machine, layouts, &node_config, cost, None).await
+}
+
+/// What iterations cost, where the run file says so.
+pub(in crate::real) fn cost_of(plan: &Plan) -> Option<CostModel> {
+    let charged = plan.compute.model == ComputeModel::Cost;
+    charged.then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed))
+}
+
+/// A worker's work is no longer done here.
+fn leave(context: &NodeContext, back: WorkerId) {
+    let (run_context, node) = (&context.run_context, NodeId::Worker(back));
+    run_context.telemetry.leave(&run_context.label(node), &run_context.plan.name);
+    info!("{} no longer stands in for {}", context.name(), run_context.name(node));
+}

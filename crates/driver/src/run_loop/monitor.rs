@@ -1,0 +1,165 @@
+//! What a run reports: recorded, shown to the observer and told to the coordinator, in the same way under every driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::evaluations::Evaluation;
+use crate::Outcome;
+use crate::cluster::Cluster;
+use crate::judge::{Verdict, highlights, judge};
+use crate::recorder::{AllLinkCounters, RunRecorder};
+use crate::server_stats::ServerStats;
+use gaia_config::Plan;
+use gaia_core::application::Application;
+use gaia_core::coordinator::{Coordinator, StopReason};
+use gaia_core::server::Divergence;
+use gaia_core::sync::WaitReason;
+use gaia_core::types::{Clock, DcId, Instant, ServerId, WorkerId};
+use gaia_telemetry::Observer;
+
+/// What nodes report that concerns the whole run.
+pub(crate) enum NodeReport {
+    /// The workers of a server have all finished a clock.
+    ClockFinished { server: ServerId, clock: Clock },
+    /// The copy of a server holds a clock.
+    CopyReady { server: ServerId, clock: Clock },
+    /// The copy of a server equals those of its mirrors.
+    Drained { server: ServerId },
+    /// The changes of a worker have diverged.
+    Diverged(Divergence),
+    /// Reads of a data center's worker were held back, by which causes and for how long.
+    Held { dc: DcId, held: Vec<(WaitReason, Duration)> },
+    /// A worker has stopped at a clock.
+    Stopped { worker: WorkerId, clock: Clock },
+}
+
+/// What a run has come to at its end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// What the last copies are worth.
+    pub(crate) verdict: Verdict,
+    pub(crate) all_server_stats: Vec<ServerStats>,
+    /// What the application says of the final model.
+    pub(crate) highlights: Vec<String>,
+}
+
+/// The record of a run in the making, and who watches it.
+pub(crate) struct RunMonitor<'a> {
+    pub(crate) recorder: RunRecorder,
+    pub(crate) observer: &'a mut dyn Observer,
+}
+
+impl Ended {
+    /// The end of a run whose servers are all here.
+    pub(crate) fn of(cluster: &Cluster, application: &Arc<dyn Application>) -> Self {
+        let Cluster { servers, shards, .. } = cluster;
+        Self {
+            verdict: judge(servers, *shards, application),
+            all_server_stats: ServerStats::all(servers, servers.len() / shards),
+            highlights: highlights(servers, *shards, application),
+        }
+    }
+}
+
+impl<'a> RunMonitor<'a> {
+    pub(crate) fn new(plan: &Plan, observer: &'a mut dyn Observer) -> Self {
+        Self { recorder: RunRecorder::new(plan), observer }
+    }
+
+    /// Records what a node reports, and tells the coordinator.
+    pub(crate) fn handle_report(&mut self, coordinator: &mut Coordinator, report: NodeReport) {
+        match report {
+            NodeReport::ClockFinished { server, clock } => {
+                coordinator.handle_clock_finished(server, clock);
+                let judged = self.recorder.topology().dc_ids();
+                let judged = judged.filter(|dc| coordinator.is_judged(*dc));
+                let clocks: Vec<(DcId, Clock)> =
+                    judged.map(|dc| (dc, coordinator.clock_of(dc))).collect();
+                self.recorder.on_clocks(clocks.into_iter());
+            }
+            NodeReport::CopyReady { server, clock } => coordinator.handle_copy_ready(server, clock),
+            NodeReport::Drained { server } => coordinator.handle_drained(server),
+            NodeReport::Diverged(divergence) => {
+                self.recorder.on_diverged(divergence);
+                coordinator.handle_diverged();
+            }
+            NodeReport::Held { dc, held } => self.recorder.on_held(dc, &held),
+            NodeReport::Stopped { worker, clock } => {
+                coordinator.handle_worker_stopped(worker, clock);
+            }
+        }
+    }
+
+    /// Judges the copies of servers that are all here, at once.
+    pub(crate) fn evaluate(
+        &mut self,
+        cluster: &mut Cluster,
+        evaluation: Evaluation,
+        application: &Arc<dyn Application>,
+    ) {
+        let verdict = judge(&cluster.servers, cluster.shards, application);
+        self.handle_verdict(evaluation.at, &mut cluster.coordinator, evaluation, &verdict);
+    }
+
+    /// Records what copies are worth, shows it, and tells the coordinator, for which it is `now`.
+    pub(crate) fn handle_verdict(
+        &mut self,
+        now: Instant,
+        coordinator: &mut Coordinator,
+        evaluation: Evaluation,
+        verdict: &Verdict,
+    ) {
+        let Evaluation { at, clock, clocks, link_counters } = evaluation;
+        let clocks = clocks.into_iter();
+        let progress = self.recorder.on_evaluation(at, clock, verdict, clocks, &link_counters);
+        self.observer.on_progress(progress);
+
+        coordinator.handle_evaluation(now, clock, verdict.worst().objective);
+    }
+
+    /// Records that the run stops.
+    pub(crate) fn handle_stop(&mut self, now: Instant, reason: StopReason) {
+        self.recorder.on_stop(now, reason);
+    }
+
+    /// Shows the observer how far data centers are, and what they have sent.
+    pub(crate) fn show(
+        &mut self,
+        now: Instant,
+        coordinator: &Coordinator,
+        link_counters: &AllLinkCounters,
+    ) {
+        let dcs = self.recorder.topology().dc_ids();
+        let clock = |dc| {
+            let is_inactive = coordinator.inactive().contains(&dc);
+            (!is_inactive).then(|| coordinator.clock_of(dc).0)
+        };
+        let (clocks, sent): (Vec<Option<u64>>, Vec<u64>) =
+            dcs.map(|dc| (clock(dc), self.recorder.sent_by(dc, link_counters))).unzip();
+        self.observer.on_tick(now.as_secs_f64(), &clocks, &sent);
+    }
+
+    /// Shows the observer again what was recorded before the run was resumed.
+    pub(crate) fn show_again(&mut self) {
+        for progress in self.recorder.progress() {
+            self.observer.on_progress(progress);
+        }
+    }
+
+    /// What comes out of a run that has ended.
+    pub(crate) fn outcome(
+        self,
+        application: &dyn Application,
+        ended: Ended,
+        link_counters: &AllLinkCounters,
+        wall: Duration,
+    ) -> Outcome {
+        let Ended { verdict, all_server_stats, highlights } = ended;
+        let recorder = self.recorder;
+        let summary =
+            recorder.summary(&all_server_stats, application, &verdict, link_counters, wall);
+        Outcome { summary, progress: recorder.into_progress(), highlights }
+    }
+}

@@ -25,29 +25,18 @@
 
 #![warn(missing_docs)]
 
-mod application;
 mod bugs;
 mod campaign;
 mod checkers;
+mod cluster;
 mod counts;
-mod disk;
-mod draws;
-mod ends;
-mod envelopes;
-mod fault;
-mod fault_injector;
-mod network;
-mod nodes;
 #[cfg(test)]
 mod paused;
 mod scenario;
 mod schedule;
-mod shrink;
 
 pub use bugs::Bug;
-pub use campaign::{Campaign, Failure, Report};
+pub use campaign::{Campaign, Failure, Report, shrink};
 pub use counts::Counts;
-pub use fault::{Fault, FaultKind, Moment};
-pub use scenario::{Packets, Scenario};
+pub use scenario::{Fault, FaultKind, Moment, Packets, Scenario};
 pub use schedule::{Run, Violation, run};
-pub use shrink::shrink;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Broken, Checker, Seen, Undone, View};
+use super::{Broken, Checker, Seen, View};
+use crate::cluster::undone::Undone;
 use gaia_core::codec::{Buffers, Changes, decode_indexes};
 use gaia_core::store::ShardRows;
 use gaia_core::sync::RemoteSync;

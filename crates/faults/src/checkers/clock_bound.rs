@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Broken, Checker, Seen, Undone, View, clock_of};
+use super::{Broken, Checker, Seen, View, clock_of};
+use crate::cluster::undone::Undone;
 use gaia_core::sync::{Brake, RemoteSync};
 use gaia_core::types::{Clock, DcId, Lane, ServerId};
 use gaia_core::wire::{ControlMessage, decode_control};

@@ -6,7 +6,8 @@ mod inheritance;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Broken, Checker, Seen, Undone, View};
+use super::{Broken, Checker, Seen, View};
+use crate::cluster::undone::Undone;
 use gaia_core::codec::{Buffers, Changes};
 use gaia_core::server::DrainMethod;
 use gaia_core::store::ShardDeltas;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::{Broken, Checker, Seen, Undone, View};
+use super::{Broken, Checker, Seen, View};
+use crate::cluster::undone::Undone;
 use gaia_core::types::{DcId, Lane, ServerId};
 
 /// The frames that were cut and not received.

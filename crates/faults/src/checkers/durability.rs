@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Broken, Checker, Seen, View};
-use crate::envelopes::{HELLO, KIND, NUMBER, RECEIVED, TO, lane_of, u64_at};
-use crate::nodes::ReplayPair;
+use crate::cluster::envelopes::{HELLO, KIND, NUMBER, RECEIVED, TO, lane_of, u64_at};
+use crate::cluster::nodes::ReplayPair;
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::session::Message;

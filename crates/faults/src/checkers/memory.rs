@@ -1,7 +1,7 @@
 //! Memory: the frames that sessions hold are bounded, however long a link is down.
 
 use super::{Broken, Checker, Seen, View};
-use crate::ends::held_bytes_max;
+use crate::cluster::ends::held_bytes_max;
 
 #[derive(Debug)]
 pub(super) struct Memory;

@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::nodes::{Nodes, ReplayPair};
+use crate::cluster::nodes::{Nodes, ReplayPair};
+use crate::cluster::undone::Undone;
 use gaia_config::Plan;
 use gaia_core::node::{RowsRead, WorkerMessage};
 use gaia_core::recovery::RequestSeq;
@@ -86,15 +87,6 @@ pub(super) enum Seen<'a> {
     CoordinatorBack { stop: Option<Clock>, drains: &'a BTreeMap<DcId, Vec<Clock>> },
     /// The run is over and no message remains.
     End,
-}
-
-/// An event that a crash has undone, because it was not on disk.
-#[derive(Clone, Debug)]
-pub(super) enum Undone {
-    Asked { server: ServerId, worker: WorkerId },
-    Updated { server: ServerId, worker: WorkerId, deltas: ShardDeltas },
-    Cut { from: ServerId, to: DcId, lane: Lane, frame: Bytes },
-    Delivered { at: ServerId, from: DcId, lane: Lane, frame: Bytes },
 }
 
 /// The state that checkers may read.

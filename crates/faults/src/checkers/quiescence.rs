@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::Broken;
-use crate::ends::held_bytes;
-use crate::nodes::Nodes;
+use crate::cluster::ends::held_bytes;
+use crate::cluster::nodes::Nodes;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Instant, Lane};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Broken, Checker, Seen, View};
-use crate::envelopes::{FROM, HELLO, KIND, TO, u64_at};
+use crate::cluster::envelopes::{FROM, HELLO, KIND, TO, u64_at};
 use gaia_core::types::{DcId, ServerId};
 
 #[derive(Debug, Default)]

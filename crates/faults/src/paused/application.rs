@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use crate::application::Counting;
+use crate::cluster::application::Counting;
 use gaia_config::Plan;
 use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
 use gaia_core::types::{

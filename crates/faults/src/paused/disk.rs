@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::environment::ProcessEnvironment;
-use crate::draws::within;
-use crate::fault::Moment;
+use crate::scenario::draws::within;
+use crate::scenario::fault::Moment;
 use gaia_checkpoint::LogDisk;
 use gaia_core::types::Random;
 

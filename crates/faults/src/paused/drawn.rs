@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::draws::{unit, within};
-use crate::fault::Moment;
+use crate::scenario::draws::{unit, within};
+use crate::scenario::fault::Moment;
 use crate::{FaultKind, Scenario};
 use gaia_config::{LogConfig, LogSync, LostWorkers, OnGiveUp, Plan};
 use gaia_core::topology::Deployment;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Done, Event, Schedule, Violation};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
-use crate::fault::{Fault, Moment};
+use crate::scenario::fault::{Fault, Moment};
 use gaia_core::coordinator::{
     ClusterCoordinator, Coordinator, FailureRules, NodeOrder, Recipients, StopReason,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Done, Event, Schedule};
 use crate::checkers::Seen;
-use crate::disk::Survives;
-use crate::fault::{Fault, FaultKind};
+use crate::cluster::disk::Survives;
+use crate::scenario::fault::{Fault, FaultKind};
 use gaia_core::coordinator::Admission;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId};
 

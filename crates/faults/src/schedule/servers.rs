@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
-use crate::checkers::{Seen, Undone};
-use crate::nodes::Task;
+use crate::checkers::Seen;
+use crate::cluster::nodes::Task;
+use crate::cluster::undone::Undone;
 use gaia_core::link::Train;
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{MessageError, Output, RequestOrder};
@@ -144,7 +145,7 @@ impl Schedule<'_> {
             Ok(_) => {}
             Err(MessageError::Session(_)) => {
                 self.counts.refused += 1;
-                self.reset(crate::ends::pair_of(at, from));
+                self.reset(crate::cluster::ends::pair_of(at, from));
                 return Ok(());
             }
             Err(MessageError::Peer(error)) => {

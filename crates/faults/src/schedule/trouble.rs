@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
-use crate::disk::Survives;
-use crate::draws::within;
-use crate::ends::Pair;
-use crate::fault::{Fault, FaultKind, Moment};
-use crate::nodes::{ReplayPair, Task};
+use crate::cluster::disk::Survives;
+use crate::cluster::ends::Pair;
+use crate::cluster::nodes::{ReplayPair, Task};
+use crate::scenario::draws::within;
+use crate::scenario::fault::{Fault, FaultKind, Moment};
 use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 

@@ -3,8 +3,8 @@
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
-use crate::ends::{Pair, ends_of, pair_of};
-use crate::nodes::Task;
+use crate::cluster::ends::{Pair, ends_of, pair_of};
+use crate::cluster::nodes::Task;
 use gaia_core::session::{HEADER_BYTES, Message};
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 

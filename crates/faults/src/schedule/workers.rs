@@ -3,7 +3,7 @@
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
-use crate::nodes::Task;
+use crate::cluster::nodes::Task;
 use gaia_core::node::WorkerMessage;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 

@@ -1,10 +1,14 @@
 //! A campaign: many schedules and their results.
 
+mod shrink;
+
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Counts, Run, Scenario, Violation, run, shrink};
+use crate::{Counts, Run, Scenario, Violation, run};
 use gaia_core::types::Instant;
+
+pub use shrink::shrink;
 
 /// The results of the schedules so far.
 #[derive(Clone, Debug, Default)]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::checkers::Undone;
 use super::disk::Disk;
 use super::ends::WINDOW_BYTES;
-use super::fault::Moment;
 use super::fault_injector::FaultInjector;
+use super::undone::Undone;
+use crate::scenario::fault::Moment;
 use gaia_config::Plan;
 use gaia_core::coordinator::{NodeOrder, ServerProcess};
 use gaia_core::node::{RowsRead, WorkerMessage};
@@ -26,85 +26,85 @@ use gaia_core::types::{
 use gaia_driver::cluster::{Blueprint, server_ids, worker_ids};
 
 /// Every node of a cluster but its coordinator.
-pub(super) struct Nodes<'p> {
+pub(crate) struct Nodes<'p> {
     plan: &'p Plan,
     blueprint: &'p Blueprint<'p>,
     windows: BTreeMap<ServerId, BTreeMap<DcId, usize>>,
-    pub(super) servers: BTreeMap<ServerId, ServerNode>,
-    pub(super) workers: BTreeMap<WorkerId, WorkerNode>,
+    pub(crate) servers: BTreeMap<ServerId, ServerNode>,
+    pub(crate) workers: BTreeMap<WorkerId, WorkerNode>,
     logs: bool,
 }
 
 /// What servers and workers have in common: a process that runs, stands still or is gone, and a disk.
-pub(super) struct Host {
-    pub(super) up: bool,
+pub(crate) struct Host {
+    pub(crate) up: bool,
     /// How often it has died.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Whether a write is under way: what comes meanwhile waits.
-    pub(super) writing: bool,
-    pub(super) inbox: VecDeque<Task>,
-    pub(super) disk: Disk,
+    pub(crate) writing: bool,
+    pub(crate) inbox: VecDeque<Task>,
+    pub(crate) disk: Disk,
     /// Whether its disk went with it when it died.
-    pub(super) blank: bool,
+    pub(crate) blank: bool,
     /// When in its next write it dies, and how long it is gone then.
-    pub(super) doomed: Option<(Moment, Duration)>,
-    pub(super) restart_at: Instant,
+    pub(crate) doomed: Option<(Moment, Duration)>,
+    pub(crate) restart_at: Instant,
     /// Whether it comes back with an empty disk.
-    pub(super) disk_lost: bool,
+    pub(crate) disk_lost: bool,
     /// Whether it has nothing but what mirrors have, unless a log says otherwise.
-    pub(super) is_blank: bool,
+    pub(crate) is_blank: bool,
     /// Until when its disk is full.
-    pub(super) room_at: Instant,
+    pub(crate) room_at: Instant,
     /// How far its clock is off, in nanoseconds.
-    pub(super) clock_off: i64,
+    pub(crate) clock_off: i64,
     /// Records that the shadow has heard.
     heard: u64,
 }
 
-pub(super) struct ServerNode {
-    pub(super) host: Host,
+pub(crate) struct ServerNode {
+    pub(crate) host: Host,
     /// As it was when it died, while it is gone.
-    pub(super) machine: RecoverableServer,
+    pub(crate) machine: RecoverableServer,
     shadow: RecoveringServer,
     /// What has happened since the last sync, with how many records there were then.
-    pub(super) unsynced: Vec<(u64, Undone)>,
+    pub(crate) unsynced: Vec<(u64, Undone)>,
     /// Outputs that checkers have seen.
-    pub(super) outputs_seen: usize,
+    pub(crate) outputs_seen: usize,
     /// Workers to be told what is due from them.
-    pub(super) joining: Vec<WorkerId>,
+    pub(crate) joining: Vec<WorkerId>,
     /// Workers that wait for that until its copy has come.
-    pub(super) parked: Vec<WorkerId>,
+    pub(crate) parked: Vec<WorkerId>,
     /// What it was when its process started, as it says to the coordinator.
-    pub(super) process: ServerProcess,
+    pub(crate) process: ServerProcess,
     /// From where it has taken its copy, if it had none.
-    pub(super) source: Option<DcId>,
+    pub(crate) source: Option<DcId>,
     /// Whether it has all of it on disk.
-    pub(super) has_all: bool,
+    pub(crate) has_all: bool,
     /// Whether this process has told the coordinator how things stand.
-    pub(super) has_stated: bool,
+    pub(crate) has_stated: bool,
     /// When a timeout is scheduled.
-    pub(super) timeout: Option<Instant>,
+    pub(crate) timeout: Option<Instant>,
 }
 
-pub(super) struct WorkerNode {
-    pub(super) host: Host,
-    pub(super) machine: RecoverableWorker,
+pub(crate) struct WorkerNode {
+    pub(crate) host: Host,
+    pub(crate) machine: RecoverableWorker,
     shadow: RecoveringWorker,
     /// What the coordinator was last told of where it stopped.
-    pub(super) told: Option<Clock>,
+    pub(crate) told: Option<Clock>,
     /// The incarnation in which it last began with nothing: what it said before that is not heard any more.
-    pub(super) anew: u64,
+    pub(crate) anew: u64,
 }
 
 impl ServerNode {
     /// Whether it has its copy, or what makes it again.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.host.disk_lost && self.has_all
     }
 }
 
 /// Something that a node is to take.
-pub(super) enum Task {
+pub(crate) enum Task {
     FromWorker { from: WorkerId, incarnation: u64, message: WorkerMessage },
     Arrives { from: DcId, epoch: u64, message: Bytes },
     Drained { to: DcId, bytes: u64, busy: Duration },
@@ -136,20 +136,20 @@ impl From<NodeOrder> for Task {
 
 /// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
 #[derive(Debug)]
-pub(super) struct ReplayPair {
-    pub(super) state: State,
-    pub(super) shadow: Result<State, RecoveryError>,
+pub(crate) struct ReplayPair {
+    pub(crate) state: State,
+    pub(crate) shadow: Result<State, RecoveryError>,
 }
 
 /// What became of a restart.
-pub(super) struct Back {
-    pub(super) replay_pair: ReplayPair,
-    pub(super) torn: bool,
+pub(crate) struct Back {
+    pub(crate) replay_pair: ReplayPair,
+    pub(crate) torn: bool,
 }
 
 impl Task {
     /// Whether it must find everything on disk: it has things leave at once, or takes a state.
-    pub(super) fn needs_rest(&self) -> bool {
+    pub(crate) fn needs_rest(&self) -> bool {
         matches!(
             self,
             Self::Acknowledge { .. }
@@ -162,7 +162,7 @@ impl Task {
 }
 
 impl<'p> Nodes<'p> {
-    pub(super) fn new(
+    pub(crate) fn new(
         plan: &'p Plan,
         blueprint: &'p Blueprint<'p>,
         logs: bool,
@@ -221,19 +221,19 @@ impl<'p> Nodes<'p> {
     }
 
     /// A server, which while its node is gone is as it was when it died.
-    pub(super) fn server(&self, id: ServerId) -> &Server {
+    pub(crate) fn server(&self, id: ServerId) -> &Server {
         self.servers[&id].machine.server()
     }
 
-    pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.values().map(|node| node.machine.server())
     }
 
-    pub(super) fn layout(&self, shard: ShardId) -> &ShardLayout {
+    pub(crate) fn layout(&self, shard: ShardId) -> &ShardLayout {
         &self.blueprint.layouts()[shard.index()]
     }
 
-    pub(super) fn host(&mut self, node: NodeId) -> &mut Host {
+    pub(crate) fn host(&mut self, node: NodeId) -> &mut Host {
         match node {
             NodeId::Server(id) => &mut self.server_mut(id).host,
             NodeId::Worker(id) => &mut self.worker_mut(id).host,
@@ -241,26 +241,26 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    pub(super) fn hosts(&self) -> impl Iterator<Item = (NodeId, &Host)> {
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (NodeId, &Host)> {
         let servers = self.servers.iter().map(|(id, node)| (NodeId::Server(*id), &node.host));
         servers.chain(self.workers.iter().map(|(id, node)| (NodeId::Worker(*id), &node.host)))
     }
 
-    pub(super) fn ids(&self) -> Vec<NodeId> {
+    pub(crate) fn ids(&self) -> Vec<NodeId> {
         let servers = self.servers.keys().copied().map(NodeId::Server);
         servers.chain(self.workers.keys().copied().map(NodeId::Worker)).collect()
     }
 
-    pub(super) fn server_mut(&mut self, id: ServerId) -> &mut ServerNode {
+    pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut ServerNode {
         self.servers.get_mut(&id).expect("a server of this cluster")
     }
 
-    pub(super) fn worker_mut(&mut self, id: WorkerId) -> &mut WorkerNode {
+    pub(crate) fn worker_mut(&mut self, id: WorkerId) -> &mut WorkerNode {
         self.workers.get_mut(&id).expect("a worker of this cluster")
     }
 
     /// Whether a node has everything on disk.
-    pub(super) fn is_settled(&self, node: NodeId) -> bool {
+    pub(crate) fn is_settled(&self, node: NodeId) -> bool {
         match node {
             NodeId::Server(id) => self.servers[&id].machine.is_settled(),
             NodeId::Worker(id) => self.workers[&id].machine.is_settled(),
@@ -268,7 +268,7 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    pub(super) fn take_entries(&mut self, node: NodeId) -> Vec<Bytes> {
+    pub(crate) fn take_entries(&mut self, node: NodeId) -> Vec<Bytes> {
         match node {
             NodeId::Server(id) => self.server_mut(id).machine.take_entries(),
             NodeId::Worker(id) => self.worker_mut(id).machine.take_entries(),
@@ -276,7 +276,7 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    pub(super) fn handle_synced(&mut self, node: NodeId) {
+    pub(crate) fn handle_synced(&mut self, node: NodeId) {
         match node {
             NodeId::Server(id) => self.server_mut(id).machine.handle_synced(),
             NodeId::Worker(id) => self.worker_mut(id).machine.handle_synced(),
@@ -285,7 +285,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// Writes a checkpoint of a node that rests; nothing where an iteration runs.
-    pub(super) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<ReplayPair> {
+    pub(crate) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<ReplayPair> {
         let state = match node {
             NodeId::Server(id) => {
                 let state = self.server_mut(id).machine.state();
@@ -302,7 +302,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// Empties the disk of a node that has died, or has never been.
-    pub(super) fn empty_disk(&mut self, node: NodeId) {
+    pub(crate) fn empty_disk(&mut self, node: NodeId) {
         let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
         let host = self.host(node);
         let name = node.to_string();
@@ -328,7 +328,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// Whether a server can lose its disk and the run go on: all its mirrors that take part have the whole of what they had.
-    pub(super) fn can_lose_disk(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> bool {
+    pub(crate) fn can_lose_disk(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> bool {
         let mut mirrors = self.servers.iter().filter(|(other, _)| {
             other.shard == id.shard && **other != id && !inactive.contains(&other.dc)
         });
@@ -336,7 +336,7 @@ impl<'p> Nodes<'p> {
     }
 
     /// The data center whose copy a server gets soonest, of those that are `there`, if the model has such a way.
-    pub(super) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
+    pub(crate) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
         self.plan.copy_source(id.dc, bytes, there)
     }
@@ -345,7 +345,7 @@ impl<'p> Nodes<'p> {
     ///
     /// # Errors
     /// Where it cannot go on from what is on its disk.
-    pub(super) fn restart(
+    pub(crate) fn restart(
         &mut self,
         node: NodeId,
         fault_injector: &FaultInjector,
@@ -488,12 +488,12 @@ impl Host {
     }
 
     /// What the node's clock shows.
-    pub(super) fn shows(&self, now: Instant) -> Instant {
+    pub(crate) fn shows(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.as_nanos().saturating_add_signed(self.clock_off))
     }
 
     /// When the node's clock shows a time.
-    pub(super) fn when(&self, shown: Instant) -> Instant {
+    pub(crate) fn when(&self, shown: Instant) -> Instant {
         let back = self.clock_off.checked_neg().unwrap_or(i64::MAX);
         Instant::from_nanos(shown.as_nanos().saturating_add_signed(back))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::draws::{unit, within};
+use crate::scenario::draws::{unit, within};
 use gaia_core::types::{DurationSetting, Random, Seed};
 
 /// One structural fault.
@@ -95,15 +95,15 @@ pub enum Moment {
 
 /// The size of the cluster for which faults are drawn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nodes {
-    pub(super) data_centers: u64,
-    pub(super) servers: u64,
-    pub(super) workers: u64,
+pub(crate) struct Nodes {
+    pub(crate) data_centers: u64,
+    pub(crate) servers: u64,
+    pub(crate) workers: u64,
 }
 
 impl Fault {
     /// Draws up to eight faults, some of which are related, and a few with seeds of their own.
-    pub(super) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
+    pub(crate) fn draw_all(seed: Seed, nodes: Nodes) -> Vec<Self> {
         let mut chance = seed.random();
         let count = within(&mut chance, 0, 4);
         let mut faults = Vec::new();
@@ -230,7 +230,7 @@ impl Fault {
     }
 
     /// Whether nodes need logs to survive it.
-    pub(super) fn needs_logs(&self) -> bool {
+    pub(crate) fn needs_logs(&self) -> bool {
         match self.kind {
             FaultKind::Crash => !self.blank,
             FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::Leave => true,
@@ -239,7 +239,7 @@ impl Fault {
     }
 
     /// The first invalid key, its value, and the expected value.
-    pub(super) fn mistake(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
+    pub(crate) fn mistake(&self, nodes: Nodes) -> Option<(&'static str, String, String)> {
         let below = |count: u64, what: &str| format!("{what} from 0 to {}", count - 1);
         let dcs = below(nodes.data_centers, "a data center");
         if u64::from(self.dc) >= nodes.data_centers {
@@ -325,7 +325,7 @@ impl Fault {
 
 impl FaultKind {
     /// The name in scenario files.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Partition => "partition",
             Self::OneWayPartition => "one-way-partition",
@@ -379,7 +379,7 @@ fn is_no_step(step_s: &f64) -> bool {
 }
 
 /// The time within which drawn faults begin, and the shortest time during which packet faults occur.
-pub(super) const FAULTS_LAST: Duration = Duration::from_millis(1_200);
+pub(crate) const FAULTS_LAST: Duration = Duration::from_millis(1_200);
 const LASTS_MAX: Duration = Duration::from_millis(1_000);
 
 /// The largest beginning and duration of a fault in a file: half an hour.

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 
-use super::draws::within;
+use crate::scenario::draws::within;
 use gaia_core::log::{Appender, LogError, Owner, Scan};
 use gaia_core::types::{Random, State};
 
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     owner: Owner,
     /// The only segment of the log.
     segment: Vec<u8>,
@@ -23,18 +23,18 @@ pub(super) struct Disk {
 
 /// The contents of a node's disk at its start.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The state of the last checkpoint, and the number of the first record that it does not include.
-    pub(super) checkpoint: Option<(u64, State)>,
+    pub(crate) checkpoint: Option<(u64, State)>,
     /// All whole records with their numbers, including those before the checkpoint that were kept.
-    pub(super) records: Vec<(u64, Bytes)>,
+    pub(crate) records: Vec<(u64, Bytes)>,
     /// Whether a torn tail was truncated.
-    pub(super) torn: bool,
+    pub(crate) torn: bool,
 }
 
 /// Which of the bytes that were not synced survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Survives {
+pub(crate) enum Survives {
     /// A random part.
     ByChance,
     /// Some bytes of the last write, but not all.
@@ -42,7 +42,7 @@ pub(super) enum Survives {
 }
 
 impl Disk {
-    pub(super) fn new(node: String, plan: u64, chance: Random) -> Self {
+    pub(crate) fn new(node: String, plan: u64, chance: Random) -> Self {
         let owner = Owner { plan, node };
         let mut segment = Vec::new();
         let appender = Appender::begin(&owner, 0, &mut segment);
@@ -52,7 +52,7 @@ impl Disk {
 
     /// Replaces the disk, with equal probability by an empty one or by one with the last checkpoint. Returns the
     /// checkpoint in the latter case.
-    pub(super) fn replace(&mut self) -> Option<State> {
+    pub(crate) fn replace(&mut self) -> Option<State> {
         if within(&mut self.chance, 0, 1) == 0 {
             self.checkpoint = None;
         }
@@ -64,21 +64,21 @@ impl Disk {
     }
 
     /// Writes records.
-    pub(super) fn append(&mut self, bodies: &[Bytes]) {
+    pub(crate) fn append(&mut self, bodies: &[Bytes]) {
         for body in bodies {
             self.appender.push(body, &mut self.segment);
         }
     }
 
     /// Syncs all bytes written so far.
-    pub(super) fn sync(&mut self) {
+    pub(crate) fn sync(&mut self) {
         self.synced_bytes = self.segment.len();
         self.appender.push_mark(&mut self.segment);
     }
 
     /// Writes a checkpoint of all records so far, which must be synced. `rotates` is whether the older records are then
     /// deleted. The node may crash before that.
-    pub(super) fn write_checkpoint(&mut self, state: State, rotates: bool) {
+    pub(crate) fn write_checkpoint(&mut self, state: State, rotates: bool) {
         let next = self.appender.next_number();
         self.checkpoint = Some((next, state));
         if rotates {
@@ -89,7 +89,7 @@ impl Disk {
     }
 
     /// The machine crashes. Of the bytes that were not synced a part survives, and the rest is missing or zero.
-    pub(super) fn crash(&mut self, survives: Survives) {
+    pub(crate) fn crash(&mut self, survives: Survives) {
         let written = self.segment.len() - self.synced_bytes;
         let (least, most) = match survives {
             Survives::ByChance => (0, written),
@@ -113,7 +113,7 @@ impl Disk {
     ///
     /// # Errors
     /// If a synced record is damaged.
-    pub(super) fn recover(&mut self) -> Result<Found, LogError> {
+    pub(crate) fn recover(&mut self) -> Result<Found, LogError> {
         let mut scan = Scan::new(&self.segment, &self.owner, RECORD_BYTES_MAX)?;
         let mut records = Vec::new();
         for record in scan.by_ref() {
@@ -129,7 +129,7 @@ impl Disk {
     }
 
     /// The number of the next record.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.appender.next_number()
     }
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::counts::PacketCounts;
-use super::draws::{unit, within};
-use super::{Fault, FaultKind, Packets};
+use crate::counts::PacketCounts;
+use crate::scenario::draws::{unit, within};
+use crate::scenario::{Fault, FaultKind, Packets};
 use gaia_core::link::FrameFate;
 use gaia_core::session::Message;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Instant, Lane, Random, Seed, ServerId, ShardId};
 use gaia_driver::simulated::wan::Wan;
 
-pub(super) struct Network {
-    pub(super) wan: Wan,
+pub(crate) struct Network {
+    pub(crate) wan: Wan,
     topology: Topology,
     chance: Random,
     packets: Packets,
@@ -23,19 +23,19 @@ pub(super) struct Network {
     cut: BTreeMap<(DcId, DcId), u32>,
     /// When the latest message of a lane arrives. Delayed messages also delay those behind them.
     floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
-    pub(super) messages: u64,
-    pub(super) counts: PacketCounts,
+    pub(crate) messages: u64,
+    pub(crate) counts: PacketCounts,
 }
 
 /// A message that has been sent.
-pub(super) struct Sent {
-    pub(super) fate: FrameFate,
+pub(crate) struct Sent {
+    pub(crate) fate: FrameFate,
     /// The time and bytes of each arrival: none, one or several.
-    pub(super) arrivals: Vec<(Instant, Bytes)>,
+    pub(crate) arrivals: Vec<(Instant, Bytes)>,
 }
 
 impl Network {
-    pub(super) fn new(topology: &Topology, shards: usize, packets: Packets, seed: Seed) -> Self {
+    pub(crate) fn new(topology: &Topology, shards: usize, packets: Packets, seed: Seed) -> Self {
         Self {
             wan: Wan::new(topology, shards, seed.child("links")),
             topology: topology.clone(),
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         now: Instant,
         from: ServerId,
@@ -116,7 +116,7 @@ impl Network {
     }
 
     /// Begins or ends a structural fault.
-    pub(super) fn set(&mut self, now: Instant, fault: &Fault, in_force: bool) {
+    pub(crate) fn set(&mut self, now: Instant, fault: &Fault, in_force: bool) {
         let Some(peer) = fault.peer.map(DcId) else { return };
         let (from, to) = (DcId(fault.dc), peer);
         match fault.kind {
@@ -135,19 +135,19 @@ impl Network {
     }
 
     /// Ends packet faults.
-    pub(super) fn calm(&mut self) {
+    pub(crate) fn calm(&mut self) {
         self.packets = Packets::default();
     }
 
     /// Draws whether a message of a failed connection arrives on the next one.
-    pub(super) fn is_stale(&mut self) -> bool {
+    pub(crate) fn is_stale(&mut self) -> bool {
         let stale = self.strikes(self.packets.stale);
         self.counts.stale += u64::from(stale);
         stale
     }
 
     /// The shards in the order in which they use a link next.
-    pub(super) fn turns(&self, from: DcId, to: DcId) -> Vec<ShardId> {
+    pub(crate) fn turns(&self, from: DcId, to: DcId) -> Vec<ShardId> {
         self.wan.turns(from, to).collect()
     }
 

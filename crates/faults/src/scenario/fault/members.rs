@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{FAULTS_LAST, Fault, FaultKind, LASTS_MAX, Nodes, millis};
-use crate::draws::within;
+use crate::scenario::draws::within;
 use gaia_core::types::{DurationSetting, Seed};
 
 /// Draws a late join in one schedule of six, and a leave in one of six. Both may be of the same data center.
-pub(super) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
+pub(crate) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
     let mut chance = seed.random();
     let mut faults = Vec::new();
     for kind in [FaultKind::LateJoin, FaultKind::Leave] {
@@ -24,7 +24,7 @@ pub(super) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
 /// Adds faults to half of the late joins: soon after the join a server loses its disk, while its data center is
 /// partitioned from another one. A mirror there is notified of the server's first incarnation by other mirrors only,
 /// and receives the hello of the second.
-pub(super) fn draw_lost_joiner(seed: Seed, nodes: Nodes, faults: &mut Vec<Fault>) {
+pub(crate) fn draw_lost_joiner(seed: Seed, nodes: Nodes, faults: &mut Vec<Fault>) {
     let mut chance = seed.random();
     let strikes = within(&mut chance, 0, 1) == 0;
     let late = faults.iter().find(|fault| fault.kind == FaultKind::LateJoin);

@@ -1,11 +1,11 @@
 //! Workers that lose their disk in a crash, and restart without a state.
 
 use super::{Fault, FaultKind};
-use crate::draws::within;
+use crate::scenario::draws::within;
 use gaia_core::types::Seed;
 
 /// Adds the loss of the disk to half of the crashes of single workers, except those at a write.
-pub(super) fn draw(seed: Seed, faults: &mut [Fault]) {
+pub(crate) fn draw(seed: Seed, faults: &mut [Fault]) {
     let mut chance = seed.random();
     for fault in faults {
         fault.blank = within(&mut chance, 0, 1) == 0 && may_be(fault);
@@ -13,7 +13,7 @@ pub(super) fn draw(seed: Seed, faults: &mut [Fault]) {
 }
 
 /// The first invalid key, its value, and the expected value.
-pub(super) fn mistake(fault: &Fault) -> Option<(&'static str, String, String)> {
+pub(crate) fn mistake(fault: &Fault) -> Option<(&'static str, String, String)> {
     let expected = "a crash of a single worker, at no write".into();
     (fault.blank && !may_be(fault)).then(|| ("blank", "true".into(), expected))
 }

@@ -14,7 +14,7 @@ use gaia_core::types::{
 };
 
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(crate) struct Counting {
     layout: Arc<ModelLayout>,
     /// Whether a worker reads all rows in each clock, or about half of them.
     reads_all: bool,
@@ -30,7 +30,7 @@ struct Counter {
 }
 
 impl Counting {
-    pub(super) fn new(rows: usize, width: usize, reads_all: bool) -> Self {
+    pub(crate) fn new(rows: usize, width: usize, reads_all: bool) -> Self {
         let table = TableLayout { name: "numbers".into(), rows, width };
         Self { layout: Arc::new(ModelLayout::new(vec![table])), reads_all }
     }

@@ -11,27 +11,27 @@ use gaia_core::wire::BULK_HEADER_BYTES;
 use gaia_driver::cluster::server_ids;
 
 /// Two mirrors: their data centers, the lower first, and their shard.
-pub(super) type Pair = (DcId, DcId, ShardId);
+pub(crate) type Pair = (DcId, DcId, ShardId);
 
 #[derive(Default)]
-pub(super) struct Ends {
+pub(crate) struct Ends {
     connections: BTreeMap<Pair, Connection>,
 }
 
 /// The current connection between two mirrors.
 #[derive(Debug, Default)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The number of connections before. Messages on an earlier one are lost.
-    pub(super) epoch: u64,
-    pub(super) up: bool,
+    pub(crate) epoch: u64,
+    pub(crate) up: bool,
     /// Which ends have sent their hello on it, the lower data center's first.
-    pub(super) greeted: [bool; 2],
+    pub(crate) greeted: [bool; 2],
     /// The progress of each end at the last check.
     progress: [Progress; 2],
 }
 
 impl Ends {
-    pub(super) fn new(topology: &Topology) -> Self {
+    pub(crate) fn new(topology: &Topology) -> Self {
         let mut ends = Self::default();
         for server in server_ids(topology) {
             for peer in topology.dc_ids().filter(|peer| *peer != server.dc) {
@@ -41,35 +41,35 @@ impl Ends {
         ends
     }
 
-    pub(super) fn connection(&mut self, pair: Pair) -> &mut Connection {
+    pub(crate) fn connection(&mut self, pair: Pair) -> &mut Connection {
         self.connections.get_mut(&pair).expect("mirrors have a connection")
     }
 
-    pub(super) fn epoch(&self, server: ServerId, peer: DcId) -> u64 {
+    pub(crate) fn epoch(&self, server: ServerId, peer: DcId) -> u64 {
         self.connections[&pair_of(server, peer)].epoch
     }
 
-    pub(super) fn is_up(&self, server: ServerId, peer: DcId) -> bool {
+    pub(crate) fn is_up(&self, server: ServerId, peer: DcId) -> bool {
         self.connections[&pair_of(server, peer)].up
     }
 
-    pub(super) fn pairs(&self) -> Vec<Pair> {
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
         self.connections.keys().copied().collect()
     }
 
     /// Records that a server has sent its hello on the current connection.
-    pub(super) fn greet(&mut self, server: ServerId, peer: DcId) {
+    pub(crate) fn greet(&mut self, server: ServerId, peer: DcId) {
         self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
     }
 
     /// Whether a server may send messages: it is connected and has sent its hello.
-    pub(super) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
+    pub(crate) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
         let connection = &self.connections[&pair_of(server, peer)];
         connection.up && connection.greeted[end_of(server, peer)]
     }
 
     /// Whether a connection has made no progress since the last check. `sessions` are those of [`ends_of`].
-    pub(super) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
+    pub(crate) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
         let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
         let mut stalled = connection.greeted.contains(&false);
         for (progress, session) in connection.progress.iter_mut().zip(sessions) {
@@ -82,7 +82,7 @@ impl Ends {
     }
 
     /// Whether all mirrors are connected, except `inactive` ones.
-    pub(super) fn are_up(&self, inactive: &BTreeSet<DcId>) -> bool {
+    pub(crate) fn are_up(&self, inactive: &BTreeSet<DcId>) -> bool {
         let there = |pair: &Pair| !inactive.contains(&pair.0) && !inactive.contains(&pair.1);
         let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
         connections.all(|(_, connection)| connection.up && connection.greeted == [true; 2])
@@ -90,30 +90,30 @@ impl Ends {
 }
 
 /// The size of the frames that a session holds in both lanes, in bytes.
-pub(super) fn held_bytes(session: &Session) -> usize {
+pub(crate) fn held_bytes(session: &Session) -> usize {
     Lane::ALL.map(|lane| session.held_bytes(lane)).iter().sum()
 }
 
 /// The largest size of the data frames that a session may hold, for a shard of `parameters`: the window of each
 /// direction, and one frame beyond.
-pub(super) fn held_bytes_max(parameters: usize) -> usize {
+pub(crate) fn held_bytes_max(parameters: usize) -> usize {
     2 * (WINDOW_BYTES + HEADER_BYTES + BULK_HEADER_BYTES + CHANGE_BYTES_MAX * parameters)
 }
 
 /// How long a connection may make no progress: some round trips, and the transfer of frames on slow links.
-pub(super) fn patience(topology: &Topology, (a, b, _): Pair) -> Duration {
+pub(crate) fn patience(topology: &Topology, (a, b, _): Pair) -> Duration {
     let link = topology.link(a, b).rtt.0 + topology.link(b, a).rtt.0;
     let slowest = [topology.link(a, b), topology.link(b, a)]
         .map(|link| link.bandwidth.time_for(2 * quantum(link.bandwidth).0));
     PATIENCE_MIN + 2 * link + 2 * slowest[0].max(slowest[1])
 }
 
-pub(super) fn pair_of(server: ServerId, peer: DcId) -> Pair {
+pub(crate) fn pair_of(server: ServerId, peer: DcId) -> Pair {
     (server.dc.min(peer), server.dc.max(peer), server.shard)
 }
 
 /// Both ends, each with its mirror.
-pub(super) fn ends_of((a, b, shard): Pair) -> [(ServerId, DcId); 2] {
+pub(crate) fn ends_of((a, b, shard): Pair) -> [(ServerId, DcId); 2] {
     [(ServerId { dc: a, shard }, b), (ServerId { dc: b, shard }, a)]
 }
 
@@ -122,7 +122,7 @@ fn end_of(server: ServerId, peer: DcId) -> usize {
 }
 
 /// The window of a link. It is small, as the models are, so that windows become full.
-pub(super) const WINDOW_BYTES: usize = 2 << 10;
+pub(crate) const WINDOW_BYTES: usize = 2 << 10;
 
 /// The largest size of one change in a frame: its value, its index and its share of the block's overhead.
 const CHANGE_BYTES_MAX: usize = 16;

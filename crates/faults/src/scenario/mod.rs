@@ -1,5 +1,8 @@
 //! The parameters of a schedule, drawn from a seed or fixed by a file.
 
+pub(crate) mod draws;
+pub(crate) mod fault;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,8 +10,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::draws::{unit, within};
-use super::fault::{FAULTS_LAST, Fault, FaultKind, Nodes};
+use draws::{unit, within};
+use fault::{FAULTS_LAST, Nodes};
+
+pub use fault::{Fault, FaultKind, Moment};
+
 use gaia_config::{
     ComputeConfig, ComputeModel, ComputeRate, ConfigError, DrainConfig, EvaluateConfig, KeyFile,
     Plan, RunFile,
@@ -179,7 +185,7 @@ impl Scenario {
     }
 
     /// Whether nodes keep logs: if the faults require it, and in half of the other schedules.
-    pub(super) fn keeps_logs(&self) -> bool {
+    pub(crate) fn keeps_logs(&self) -> bool {
         let mut chance = Seed(self.seed).child("logs").random();
         within(&mut chance, 0, 1) == 0 || self.faults.iter().any(Fault::needs_logs)
     }
@@ -189,19 +195,19 @@ impl Scenario {
     }
 
     /// The duration of the safety phase.
-    pub(super) fn calm_at(&self) -> Duration {
+    pub(crate) fn calm_at(&self) -> Duration {
         let ends = self.faults.iter().map(|fault| fault.at.0 + fault.lasts.0);
         ends.max().unwrap_or_default().max(FAULTS_LAST)
     }
 
     /// The width of rows, and whether workers read all of them.
-    pub(super) fn model(&self) -> (usize, bool) {
+    pub(crate) fn model(&self) -> (usize, bool) {
         let mut chance = Seed(self.seed).child("model shape").random();
         (within(&mut chance, 1, 3) as usize, within(&mut chance, 0, 1) == 0)
     }
 
     /// The plan of the run, with all other parameters drawn.
-    pub(super) fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         let seed = Seed(self.seed);
         let mut chance = seed.child("plan").random();
         let staleness = within(&mut chance, 0, 2);
@@ -297,7 +303,7 @@ impl Packets {
     }
 
     /// The probabilities with their keys.
-    pub(super) fn named(&self) -> [(&'static str, f64); 6] {
+    pub(crate) fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("loss", self.loss),
             ("repetition", self.repetition),

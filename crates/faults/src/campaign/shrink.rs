@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Bug, Scenario, Violation, run};
+use crate::scenario::{Packets, Scenario};
+use crate::{Bug, Violation, run};
 use gaia_core::types::DurationSetting;
 
 /// Finds the shortest schedule that breaks the same law, and returns it with its violation. At most `runs` schedules
@@ -51,7 +52,7 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
         });
     }
 
-    with(&|shorter| shorter.packets = super::Packets::default());
+    with(&|shorter| shorter.packets = Packets::default());
     with(&|shorter| shorter.packets.loss = 0.0);
     with(&|shorter| shorter.packets.repetition = 0.0);
     with(&|shorter| shorter.packets.reordering = 0.0);

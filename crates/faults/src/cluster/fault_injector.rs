@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::bugs::Bug;
 use super::disk::Found;
 use super::envelopes::{
     FROM, HELLO, KIND, NUMBER, RECEIVED, TO, believed, is_whole, lane_of, put_u64, remade, reseal,
     u64_at,
 };
+use crate::bugs::Bug;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
 use gaia_core::node::WorkerMessage;
 use gaia_core::session::{HEADER_BYTES, Message};
@@ -22,7 +22,7 @@ use gaia_core::wire::{
     BulkKind, ControlMessage, decode_bulk, decode_control, encode_bulk, encode_control,
 };
 
-pub(super) struct FaultInjector {
+pub(crate) struct FaultInjector {
     bug: Option<Bug>,
     /// The highest frame number that each end has received, by lane.
     arrived: BTreeMap<(ServerId, DcId), [u64; 2]>,
@@ -38,7 +38,7 @@ pub(super) struct FaultInjector {
 }
 
 impl FaultInjector {
-    pub(super) fn new(bug: Option<Bug>) -> Self {
+    pub(crate) fn new(bug: Option<Bug>) -> Self {
         Self {
             bug,
             arrived: BTreeMap::new(),
@@ -50,12 +50,12 @@ impl FaultInjector {
         }
     }
 
-    pub(super) fn has(&self, bug: Bug) -> bool {
+    pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
     /// The remote model that servers run.
-    pub(super) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
+    pub(crate) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
         let mut remote = remote.clone();
         if let RemoteSync::Asp(asp) = &mut remote
             && self.has(Bug::IgnoresMirrorClock)
@@ -66,12 +66,12 @@ impl FaultInjector {
     }
 
     /// The window that servers use.
-    pub(super) fn window(&self, bytes: usize) -> usize {
+    pub(crate) fn window(&self, bytes: usize) -> usize {
         if self.has(Bug::IgnoresWindow) { 1 << 30 } else { bytes }
     }
 
     /// Changes a frame that the core has cut.
-    pub(super) fn on_made(&self, lane: Lane, frame: Bytes) -> Bytes {
+    pub(crate) fn on_made(&self, lane: Lane, frame: Bytes) -> Bytes {
         match (self.bug, lane) {
             (Some(Bug::ForgetsResidual), Lane::Data) => with_change(&frame, |_, value| {
                 *value = 0.0;
@@ -110,7 +110,7 @@ impl FaultInjector {
     }
 
     /// The message that is sent in place of another. `again` is whether it is the first after a reconnect.
-    pub(super) fn on_message(
+    pub(crate) fn on_message(
         &mut self,
         from: ServerId,
         to: DcId,
@@ -151,7 +151,7 @@ impl FaultInjector {
     }
 
     /// As [`Self::on_message`] if there is a bug, otherwise the message itself.
-    pub(super) fn message(
+    pub(crate) fn message(
         &mut self,
         from: ServerId,
         to: DcId,
@@ -162,7 +162,7 @@ impl FaultInjector {
     }
 
     /// An acknowledgement of received frames that are not synced, if the bug sends one.
-    pub(super) fn on_write(
+    pub(crate) fn on_write(
         &self,
         server: ServerId,
         peer: DcId,
@@ -174,7 +174,7 @@ impl FaultInjector {
 
     /// Changes a received message, so that the session or the server accepts what it must reject. `own` is the
     /// incarnation of the receiver, `received` the number of frames that it has received.
-    pub(super) fn on_arrival(
+    pub(crate) fn on_arrival(
         &mut self,
         (at, from): (ServerId, DcId),
         message: Bytes,
@@ -253,7 +253,7 @@ impl FaultInjector {
     }
 
     /// The received frame, if the server has handled a changed one.
-    pub(super) fn original(
+    pub(crate) fn original(
         &self,
         (at, from): (ServerId, DcId),
         lane: Lane,
@@ -264,7 +264,7 @@ impl FaultInjector {
     }
 
     /// The records that are written in place of others.
-    pub(super) fn on_entries(&mut self, mut entries: Vec<Bytes>) -> Vec<Bytes> {
+    pub(crate) fn on_entries(&mut self, mut entries: Vec<Bytes>) -> Vec<Bytes> {
         if self.has(Bug::SkipsLog) {
             entries.retain(|_| {
                 self.records += 1;
@@ -275,7 +275,7 @@ impl FaultInjector {
     }
 
     /// Changes the contents of a node's disk at its start.
-    pub(super) fn on_recovery(&self, node: NodeId, found: &mut Found) {
+    pub(crate) fn on_recovery(&self, node: NodeId, found: &mut Found) {
         let first = found.records.first().map(|(number, _)| *number);
         match (self.bug, &mut found.checkpoint) {
             (Some(Bug::ReplaysOneTooMany), Some((next, _))) if first < Some(*next) => *next -= 1,
@@ -293,14 +293,14 @@ impl FaultInjector {
     }
 
     /// Records that a worker has reconnected to a server.
-    pub(super) fn on_join(&mut self, server: ServerId, worker: WorkerId) {
+    pub(crate) fn on_join(&mut self, server: ServerId, worker: WorkerId) {
         if self.has(Bug::AddsUpdateTwice) {
             self.rejoined.insert((server, worker));
         }
     }
 
     /// The messages that a server handles in place of a worker's message.
-    pub(super) fn on_said(
+    pub(crate) fn on_said(
         &mut self,
         server: ServerId,
         worker: WorkerId,

@@ -1,0 +1,14 @@
+//! The events of a node that its crash undoes.
+
+use bytes::Bytes;
+use gaia_core::store::ShardDeltas;
+use gaia_core::types::{DcId, Lane, ServerId, WorkerId};
+
+/// An event that a crash has undone, because it was not on disk.
+#[derive(Clone, Debug)]
+pub(crate) enum Undone {
+    Asked { server: ServerId, worker: WorkerId },
+    Updated { server: ServerId, worker: WorkerId, deltas: ShardDeltas },
+    Cut { from: ServerId, to: DcId, lane: Lane, frame: Bytes },
+    Delivered { at: ServerId, from: DcId, lane: Lane, frame: Bytes },
+}

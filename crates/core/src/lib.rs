@@ -11,38 +11,25 @@
 //! - machines, which communicate only by messages: [`node`], [`server`], [`worker`], [`coordinator`];
 //! - [`recovery`]: what a machine must have logged before it sends, and how it continues from the log.
 
-#[warn(missing_docs)]
+#![warn(missing_docs)]
+
 pub mod types;
 
-#[warn(missing_docs)]
 pub mod application;
-#[warn(missing_docs)]
 pub mod codec;
-#[warn(missing_docs)]
 pub mod link;
-#[warn(missing_docs)]
 pub mod log;
-#[warn(missing_docs)]
 pub mod outbox;
-#[warn(missing_docs)]
 pub mod session;
-#[warn(missing_docs)]
 pub mod significance;
-#[warn(missing_docs)]
 pub mod store;
-#[warn(missing_docs)]
 pub mod sync;
-#[warn(missing_docs)]
 pub mod topology;
-#[warn(missing_docs)]
 pub mod wire;
 
 pub mod coordinator;
-#[warn(missing_docs)]
 pub mod node;
-#[warn(missing_docs)]
 pub mod server;
-#[warn(missing_docs)]
 pub mod worker;
 
 pub mod recovery;

@@ -1,31 +1,31 @@
-//! Which nodes are away, and since when.
+//! Which nodes are lost, and since when.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::types::{Instant, NodeId};
 
-/// Nodes that were connected to the coordinator and are lost, with when each was lost.
+/// The nodes that have lost their connection to the coordinator, each with the time of the loss.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Absences(BTreeMap<NodeId, Instant>);
 
 impl Absences {
-    /// A node is lost from `now` on.
+    /// Marks a node as lost since `now`.
     pub(super) fn lose(&mut self, now: Instant, node: NodeId) {
         self.0.insert(node, now);
     }
 
-    /// A node is connected again, or is waited for no more.
+    /// Ends the absence of a node: it is connected again, or the coordinator does not wait for it.
     pub(super) fn end(&mut self, node: NodeId) {
         self.0.remove(&node);
     }
 
-    /// The first node that was lost for longer than `after`, if there is one.
+    /// The first node, by its id, that has been lost for longer than `after`.
     pub(super) fn longer_than(&self, now: Instant, after: Duration) -> Option<NodeId> {
         self.0.iter().find(|(_, since)| now.since(**since) > after).map(|(node, _)| *node)
     }
 
-    /// All nodes that were lost for `after` or longer.
+    /// All nodes that have been lost for `after` or longer.
     pub(super) fn at_least(
         &self,
         now: Instant,

@@ -1,9 +1,10 @@
-//! The coordinator of a cluster whose nodes fail and come back, and whose data centers join and leave.
+//! The coordinator of a cluster whose nodes fail and return, and whose data centers join and leave.
 //!
-//! It decides which data centers take part, which node is given up and which data centers leave with it, which data center
-//! joins, whose copy a server takes that has none, which worker stands in for a lost one, and which orders a node receives
-//! again. It has no connection and no clock: which nodes are connected, what a copy costs and what time it is are arguments.
-//! A driver carries out what it decides, and logs it before any node is told.
+//! It decides which data centers take part, which node is given up and which data centers leave with it, and which data
+//! center joins. It decides whose copy a server without one takes, which worker stands in for a lost one, and which
+//! orders a node receives again. It has no connection and no clock: which nodes are connected, what the transfer of a
+//! copy costs and the time are arguments. A driver carries out its decisions, and logs each one before it notifies any
+//! node.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,47 +20,50 @@ use crate::persist;
 use crate::session::Incarnation;
 use crate::types::{DcId, Instant, NodeId, ServerId, WorkerId};
 
-/// What a run does about nodes that are lost.
+/// How a run reacts to lost nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureRules {
-    /// How long a lost node is waited for.
+    /// How long a node must be lost before it is given up.
     pub give_up_after: Duration,
-    /// Whether the run goes on without the data center of a node that is given up. Otherwise the run ends.
+    /// Whether the run continues without the data center of a node that is given up. Otherwise the run ends.
     pub may_leave: bool,
-    /// How long a lost worker is waited for before another stands in for it; `None` where none ever does.
+    /// How long a worker must be lost before another stands in for it. `None` if none ever does.
     pub take_over_after: Option<Duration>,
-    /// Whether the application's deltas are counts: a data center that joins again would count its data twice.
+    /// Whether the application's deltas are counts. If they are, a data center that joined again would count its data
+    /// twice.
     pub deltas_are_counts: bool,
 }
 
-/// The coordinator of a run, with what it knows of the nodes.
+/// The coordinator of a run and its knowledge of the nodes.
 #[derive(Debug)]
 pub struct ClusterCoordinator {
-    /// When the run starts, is evaluated, stops and drains.
+    /// The phases of the run. The driver passes clocks, evaluations and timeouts to it, and polls its outputs.
     pub run: Coordinator,
     rules: FailureRules,
-    /// What was ordered so far.
+    /// The orders so far.
     orders: StandingOrders,
-    /// Which process of each server takes part.
+    /// The process of each server that takes part.
     processes: ServerProcesses,
     /// The incarnations that this process of the coordinator assigns to servers without a state.
     incarnations: Incarnations,
-    /// Servers of data centers that have just joined: each takes a copy in the first process that is met.
+    /// Servers of data centers that have joined and have not been met: each takes a copy in the first process that is
+    /// met.
     joining: BTreeSet<ServerId>,
-    /// Which workers stand in for which.
+    /// The workers that stand in for lost ones.
     stand_ins: StandIns,
-    /// Nodes that are lost.
+    /// The nodes that are lost.
     absences: Absences,
-    /// Lost workers already reported as irreplaceable.
+    /// The lost workers that have been reported as irreplaceable.
     irreplaceable: BTreeSet<WorkerId>,
 }
 
-/// Whether a data center may join.
+/// Whether a data center joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Not yet: the run has not started, a copy is on its way, or no data center is there with all its nodes.
+    /// None yet: the run has not started, a server receives a copy, or no inactive data center has all its nodes
+    /// connected.
     NotYet,
-    /// Nobody joins any more: the run is about to end.
+    /// None, and none later: the run is about to end.
     Closed,
     /// This data center joins.
     Join(DcId),
@@ -68,48 +72,58 @@ pub enum Admission {
 /// Why a node of a data center that takes no part cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It has the state of a data center without which the run has gone on.
+    /// It has the state of a data center without which the run has continued.
     HasState,
-    /// What the data center had counted before it was given up would be counted again.
+    /// The data that the data center counted before it was given up would be counted again.
     CountsAgain,
 }
 
-/// Why the run cannot go on without a node.
+/// Why the run cannot continue without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MustStay {
-    /// The rules of the run do not let data centers leave, or the node belongs to none.
+    /// The rules of the run do not allow data centers to leave, or the node belongs to none.
     NotAllowed,
-    /// Copies are becoming equal, or are equal.
+    /// The drain has begun or is complete.
     Draining,
-    /// Without its data center none is left.
+    /// Without its data center none would be left.
     IsLast,
 }
 
-/// Why no mirror's copy can be taken.
+/// Why a server cannot take the copy of any mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSource {
-    /// Copies are becoming equal.
+    /// The drain has begun.
     Draining,
-    /// This server of the same shard waits for a copy, too.
+    /// This server of the same shard receives a copy, too.
     OtherWaits(ServerId),
-    /// No mirror has what this server had.
+    /// No mirror of this server takes part.
     NoMirror,
 }
 
-/// What became of the work of a lost worker.
+/// A decision about the work of a lost worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeOver {
-    /// Worker `own` stands in for `lost`, in place of `before` if another did.
-    By { lost: WorkerId, own: WorkerId, before: Option<WorkerId> },
-    /// No worker of its data center can stand in for it. Said once for each time that it is lost.
-    ByNobody { lost: WorkerId },
+    /// Another worker stands in for it.
+    By {
+        /// The lost worker.
+        lost: WorkerId,
+        /// The worker that stands in for it.
+        own: WorkerId,
+        /// The worker that stood in for it before, if one did.
+        before: Option<WorkerId>,
+    },
+    /// No worker of its data center can stand in for it. Reported once for each loss.
+    ByNobody {
+        /// The lost worker.
+        lost: WorkerId,
+    },
 }
 
-/// Finds the data center whose copy is transferred soonest, of those that the argument lets through.
+/// Returns the data center whose copy is transferred soonest, of those that the argument accepts.
 pub type Nearest<'a> = &'a dyn Fn(&dyn Fn(DcId) -> bool) -> Option<DcId>;
 
 impl ClusterCoordinator {
-    /// A coordinator before its run has started.
+    /// A coordinator that knows of no order and no process.
     pub fn new(run: Coordinator, rules: FailureRules) -> Self {
         Self {
             run,
@@ -124,34 +138,35 @@ impl ClusterCoordinator {
         }
     }
 
-    /// Begins a process of the coordinator: the first, or one that has restored the state of those before it. Until the
-    /// state has been logged again, this process must assign no incarnation.
+    /// Begins a process of the coordinator: the first, or one that has restored the state of those before it.
+    /// Only the first process uses `since_epoch`, the time of the system clock. This process must assign no
+    /// incarnation before the caller has logged the changed state.
     pub fn begin_process(&mut self, is_first: bool, since_epoch: Duration) {
         self.incarnations = self.processes.give_incarnations(is_first, since_epoch);
     }
 
-    /// A server has called as this incarnation.
+    /// A server has connected with an incarnation.
     pub fn handle_incarnation(&mut self, server: ServerId, incarnation: u64) {
         self.incarnations.note(server, incarnation);
     }
 
-    /// The incarnation as which a server without a state starts: later than all that it has been. The same `process` that
-    /// asks again is assigned the same.
+    /// Assigns the incarnation in which a server without a state starts: higher than all that it has had. The same
+    /// `process` is assigned the same incarnation when it asks again.
     pub fn assign_incarnation(&mut self, server: ServerId, process: u64) -> Incarnation {
         self.incarnations.give(server, process)
     }
 
-    /// A node is connected.
+    /// A node has connected.
     pub fn handle_connected(&mut self, node: NodeId) {
         self.absences.end(node);
     }
 
-    /// A node is connected no more.
+    /// A node has lost its connection.
     pub fn handle_lost(&mut self, now: Instant, node: NodeId) {
         self.absences.lose(now, node);
     }
 
-    /// A node that takes no part, or will not, is waited for no more.
+    /// Ends the wait for a node that takes no part, or will not take part.
     pub fn handle_dismissed(&mut self, node: NodeId) {
         if let NodeId::Worker(worker) = node {
             self.stand_ins.dismiss(worker);
@@ -159,7 +174,7 @@ impl ClusterCoordinator {
         self.absences.end(node);
     }
 
-    /// A restored coordinator counts nodes as lost from `now` on, where the run has started and they take part.
+    /// After a restore, marks those of `nodes` that take part as lost since `now`, if the run has started.
     pub fn handle_restored(&mut self, now: Instant, nodes: impl Iterator<Item = NodeId>) {
         if self.orders.started {
             let lost: Vec<NodeId> = nodes.filter(|node| self.takes_part(*node)).collect();
@@ -167,11 +182,12 @@ impl ClusterCoordinator {
         }
     }
 
-    /// Notes the process of a server that is connected. A server that has lost its copy, or has just joined, takes the copy
-    /// of the mirror that `source` finds, unless the run is over. Returns whether anything is known that was not.
+    /// Notes the process of a connected server. A server that has lost its copy, or has just joined, takes the copy of
+    /// the mirror that `source` returns, unless the run is over. Returns whether anything has changed, which the caller
+    /// then logs.
     ///
     /// # Errors
-    /// Where the server needs a copy and `source` finds none. Then nothing has changed.
+    /// If the server needs a copy and `source` fails. Nothing has changed then.
     pub fn meet<E>(
         &mut self,
         server: ServerId,
@@ -190,15 +206,18 @@ impl ClusterCoordinator {
         Ok(self.processes != known)
     }
 
-    /// A server has its copy, and everything that belongs to it. Returns whether that was the last copy on its way: then
-    /// data centers that wait may join.
+    /// A server has received its copy completely. Returns whether that was the last copy in transfer. If so, waiting
+    /// data centers may join.
     pub fn handle_ready(&mut self, server: ServerId) -> bool {
         let had_copies = self.processes.has_copies_on_the_way();
         self.processes.on_ready(server);
         had_copies && !self.processes.has_copies_on_the_way()
     }
 
-    /// Has a data center join that was found by [`Self::admission`]. Its servers are to be [met](Self::meet) next.
+    /// Makes a data center join that [`Self::admission`] has returned. The caller then [meets](Self::meet) its servers.
+    ///
+    /// # Panics
+    /// If no data center may join ([`Coordinator::admits`]).
     pub fn join(&mut self, dc: DcId) {
         self.run.handle_joined(dc);
         self.orders.left.retain(|server, _| server.dc != dc);
@@ -206,8 +225,11 @@ impl ClusterCoordinator {
         self.joining.extend(servers.filter(|server| server.dc == dc));
     }
 
-    /// Has data centers leave that were found by [`Self::leaving_with`]. What that makes possible comes with
-    /// [`Coordinator::advance`], so that it can be logged before.
+    /// Makes data centers leave that [`Self::leaving_with`] has returned. Outputs that follow from this are made by
+    /// [`Coordinator::advance`], so that the caller can log the change first.
+    ///
+    /// # Panics
+    /// If no data center may leave ([`Coordinator::lets_go`]).
     pub fn leave(&mut self, gone: &BTreeSet<DcId>) {
         self.run.handle_left(gone);
         self.joining.retain(|server| !gone.contains(&server.dc));
@@ -217,8 +239,8 @@ impl ClusterCoordinator {
         }
     }
 
-    /// Has others stand in for workers that have been lost for long enough, and for which no worker stands in that is
-    /// connected. `here` are the workers that are connected themselves.
+    /// Appoints stand-ins for the workers that have been lost for [`FailureRules::take_over_after`] or longer and have
+    /// no connected stand-in. `here` are the connected workers. Returns the new decisions.
     pub fn take_over(&mut self, now: Instant, here: &BTreeSet<WorkerId>) -> Vec<TakeOver> {
         let Some(after) = self.rules.take_over_after else { return Vec::new() };
         let lost = self.absences.at_least(now, after).filter_map(|node| match node {
@@ -245,44 +267,45 @@ impl ClusterCoordinator {
         all
     }
 
-    /// A worker that was lost works again itself. Returns the worker that stood in for it.
+    /// A worker that was lost does its own work again. Returns the worker that stood in for it, if one did.
     pub fn give_back(&mut self, back: WorkerId) -> Option<WorkerId> {
         self.stand_ins.dismiss(back)
     }
 
-    /// A worker is connected, itself or by its stand-in. Returns whether it must reset, since others have done its work. It
-    /// is told on each of its connections, as the one before may have broken before it received that.
+    /// A worker is connected, itself or through its stand-in. Returns whether the caller must send it a reset, since
+    /// others have done its work. The reset is sent on each connection, since the one before may have broken before the
+    /// worker received it.
     pub fn must_reset(&mut self, back: WorkerId) -> bool {
         self.irreplaceable.remove(&back);
         self.orders.taken_over.contains(&back)
     }
 
-    /// Notes an order before it is given.
+    /// Notes an order. The caller does this before the order is given.
     pub fn record(&mut self, to: Recipients, order: &NodeOrder) {
         self.orders.record(to, order);
     }
 
-    /// Servers are asked for their statistics from here on.
+    /// Notes that servers are asked for their statistics from this point on.
     pub fn request_server_stats(&mut self) {
         self.orders.server_stats = true;
     }
 
-    /// Whether a node is of a data center that takes part.
+    /// Whether a node belongs to a data center that takes part, or to none.
     pub fn takes_part(&self, node: NodeId) -> bool {
         node.dc().is_none_or(|dc| !self.run.inactive().contains(&dc))
     }
 
-    /// Whether an order for these is for a node.
+    /// Whether a node is one of the recipients and takes part.
     pub fn is_for(&self, to: Recipients, node: NodeId) -> bool {
         to.include(node) && self.takes_part(node)
     }
 
-    /// The orders that a node receives again, in this order.
+    /// The orders that a node receives again when it connects, in this sequence.
     pub fn orders_for(&self, node: NodeId) -> Vec<NodeOrder> {
         self.orders.orders_for(node, |worker| self.run.stopped_at(worker))
     }
 
-    /// The orders that tell mirrors that a data center has left.
+    /// The orders that notify mirrors that a data center has left, each with its recipient.
     pub fn orders_of_leaving(&self, dc: DcId) -> Vec<(ServerId, NodeOrder)> {
         let left = self.orders.left.iter().filter(|(server, _)| server.dc == dc);
         let orders = left.flat_map(|(server, process)| {
@@ -292,26 +315,26 @@ impl ClusterCoordinator {
         orders.collect()
     }
 
-    /// What was ordered so far.
+    /// The orders so far.
     pub fn orders(&self) -> &StandingOrders {
         &self.orders
     }
 
-    /// Which workers stand in for which.
+    /// The workers that stand in for lost ones.
     pub fn stand_ins(&self) -> &StandIns {
         &self.stand_ins
     }
 
-    /// The copy that a server in this process takes, if it takes one.
+    /// The data center whose copy a server in this process takes, if it takes one.
     pub fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
         self.processes.copy_of(server, process)
     }
 
-    /// The mirror whose copy a server takes that has none: of those that take part the one whose copy arrives soonest,
-    /// a connected one before one that is away for a moment.
+    /// The data center of the mirror whose copy a server without one takes: of the mirrors that take part, the one
+    /// whose copy arrives soonest. Connected mirrors, for which `is_there` returns true, come before lost ones.
     ///
     /// # Errors
-    /// Where there is none to take.
+    /// If there is no copy to take.
     pub fn source_for(
         &self,
         server: ServerId,
@@ -331,7 +354,8 @@ impl ClusterCoordinator {
         there.or_else(|| nearest(&takes_part)).ok_or(NoSource::NoMirror)
     }
 
-    /// Which data center joins next, one at a time, of those whose nodes are all there.
+    /// The data center that joins next, if any. `is_there` returns whether all nodes of a data center are connected.
+    /// One data center joins at a time.
     pub fn admission(&self, is_there: impl Fn(DcId) -> bool) -> Admission {
         if !self.orders.started || self.processes.has_copies_on_the_way() {
             return Admission::NotYet;
@@ -344,10 +368,10 @@ impl ClusterCoordinator {
         inactive.find(|dc| is_there(*dc)).map_or(Admission::NotYet, Admission::Join)
     }
 
-    /// Whether a node of a data center that takes no part may join with it. `process` is what it said of itself.
+    /// Checks whether a node of an inactive data center may join with it. `process` is what the node has reported.
     ///
     /// # Errors
-    /// Where it may not, however long it waits.
+    /// If it may not join, however long it waits.
     pub fn may_join(
         &self,
         node: NodeId,
@@ -362,26 +386,26 @@ impl ClusterCoordinator {
         Ok(())
     }
 
-    /// Whether a data center has taken part, and has left.
+    /// Whether a data center has taken part and has left.
     pub fn has_left(&self, dc: DcId) -> bool {
         self.orders.left.keys().any(|left| left.dc == dc)
     }
 
-    /// Whether a worker is to act for a lost one.
+    /// Whether worker `own` stands in for worker `lost`.
     pub fn stands_in(&self, own: WorkerId, lost: WorkerId) -> bool {
         self.stand_ins.of(lost) == Some(own)
     }
 
-    /// A node that has been lost for longer than it is waited for.
+    /// A node that has been lost for longer than [`FailureRules::give_up_after`], if there is one.
     pub fn given_up(&self, now: Instant) -> Option<NodeId> {
         self.absences.longer_than(now, self.rules.give_up_after)
     }
 
-    /// All data centers that leave where `node` is given up: its own, and those that wait for a copy from one that leaves.
-    /// `is_there` says which data centers can go on without them.
+    /// All data centers that leave if `node` is given up: its own, and those that receive a copy from one that leaves.
+    /// `is_there` returns whether a data center can continue without them.
     ///
     /// # Errors
-    /// Where the run cannot go on without them.
+    /// If the run cannot continue without them.
     pub fn leaving_with(
         &self,
         node: NodeId,
@@ -400,8 +424,8 @@ impl ClusterCoordinator {
         if self.config().servers.iter().any(stays) { Ok(gone) } else { Err(MustStay::IsLast) }
     }
 
-    /// The node to give up where server `at` has refused, for as long as a node may be away, what its mirror in data center
-    /// `peer` says: the mirror is connected and of no use. `None` where there is no such mirror that takes part.
+    /// The node to give up after server `at` has rejected the messages of its mirror in data center `peer` for as long
+    /// as a node may be lost: the mirror, which is connected and of no use. `None` if no such mirror takes part.
     pub fn refused(&self, at: ServerId, peer: DcId) -> Option<NodeId> {
         let mirror = ServerId { dc: peer, shard: at.shard };
         let is_mirror = peer != at.dc && self.config().servers.contains(&mirror);
@@ -409,14 +433,14 @@ impl ClusterCoordinator {
         (is_mirror && self.takes_part(node)).then_some(node)
     }
 
-    /// The servers of a shard that take part, but for `server` itself.
+    /// The other servers of the shard of `server` that take part.
     pub fn mirrors_of(&self, server: ServerId) -> impl Iterator<Item = ServerId> + '_ {
         let servers = self.config().servers.iter().copied();
         let mirrors = servers.filter(move |one| one.shard == server.shard && *one != server);
         mirrors.filter(|mirror| self.takes_part(NodeId::Server(*mirror)))
     }
 
-    /// Whether the run can begin as far as this node goes: it is connected, or another stands in for it.
+    /// Whether a node is present for the start of the run: it is connected, or a worker stands in for it.
     pub fn is_here(&self, node: NodeId, is_connected: bool) -> bool {
         let has_stand_in = |worker| self.stand_ins.of(worker).is_some();
         is_connected || matches!(node, NodeId::Worker(worker) if has_stand_in(worker))
@@ -428,7 +452,7 @@ impl ClusterCoordinator {
 }
 
 persist! {
-    /// What nodes do not say again.
+    /// The part of the state that nodes do not report again.
     impl Persist<()> for ClusterCoordinator {
         fn walk(Self { run, orders, processes, stand_ins, .. }, walk, ()) {
             walk.part("coordinator", run, ())?;

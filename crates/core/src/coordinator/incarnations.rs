@@ -1,14 +1,14 @@
-//! Which incarnation a server begins as that has nothing to go on from.
+//! The incarnations that the coordinator assigns to servers without a state.
 //!
-//! Mirrors refuse a server that comes as an earlier incarnation than they have met, and take one that comes as the same for
-//! the process that they know. So a server that has lost its disk must come as a later one. Its machine cannot tell which
-//! that is: it has lost the number, and its calendar may be behind. The coordinator can, since every process of a server
-//! calls it before it meets a mirror.
+//! Mirrors reject a server with an earlier incarnation than they have met. They take a server with the same incarnation
+//! for the process that they know. So a server that has lost its disk must have a later incarnation. Its machine cannot
+//! determine one: it has lost the number, and its system clock may be behind. The coordinator can, since every process
+//! of a server connects to it before it meets a mirror.
 //!
-//! Each process of the coordinator gives numbers of a block of its own, above the blocks of the processes before it, and
-//! writes down where its block begins before it gives the first. A server that goes on from its log takes the next number
-//! by itself, and says which when it calls; a block has room for all of these. Only a coordinator that has no state itself
-//! looks at the calendar, for where to begin.
+//! Each process of the coordinator assigns numbers of its own block, above the blocks of the processes before it. It
+//! logs where its block begins before it assigns the first number. A server that continues from its log takes the next
+//! number by itself, and reports it when it connects. A block has room for all of these. Only a coordinator without a
+//! state derives the beginning of its block from the system clock.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -17,31 +17,31 @@ use std::time::Duration;
 use crate::session::Incarnation;
 use crate::types::ServerId;
 
-/// The incarnations that one process of the coordinator gives.
+/// The incarnations that one process of the coordinator assigns.
 #[derive(Debug, Default)]
 pub(super) struct Incarnations {
-    /// All that it gives are above this.
+    /// All that it assigns are above this.
     floor: u64,
-    /// The highest that each server may have been.
+    /// The highest that each server may have had.
     highest: BTreeMap<ServerId, u64>,
-    /// Which process of each server was given one last.
+    /// By server, the latest process that was assigned one, and which.
     processes: BTreeMap<ServerId, (u64, Incarnation)>,
 }
 
 impl Incarnations {
-    /// Gives numbers above this one.
+    /// Assigns numbers above `floor`.
     pub(super) fn above(floor: u64) -> Self {
         Self { floor, ..Self::default() }
     }
 
-    /// A server calls as this incarnation.
+    /// Notes that a server has connected with an incarnation.
     pub(super) fn note(&mut self, server: ServerId, incarnation: u64) {
         let highest = self.highest.entry(server).or_default();
         *highest = incarnation.max(*highest);
     }
 
-    /// What a server is to be that has nothing to go on from: above all that it has been. The same `process` asks again where
-    /// its connection breaks before it has heard, and is given the same.
+    /// The incarnation of a server without a state: higher than all that the server has had. A `process` whose
+    /// connection broke before it received the answer asks again, and is assigned the same.
     pub(super) fn give(&mut self, server: ServerId, process: u64) -> Incarnation {
         if let Some((_, given)) = self.processes.get(&server).filter(|(last, _)| *last == process) {
             return *given;
@@ -55,18 +55,18 @@ impl Incarnations {
     }
 }
 
-/// Where the first process of a coordinator begins: above whatever one has given that has lost its state, as far as the
-/// calendar goes forward.
+/// Where the block of a coordinator without a state begins: above all that one that has lost its state has assigned, if
+/// the system clock has not gone back.
 pub(super) fn first_floor(since_epoch: Duration) -> u64 {
     since_epoch.as_millis() as u64
 }
 
-/// Where the block begins after the one that has this number.
+/// The beginning of the block after the one with this number.
 pub(super) fn next_block(number: u64) -> u64 {
     (number / BLOCK).saturating_add(1).saturating_mul(BLOCK)
 }
 
-/// More than processes of a server follow each other.
+/// The numbers of a block: more than the successive processes of a server.
 const BLOCK: u64 = 1 << 32;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Who leaves with whom.
+//! Which data centers leave together.
 
 use std::collections::BTreeSet;
 
 use crate::types::DcId;
 
-/// The data centers that leave when one does: with it those whose copies are on their way from one that leaves, since
-/// they have nothing whole. `copies` says of each that waits for a copy from where it comes.
+/// The data centers that leave when `dc` does: itself, and those that receive a copy from one that leaves, since their
+/// copies are incomplete. `copies` holds a pair of receiver and source for each copy in transfer.
 pub(super) fn leave_with(dc: DcId, copies: &[(DcId, DcId)]) -> BTreeSet<DcId> {
     let mut leaving = BTreeSet::from([dc]);
     loop {

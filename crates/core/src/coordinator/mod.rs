@@ -1,11 +1,12 @@
-//! The coordinator: starts a run, says when to evaluate, decides when to stop, drains.
+//! The coordinator: starts a run, requests evaluations, decides when the run stops, and drains it.
 //!
-//! It sees clocks and objectives, never values, and asks for nothing it could not be told over a network. What it is
-//! told may be told again, as it is where a line breaks: clocks only rise, and a server drains once. Nothing
-//! waits for it while training goes on: data centers keep each other's pace, as in the paper.
+//! It receives clocks and objectives, but no parameter values. All its inputs are messages that can be sent over a
+//! network. A message may be repeated, since a node sends it again after its connection has broken: clocks only rise,
+//! and a server drains once. No node waits for the coordinator while training runs: data centers limit each other's
+//! progress, as in the paper.
 //!
-//! Two machines: [`Coordinator`] knows the phases of a run, and [`ClusterCoordinator`], around it, which nodes and data
-//! centers take part. A driver whose nodes cannot fail needs only the first.
+//! The room has two machines. [`Coordinator`] knows the phases of a run. [`ClusterCoordinator`] contains it, and knows
+//! which nodes and data centers take part. A driver whose nodes cannot fail needs only the first.
 
 mod absences;
 mod cluster;
@@ -31,53 +32,74 @@ pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 use crate::persist;
 use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
 
-/// What a coordinator is told when it is made.
+/// The settings of a coordinator.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
+    /// The servers of all data centers, including inactive ones.
     pub servers: Vec<ServerId>,
+    /// The workers of all data centers, including inactive ones.
     pub workers: Vec<WorkerId>,
+    /// When the run stops.
     pub stop: StopRules,
-    /// Clocks between evaluations, at least 1.
+    /// The number of clocks between evaluations, at least 1.
     pub evaluate_every: u64,
-    /// Where every data center must end at the same clock (BSP, SSP, local steps): how far a worker may be ahead of the
-    /// slowest of its own data center.
+    /// If all data centers must stop at the same clock (BSP, SSP, local steps): how far a worker may be ahead of the
+    /// slowest worker of its data center, in clocks. Otherwise `None`.
     pub lockstep: Option<Staleness>,
-    /// Data centers that may join once the run has begun: none in lockstep.
+    /// Data centers that take no part at the start and may join later. Empty with `lockstep`.
     pub inactive: BTreeSet<DcId>,
 }
 
-/// What a coordinator wants done.
+/// An action that the driver carries out for a coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorOutput {
-    /// Tell every worker to begin.
+    /// Order every worker to start.
     Start,
-    /// Judge every data center's copy, which holds this clock, and answer with
+    /// Evaluate the copy of every data center that is [judged](Coordinator::is_judged), and pass the result to
     /// [`Coordinator::handle_evaluation`].
-    Evaluate { clock: Clock },
-    /// Tell every worker to stop at clock `last`, or after what it is at. Where some were beyond it when they
-    /// heard, it is said again with the clock of the furthest, and those who have stopped go on until there.
-    Stop { last: Clock, reason: StopReason },
-    /// Tell the servers of a data center to drain, once their workers are at these clocks, with all data centers but those
-    /// that are inactive.
-    Drain { dc: DcId, clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
-    /// All copies are equal; the run is over.
+    Evaluate {
+        /// The clock that all these copies have reached.
+        clock: Clock,
+    },
+    /// Order every worker to stop at a clock, or after its current iteration if it is past that clock. In lockstep the
+    /// output is repeated with the clock of the furthest worker if some have stopped past `last`. Those that have
+    /// stopped before then continue to that clock.
+    Stop {
+        /// The clock.
+        last: Clock,
+        /// The rule that stopped the run.
+        reason: StopReason,
+    },
+    /// Order the servers of a data center to drain, once their workers have finished their clocks, together with all
+    /// active data centers.
+    Drain {
+        /// The data center.
+        dc: DcId,
+        /// The clocks at which its workers have stopped, by worker.
+        clocks: Vec<Clock>,
+        /// The data centers that take no part.
+        inactive: BTreeSet<DcId>,
+    },
+    /// All copies are equal, and the run is over.
     Finished,
 }
 
-/// The coordinator of one run.
+/// The state machine of one run's phases.
+///
+/// Methods are of three kinds: `handle_*` pass in events, `poll_*` return actions, and most others are queries.
 #[derive(Debug)]
 pub struct Coordinator {
     config: CoordinatorConfig,
     phase: Phase,
-    /// Data centers that take no part, as they have left or have yet to join.
+    /// Data centers that take no part: they have left or have not joined.
     inactive: BTreeSet<DcId>,
-    /// Those that have joined late and not all of whose copies have come.
+    /// Data centers that have joined late, and of whose servers some have no copy.
     arriving: BTreeSet<DcId>,
     finished: BTreeMap<ServerId, Clock>,
     copies: BTreeMap<ServerId, Clock>,
     next_evaluation: Clock,
     history: Vec<(Clock, f64)>,
-    /// Why the run stops, once it does.
+    /// The rule that stopped the run.
     reason: Option<StopReason>,
     stopped: BTreeMap<WorkerId, Clock>,
     drained: BTreeSet<ServerId>,
@@ -94,6 +116,10 @@ enum Phase {
 }
 
 impl Coordinator {
+    /// A coordinator whose run has not started.
+    ///
+    /// # Panics
+    /// If [`CoordinatorConfig::evaluate_every`] is 0.
     pub fn new(config: CoordinatorConfig) -> Self {
         assert!(config.evaluate_every > 0, "evaluations are some clocks apart");
         let clocks: BTreeMap<ServerId, Clock> =
@@ -114,18 +140,22 @@ impl Coordinator {
         }
     }
 
+    /// Starts the run. The next output is [`CoordinatorOutput::Start`].
+    ///
+    /// # Panics
+    /// If the run has started.
     pub fn handle_start(&mut self) {
         assert!(self.phase == Phase::Idle, "a run starts once");
         self.phase = Phase::Training;
         self.outputs.push_back(CoordinatorOutput::Start);
     }
 
-    /// A server's workers have all finished a clock.
+    /// All workers of a server's data center have finished a clock. A lower clock than the known one changes nothing.
     pub fn handle_clock_finished(&mut self, server: ServerId, clock: Clock) {
         raise(&mut self.finished, server, clock);
     }
 
-    /// A server's copy holds a clock.
+    /// A server's copy is ready for the evaluation of a clock. A lower clock than the known one changes nothing.
     pub fn handle_copy_ready(&mut self, server: ServerId, clock: Clock) {
         raise(&mut self.copies, server, clock);
         let mut of_dc = self.copies.iter().filter(|(other, _)| other.dc == server.dc);
@@ -135,7 +165,10 @@ impl Coordinator {
         self.evaluate_once_ready();
     }
 
-    /// A data center joins: from here on the run is over only with it. Its copies count once they have come.
+    /// A data center joins. The run then ends only with it, and its copies are judged once all have been received.
+    ///
+    /// # Panics
+    /// If no data center may join ([`Self::admits`]).
     pub fn handle_joined(&mut self, dc: DcId) {
         assert!(self.admits(), "while training goes on, data centers may join");
         if self.inactive.remove(&dc) {
@@ -147,8 +180,11 @@ impl Coordinator {
         }
     }
 
-    /// Data centers leave: the run goes on without them. What that opens comes with [`Self::advance`], so that it can be
-    /// written down before.
+    /// Data centers leave, and the run continues without them. Outputs that follow from this are made by
+    /// [`Self::advance`], so that the caller can log the change first.
+    ///
+    /// # Panics
+    /// If no data center may leave ([`Self::lets_go`]).
     pub fn handle_left(&mut self, dcs: &BTreeSet<DcId>) {
         assert!(self.lets_go(), "once copies become equal, nobody leaves");
         self.inactive.extend(dcs);
@@ -156,13 +192,13 @@ impl Coordinator {
         self.stopped.retain(|worker, _| !dcs.contains(&worker.dc));
     }
 
-    /// Goes on with what only waited for data centers that have left.
+    /// Makes the outputs that waited only for data centers that have left.
     pub fn advance(&mut self) {
         self.evaluate_once_ready();
         self.drain_once_stopped();
     }
 
-    /// The worst copy's objective at a clock.
+    /// The result of an evaluation: the objective of the worst copy at a clock. Stops the run if a rule then holds.
     pub fn handle_evaluation(&mut self, now: Instant, clock: Clock, objective: f64) {
         self.history.push((clock, objective));
         if self.phase != Phase::Training {
@@ -173,14 +209,14 @@ impl Coordinator {
         }
     }
 
-    /// A worker's changes have diverged: nothing more can be learnt.
+    /// A worker's update was rejected because training has diverged. Stops the run.
     pub fn handle_diverged(&mut self) {
         if self.phase == Phase::Training {
             self.stop(StopReason::Diverged);
         }
     }
 
-    /// The time given to the run may be over.
+    /// Stops the run if its time has elapsed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Training && self.config.stop.deadline().is_some_and(|at| now >= at)
         {
@@ -188,7 +224,7 @@ impl Coordinator {
         }
     }
 
-    /// A worker has stopped at a clock.
+    /// A worker has stopped at a clock. A report of an inactive data center changes nothing.
     pub fn handle_worker_stopped(&mut self, worker: WorkerId, clock: Clock) {
         if !self.inactive.contains(&worker.dc) {
             let known = self.stopped.entry(worker).or_default();
@@ -197,7 +233,7 @@ impl Coordinator {
         }
     }
 
-    /// A server's copy equals its mirrors'.
+    /// A server has drained: its copy equals those of its mirrors. Idempotent.
     pub fn handle_drained(&mut self, server: ServerId) {
         self.drained.insert(server);
         let mut servers = self.config.servers.iter().filter(|one| !self.inactive.contains(&one.dc));
@@ -208,7 +244,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether something waits for [`Self::poll_output`].
+    /// Whether [`Self::poll_output`] has an output.
     pub fn has_output(&self) -> bool {
         !self.outputs.is_empty()
     }
@@ -218,37 +254,40 @@ impl Coordinator {
         self.phase == Phase::Finished
     }
 
+    /// The next action, in the order in which they were made.
     pub fn poll_output(&mut self) -> Option<CoordinatorOutput> {
         self.outputs.pop_front()
     }
 
-    /// When this coordinator wants [`Self::handle_timeout`].
+    /// When the driver must call [`Self::handle_timeout`]. `None` if the time of the run is not limited, or the run is
+    /// not training.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.config.stop.deadline().filter(|_| self.phase == Phase::Training)
     }
 
-    /// Whether a data center may join.
+    /// Whether a data center may join: the run is training.
     pub fn admits(&self) -> bool {
         self.phase == Phase::Training
     }
 
-    /// Whether a data center may leave: copies are not being made equal.
+    /// Whether a data center may leave: the drain has not begun.
     pub fn lets_go(&self) -> bool {
         matches!(self.phase, Phase::Idle | Phase::Training | Phase::Stopping)
     }
 
-    /// Data centers that take no part, as they have left or have yet to join.
+    /// Data centers that take no part: they have left or have not joined.
     pub fn inactive(&self) -> &BTreeSet<DcId> {
         &self.inactive
     }
 
-    /// Whether the copies of a data center are to be judged: it takes part, and has them.
+    /// Whether the copies of a data center are evaluated while the run trains: it takes part, and has received all of
+    /// them.
     pub fn is_judged(&self, dc: DcId) -> bool {
         !self.inactive.contains(&dc) && !self.arriving.contains(&dc)
     }
 
-    /// The data centers whose copies an evaluation is of, each with the clock that it has finished. Once the run is over all
-    /// copies are equal, those of data centers that have joined late, too.
+    /// The data centers whose copies an evaluation includes, each with the clock that it has finished. After the end of
+    /// the run these are all data centers that take part, since their copies are equal.
     pub fn evaluated(&self) -> Vec<(DcId, Clock)> {
         let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
         let present = dcs.into_iter().filter(|dc| !self.inactive.contains(dc));
@@ -256,7 +295,7 @@ impl Coordinator {
         evaluated.map(|dc| (dc, self.clock_of(dc))).collect()
     }
 
-    /// The clock that a data center has finished.
+    /// The number of clocks that all servers of a data center have reported as finished.
     pub fn clock_of(&self, dc: DcId) -> Clock {
         let servers = self.finished.iter().filter(|(server, _)| server.dc == dc);
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
@@ -267,7 +306,7 @@ impl Coordinator {
         self.stopped.get(&worker).copied()
     }
 
-    /// Has copies judged, where every one of them holds the clock that calls for it.
+    /// Requests an evaluation once every judged copy is ready for the next clock that needs one.
     fn evaluate_once_ready(&mut self) {
         let judged = self.copies.iter().filter(|(server, _)| self.is_judged(server.dc));
         let ready = judged.map(|(_, clock)| *clock).min().unwrap_or_default();
@@ -277,7 +316,7 @@ impl Coordinator {
         }
     }
 
-    /// Has copies made equal, once all workers have stopped.
+    /// Begins the drain once all workers have stopped, in lockstep at the same clock.
     fn drain_once_stopped(&mut self) {
         let mut workers = self.config.workers.iter().filter(|one| !self.inactive.contains(&one.dc));
         let all = workers.all(|worker| self.stopped.contains_key(worker));
@@ -296,7 +335,8 @@ impl Coordinator {
         self.outputs.extend(clocks.into_iter().map(drain));
     }
 
-    /// Where all must end at one clock and have not, has the others go on to the furthest; says whether any must.
+    /// In lockstep, orders workers that have stopped before the furthest one to continue to its clock. Returns whether
+    /// there are any.
     fn level(&mut self) -> bool {
         let furthest = self.stopped.values().copied().max().unwrap_or_default();
         let reason = self.reason.filter(|_| self.config.lockstep.is_some());
@@ -364,13 +404,14 @@ persist! {
     }
 }
 
-/// Notes a clock; one that was said before changes nothing.
+/// Raises a server's clock. A lower clock changes nothing.
 fn raise(clocks: &mut BTreeMap<ServerId, Clock>, server: ServerId, clock: Clock) {
     let known = clocks.entry(server).or_default();
     *known = clock.max(*known);
 }
 
-/// The first clock after `clock` that calls for a judgement: the next of the regular ones, or the last of all.
+/// The first clock after `clock` that needs an evaluation: the next regular one, or the last of the run if that is
+/// sooner.
 fn next_evaluation(config: &CoordinatorConfig, clock: Clock) -> Clock {
     let every = config.evaluate_every;
     let regular = (clock.0 / every + 1) * every;

@@ -1,4 +1,4 @@
-//! Which process of each server takes part, and which has lost what the one before it had.
+//! Which process of each server takes part, and which has lost the state of the one before it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,33 +8,35 @@ use serde::{Deserialize, Serialize};
 use super::incarnations::{Incarnations, first_floor, next_block};
 use crate::types::{DcId, ServerId};
 
-/// What a node is at the start of its process.
+/// What a node reports about its process when it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerProcess {
-    /// Of a server, the incarnation that began what it knows.
+    /// The number of the incarnation that began a server's state; 0 for a worker.
     pub began: u64,
-    /// Of a server, the incarnation that it is.
+    /// The number of a server's incarnation; 0 for a worker.
     pub incarnation: u64,
-    /// Whether nothing has befallen it yet.
+    /// Whether the node has no history: a server has met no mirror, taken no request and requested no copy, or a worker
+    /// has not started.
     pub is_new: bool,
 }
 
-/// What the coordinator knows of servers' processes.
+/// What the coordinator knows of the processes of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServerProcesses {
-    /// The incarnation that began what each server knows, once all have met.
+    /// By server that has connected, the incarnation that began its state.
     met: BTreeMap<ServerId, u64>,
-    /// Servers whose copies are on their way: to the process that began with which incarnation, from where.
+    /// By server that receives a copy: the incarnation that began its state, and the data center of the source.
     copies: BTreeMap<ServerId, (u64, DcId)>,
-    /// What this process of the coordinator gives servers to begin as is above this. Zero in what was written down before
-    /// coordinators gave them.
+    /// The incarnations that this process of the coordinator assigns are above this. 0 in a state that has no such
+    /// field.
     #[serde(default)]
     incarnations_floor: u64,
 }
 
 impl ServerProcesses {
-    /// The incarnations that this process of the coordinator gives: where it is the first, above what the calendar says,
-    /// and otherwise above all that those before it can have given. To be written down before any is given.
+    /// The incarnations that this process of the coordinator assigns. Those of the first process are above the time of
+    /// the system clock in milliseconds, those of a later process above all that the processes before it can have
+    /// assigned. The caller logs this state before any is assigned.
     pub(super) fn give_incarnations(
         &mut self,
         is_first: bool,
@@ -45,40 +47,41 @@ impl ServerProcesses {
             false => next_block(self.incarnations_floor),
         };
         let mut incarnations = Incarnations::above(self.incarnations_floor);
-        // Those that began as what no coordinator gave may have gone on from there.
+        // A server whose first incarnation no coordinator assigned may have counted on from there.
         for (server, began) in &self.met {
             incarnations.note(*server, next_block(*began));
         }
         incarnations
     }
 
-    /// Whether a server that is on the line in this process has had another, of which it knows nothing.
+    /// Whether a connected server has lost its state: the process is new, and another process of it has taken part.
     pub(super) fn is_lost(&self, server: ServerId, process: ServerProcess) -> bool {
         let other = self.met.get(&server).is_some_and(|met| *met != process.began);
         process.is_new && other
     }
 
-    /// A server takes part in this process.
+    /// Notes the process in which a server takes part.
     pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
         self.met.insert(server, process.began);
     }
 
-    /// A server in this process takes its copy from a mirror.
+    /// Notes that a server in this process takes the copy of its mirror in `from`.
     pub(super) fn rebuild(&mut self, server: ServerId, process: ServerProcess, from: DcId) {
         self.copies.insert(server, (process.began, from));
     }
 
-    /// Whether a copy is on its way to anybody.
+    /// Whether any server receives a copy.
     pub(super) fn has_copies_on_the_way(&self) -> bool {
         !self.copies.is_empty()
     }
 
-    /// Data centers that a copy is on its way to, and from where.
+    /// The copies in transfer: the data centers of the receiver and of the source.
     pub(super) fn copies(&self) -> Vec<(DcId, DcId)> {
         self.copies.iter().map(|(server, (_, from))| (server.dc, *from)).collect()
     }
 
-    /// A data center takes no part any more. Answers in which process each of its servers did.
+    /// Removes the servers of a data center. Returns for each the incarnation that began the state with which it took
+    /// part.
     pub(super) fn leave(&mut self, dc: DcId) -> BTreeMap<ServerId, u64> {
         self.copies.retain(|server, _| server.dc != dc);
         let met = std::mem::take(&mut self.met);
@@ -87,19 +90,19 @@ impl ServerProcesses {
         left
     }
 
-    /// A server has its copy, and everything that belongs to it.
+    /// A server has received its copy completely.
     pub(super) fn on_ready(&mut self, server: ServerId) {
         self.copies.remove(&server);
     }
 
-    /// From where a server in this process takes its copy, if it does.
+    /// The data center whose copy a server in this process takes, if it takes one.
     pub(super) fn copy_of(&self, server: ServerId, process: ServerProcess) -> Option<DcId> {
         let (began, from) = self.copies.get(&server)?;
         (*began == process.began).then_some(*from)
     }
 
-    /// Another server of the same shard whose copy is on its way, if there is one. As long as that has nothing whole, no copy
-    /// of the shard may be lost beside it.
+    /// Another server of the same shard that receives a copy. Until that copy is complete, the loss of another copy of
+    /// the shard cannot be repaired.
     pub(super) fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
         let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
         others.find(|other| **other != server).copied()
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn what_a_coordinator_wrote_down_that_gave_no_incarnations_is_read() {
         let server = ServerId { dc: DcId(1), shard: ShardId(0) };
-        // That servers took the calendar.
+        // Such servers derived their incarnation from the system clock.
         let began = 1_800_000_000_000_u64;
         let met = BTreeMap::from([(server, began)]);
         let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();

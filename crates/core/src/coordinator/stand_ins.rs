@@ -1,13 +1,13 @@
-//! Who stands in for which worker that is lost.
+//! Which worker stands in for which lost worker.
 //!
-//! The coordinator decides that, and tells every node. The stand-in begins where the servers say that the lost worker was,
-//! as a worker that has come back without its state does. To servers it is that worker: they hear one process for each
-//! worker, and the certificate says which, the worker itself or its stand-in, never both. So it does not matter which node
-//! hears first that one takes the other's place. The process that is not heard calls again until its turn comes, or until it
-//! hears that it never will.
+//! The coordinator decides this, and notifies every node. The stand-in begins at the request that the servers report as
+//! due from the lost worker, as a worker that has restarted without its state does. To servers it is that worker: they
+//! accept one process for each worker, and the certificate identifies it as the worker itself or its stand-in, never
+//! both. So the order in which nodes are notified does not matter. A process whose connection is rejected retries until
+//! it is accepted, or until it is notified that it never will be.
 //!
-//! A worker that has its work back is told to begin anew before it is told to start or stop: what it remembers is as old as
-//! the day it was lost, and it must not say that it has stopped at a clock that its servers have long had.
+//! A worker that takes its work back receives a reset before it receives an order to start or stop. Its state is as old
+//! as its loss, and it must not report that it has stopped at a clock that its servers have passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::WorkerId;
 
-/// By worker that is lost, who stands in for it.
+/// By lost worker, the worker that stands in for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandIns(BTreeMap<WorkerId, WorkerId>);
 
 impl StandIns {
-    /// Has one of these stand in for a worker: of those that do least for others the first. Where there is none, whoever
-    /// did so before still does.
+    /// Appoints one of these workers as the stand-in of a lost one, and returns it: the first of those that stand in
+    /// for the fewest others. If there are none, returns `None`, and an earlier stand-in stays appointed.
     pub fn appoint(
         &mut self,
         lost: WorkerId,
@@ -36,22 +36,22 @@ impl StandIns {
         Some(chosen)
     }
 
-    /// A worker is back; answers who stood in for it.
+    /// Ends the standing in for a worker, and returns the worker that stood in for it.
     pub fn dismiss(&mut self, back: WorkerId) -> Option<WorkerId> {
         self.0.remove(&back)
     }
 
-    /// Who stands in for a worker, if somebody does.
+    /// The worker that stands in for a worker, if there is one.
     pub fn of(&self, lost: WorkerId) -> Option<WorkerId> {
         self.0.get(&lost).copied()
     }
 
-    /// For whom a worker stands in.
+    /// The workers that a worker stands in for.
     pub fn lost_to(&self, worker: WorkerId) -> BTreeSet<WorkerId> {
         self.iter().filter(|(_, own)| *own == worker).map(|(lost, _)| lost).collect()
     }
 
-    /// Every lost worker, with who stands in for it.
+    /// The pairs of a lost worker and its stand-in, by lost worker.
     pub fn iter(&self) -> impl Iterator<Item = (WorkerId, WorkerId)> + '_ {
         self.0.iter().map(|(lost, own)| (*lost, *own))
     }

@@ -1,4 +1,4 @@
-//! The orders that hold until the end of the run: what a node hears again when it comes back.
+//! The orders that hold until the end of the run. A node that reconnects receives them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
-/// An order of the coordinator that holds from when it is given.
+/// An order of the coordinator that holds from the time that it is given.
 ///
-/// Idempotent: a node that hears one again does nothing.
+/// Idempotent: a node that receives one again does nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
-    /// To a worker: begin the first iteration. One that has lost its state goes on where it was; `stopped` is the clock at
-    /// which the process before it had stopped, if it had.
-    Start { stopped: Option<Clock> },
-    /// To a worker: stop at this clock, or after the iteration that it is at.
-    Stop { last: Clock },
-    /// To a server: drain once its workers are at these clocks, with all data centers but the inactive ones.
-    Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
-    /// To a server: the mirror in this data center has left for good. `process` is the incarnation in which it took part.
-    Left { from: DcId, process: u64 },
+    /// To a worker: begin the first iteration. A worker that has lost its state continues where its servers know it.
+    Start {
+        /// The clock at which an earlier process of the worker has stopped, if one has.
+        stopped: Option<Clock>,
+    },
+    /// To a worker: stop at a clock, or after the current iteration if it is past that clock.
+    Stop {
+        /// The clock.
+        last: Clock,
+    },
+    /// To a server: drain once its workers have finished their clocks, together with all active data centers.
+    Drain {
+        /// The clocks at which the workers of the server's data center have stopped, by worker.
+        clocks: Vec<Clock>,
+        /// The data centers that take no part.
+        inactive: BTreeSet<DcId>,
+    },
+    /// To a server: a mirror has left for good.
+    Left {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number of the incarnation that began the state with which the mirror took part.
+        process: u64,
+    },
 }
 
-/// Who an order is for.
+/// The nodes that an order is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipients {
     /// The workers of all data centers that take part.
@@ -34,22 +49,22 @@ pub enum Recipients {
 /// All orders that have been given so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StandingOrders {
-    /// Whether workers were told to start.
+    /// Whether workers were ordered to start.
     pub started: bool,
-    /// The clock at which workers were last told to stop.
+    /// The clock of the latest order to workers to stop.
     pub stop: Option<Clock>,
-    /// By data center, the clocks of its workers and the data centers that were inactive.
+    /// By data center that was ordered to drain, the clocks of its workers and the data centers that were inactive.
     pub drain: BTreeMap<DcId, (Vec<Clock>, BTreeSet<DcId>)>,
-    /// Servers of data centers that have left for good, and the incarnation in which each took part.
+    /// By server of a data center that has left for good, the incarnation that began the state with which it took part.
     pub left: BTreeMap<ServerId, u64>,
     /// Whether servers were asked for their statistics.
     pub server_stats: bool,
-    /// Workers whose work others have done at some time.
+    /// Workers for which others have stood in at some time.
     pub taken_over: BTreeSet<WorkerId>,
 }
 
 impl Recipients {
-    /// Whether an order for these is for a node, given that the node takes part.
+    /// Whether a node that takes part is one of the recipients.
     pub fn include(self, node: NodeId) -> bool {
         match (self, node) {
             (Self::Workers, NodeId::Worker(_)) => true,
@@ -60,7 +75,7 @@ impl Recipients {
 }
 
 impl StandingOrders {
-    /// Takes note of an order, before it is given.
+    /// Notes an order. The caller does this before the order is given.
     pub fn record(&mut self, to: Recipients, order: &NodeOrder) {
         match (to, order) {
             (_, NodeOrder::Start { .. }) => self.started = true,
@@ -68,16 +83,16 @@ impl StandingOrders {
             (Recipients::ServersOf(dc), NodeOrder::Drain { clocks, inactive }) => {
                 self.drain.insert(dc, (clocks.clone(), inactive.clone()));
             }
-            // Who has left is noted when it leaves, and only the servers of a data center drain.
+            // A data center that leaves is noted at that time, and only the servers of a data center drain.
             (_, NodeOrder::Left { .. }) | (Recipients::Workers, NodeOrder::Drain { .. }) => {}
         }
     }
 
-    /// The orders that a node is to hear in this order, whatever it has heard before. Whether it is to send its statistics is
-    /// not among them: the driver knows which servers have answered.
+    /// The orders that a node receives when it connects, in this sequence, whatever it has received before. The request
+    /// for statistics is not among them: the driver knows which servers have answered it.
     ///
-    /// `stopped` answers at which clock a worker has stopped before. A worker that comes back without its state is to come
-    /// as far again, and no further.
+    /// `stopped` returns the clock at which a worker has stopped before. A worker that restarts without its state must
+    /// reach that clock again, and stops there.
     pub fn orders_for(
         &self,
         node: NodeId,

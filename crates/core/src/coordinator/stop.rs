@@ -1,4 +1,4 @@
-//! When a run is over.
+//! The rules by which a run stops.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Clock, Instant};
 
-/// When a run ends: as soon as one of the rules holds. At least one is given.
+/// When a run stops: as soon as one of the rules holds. At least one is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopRules {
@@ -16,10 +16,10 @@ pub struct StopRules {
     /// Every data center has finished this many clocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clocks: Option<u64>,
-    /// Seconds on the driver's clock.
+    /// The driver's clock has reached this time, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The objective has settled.
+    /// The objective has converged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeRule>,
 }
@@ -29,20 +29,24 @@ pub struct StopRules {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangeRule {
-    /// Above 0 and at most 100.
+    /// The largest change in percent: above 0 and at most 100.
     pub percent: f64,
-    /// At least 1.
+    /// The number of clocks between the compared objectives, at least 1.
     pub clocks: u64,
 }
 
-/// Which rule ended a run.
+/// The rule that stopped a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
+    /// [`StopRules::objective`]: the target was reached.
     Objective,
+    /// [`StopRules::change`]: the objective has converged.
     Converged,
+    /// [`StopRules::clocks`]: the clocks were finished.
     Clocks,
+    /// [`StopRules::seconds`]: the time has elapsed.
     Seconds,
-    /// The objective, or what a worker changed, is not a finite number any more: training has diverged.
+    /// Training has diverged: the objective or an update of a worker is not finite.
     Diverged,
 }
 
@@ -66,13 +70,13 @@ impl StopReason {
 }
 
 impl StopRules {
-    /// When the time is over, where time is limited.
+    /// When the time has elapsed. `None` if it is not limited.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let seconds = self.seconds.filter(|seconds| *seconds < u32::MAX.into())?;
         Some(Instant::ZERO + Duration::from_secs_f64(seconds.max(0.0)))
     }
 
-    /// The rule that holds after the latest of the evaluations, if one does.
+    /// The rule that holds after the latest evaluation of `history`, if one does.
     pub(super) fn met(&self, now: Instant, history: &[(Clock, f64)]) -> Option<StopReason> {
         let (clock, objective) = *history.last()?;
         if !objective.is_finite() {
@@ -101,8 +105,8 @@ impl ChangeRule {
     }
 }
 
-/// The target at which a run has come as far as another that reached `objective`: greater by a hundred-thousandth of
-/// its size, whatever its sign, since runs that do the same sums in another order differ by some rounding. Of 0 it is 0.
+/// The target for a run that must reach the `objective` of another run. It is greater by a hundred-thousandth of the
+/// objective's absolute value, since runs that add in another order differ by rounding. The target for 0 is 0.
 pub fn target_of(objective: f64) -> f64 {
     objective + ROUNDING * objective.abs()
 }

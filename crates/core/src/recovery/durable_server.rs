@@ -7,8 +7,8 @@
 //! `apply` relies on what [`DurableServer::check`] checks. A live server ensures that before it notes an input. Replay
 //! calls `check`, because entries come from a file.
 //!
-//! One entry is noted after its step and not before. Whether a cut gives a frame is known only once the server was
-//! asked, and the entry says it. Nothing leaves in between.
+//! The entry of a cut is the only one that is noted after its step. It records whether the cut made a frame, and this
+//! is known only after the server was asked. No message leaves in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::types::{
 
 /// A server and what is kept beside it: all that its log determines.
 ///
-/// Of each [`Session`] that is what [`Session::state`] gives. The rest of it belongs to a connection, and no input
+/// Of each [`Session`] that is what [`Session::state`] returns. The rest of it belongs to a connection, and no input
 /// depends on it.
 #[derive(Debug)]
 pub(super) struct DurableServer {
@@ -43,42 +43,52 @@ pub(super) struct DurableServer {
     windows: BTreeMap<DcId, usize>,
 }
 
-/// What a server wants done once its entries are on disk.
+/// An action that the driver carries out for a server once its entries are on disk.
 #[derive(Clone, Debug)]
 pub enum Output {
+    /// Send the answer to a read to a worker.
     ToWorker {
+        /// The worker.
         worker: WorkerId,
+        /// The answer.
         message: Arc<RowsRead>,
     },
-    /// Tells a worker that has started without its state which request is due from it, as far as this server knows or
-    /// guesses. No answer to an earlier request follows.
+    /// Notify a worker that has sent a reset which request is due from it. No answer to an earlier request follows.
     Due {
+        /// The worker.
         worker: WorkerId,
+        /// The request that is due.
         due: RequestSeq,
+        /// Whether the request is a guess by the clock of this server's copy.
         guessed: bool,
     },
+    /// All workers of the data center have finished a clock.
     ClockFinished {
+        /// The number of finished clocks.
         clock: Clock,
     },
+    /// The copy is ready for the evaluation of a clock ([`ServerOutput::CopyReady`]).
     CopyReady {
+        /// The clock.
         clock: Clock,
     },
+    /// The drain is complete: the copies of all data centers are equal, and do not change again.
     Drained,
-    /// A worker's update was refused: training has diverged, and the run is to end.
+    /// A worker's update was rejected, because training has diverged. The run must end.
     Diverged(Divergence),
 }
 
-/// What follows from an input.
+/// The results of an input.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// What is to be done once the input is on disk.
+    /// The actions to carry out once the input is on disk.
     pub(super) outputs: Vec<Output>,
-    /// The frame of an [`Input::Cut`], where there was one. The session has it.
+    /// The frame of an [`Input::Cut`], if there was one. The session has it, too.
     pub(super) frame: Option<Bytes>,
 }
 
 impl DurableServer {
-    /// A server as the plan makes it, which no process has begun to run.
+    /// A server as the plan makes it, before the first process runs it.
     pub(super) fn new(
         server: Server,
         workers: impl IntoIterator<Item = WorkerId>,
@@ -103,7 +113,7 @@ impl DurableServer {
     /// Checks that an input can follow the inputs so far.
     ///
     /// # Errors
-    /// Where it cannot: the reason.
+    /// The reason, if it cannot.
     pub(super) fn check(&self, input: &Input) -> Result<(), String> {
         match input {
             Input::Started { incarnation } => {
@@ -144,15 +154,15 @@ impl DurableServer {
 
     /// Makes the step that an input leads to.
     ///
-    /// The time is [that of the input](Self::reach), except for a cut that is not noted. Whether a frame came of a cut
-    /// is a result: `apply` does not read it.
+    /// The time is [that of the input](Self::reach), except for a cut that is not noted. Whether a cut made a frame is
+    /// a result: `apply` does not read it.
     ///
     /// # Errors
-    /// Where a mirror sent what it must not, or needs what the synchronisation model does not allow. The run cannot go
-    /// on.
+    /// If a mirror sent an invalid frame, or requires something that the synchronisation model does not support. The
+    /// run must end.
     ///
     /// # Panics
-    /// [`Self::check`] accepts the input. Where it does not, this panics or leaves a state of no use.
+    /// May panic, or leave an inconsistent state, if [`Self::check`] rejects the input.
     pub(super) fn apply(&mut self, at: Instant, input: Input) -> Result<Effects, PeerError> {
         let mut effects = Effects::default();
         match input {
@@ -233,7 +243,7 @@ impl DurableServer {
         }
     }
 
-    /// A process has begun. The first one begins the numbers of sessions.
+    /// A process has begun. The first one begins the frame numbers of the sessions.
     fn on_started(&mut self, incarnation: Incarnation) {
         let is_first = self.incarnation.replace(incarnation).is_none();
         for (peer, session) in &mut self.sessions {
@@ -302,7 +312,7 @@ impl DurableServer {
     }
 
     /// A worker has connected whose next request the server has lost. If the worker does not know it either, the server
-    /// guesses by the clock of its copy. The next read then says at which clock the worker is.
+    /// guesses it by the clock of its copy. The next read then has the worker's clock.
     fn on_placed(&mut self, at: Instant, worker: WorkerId, next_request: Option<RequestSeq>) {
         let guess = RequestSeq { clock: self.server.rebuilt_at(), updates: false };
         let next = next_request.unwrap_or(guess);
@@ -312,7 +322,8 @@ impl DurableServer {
         }
     }
 
-    /// Takes what the server wants done. An answer to a worker is kept until the update that follows from it has come.
+    /// Takes the outputs of the server. An answer to a worker is kept until the update that follows from it is
+    /// received.
     fn poll_server(&mut self, effects: &mut Effects) {
         while let Some(output) = self.server.poll_output() {
             effects.outputs.push(match output {
@@ -370,7 +381,7 @@ impl Persist for DurableServer {
     }
 }
 
-/// Tells the server of a mirror that it has not met in this incarnation.
+/// Notifies the server of a mirror whose incarnation it has not met.
 fn greet(
     server: &mut Server,
     now: Instant,

@@ -2,8 +2,8 @@
 //!
 //! [`DurableWorker::apply`] makes the step that an entry leads to, live and in replay, as that of `DurableServer` does.
 //! Two things lie outside it. A driver runs the iteration elsewhere, and replay runs it before an entry that follows
-//! one. When a server says what it has taken, the live worker drops those messages without an entry. A worker that was
-//! replayed still has them, and drops them when the server says so again.
+//! one. When a server reports what it has taken, the live worker drops those messages without an entry. A worker that
+//! was replayed still has them, and drops them when the server reports that again.
 
 use std::collections::VecDeque;
 
@@ -27,14 +27,14 @@ pub(super) struct DurableWorker {
     pub(super) ahead: Vec<bool>,
     /// The clock of its latest read.
     pub(super) clock: Clock,
-    /// Whether all rows are here, and the iteration has to run.
+    /// Whether all rows have been received, and the iteration has to run.
     pub(super) to_compute: bool,
     /// The clock at which it has stopped, if it has.
     pub(super) stopped: Option<Clock>,
 }
 
 impl DurableWorker {
-    /// A worker as the plan makes it, of a data center of so many servers.
+    /// A worker as the plan makes it. `servers` is the number of servers of its data center.
     pub(super) fn new(worker: Worker, servers: usize) -> Self {
         Self {
             worker: Some(Box::new(worker)),
@@ -50,7 +50,7 @@ impl DurableWorker {
     /// Checks that an entry can follow the entries so far.
     ///
     /// # Errors
-    /// Where it cannot: the reason.
+    /// The reason, if it cannot.
     pub(super) fn check(&self, entry: &WorkerEntry) -> Result<(), String> {
         match entry {
             WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.started => {
@@ -72,7 +72,7 @@ impl DurableWorker {
     /// An iteration that the entry [follows](WorkerEntry::follows_iteration) has run.
     ///
     /// # Panics
-    /// Where the worker is away.
+    /// If the worker is away.
     pub(super) fn apply(&mut self, entry: WorkerEntry) -> Vec<(ShardId, WorkerMessage)> {
         match entry {
             WorkerEntry::Start => {
@@ -110,13 +110,15 @@ impl DurableWorker {
         self.poll_worker()
     }
 
-    /// Whether the worker is here and has asked for these rows.
+    /// Whether the worker is not away and has requested these rows.
     pub(super) fn expects(&self, from: ShardId, rows: &RowsRead) -> bool {
         self.worker.as_ref().is_some_and(|worker| worker.expects(from, rows))
     }
 
+    /// The worker.
+    ///
     /// # Panics
-    /// Where the worker is away.
+    /// If the worker is away.
     pub(super) fn worker_mut(&mut self) -> &mut Worker {
         self.worker.as_mut().expect("a worker is here unless it computes")
     }
@@ -131,12 +133,12 @@ impl DurableWorker {
         unheard.unwrap_or(next)
     }
 
-    /// A server has taken every request before this one.
+    /// Drops the messages that a server has taken: every request before `due`.
     pub(super) fn forget(&mut self, server: ShardId, due: RequestSeq) {
         self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
     }
 
-    /// Takes what the worker wants done. A message is kept until its server has taken it.
+    /// Takes the outputs of the worker, and returns the messages. A message is kept until its server has taken it.
     fn poll_worker(&mut self) -> Vec<(ShardId, WorkerMessage)> {
         let worker = self.worker.as_mut().expect("a worker is here unless it computes");
         let mut messages = Vec::new();
@@ -159,7 +161,7 @@ impl DurableWorker {
 
 persist! {
     /// # Panics
-    /// Where the worker is away.
+    /// If the worker is away.
     impl Persist<()> for DurableWorker {
         fn walk(Self { worker, unheard, started, ahead, clock, to_compute, stopped }, walk, ()) {
             let Some(worker) = worker else { panic!("a worker is here unless it computes") };

@@ -1,4 +1,4 @@
-//! The inputs of nodes, in the form that a log holds.
+//! The inputs of nodes, in the form in which a log holds them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,10 +13,12 @@ use crate::node::{RowsRead, WorkerMessage};
 use crate::session::{Incarnation, Met};
 use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
 
-/// An input of a server, and the time at which it came.
+/// An input of a server, with its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
+    /// The time of the input. It is not before that of the entry before.
     pub at: Instant,
+    /// The input.
     pub input: Input,
 }
 
@@ -24,60 +26,142 @@ pub struct Entry {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
     /// A process has begun to run the server.
-    Started { incarnation: Incarnation },
-    /// A worker has sent the request that was due from it.
-    Worker { from: WorkerId, message: WorkerMessage },
-    /// A mirror that has not been met in this incarnation has said hello.
-    Met { from: DcId, met: Met },
-    /// The next frame of a mirror.
-    Frame { from: DcId, lane: Lane, frame: Bytes },
-    /// A mirror has acknowledged so many frames of each lane.
-    Acknowledged { by: DcId, counts: [u64; 2] },
-    /// The server was asked for a frame of about `room` bytes for a mirror. `came` says whether there was one. Where
-    /// there was none, updates had waited for the mirror, and the server found that they had cancelled out.
-    Cut { to: DcId, lane: Lane, room: u64, came: bool },
-    /// Bytes for a mirror have left, and have kept the link busy for a time.
-    Drained { to: DcId, bytes: u64, busy: Duration },
+    Started {
+        /// The incarnation of the process, higher than all before.
+        incarnation: Incarnation,
+    },
+    /// A worker has sent the request that was due from it, or a reset.
+    Worker {
+        /// The worker.
+        from: WorkerId,
+        /// The request or the reset.
+        message: WorkerMessage,
+    },
+    /// The hello of a mirror was received whose incarnation has not been met before.
+    Met {
+        /// The mirror's data center.
+        from: DcId,
+        /// The durable part of the hello.
+        met: Met,
+    },
+    /// The next frame of a mirror was received.
+    Frame {
+        /// The mirror's data center.
+        from: DcId,
+        /// The lane of the frame.
+        lane: Lane,
+        /// The encoded frame.
+        frame: Bytes,
+    },
+    /// A mirror has acknowledged frames.
+    Acknowledged {
+        /// The mirror's data center.
+        by: DcId,
+        /// The total numbers of frames that it has acknowledged in this state of the session, by lane.
+        counts: [u64; 2],
+    },
+    /// The server was asked for a frame for a mirror.
+    Cut {
+        /// The mirror's data center.
+        to: DcId,
+        /// The lane of the frame.
+        lane: Lane,
+        /// The approximate largest size of the frame in bytes.
+        room: u64,
+        /// Whether there was a frame. If not, updates had waited for the mirror, and the server found that they had
+        /// cancelled out.
+        came: bool,
+    },
+    /// Data frames for a mirror were sent.
+    Drained {
+        /// The mirror's data center.
+        to: DcId,
+        /// Their size in bytes.
+        bytes: u64,
+        /// How long the link was busy with them.
+        busy: Duration,
+    },
     /// The connection to a mirror is lost.
-    Disconnected { from: DcId },
+    Disconnected {
+        /// The mirror's data center.
+        from: DcId,
+    },
     /// A deadline of the server has passed.
     Timeout,
-    /// The server has lost its copy, or joins late, and takes the copy of a mirror. Some data centers are inactive.
-    Rebuild { from: DcId, inactive: BTreeSet<DcId> },
-    /// A data center has left for good. Its server was in this incarnation.
-    Left { from: DcId, incarnation: u64 },
-    /// A worker has connected whose next request the server has lost. `at` is what the worker knows of it.
-    Placed { worker: WorkerId, at: Option<RequestSeq> },
-    /// The coordinator has asked for the drain, once the workers are at these clocks.
-    Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
+    /// The server has lost its copy, or joins late, and takes the copy of a mirror.
+    Rebuild {
+        /// The mirror's data center.
+        from: DcId,
+        /// The data centers that take no part.
+        inactive: BTreeSet<DcId>,
+    },
+    /// A mirror has left for good.
+    Left {
+        /// The mirror's data center.
+        from: DcId,
+        /// The number of the incarnation that began the state with which the mirror took part.
+        incarnation: u64,
+    },
+    /// A worker has connected, and the server has lost or only guesses its next request.
+    Placed {
+        /// The worker.
+        worker: WorkerId,
+        /// The next request as the worker knows it. `None` if the worker has lost it, too.
+        at: Option<RequestSeq>,
+    },
+    /// The coordinator has ordered the drain, once the workers have finished their clocks.
+    Drain {
+        /// The clocks at which the workers of this data center have stopped, by worker.
+        clocks: Vec<Clock>,
+        /// The data centers that take no part.
+        inactive: BTreeSet<DcId>,
+    },
 }
 
-/// An input of a worker. Time is none. The names of variants are part of the format of logs.
+/// An input of a worker. A worker's steps do not depend on the time. The names of variants are part of the format of
+/// logs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WorkerEntry {
     /// The worker has started at the first clock.
     Start,
-    /// The worker has started without its state, at the least clock that is due at any server; `owed` is the greatest.
-    TakeUp { clock: Clock, owed: Clock },
-    /// A server has taken requests that the worker does not know of, so the worker drops all that it was about to send.
-    /// `ran` says whether an iteration had run whose end was not noted.
-    Outrun { ran: bool },
+    /// The worker has started without its state, and continues the work of an earlier process.
+    TakeUp {
+        /// The clock at which it starts: the lowest of the requests that servers know to be due, or a guess if no
+        /// server knows.
+        clock: Clock,
+        /// The highest of these clocks. The worker does not stop before it.
+        owed: Clock,
+    },
+    /// A server has taken requests that the worker does not know of. The worker drops the messages that it has not
+    /// sent.
+    Outrun {
+        /// Whether an iteration had run whose end was not noted.
+        ran: bool,
+    },
     /// A server has answered a read.
-    Rows { from: ShardId, rows: RowsRead },
-    /// The iteration has run, and its time is over.
+    Rows {
+        /// The shard of the server.
+        from: ShardId,
+        /// The answer.
+        rows: RowsRead,
+    },
+    /// The iteration has run, and its computation time has elapsed.
     Computed,
-    /// The worker is to stop at a clock.
-    Stop { last: Clock },
+    /// The coordinator has ordered the worker to stop.
+    Stop {
+        /// The clock at which it stops.
+        last: Clock,
+    },
 }
 
 impl WorkerEntry {
-    /// Whether an iteration has run since the entry before.
+    /// Whether an iteration has run between the entry before and this one.
     pub(super) fn follows_iteration(&self) -> bool {
         matches!(self, Self::Computed | Self::Outrun { ran: true })
     }
 }
 
-/// An entry as the body of a record.
+/// Encodes an entry as the body of a record.
 pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
     rmp_serde::to_vec(entry).expect("a vector takes every entry").into()
 }
@@ -85,7 +169,7 @@ pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
 /// Reads an entry from the body of the record of this number.
 ///
 /// # Errors
-/// Where the bytes are no entry.
+/// If the bytes are not an entry.
 pub(super) fn decode<T: DeserializeOwned>(number: u64, body: &[u8]) -> Result<T, RecoveryError> {
     rmp_serde::from_slice(body)
         .map_err(|error| RecoveryError::Unreadable { number, problem: error.to_string() })

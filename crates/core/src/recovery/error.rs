@@ -1,16 +1,16 @@
-//! Why a message of a mirror, or an entry of a log whose records are whole, is refused.
+//! Why a message of a mirror, or an entry of a log whose records are complete, is rejected.
 
 use crate::server::PeerError;
 use crate::session::SessionError;
 use crate::types::{Instant, StateError};
 
-/// Why a message of a mirror was refused.
+/// Why a message of a mirror was rejected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MessageError {
-    /// The mirror sent what it must not. Nothing of it was taken: the connection is to be broken, and the run goes on.
+    /// The message is invalid. No part of it was taken. The driver closes the connection, and the run continues.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The mirror has lost what cannot be restored, and the run cannot go on.
+    /// The mirror has lost a state that cannot be restored. The run must end.
     #[error(transparent)]
     Peer(#[from] PeerError),
 }
@@ -18,14 +18,41 @@ pub enum MessageError {
 /// Why a node cannot continue from its checkpoint and its log.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RecoveryError {
+    /// The entry cannot be decoded.
     #[error("entry {number} of the log cannot be read: {problem}")]
-    Unreadable { number: u64, problem: String },
+    Unreadable {
+        /// The number of the replayed entry, from 1.
+        number: u64,
+        /// The problem that the decoder reported.
+        problem: String,
+    },
+    /// The entry cannot follow the entries before it.
     #[error("entry {number} of the log does not follow from those before: {problem}")]
-    Unfit { number: u64, problem: String },
+    Unfit {
+        /// The number of the replayed entry, from 1.
+        number: u64,
+        /// Why it cannot follow.
+        problem: String,
+    },
+    /// The time of the entry is before that of an earlier entry.
     #[error("entry {number} of the log is of {found}, before {reached} that was reached already")]
-    Backwards { number: u64, found: Instant, reached: Instant },
+    Backwards {
+        /// The number of the replayed entry, from 1.
+        number: u64,
+        /// The time of the entry.
+        found: Instant,
+        /// The time of the entry before.
+        reached: Instant,
+    },
+    /// The server rejected the entry's input.
     #[error("entry {number} of the log is a frame that was refused: {error}")]
-    Refused { number: u64, error: PeerError },
+    Refused {
+        /// The number of the replayed entry, from 1.
+        number: u64,
+        /// Why the server rejected it.
+        error: PeerError,
+    },
+    /// The state of the checkpoint does not fit the node.
     #[error(transparent)]
     State(#[from] StateError),
 }

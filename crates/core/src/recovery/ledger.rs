@@ -1,25 +1,26 @@
-//! What both ends of a link have counted of the data frames between them. At the end of a run they are compared.
+//! Counts of the data frames of a link, kept at both ends. At the end of a run the two ends are compared.
 //!
-//! A ledger does not rely on the session that carries the frames. A frame is counted where one server has cut it, and
-//! where another has applied it. Ledgers survive a restart, and replay counts frames again. So two ends agree only if a
-//! server that was replayed equals the one that crashed.
+//! A ledger does not rely on the session that carries the frames. A frame is counted when one server cuts it, and when
+//! the other applies it. Ledgers survive a restart, and replay counts frames again. So two ends agree only if a server
+//! that was replayed equals the one that crashed.
 
 use serde::{Deserialize, Serialize};
 
-/// A number of data frames, in their order.
+/// A count and a checksum of data frames in sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
+    /// The number of frames.
     pub frames: u64,
-    /// CRC-32 over the length of each, little endian in 8 bytes, and the frame.
+    /// CRC-32 over all frames, each after its length in bytes (8 bytes, little endian).
     pub crc32: u32,
 }
 
-/// What a server has counted of one mirror since the two met, or since one of them lost its copy.
+/// The data frames that a server has counted for one mirror since the two met, or since one of them lost its copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Frames cut for the mirror.
     pub cut: Account,
-    /// Frames of the mirror that were applied.
+    /// Frames of the mirror that this server has applied.
     pub applied: Account,
 }
 

@@ -1,11 +1,11 @@
-//! Entries on their way to the disk.
+//! Entries that have not been synced to the disk.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::entry::encode;
 
-/// The entries of a node that have yet to be synced.
+/// The entries of a node that have not been synced.
 #[derive(Debug)]
 pub(super) struct LogBuffer {
     /// Whether entries are kept at all.

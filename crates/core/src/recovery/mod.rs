@@ -10,21 +10,21 @@
 //! and the time. The servers of the paper have neither log nor checkpoint.
 //!
 //! A node has three types here. [`RecoveringServer`] restores and replays. [`RecoverableServer`] is live. Both change
-//! the same state by the same function, which is `apply` of `DurableServer`; its file says more. Workers have the same
-//! three.
+//! the same state by the same function, which is `apply` of `DurableServer`; its file describes it. Workers have the
+//! same three.
 //!
 //! A driver works in groups, so that one sync of the disk serves all inputs that have arrived:
 //!
-//! 1. It hands in what has arrived, and has frames cut where links have room.
-//! 2. It takes the entries of that ([`RecoverableServer::take_entries`]), writes and syncs them, and says so
+//! 1. It passes in all inputs that have arrived, and cuts frames for links that have room.
+//! 2. It takes the entries of these ([`RecoverableServer::take_entries`]), writes and syncs them, and reports that
 //!    ([`RecoverableServer::handle_synced`]).
-//! 3. It sends what is then to be sent.
+//! 3. It sends the messages that `poll_*` methods then return.
 //!
-//! **Between mirrors** a [`crate::session::Session`] delivers frames once and in order.
+//! **Between mirrors** a [`crate::session::Session`] delivers frames exactly once and in order.
 //!
-//! **Between worker and server** the clock does. A worker reads at a clock, and then sends what that iteration has
-//! changed, so a [`RequestSeq`] says which requests a server has taken. A server keeps its answer to a read until the
-//! update that follows from it has come.
+//! **Between worker and server** the clock does so. A worker reads at a clock, and then sends the update of that
+//! iteration. So a [`RequestSeq`] identifies the requests that a server has taken. A server keeps its answer to a read
+//! until it has received the update that follows from it.
 //!
 //! **At the end of a run** the [`Ledger`]s of both ends of a link are compared. They survive restarts.
 

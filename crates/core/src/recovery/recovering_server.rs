@@ -14,13 +14,14 @@ use crate::types::{DcId, Instant, Persist, State, WorkerId};
 #[derive(Debug)]
 pub struct RecoveringServer {
     durable: DurableServer,
-    /// Replayed so far.
+    /// The number of replayed entries.
     entries: u64,
 }
 
 impl RecoveringServer {
-    /// `server` is as the plan makes it. `workers` are those of its data center. `windows` holds for each mirror the
-    /// bytes that may be in flight, the same in both directions ([`crate::session::SessionConfig`]).
+    /// A server that has restored and replayed nothing. `server` is as the plan makes it. `workers` are those of its
+    /// data center. `windows` holds for each mirror the bytes that may be in flight, the same in both directions
+    /// ([`crate::session::SessionConfig`]).
     pub fn new(
         server: Server,
         workers: impl IntoIterator<Item = WorkerId>,
@@ -32,7 +33,7 @@ impl RecoveringServer {
     /// Restores the state of a checkpoint. Call it before any entry is replayed.
     ///
     /// # Errors
-    /// Where the state does not fit this server, which is then of no use.
+    /// If the state does not fit this server. The server must not be used then.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
         state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
@@ -41,7 +42,7 @@ impl RecoveringServer {
     /// Replays the next entry of the log, given as the body of its record.
     ///
     /// # Errors
-    /// Where it is no entry, or cannot follow the entries before it. The server is then of no use.
+    /// If it is not an entry, or cannot follow the entries before it. The server must not be used then.
     pub fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
@@ -58,7 +59,7 @@ impl RecoveringServer {
             _ => None,
         };
         let at = self.durable.reach(at);
-        // What the server wanted to send then is sent again to whoever connects and asks.
+        // The outputs are not repeated here: a node that connects requests what it has not received.
         let effects = self.durable.apply(at, input);
         let effects = effects.map_err(|error| RecoveryError::Refused { number, error })?;
 
@@ -72,16 +73,16 @@ impl RecoveringServer {
         Ok(())
     }
 
-    /// The incarnation in which the server continues. `None` where there is neither checkpoint nor log: the caller of
-    /// [`Self::begin`] then has to know an incarnation above all that mirrors may have met.
+    /// The incarnation in which the server continues. `None` if there was neither a checkpoint nor a log. The caller of
+    /// [`Self::begin`] then provides an incarnation above all that mirrors may have met.
     pub fn next_incarnation(&self) -> Option<Incarnation> {
         self.durable.incarnation.map(Incarnation::next)
     }
 
-    /// Ends the recovery: the server continues in this process. `logs` says whether its entries are kept.
+    /// Ends the recovery: the server continues in this process. If `logs` is false, no entries are kept.
     ///
     /// # Panics
-    /// Where the incarnation is not above those that this server has been.
+    /// If the incarnation is not above those that this server has had.
     pub fn begin(self, logs: bool, incarnation: Incarnation) -> RecoverableServer {
         RecoverableServer::start(self.durable, logs, incarnation)
     }
@@ -91,11 +92,12 @@ impl RecoveringServer {
         self.durable.now()
     }
 
+    /// The server, in the state that the restored and replayed entries have made.
     pub fn server(&self) -> &Server {
         &self.durable.server
     }
 
-    /// The state, as [`RecoverableServer::state`] has it.
+    /// The state, as [`RecoverableServer::state`] returns it.
     pub fn state(&self) -> State {
         State::of(|walk| self.durable.save(walk, ()))
     }

@@ -12,12 +12,13 @@ use crate::worker::Worker;
 /// Replay runs each iteration again, so checkpoints of a worker should not lie many iterations apart.
 pub struct RecoveringWorker {
     durable: DurableWorker,
-    /// Replayed so far.
+    /// The number of replayed entries.
     entries: u64,
 }
 
 impl RecoveringWorker {
-    /// `worker` is as the plan makes it, of a data center of so many servers.
+    /// A worker that has restored and replayed nothing. `worker` is as the plan makes it, and `servers` is the number
+    /// of servers of its data center.
     pub fn new(worker: Worker, servers: usize) -> Self {
         Self { durable: DurableWorker::new(worker, servers), entries: 0 }
     }
@@ -25,7 +26,7 @@ impl RecoveringWorker {
     /// Restores the state of a checkpoint. Call it before any entry is replayed.
     ///
     /// # Errors
-    /// Where the state does not fit this worker, which is then of no use.
+    /// If the state does not fit this worker. The worker must not be used then.
     pub fn restore(&mut self, state: State) -> Result<(), RecoveryError> {
         state.restore(|walk| self.durable.restore(walk, ()))?;
         Ok(())
@@ -35,7 +36,7 @@ impl RecoveringWorker {
     /// run again.
     ///
     /// # Errors
-    /// Where it is no entry, or cannot follow the entries before it. The worker is then of no use.
+    /// If it is not an entry, or cannot follow the entries before it. The worker must not be used then.
     pub fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError> {
         self.entries += 1;
         let number = self.entries;
@@ -46,26 +47,26 @@ impl RecoveringWorker {
         if entry.follows_iteration() {
             self.compute();
         }
-        // What the worker wanted to send then is sent again to servers that have not taken it.
+        // The messages are not sent here: servers that have not taken them receive them when they connect.
         drop(self.durable.apply(entry));
         Ok(())
     }
 
-    /// The state, as [`RecoverableWorker::state`] has it.
+    /// The state, as [`RecoverableWorker::state`] returns it.
     pub fn state(&self) -> State {
         State::of(|walk| self.durable.save(walk, ()))
     }
 
-    /// Ends the recovery: the worker continues in this process. `logs` says whether its entries are kept.
+    /// Ends the recovery: the worker continues in this process. If `logs` is false, no entries are kept.
     pub fn begin(self, logs: bool) -> RecoverableWorker {
         RecoverableWorker::start(self.durable, logs)
     }
 
-    /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] gives away.
+    /// Runs the iteration, as a driver does with the worker that [`RecoverableWorker::poll_compute`] returns.
     fn compute(&mut self) {
         let worker = self.durable.worker_mut();
         worker.compute();
-        // The driver reported then what had held reads back.
+        // The driver has reported the waits of reads when the iteration ran first.
         worker.take_held();
     }
 }

@@ -1,5 +1,5 @@
-//! A live parameter server: it notes each input for the log, applies it, and holds back what follows until both are on
-//! disk.
+//! A live parameter server: it notes each input for the log, applies it, and holds back the results until the input is
+//! on disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::types::{Clock, DcId, Instant, Lane, Persist, State, WorkerId};
 
 /// A parameter server that can be recovered.
 ///
-/// [`super::RecoveringServer`] makes one. An input that a `handle_*` method takes becomes an entry. What `poll_*`
-/// methods give follows from entries that are synced.
+/// [`super::RecoveringServer`] makes one. An input that a `handle_*` method takes becomes an entry. The results that
+/// `poll_*` methods return follow from synced entries.
 #[derive(Debug)]
 pub struct RecoverableServer {
     durable: DurableServer,
@@ -29,10 +29,10 @@ pub struct RecoverableServer {
 }
 
 impl RecoverableServer {
-    /// A server that continues in a process. `logs` says whether its entries are kept.
+    /// A server that continues in a process. If `logs` is false, no entries are kept.
     ///
     /// # Panics
-    /// Where the incarnation is not above those before.
+    /// If the incarnation is not above those before.
     pub(super) fn start(durable: DurableServer, logs: bool, incarnation: Incarnation) -> Self {
         assert!(durable.incarnation < Some(incarnation), "incarnations rise");
         let now = durable.now();
@@ -41,11 +41,11 @@ impl RecoverableServer {
         server
     }
 
-    /// Takes a message from a worker of this data center if it is due, and says whether it was. A request that was
-    /// taken before is answered again, if its answer is kept.
+    /// Takes a message from a worker of this data center if it is due, and returns its position relative to the request
+    /// that is due. A request that was taken before is answered again, if its answer is kept.
     ///
     /// # Panics
-    /// Where the worker is not of this data center.
+    /// If the worker is not of this data center.
     pub fn handle_worker(
         &mut self,
         now: Instant,
@@ -69,9 +69,13 @@ impl RecoverableServer {
 
     /// A worker has a new connection. Returns the request that is due from it, which the caller sends to it once
     /// everything is on disk. An answer that the worker may not have received is sent again. `at` is the next request
-    /// as the worker knows it; it counts where this server has lost what it knew.
+    /// as the worker knows it. The server adopts it if it has lost its own record.
     ///
-    /// `None` while the server takes the copy of a mirror, since it does not know yet: the worker waits.
+    /// Returns `None` while the server takes the copy of a mirror, since it does not know the request then. The worker
+    /// waits.
+    ///
+    /// # Panics
+    /// If the worker is not of this data center.
     pub fn handle_worker_joined(
         &mut self,
         now: Instant,
@@ -88,13 +92,14 @@ impl RecoverableServer {
         Some(self.due(worker))
     }
 
-    /// The server has lost its state, or joins late, and takes the copy of a mirror. These data centers are inactive.
+    /// The server has lost its state, or joins late, and takes the copy of the mirror in `from`. The `inactive` data
+    /// centers take no part.
     ///
     /// # Errors
-    /// Where the synchronisation model does not allow it. The run cannot go on.
+    /// If the synchronisation model does not support it. The run must end.
     ///
     /// # Panics
-    /// Where the server [is not new](Self::is_new).
+    /// If the server [is not new](Self::is_new).
     pub fn handle_rebuild(
         &mut self,
         now: Instant,
@@ -105,11 +110,11 @@ impl RecoverableServer {
         self.handle(now, Input::Rebuild { from, inactive: inactive.clone() })
     }
 
-    /// A data center has left for good; its server was in this incarnation. The caller hands in no message of that
-    /// incarnation after this. Idempotent.
+    /// The mirror in `from` has left for good. `incarnation` is the number of the one that began the state with which
+    /// it took part. The caller passes in no message of that state after this. Idempotent.
     ///
     /// # Errors
-    /// Where the synchronisation model does not allow it. The run cannot go on.
+    /// If the synchronisation model does not support it. The run must end.
     pub fn handle_left(
         &mut self,
         now: Instant,
@@ -119,7 +124,7 @@ impl RecoverableServer {
         self.handle(now, Input::Left { from, incarnation })
     }
 
-    /// Whether the server has no history: it has met no mirror, taken no request of a worker and lost nothing.
+    /// Whether the server has no history: it has met no mirror, taken no request of a worker and requested no copy.
     pub fn is_new(&self) -> bool {
         let untouched = |worker_session: &WorkerSession| {
             !worker_session.lost && worker_session.next == RequestSeq::default()
@@ -129,23 +134,29 @@ impl RecoverableServer {
             && self.durable.worker_sessions.values().all(untouched)
     }
 
-    /// Whether it takes the copy of a mirror, and has not received all of it.
+    /// Whether the server takes the copy of a mirror, and has not received all of it.
     pub fn is_rebuilding(&self) -> bool {
         self.server().is_rebuilding()
     }
 
-    /// A connection to a mirror begins, in place of any before. Returns the hello, which must be the first message on
-    /// it. A hello acknowledges frames, so it leaves once everything is on disk.
+    /// A connection to a mirror begins, and replaces any before. Returns the hello, which must be the first message on
+    /// it. A hello acknowledges frames, so the caller sends it once everything is on disk.
+    ///
+    /// # Panics
+    /// If `peer` is not a mirror of this server.
     pub fn connect(&mut self, peer: DcId) -> Message {
         self.durable.session_mut(peer).connect()
     }
 
-    /// Takes a message from a mirror, and says whom one meets where it is a hello. The frames that are then in turn are
+    /// Takes a message from a mirror. Returns the [`Meeting`] if it is a hello. The frames that are then in turn are
     /// applied by [`Self::deliver`].
     ///
     /// # Errors
-    /// [`MessageError::Session`] where the mirror sent what it must not: nothing of it was taken, and the connection is
-    /// to be broken. [`MessageError::Peer`] where it has lost what cannot be restored: the run cannot go on.
+    /// [`MessageError::Session`] if the message is invalid. No part of it was taken, and the caller closes the
+    /// connection. [`MessageError::Peer`] if the mirror has lost a state that cannot be restored. The run must end.
+    ///
+    /// # Panics
+    /// If `from` is not a mirror of this server.
     pub fn handle_message(
         &mut self,
         now: Instant,
@@ -172,10 +183,13 @@ impl RecoverableServer {
         Ok(hello.map(|(meeting, _)| meeting))
     }
 
-    /// Applies the next frame of a mirror that is in turn, and returns it.
+    /// Applies the next frame of a mirror that is in turn, and returns it. `None` if there is none.
     ///
     /// # Errors
-    /// Where the mirror sent what it must not. The run cannot go on.
+    /// If the mirror sent an invalid frame. The run must end.
+    ///
+    /// # Panics
+    /// If `from` is not a mirror of this server.
     pub fn deliver(
         &mut self,
         now: Instant,
@@ -186,10 +200,10 @@ impl RecoverableServer {
         Ok(Some((lane, frame)))
     }
 
-    /// Bytes of data frames for a mirror have left, and have kept the link busy for `busy`.
+    /// `bytes` bytes of data frames for a mirror were sent, and the link was busy with them for `busy`.
     ///
     /// # Errors
-    /// None where `to` is a mirror of this server.
+    /// Never, if `to` is a mirror of this server.
     pub fn handle_drained(
         &mut self,
         now: Instant,
@@ -200,29 +214,33 @@ impl RecoverableServer {
         self.handle(now, Input::Drained { to, bytes, busy })
     }
 
-    /// The connection to a mirror is lost, and no message comes until there is another.
+    /// The connection to a mirror is lost. No message of the mirror follows until there is another connection.
     ///
     /// # Errors
-    /// None where `from` is a mirror of this server.
+    /// Never, if `from` is a mirror of this server.
     pub fn handle_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         self.handle(now, Input::Disconnected { from })
     }
 
-    /// Releases what has waited until its deadline ([`Self::poll_timeout`]).
+    /// The deadline of [`Self::poll_timeout`] has passed: releases what has waited for it.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.handle_own(now, Input::Timeout);
     }
 
-    /// Makes all copies equal, once every worker has finished the clock at which it stopped. Idempotent.
+    /// The coordinator has ordered the drain, in which all copies become equal. It begins once every worker has
+    /// finished its clock of `clocks`. The `inactive` data centers take no part. Idempotent.
     pub fn handle_drain(&mut self, now: Instant, clocks: Vec<Clock>, inactive: BTreeSet<DcId>) {
         if !self.server().is_draining() {
             self.handle_own(now, Input::Drain { clocks, inactive });
         }
     }
 
-    /// Cuts a frame for a mirror, of about `room` bytes at most, and returns it. `None` where the session has no room,
-    /// the mirror has not said hello, or there is nothing to send. Cut late: updates that wait still merge with later
-    /// ones.
+    /// Cuts a frame for a mirror, of about `room` bytes at most, and returns it. `None` if the session has no room, no
+    /// hello of the mirror was received on this connection, or there is nothing to send. A driver cuts as late as
+    /// possible, since updates that wait still merge with later ones.
+    ///
+    /// # Panics
+    /// If `to` is not a mirror of this server.
     pub fn cut(&mut self, now: Instant, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         let session = self.session(to);
         let room = room.min(session.room(lane));
@@ -231,7 +249,7 @@ impl RecoverableServer {
         }
         let waited = lane == Lane::Data && self.server().has_updates_for(to);
 
-        // Only the server's answer says whether there is a frame. If there is none and no updates had waited, nothing
+        // Only the server can determine whether there is a frame. If there is none and no updates had waited, nothing
         // has changed, and there is no entry.
         let cut = |came| Input::Cut { to, lane, room: room as u64, came };
         let at = self.durable.now().max(now);
@@ -244,7 +262,8 @@ impl RecoverableServer {
         frame
     }
 
-    /// The bodies of the entries that are to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    /// Takes the bodies of the entries to write, in order. No `poll_*` method returns a message before
+    /// [`Self::handle_synced`] is called.
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
@@ -259,12 +278,12 @@ impl RecoverableServer {
         self.log.is_settled()
     }
 
-    /// Entries that have not been taken.
+    /// The number of entries that have not been taken.
     pub fn entries_waiting(&self) -> usize {
         self.log.waiting()
     }
 
-    /// What [`Self::poll_output`] gives once everything is on disk.
+    /// The outputs that [`Self::poll_output`] returns once everything is on disk.
     pub fn outputs(&self) -> impl Iterator<Item = &Output> {
         self.outputs.iter()
     }
@@ -274,34 +293,40 @@ impl RecoverableServer {
         self.durable.now()
     }
 
-    /// The next message or event. `None` where there is none, or an entry is not on disk.
+    /// The next message or event. `None` if there is none, or an entry is not on disk.
     pub fn poll_output(&mut self) -> Option<Output> {
         if self.is_settled() { self.outputs.pop_front() } else { None }
     }
 
-    /// The next message for a mirror. `None` where there is none, or an entry is not on disk.
+    /// The next message for a mirror. `None` if there is none, or an entry is not on disk.
+    ///
+    /// # Panics
+    /// If `to` is not a mirror of this server.
     pub fn poll_message(&mut self, to: DcId, lane: Lane) -> Option<Message> {
         let settled = self.is_settled();
         let session = self.durable.session_mut(to);
         if settled { session.poll_transmit(lane) } else { None }
     }
 
-    /// A message that only acknowledges, where a mirror does not know of a frame that was received. `None` where it
-    /// does, or an entry is not on disk.
+    /// A message with acknowledgements alone, if frames were received that no message to the mirror has acknowledged.
+    /// `None` if there are none, or an entry is not on disk.
+    ///
+    /// # Panics
+    /// If `to` is not a mirror of this server.
     pub fn poll_acknowledgement(&mut self, to: DcId) -> Option<Message> {
         let settled = self.is_settled();
         let session = self.durable.session_mut(to);
         if settled { session.poll_acknowledgement() } else { None }
     }
 
-    /// When this server wants [`Self::handle_timeout`].
+    /// When the driver must call [`Self::handle_timeout`], if there is a deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.server().poll_timeout().map(|(at, _)| at)
     }
 
     /// The state, for a checkpoint after which only later entries are replayed.
     ///
-    /// `None` where an entry is not on disk or an output was not polled, since neither is part of a state.
+    /// `None` if an entry is not on disk or an output was not polled, since neither is part of a state.
     pub fn state(&self) -> Option<State> {
         if !self.is_settled() || !self.outputs.is_empty() {
             return None;
@@ -309,30 +334,38 @@ impl RecoverableServer {
         Some(State::of(|walk| self.durable.save(walk, ())))
     }
 
+    /// The server, in the state that all inputs so far have made, synced or not.
     pub fn server(&self) -> &Server {
         &self.durable.server
     }
 
     /// The session with a mirror.
+    ///
+    /// # Panics
+    /// If `peer` is not a mirror of this server.
     pub fn session(&self, peer: DcId) -> &Session {
         &self.durable.sessions[&peer]
     }
 
-    /// What has been counted of each mirror.
+    /// The counts of data frames, by the data center of the mirror.
     pub fn ledgers(&self) -> &BTreeMap<DcId, Ledger> {
         &self.durable.ledgers
     }
 
+    /// The incarnation of this process.
     pub fn incarnation(&self) -> Incarnation {
         self.durable.incarnation.expect("a process runs this server")
     }
 
-    /// The first incarnation of the state that this server has.
+    /// The incarnation that began this server's state.
     pub fn began(&self) -> Incarnation {
         self.durable.sessions.values().next().map_or_else(|| self.incarnation(), Session::began)
     }
 
     /// The request that is due from a worker.
+    ///
+    /// # Panics
+    /// If the worker is not of this data center.
     pub fn due(&self, worker: WorkerId) -> RequestSeq {
         self.durable.worker_sessions[&worker].next
     }

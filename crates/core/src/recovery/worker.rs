@@ -1,7 +1,7 @@
 //! A live worker: it notes each input for the log, applies it, and keeps each message until its server has taken it.
 //!
 //! **A worker that has lost its state** continues where its servers know it. It sends [`WorkerMessage::Reset`]. Each
-//! server then drops the read that waits, and says which request is due. Some servers may have taken an update of a
+//! server then drops the read that waits, and reports which request is due. Some servers may have taken an update of a
 //! clock that others have not. So the worker starts at the least clock, reads there from all servers, and runs that
 //! iteration again. A server that has the update of the clock does not apply the new one, so each server counts one
 //! update per clock. The shards may then hold changes of two different iterations of that clock. Momentum and whatever
@@ -25,12 +25,12 @@ use crate::worker::Worker;
 
 /// A worker that can be recovered.
 ///
-/// [`super::RecoveringWorker`] makes one. An input that a `handle_*` method takes becomes an entry. What `poll_*`
-/// methods give follows from entries that are synced.
+/// [`super::RecoveringWorker`] makes one. An input that a `handle_*` method takes becomes an entry. The results that
+/// `poll_*` methods return follow from synced entries.
 pub struct RecoverableWorker {
     /// The worker in it is away while an iteration runs.
     durable: DurableWorker,
-    /// Whether an iteration has run whose time is not over.
+    /// Whether an iteration has run whose computation time has not elapsed.
     ran: bool,
     /// A stop that arrived while an iteration ran, or before the first.
     stop: Option<Clock>,
@@ -38,13 +38,13 @@ pub struct RecoverableWorker {
     starts: bool,
     /// The clock at which an earlier process stopped, as far as the coordinator knows.
     stopped_before: Option<Clock>,
-    /// The request that is due at each server, and whether that is a guess. Of use until the worker has started.
+    /// By server, the request that is due, and whether that is a guess. Used until the worker has started.
     dues: Vec<Option<(RequestSeq, bool)>>,
-    /// Servers that have told this process which request is due.
+    /// By server, whether it has reported to this process which request is due.
     met: Vec<bool>,
     /// Whether this process took up the work of an earlier one.
     took_up: bool,
-    /// The clock of the iteration that runs, if one does.
+    /// The clock of the latest iteration that was started.
     computing: Clock,
     /// Whether a server has taken requests beyond the iteration that runs.
     outrun: bool,
@@ -53,7 +53,7 @@ pub struct RecoverableWorker {
 }
 
 impl RecoverableWorker {
-    /// A worker that continues in a process. `logs` says whether its entries are kept.
+    /// A worker that continues in a process. If `logs` is false, no entries are kept.
     pub(super) fn start(durable: DurableWorker, logs: bool) -> Self {
         let servers = durable.unheard.len();
         Self {
@@ -72,15 +72,16 @@ impl RecoverableWorker {
         }
     }
 
-    /// Starts the worker, unless it has started, once all servers have said which request is due. `stopped` is the
-    /// clock at which it has stopped, as far as the coordinator knows: it does not go beyond, whatever servers guess.
+    /// Starts the worker once all servers have reported which request is due, unless it has started. `stopped` is the
+    /// clock at which it has stopped, as far as the coordinator knows. If all servers only guess, the worker continues
+    /// at that clock.
     pub fn handle_start(&mut self, stopped: Option<Clock>) {
         (self.starts, self.stopped_before) = (true, stopped);
         self.start_once_known();
     }
 
-    /// Takes rows from a server, and says whether it had asked for them. If not, as where rows arrive twice, nothing
-    /// changes.
+    /// Takes rows from a server, and returns whether the worker had requested them. If not, such as rows that arrive
+    /// twice, nothing changes.
     pub fn handle_rows(&mut self, from: ShardId, rows: RowsRead) -> bool {
         let expected = self.durable.expects(from, &rows);
         if expected {
@@ -89,7 +90,7 @@ impl RecoverableWorker {
         expected
     }
 
-    /// The worker is to stop at a clock, or to continue until there.
+    /// The coordinator has ordered the worker to stop at a clock. A worker that has stopped before continues to it.
     pub fn handle_stop(&mut self, last: Clock) {
         if self.durable.worker.is_some() && self.durable.started {
             self.handle(WorkerEntry::Stop { last });
@@ -98,8 +99,8 @@ impl RecoverableWorker {
         }
     }
 
-    /// Gives the worker away for an iteration, where one has to run and what it has read is on disk. It comes back by
-    /// [`Self::handle_ran`].
+    /// The worker whose iteration the driver runs, if one has to run and the rows that it has read are on disk. The
+    /// driver returns it by [`Self::handle_ran`].
     pub fn poll_compute(&mut self) -> Option<Box<Worker>> {
         let due = self.durable.to_compute && !self.ran && self.log.is_settled();
         let worker = if due { self.durable.worker.take() } else { None };
@@ -117,14 +118,14 @@ impl RecoverableWorker {
         }
     }
 
-    /// The time of the iteration that has run is over. An iteration that was dropped meanwhile changes nothing.
+    /// The computation time of the iteration has elapsed. An iteration that was dropped meanwhile changes nothing.
     pub fn handle_computed(&mut self) {
         if std::mem::take(&mut self.ran) {
             self.handle(WorkerEntry::Computed);
         }
     }
 
-    /// The next request to a server that has lost its state, if the worker knows it: its read, where that was not
+    /// The next request to a server that has lost its state, if the worker knows it: its read, if that was not
     /// answered, or the update after it. An update that the server may have taken is not sent again, since the copy
     /// that the server takes from a mirror may hold it.
     pub fn next_request(&self, server: ShardId) -> Option<RequestSeq> {
@@ -142,8 +143,8 @@ impl RecoverableWorker {
         servers.map(|server| self.next_request(ShardId(server))).collect()
     }
 
-    /// A server has connected and says which request is due. The messages that it has taken are dropped. Returns the
-    /// others, in order, which the caller sends. Call it when everything is synced.
+    /// A server has connected and reports which request is due. Drops the messages that it has taken. Returns the
+    /// others, in order, which the caller sends. The caller calls this when everything is synced.
     pub fn handle_joined(&mut self, server: ShardId, due: RequestSeq) -> Vec<WorkerMessage> {
         self.met[server.index()] = true;
         if self.is_at_odds(server, due) {
@@ -171,8 +172,8 @@ impl RecoverableWorker {
         unheard.iter().filter(|message| RequestSeq::of(message) >= Some(due)).cloned().collect()
     }
 
-    /// Another process may have done the work of this worker meanwhile. It continues where its servers say, and has not
-    /// stopped.
+    /// Another process may have done the work of this worker meanwhile. The worker resets: it continues at the request
+    /// that its servers report, and has not stopped.
     pub fn handle_back(&mut self) {
         if self.durable.worker.is_some() {
             self.reset();
@@ -181,19 +182,21 @@ impl RecoverableWorker {
         }
     }
 
-    /// A server says, after a reset, which request is due, or guesses it by the clock of its copy.
+    /// A server has reported, after a reset, which request is due. `guessed` is whether it only guesses it by the clock
+    /// of its copy.
     pub fn handle_due(&mut self, server: ShardId, due: RequestSeq, guessed: bool) {
         self.met[server.index()] = true;
         self.dues[server.index()] = Some((due, guessed));
         self.start_once_known();
     }
 
-    /// The next message for a server. `None` where there is none, or an entry is not on disk.
+    /// The next message for a server. `None` if there is none, or an entry is not on disk.
     pub fn poll_message(&mut self) -> Option<(ShardId, WorkerMessage)> {
         if self.log.is_settled() { self.outputs.pop_front() } else { None }
     }
 
-    /// The bodies of the entries that are to be written, in order. Nothing leaves before [`Self::handle_synced`].
+    /// Takes the bodies of the entries to write, in order. No `poll_*` method returns anything before
+    /// [`Self::handle_synced`] is called.
     pub fn take_entries(&mut self) -> Vec<Bytes> {
         self.log.take()
     }
@@ -208,13 +211,13 @@ impl RecoverableWorker {
         self.log.is_settled()
     }
 
-    /// Whether it has not started.
+    /// Whether the worker has not started.
     pub fn is_new(&self) -> bool {
         !self.durable.started
     }
 
-    /// The clock at which it has stopped for good, if it has. Each server has then told this process which request is
-    /// due, so no server has taken one that the worker does not know of.
+    /// The clock at which the worker has stopped for good, if it has. Each server has then reported to this process
+    /// which request is due, so no server has taken one that the worker does not know of.
     pub fn stopped(&self) -> Option<Clock> {
         self.durable.stopped.filter(|_| self.met.iter().all(|met| *met))
     }
@@ -228,7 +231,7 @@ impl RecoverableWorker {
     /// run.
     ///
     /// # Panics
-    /// Where an entry is not on disk or a message was not polled.
+    /// If an entry is not on disk or a message was not polled.
     pub fn state(&self) -> Option<State> {
         assert!(self.is_settled() && self.outputs.is_empty(), "a state is whole between groups");
         if self.durable.worker.is_none() || self.durable.to_compute {
@@ -246,7 +249,7 @@ impl RecoverableWorker {
         knows && (due > RequestSeq { clock, updates: true } || due < self.durable.first_for(server))
     }
 
-    /// Drops everything, and asks all servers where the worker is to continue.
+    /// Drops everything, and asks all servers which request is due.
     fn reset(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         self.outrun = false;

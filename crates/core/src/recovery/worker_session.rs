@@ -1,4 +1,4 @@
-//! What a server knows of one worker: which request is due from it, and the last answer.
+//! A server's record of one worker: the request that is due from it, and the last answer.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,38 +9,40 @@ use serde::{Deserialize, Serialize};
 use crate::node::{RowsRead, WorkerMessage};
 use crate::types::Clock;
 
-/// The place of a request in the sequence of a worker: a read at clock 0, the update of clock 0, a read at clock 1.
+/// The place of a request in a worker's sequence: the read at clock 0, the update of clock 0, the read at clock 1, and
+/// so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestSeq {
+    /// The clock of the read or the update.
     pub clock: Clock,
-    /// Whether it is the update of the clock. The read comes before.
+    /// Whether the request is the update of the clock. The read precedes it.
     pub updates: bool,
 }
 
-/// How a request of a worker lies to the one that is due.
+/// The position of a request of a worker relative to the one that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOrder {
     /// It is the one that is due.
     Due,
-    /// It was taken before.
+    /// It has been taken before.
     Repeated,
-    /// It is due from a worker that has started without its state, and is not applied: the server has the update of
-    /// this clock from an earlier process.
+    /// It is the update that is due from a worker that has started without its state. The server takes it, but does not
+    /// apply it, since it has applied the update of this clock from an earlier process.
     AlreadyApplied,
-    /// A request before it has not arrived.
+    /// A request before it has not been received.
     Early,
 }
 
-/// What a server keeps of one worker.
+/// A server's record of one worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct WorkerSession {
     /// Whether the next request is not known: the server has lost it, and the worker has not connected since.
     pub(super) lost: bool,
-    /// Whether the next request is a guess by the clock of the copy. The next read says at which clock the worker is.
+    /// Whether the next request is a guess by the clock of the copy. The next read has the worker's clock.
     pub(super) guessed: bool,
     /// The request that is due.
     pub(super) next: RequestSeq,
-    /// The answer to the last read, until the update that follows from it has come.
+    /// The answer to the last read, until the update that follows from it has been received.
     pub(super) answer: Option<Arc<RowsRead>>,
     /// Whether the worker has sent a reset. Its next read may be of an earlier clock, whose update another server
     /// lacks.
@@ -48,7 +50,7 @@ pub(super) struct WorkerSession {
 }
 
 impl RequestSeq {
-    /// The place of a message. [`WorkerMessage::Reset`] has none, since it may come at any time.
+    /// The place of a message. `None` for [`WorkerMessage::Reset`], which may be received at any time.
     pub fn of(message: &WorkerMessage) -> Option<Self> {
         match message {
             WorkerMessage::Read { clock, .. } => Some(Self { clock: *clock, updates: false }),
@@ -83,17 +85,17 @@ impl WorkerSession {
         Self { lost: true, ..Self::default() }
     }
 
-    /// The session of a worker whose next request is this, as it says or as the server guesses.
+    /// The session of a worker with this next request, which the worker has reported or the server has guessed.
     pub(super) fn at(next: RequestSeq, guessed: bool) -> Self {
         Self { next, guessed, ..Self::default() }
     }
 
-    /// Whether what the worker itself says of its next request counts.
+    /// Whether the server adopts the next request that the worker reports.
     pub(super) fn learns_from(&self, next_request: Option<RequestSeq>) -> bool {
         self.lost || (self.guessed && next_request.is_some())
     }
 
-    /// How a message lies to the request that is due from a worker that has finished so many clocks.
+    /// The position of a message relative to the request that is due from a worker that has finished `finished` clocks.
     pub(super) fn order_of(&self, message: &WorkerMessage, finished: Clock) -> RequestOrder {
         let Some(said) = RequestSeq::of(message).filter(|_| !self.lost) else {
             return if self.lost { RequestOrder::Early } else { RequestOrder::Due };
@@ -111,7 +113,7 @@ impl WorkerSession {
         }
     }
 
-    /// Takes the message that was due. Returns the clock of the worker, where it was a guess so far.
+    /// Takes the message that was due. Returns the worker's clock if the server had only guessed it.
     pub(super) fn accept(&mut self, message: &WorkerMessage) -> Option<Clock> {
         let said = RequestSeq::of(message);
         let learned = said.filter(|_| self.guessed).map(|said| said.clock);
@@ -195,7 +197,7 @@ mod tests {
         check(&[(read(3), Due), (read(3), Repeated), (update(3), Due)], at(4, false));
         check(&[(read(2), Repeated), (update(2), Repeated), (update(3), Early)], at(3, false));
 
-        // The read that waits is dropped, and comes again.
+        // The read that waits is dropped, and sent again.
         check(&[(read(3), Due), (WorkerMessage::Reset, Due), (read(3), Due)], at(3, true));
 
         // Another server lacks clock 2: it is run again, and this server has its update.

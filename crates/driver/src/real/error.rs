@@ -1,4 +1,4 @@
-//! Why a run over real processes failed, and what can be wrong with a link.
+//! The errors of a run over real processes, and the faults of a link.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
 
-/// Why a node, or a run over nodes, failed. Nodes are named as people say them: "server 0 of tokyo".
+/// Why a node, or a run over nodes, failed. Nodes have their display names, such as "server 0 of tokyo".
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
     #[error(transparent)]
@@ -29,12 +29,12 @@ pub enum RealError {
     Lost { node: String, reason: String },
     #[error("{node} failed: {reason}")]
     Failed { node: String, reason: String },
-    /// One of two mirrors has lost its state, and with it what the other counts on.
+    /// One of two mirrors has lost its state, which the other relies on.
     #[error(
         "{node} and {peer} do not know the same past, so one of them has lost its state: {reason}"
     )]
     Forgot { node: String, peer: String, reason: String },
-    /// A server has come back with nothing, and cannot have another's copy.
+    /// A server has restarted without its state, and cannot take another's copy.
     #[error("{node} has lost its copy, and cannot take another's: {reason}")]
     CopyLost { node: String, reason: String },
     #[error(
@@ -68,12 +68,12 @@ pub enum RealError {
     NotStarted { node: String, reason: String },
     #[error("the log {path} cannot be written: {reason}")]
     NoLog { path: String, reason: String },
-    /// This process is itself a node that such a run has started.
+    /// This process is itself a node that a run has started.
     #[error("a node does not start a run of nodes")]
     Nested,
 }
 
-/// What is wrong with one link, by what a person would have to put right.
+/// The fault of one link, by what must be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkFault {
     #[error("name: {0}")]
@@ -86,24 +86,24 @@ pub enum LinkFault {
     Certificate(String),
     #[error("version: {0}")]
     Version(String),
-    /// The peer answers, and says no.
+    /// The peer has refused the connection.
     #[error("refused: {0}")]
     Refused(String),
-    /// The peer answers, and says not now.
+    /// The peer has refused the connection for the moment.
     #[error("{0}")]
     Later(String),
-    /// The peer answers in no way that a node does.
+    /// The peer does not answer as a node does.
     #[error("protocol: {0}")]
     Protocol(String),
 }
 
 impl LinkFault {
-    /// Whether it may go away while nodes start.
+    /// Whether the fault may be temporary while nodes start.
     pub(super) fn may_pass(&self) -> bool {
         matches!(self, Self::Name(_) | Self::Route(_) | Self::Port(_) | Self::Later(_))
     }
 
-    /// What a failed connect or handshake over TCP means.
+    /// The fault of a failed connect or handshake over TCP.
     pub(super) fn of_io(error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
             return Self::of_tls(tls);
@@ -139,7 +139,7 @@ impl From<FrameError> for LinkFault {
     }
 }
 
-/// Why nothing more comes over a connection.
+/// Why a connection has ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
     #[error("the connection was closed")]

@@ -82,7 +82,7 @@ fn links_of(
     let to_coordinator = (NodeId::Coordinator, TCP, coordinator);
 
     match node {
-        // It opens no connections.
+        // The coordinator opens no connections.
         NodeId::Coordinator => Vec::new(),
         NodeId::Server(own) => {
             let others = topology.dc_ids().filter(|dc| *dc != own.dc);

@@ -24,6 +24,7 @@ use gaia_core::types::ShardId;
 /// The position of a stream among the streams of its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stripe {
+    /// The number of the stream in its lane, from 0.
     pub index: u8,
     /// The number of streams of the lane.
     pub count: u8,

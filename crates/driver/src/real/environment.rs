@@ -32,12 +32,15 @@ pub trait Listener: Send + Sync {
     /// Polls for the next stream, with the address of its peer.
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>>;
 
+    /// The local address.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
 
 /// A UDP socket, and the settings of its QUIC endpoint if the environment sets them.
 pub struct Datagrams {
+    /// The socket.
     pub socket: Arc<dyn AsyncUdpSocket>,
+    /// The settings of the QUIC endpoint. `None` for the defaults.
     pub config: Option<EndpointConfig>,
 }
 

@@ -17,12 +17,15 @@ use gaia_core::types::{NodeId, ServerId};
 /// The result of checking one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCheck {
+    /// The display name of the node that connects.
     pub from: String,
+    /// The display name of the other node.
     pub to: String,
     /// `tcp` or `udp`.
     pub protocol: &'static str,
     /// `None` if neither the topology nor the environment has it.
     pub address: Option<Address>,
+    /// The fault of the link. `None` if it works.
     pub fault: Option<LinkFault>,
 }
 

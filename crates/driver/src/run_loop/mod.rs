@@ -1,7 +1,7 @@
 //! The run loop that all drivers share. It executes the coordinator's outputs, has copies evaluated, and records what
 //! nodes report.
 //!
-//! This module decides the order in which the coordinator's outputs are executed, which copies an evaluation needs
+//! This room decides the order in which the coordinator's outputs are executed, which copies an evaluation needs
 //! and when the next one begins, and what is recorded and shown of a run. How orders and copies travel, and the time,
 //! are decided by a driver, through [`RunDriver`].
 

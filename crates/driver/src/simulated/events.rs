@@ -33,11 +33,13 @@ impl<E> Events<E> {
         Self::default()
     }
 
+    /// Schedules an event.
     pub fn push(&mut self, at: Instant, event: E) {
         self.scheduled += 1;
         self.heap.push(Scheduled { at, order: self.scheduled, event });
     }
 
+    /// Removes the earliest event, and returns it with its time.
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
     }

@@ -27,6 +27,7 @@ struct DirectedLink {
 }
 
 impl Wan {
+    /// The links of a topology. The seed determines which packets are lost.
     pub fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
         let data_centers = topology.data_centers.len();
         let pairs = topology.dc_ids().flat_map(|from| topology.dc_ids().map(move |to| (from, to)));
@@ -54,6 +55,7 @@ impl Wan {
         Self { data_centers, shards, links }
     }
 
+    /// All shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards as u16).map(ShardId)
     }
@@ -64,6 +66,7 @@ impl Wan {
         (0..shards).map(move |step| ShardId(((turn + step) % shards) as u16))
     }
 
+    /// Sends a control frame of this size in bytes.
     pub fn send_control(&mut self, from: DcId, to: DcId, now: Instant, bytes: usize) -> FrameFate {
         self.link_mut(from, to).transport.send_control(now, bytes as u64)
     }
@@ -96,10 +99,12 @@ impl Wan {
         self.link_mut(at, of).transport.acknowledge(now, packets);
     }
 
+    /// Whether a `LinkReady` is scheduled.
     pub fn is_waiting(&self, from: DcId, to: DcId) -> bool {
         self.link(from, to).waiting
     }
 
+    /// Records that a `LinkReady` is scheduled.
     pub fn wait(&mut self, from: DcId, to: DcId) {
         self.link_mut(from, to).waiting = true;
     }

@@ -3,8 +3,8 @@
 //! This room decides how nodes find each other and how their messages travel. Data centers use QUIC over UDP, with
 //! one connection for each pair of mirrors. Inside a data center, and to the coordinator, nodes use TCP. Every
 //! connection is mutual TLS 1.3 with certificates of the run, except on a LAN for which the topology disables it. A
-//! worker and a server in one process exchange values through channels. It validates only the bounds of
-//! messages: they are decoded with the layout of the shard before a node receives them.
+//! worker and a server in one process exchange values through channels. This room validates only the bounds
+//! of messages: they are decoded with the layout of the shard before a node receives them.
 //!
 //! **How a run begins.** Each node connects to the coordinator, which it waits for without limit, and sends its
 //! address. Once all are connected, the coordinator sends the addresses of servers to all nodes. Then servers connect

@@ -1,4 +1,4 @@
-//! The run for the tests of this module.
+//! The run for the tests of this room.
 
 use gaia_config::{Plan, RunFile};
 

@@ -45,9 +45,9 @@ impl<E> Events<E> {
     }
 }
 
-/// All that is to happen, as one record, with whether an event can be one of this run.
+/// Saves all scheduled events as one record. The argument decides whether a restored event is valid in this run.
 ///
-/// By hand, since it is saved in the order of time and not in that of the heap.
+/// Implemented by hand, because events are saved in the order of time and not in that of the heap.
 impl<E> Persist<&dyn Fn(&E) -> bool> for Events<E>
 where
     E: Serialize + DeserializeOwned,

@@ -171,7 +171,7 @@ persist! {
 }
 
 persist! {
-    /// With the number of shards.
+    /// The argument is the number of shards.
     impl Persist<usize> for DirectedLink {
         fn walk(Self { transport, waiting, turn, leaving }, walk, shards) {
             walk.flatten(transport, ())?;

@@ -84,8 +84,8 @@ impl Conductor<'_> {
         RealError::CopyLost { node: run_context.name(NodeId::Server(server)), reason }
     }
 
-    /// Sends a server whose copy to take, if it has no copy. The coordinator writes this decision to its log first,
-    /// unless the next outputs are written with it.
+    /// Sends a server whose copy to take, if it has no copy. The coordinator writes this decision to its state file
+    /// first, unless the next outputs are written with it.
     async fn tell_source(&mut self, server: ServerId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(NodeId::Server(server));
         let copy_of = |process| self.coordinator.copy_of(server, process);

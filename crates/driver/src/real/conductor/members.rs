@@ -2,8 +2,8 @@
 //!
 //! A data center that joins has no state. Once all its nodes are connected, its servers take the copies of mirrors,
 //! and its workers begin at the clocks of those. A data center that is given up loses all updates that it has not
-//! sent. If its nodes come back without state, they join like others. A decision is written to the coordinator's log
-//! before any node receives it.
+//! sent. If its nodes come back without state, they join like others. A decision is written to the coordinator's
+//! state file before any node receives it.
 
 use tracing::{info, warn};
 

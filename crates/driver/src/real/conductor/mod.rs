@@ -73,7 +73,7 @@ pub(super) struct Conductor<'a> {
     evaluations: Evaluations,
     /// The number of evaluations so far. Copies are requested and sent under this number.
     tickets: u64,
-    /// Orders that are written to the log and sent next.
+    /// Orders that are written to the state file and sent next.
     unsaid: Vec<(Recipients, NodeOrder)>,
     finished: bool,
     /// The end of the run. Present before any node can know of it.
@@ -397,7 +397,7 @@ impl<'a> Conductor<'a> {
         self.monitor.handle_report(&mut self.coordinator.run, report);
     }
 
-    /// Executes the coordinator's outputs. Orders are written to the log before they are sent, so that a later
+    /// Executes the coordinator's outputs. Orders are written to the state file before they are sent, so that a later
     /// process of this coordinator keeps to them.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);

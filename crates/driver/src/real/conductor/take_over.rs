@@ -38,7 +38,7 @@ impl Conductor<'_> {
     /// Returns its work to a worker that has connected, if others stood in for it.
     pub(super) async fn give_back(&mut self, node: NodeId) {
         let NodeId::Worker(back) = node else { return };
-        // A stand-in of that worker has only the state that servers have sent it.
+        // After this order the process of that worker has no state but what servers send it.
         if self.coordinator.must_reset(back) {
             self.membership.tell(node, &Order::Reset).await;
         }

@@ -3,8 +3,8 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 
-/// Runs what takes long beside everything else. A runtime of one thread runs it at once: nobody is kept waiting there, and
-/// which of two ends first is not left to the machine.
+/// Runs long work in parallel. A runtime of one thread runs it at once, because no other task is delayed there, and
+/// so that the order in which tasks end does not depend on the machine.
 pub(crate) fn beside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -16,7 +16,7 @@ pub(crate) fn beside<T: Send + 'static>(
     }
 }
 
-/// Waits for a disk without keeping others waiting, where there are other threads.
+/// Waits for a disk without delaying other tasks, if there are other threads.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     if is_alone() { work() } else { block_in_place(work) }
 }

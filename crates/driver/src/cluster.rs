@@ -24,6 +24,7 @@ pub struct Blueprint<'p> {
     schedule: Arc<Schedule>,
     significance: Option<Arc<dyn Significance>>,
     overlay: Overlay,
+    /// The hash of what all nodes must share. Nodes of different hashes refuse each other.
     pub plan_hash: u64,
 }
 
@@ -33,12 +34,15 @@ pub struct Cluster {
     pub servers: Vec<Server>,
     /// By data center, then index.
     pub workers: Vec<Worker>,
+    /// The coordinator.
     pub coordinator: Coordinator,
+    /// The number of servers of each data center, which is the number of shards.
     pub shards: usize,
     first_workers: Vec<usize>,
 }
 
 impl<'p> Blueprint<'p> {
+    /// The blueprint of a run. Creates the initial model if it is small enough to be hashed.
     pub fn new(plan: &'p Plan, application: &Arc<dyn Application>) -> Self {
         let topology = &plan.topology;
         let layout = application.layout();
@@ -76,6 +80,7 @@ impl<'p> Blueprint<'p> {
         Self { significance, ..self }
     }
 
+    /// A server with the initial model.
     pub fn server(&self, id: ServerId) -> Server {
         self.server_of(id, self.initial())
     }
@@ -113,6 +118,7 @@ impl<'p> Blueprint<'p> {
         Server::new(config, model)
     }
 
+    /// A worker, with its share of the data.
     pub fn worker(&self, id: WorkerId) -> Worker {
         let plan = self.plan;
         let number = plan.topology.first_worker(id.dc) + usize::from(id.index);
@@ -121,6 +127,7 @@ impl<'p> Blueprint<'p> {
         Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
     }
 
+    /// The coordinator of the protocol.
     pub fn coordinator(&self) -> Coordinator {
         let plan = self.plan;
         Coordinator::new(CoordinatorConfig {
@@ -163,6 +170,7 @@ impl<'p> Blueprint<'p> {
 }
 
 impl Cluster {
+    /// Creates all nodes of a run.
     pub fn new(blueprint: &Blueprint<'_>) -> Self {
         let topology = &blueprint.plan.topology;
         Self {
@@ -174,10 +182,12 @@ impl Cluster {
         }
     }
 
+    /// The index of a server in [`Self::servers`].
     pub fn server_index(&self, id: ServerId) -> usize {
         id.dc.index() * self.shards + id.shard.index()
     }
 
+    /// The index of a worker in [`Self::workers`].
     pub fn worker_index(&self, id: WorkerId) -> usize {
         self.first_workers[id.dc.index()] + usize::from(id.index)
     }
@@ -197,12 +207,14 @@ persist! {
     }
 }
 
+/// All servers of a topology, by data center, then shard.
 pub fn server_ids(topology: &Topology) -> impl Iterator<Item = ServerId> + '_ {
     topology.dc_ids().flat_map(|dc| {
         (0..topology.dc(dc).servers as u16).map(move |shard| ServerId { dc, shard: ShardId(shard) })
     })
 }
 
+/// All workers of a topology, by data center, then index.
 pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
     topology
         .dc_ids()

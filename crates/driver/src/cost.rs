@@ -18,6 +18,7 @@ pub struct CostModel {
 }
 
 impl CostModel {
+    /// The cost model of a run with this number of workers. The same seed leads to the same times.
     pub fn new(config: &ComputeConfig, workers: usize, seed: Seed) -> Self {
         let jitter = seed.child("jitter");
         let chance = (0..workers).map(|worker| jitter.nth(worker).random()).collect();

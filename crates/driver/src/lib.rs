@@ -2,6 +2,8 @@
 //!
 //! Only drivers use sockets, threads and the time. A driver moves messages and frames between nodes and calls their
 //! timeouts. It decides nothing about training.
+
+#![warn(missing_docs)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod blocking;
@@ -57,7 +59,12 @@ pub enum Ending {
     /// The run has finished.
     Finished(Box<Outcome>),
     /// The run was stopped. A resumed run continues from this checkpoint.
-    Interrupted { clock: Clock, checkpoint: PathBuf },
+    Interrupted {
+        /// The clock of the checkpoint.
+        clock: Clock,
+        /// The path of the checkpoint.
+        checkpoint: PathBuf,
+    },
 }
 
 /// Why a run failed.

@@ -1,4 +1,4 @@
-//! What a run will have to tell: progress, time held back and why, and at the end the summary.
+//! Records a run: progress, the time for which reads were held back with its causes, and the summary at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use gaia_telemetry::{
     MembershipRecord, MetricRecord, Progress, Summary,
 };
 
-/// What one directed link has carried, as the driver's network counts it.
+/// The traffic of one directed link, counted by the driver's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LinkCounters {
     pub(crate) bytes: u64,
@@ -31,28 +31,29 @@ pub(crate) struct LinkCounters {
 /// Counters per directed link, in the order of the topology's links.
 pub(crate) type AllLinkCounters = Vec<LinkCounters>;
 
-/// The record of one run in the making.
+/// The record of a run in progress.
 #[derive(Debug)]
 pub(crate) struct RunRecorder {
     plan: Plan,
     progress: Vec<Progress>,
-    /// Time that reads of a data center were held back, by cause and by who was waited for.
+    /// The time for which reads of a data center were held back, by cause and by the data center that they waited
+    /// for.
     held: BTreeMap<HeldBy, Duration>,
     clock_lag_max: u64,
     /// The latest clock of each data center.
     clocks: Vec<Clock>,
     target: Option<Target>,
     stopped: Option<(Instant, StopReason)>,
-    /// The first change that had diverged.
+    /// The first divergent change.
     divergence: Option<Divergence>,
     membership: Vec<MembershipRecord>,
     pub(crate) lan_bytes: u64,
 }
 
-/// A data center whose reads were held back, by which cause, and who was waited for.
+/// A data center whose reads were held back, the cause, and the data center that they waited for.
 type HeldBy = (DcId, &'static str, Option<DcId>);
 
-/// Where the target was first met.
+/// The first evaluation that met the target.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Target {
     time_s: f64,
@@ -76,7 +77,7 @@ impl RunRecorder {
         }
     }
 
-    /// Books why a read of a data center's worker was held back.
+    /// Adds the time for which a read of a data center's worker was held back, by cause.
     pub(crate) fn on_held(&mut self, dc: DcId, held: &[(WaitReason, Duration)]) {
         for (reason, time) in held {
             let known = self.held.entry((dc, reason.name(), reason.from())).or_default();
@@ -84,7 +85,7 @@ impl RunRecorder {
         }
     }
 
-    /// Notes the clock of each data center that takes part, and how far they are apart.
+    /// Records the clocks of the data centers that take part, and the largest lag between them.
     pub(crate) fn on_clocks(&mut self, clocks: impl Iterator<Item = (DcId, Clock)>) {
         let mut ends: Option<(Clock, Clock)> = None;
         for (dc, clock) in clocks {
@@ -97,7 +98,7 @@ impl RunRecorder {
         }
     }
 
-    /// Notes what the copies of data centers were worth, which were at these clocks.
+    /// Records an evaluation of the copies of data centers. `clocks` holds the clocks that they had.
     pub(crate) fn on_evaluation(
         &mut self,
         now: Instant,
@@ -139,15 +140,15 @@ impl RunRecorder {
         &self.progress[self.progress.len() - 1]
     }
 
-    /// Notes that a data center joins, or leaves.
+    /// Records that a data center joins or leaves.
     pub(crate) fn on_membership(&mut self, now: Instant, dc: DcId, change: MembershipChange) {
         let data_center = self.plan.topology.dc(dc).name.clone();
         let time_s = now.as_secs_f64();
         self.membership.push(MembershipRecord { data_center, change, time_s });
     }
 
-    /// Notes that the run stops; where its objective settled, that is when it met its target. What is said again
-    /// later changes nothing.
+    /// Records that the run stops. If its objective has converged, the last evaluation meets the target. Only the
+    /// first call has an effect.
     pub(crate) fn on_stop(&mut self, now: Instant, reason: StopReason) {
         if self.stopped.is_some() {
             return;
@@ -158,12 +159,12 @@ impl RunRecorder {
         }
     }
 
-    /// Notes that a worker's changes have diverged; the first to be noted counts.
+    /// Records that a worker's changes have diverged. Only the first call has an effect.
     pub(crate) fn on_diverged(&mut self, divergence: Divergence) {
         self.divergence.get_or_insert(divergence);
     }
 
-    /// The summary of a run whose copies were judged a last time after the drain.
+    /// The summary of a run. `verdict` is that of the copies after the drain.
     pub(crate) fn summary(
         &self,
         all_server_stats: &[ServerStats],
@@ -235,7 +236,7 @@ impl RunRecorder {
         &self.plan.topology
     }
 
-    /// Every evaluation so far.
+    /// All evaluations so far.
     pub(crate) fn progress(&self) -> &[Progress] {
         &self.progress
     }
@@ -287,7 +288,7 @@ impl RunRecorder {
             .collect()
     }
 
-    /// How training has diverged, in words, if it has.
+    /// A description of the divergence of training, if it has diverged.
     fn diverged(&self, application: &dyn Application, objective: f64) -> Option<String> {
         if let Some(Divergence { worker, clock, table, row, value }) = self.divergence {
             let dc = &self.plan.topology.dc(worker.dc).name;
@@ -312,14 +313,14 @@ impl RunRecorder {
         blocked
     }
 
-    /// What the links of a data center have carried.
+    /// The bytes that the links from a data center have carried.
     pub(crate) fn sent_by(&self, dc: DcId, link_counters: &AllLinkCounters) -> u64 {
         let links = self.plan.topology.links.iter().zip(link_counters);
         links.filter(|(link, _)| link.from == dc).map(|(_, counters)| counters.bytes).sum()
     }
 }
 
-/// By hand, since the names of causes are of the program and not of the file.
+/// Implemented by hand, because the names of causes are static strings of the program and cannot be deserialized.
 impl Persist for RunRecorder {
     fn save(&self, walk: &mut Saver<'_>, (): ()) -> Saved {
         let named = |((dc, cause, from), time): (&HeldBy, &Duration)| (*dc, *cause, *from, *time);
@@ -373,7 +374,8 @@ fn brakes(all_server_stats: &[ServerStats]) -> BrakeRecord {
     brakes
 }
 
-/// What the guards of all servers found. A copy is measured whole, and every server of the data center hears of it.
+/// The results of the guards of all servers. A copy is measured as a whole, and all servers of its data center
+/// receive the result.
 fn guard(all_server_stats: &[ServerStats]) -> Option<GuardRecord> {
     let mut record = GuardRecord::default();
     for server_stats in all_server_stats {

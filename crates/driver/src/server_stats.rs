@@ -1,4 +1,4 @@
-//! What a server has counted, as it leaves the server: for the summary of a run.
+//! The counters that a server reports for the summary of a run.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ pub(crate) struct ServerStats {
     pub(crate) server: ServerId,
     pub(crate) links: BTreeMap<DcId, LinkStats>,
     pub(crate) brakes: BrakeStats,
-    /// Left out where there is no guard.
+    /// `None` if the server has no guard.
     pub(crate) guard: Option<GuardStats>,
-    /// How tight the server was in the end, in steps.
+    /// The final tightness of the server, in steps.
     pub(crate) tightness: u8,
-    /// What it has booked of each mirror; nothing where servers keep no ledgers.
+    /// The ledger of each mirror. Empty if servers keep no ledgers.
     pub(crate) ledgers: BTreeMap<DcId, Ledger>,
 }
 
 impl ServerStats {
-    /// The counters of a server of a run over so many data centers.
+    /// The counters of a server in a run with this number of data centers.
     pub(crate) fn of(server: &Server, data_centers: usize) -> Self {
         let id = server.id();
         let mirrors = (0..data_centers as u16).map(DcId).filter(|dc| *dc != id.dc);
@@ -44,8 +44,8 @@ impl ServerStats {
     }
 }
 
-/// Compares both ends of every link of a drained run; nothing where servers keep no ledgers. `name` is how people call a
-/// data center.
+/// Compares both ends of each link of a drained run. `None` if servers keep no ledgers. `name` returns the display
+/// name of a data center.
 pub(crate) fn conserved(
     all_server_stats: &[ServerStats],
     name: impl Fn(DcId) -> String,
@@ -54,7 +54,7 @@ pub(crate) fn conserved(
     for ServerStats { server, ledgers, .. } in all_server_stats {
         for (to, ledger) in ledgers {
             let mirror = ServerId { dc: *to, shard: server.shard };
-            // A data center that takes no part any more has no other end to compare.
+            // A data center that has left has no other end to compare.
             let Some(mirror) =
                 all_server_stats.iter().find(|server_stats| server_stats.server == mirror)
             else {
@@ -84,7 +84,7 @@ mod tests {
     use gaia_core::recovery::Account;
     use gaia_core::types::ShardId;
 
-    /// What two mirrors say where one has cut `cut` for the other, which has applied `applied`.
+    /// The statistics of two mirrors. One has sent the frames `cut`, the other has applied the frames `applied`.
     fn all_server_stats(cut: &[&[u8]], applied: &[&[u8]]) -> Vec<ServerStats> {
         let account = |frames: &[&[u8]]| {
             let mut account = Account::default();

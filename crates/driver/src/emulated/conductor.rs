@@ -1,7 +1,7 @@
-//! Conducts an emulated run: starts the data centers, listens to them, judges their copies, ends the run.
+//! Conducts an emulated run: starts the data centers, handles their events, evaluates their copies, and ends the run.
 //!
-//! Copies are judged beside the run, which goes on meanwhile: rules that need an objective stop it one judgement
-//! late. Where an evaluation takes longer than the clocks between evaluations, fewer copies are judged.
+//! Evaluations run concurrently with training. So a stop rule that needs an objective takes effect one evaluation
+//! late. If an evaluation takes longer than the clocks between two of them, fewer copies are evaluated.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -103,7 +103,7 @@ async fn conduct(
     let listened = conductor.listen(incoming).await;
     let Conductor { mut cluster, mut monitor, commands, mut data_centers, base, .. } = conductor;
 
-    // Without commands to come, data centers end.
+    // Data centers end when their command channel is closed.
     drop(commands);
     let mut remains = Vec::new();
     let mut result = listened;
@@ -111,7 +111,7 @@ async fn conduct(
     while let Some(ended) = data_centers.ended().await {
         match ended {
             Ok(ended) => remains.push(ended),
-            // What failed first is what the run failed of.
+            // The first error is the result of the run.
             Err(error) => result = result.and(Err(error)),
         }
     }
@@ -138,15 +138,15 @@ struct Conductor<'a, 'w> {
     cluster: Cluster,
     monitor: RunMonitor<'a>,
     evaluations: Evaluations,
-    /// Evaluations so far: each has a number, under which copies come.
+    /// The number of evaluations so far. Copies are requested and sent under this number.
     tickets: u64,
     commands: Vec<Sender<Command>>,
     data_centers: DataCenters,
     wan: &'w Wan,
-    /// What links had carried before training began: handshakes.
+    /// The traffic of links before training began, which is that of handshakes.
     base: AllLinkCounters,
     origin: time::Instant,
-    /// What nodes are to be told next.
+    /// Orders that are sent to nodes next.
     orders: Vec<(Recipients, NodeOrder)>,
     finished: bool,
 }
@@ -168,7 +168,7 @@ impl DataCenters {
         self.names.insert(id, name.to_owned());
     }
 
-    /// Waits for the next to end, until none is left.
+    /// Waits until the next data center has ended. `None` if none is left.
     async fn ended(&mut self) -> Option<Result<Remains, RunError>> {
         Some(match self.tasks.join_next_with_id().await? {
             Ok((_, ended)) => ended,
@@ -193,7 +193,7 @@ impl Conductor<'_, '_> {
             tokio::select! {
                 Some(report) = reports.recv() => self.on_report(report),
                 Some(ended) = self.data_centers.ended() => {
-                    // Data centers end when they are told to, or because something broke.
+                    // A data center ends when it is ordered to, or after an error.
                     ended?;
                 }
                 evaluated = self.evaluations.evaluated() => {
@@ -232,7 +232,7 @@ impl Conductor<'_, '_> {
         }
     }
 
-    /// Executes what the coordinator has decided. Copies are taken before workers are told to stop.
+    /// Executes the coordinator's outputs. Copies are taken before workers are stopped.
     async fn settle(&mut self) {
         let Ok(()) = execute_outputs(self);
         self.take_copies().await;
@@ -248,13 +248,13 @@ impl Conductor<'_, '_> {
                 NodeOrder::Drain { .. } | NodeOrder::Left { .. } => None,
             };
             for (dc, command) in self.plan.topology.dc_ids().filter_map(command) {
-                // A data center that has failed says so when it ends.
+                // A data center that has failed returns its error when it ends.
                 let _ = self.commands[dc.index()].send(command).await;
             }
         }
     }
 
-    /// Takes every copy as it is and has it judged beside the run, where an evaluation is due and none at work.
+    /// Takes all copies and starts an evaluation, if one is due and none is in progress.
     async fn take_copies(&mut self) {
         let Some(clock) = self.evaluations.poll_due() else { return };
         self.tickets += 1;
@@ -265,7 +265,7 @@ impl Conductor<'_, '_> {
         self.evaluations.begin(ticket, evaluation);
 
         for command in &self.commands {
-            // A data center that has failed says so when it ends.
+            // A data center that has failed returns its error when it ends.
             let _ = command.send(Command::Copies { ticket }).await;
         }
     }
@@ -346,7 +346,7 @@ fn since(link_counters: &AllLinkCounters, base: &AllLinkCounters) -> AllLinkCoun
         .collect()
 }
 
-/// Threads for iterations: one processor is left to the network where there are several.
+/// Threads for iterations. One processor is left to the network, if there are several.
 fn compute_pool() -> Result<Arc<ThreadPool>, RunError> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = processors.saturating_sub(1).max(1);
@@ -358,5 +358,5 @@ const NETWORK_THREADS: usize = 2;
 const REPORTS_MAX: usize = 1024;
 const COMMANDS_MAX: usize = 64;
 
-/// How often the observer hears of clocks and bytes between evaluations.
+/// How often the observer receives clocks and bytes between evaluations.
 const TICK: Duration = Duration::from_millis(250);

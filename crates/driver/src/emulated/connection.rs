@@ -309,7 +309,8 @@ mod tests {
         assert_eq!(honest.event().await, Event::Left { peer: DcId(1) });
     }
 
-    /// What the honest end makes of a stream that the broken end sends, and what the broken end is told.
+    /// Sends a stream from the broken end, and checks the breach that the honest end reports and the reason that it
+    /// sends.
     async fn check(stream_bytes: &[u8], expect: Breach) {
         check_all(&[stream_bytes], expect).await;
     }

@@ -44,7 +44,7 @@ pub(super) enum Command {
 pub(super) enum Report {
     /// What a node of it reports.
     Node(NodeReport),
-    /// The copy of a server, which was asked for under this ticket.
+    /// The copy of a server, which was requested with this ticket.
     Copy { server: ServerId, ticket: u64, values: Vec<f32> },
 }
 

@@ -18,13 +18,17 @@ pub struct Meter {
 /// The traffic of one directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTraffic {
+    /// The sender.
     pub from: DcId,
+    /// The receiver.
     pub to: DcId,
     /// All datagrams: both lanes, acknowledgements, handshakes and retransmissions.
     pub stats: LinkStats,
     /// The number of datagrams sent while the link was cut.
     pub severed_packets: u64,
+    /// The frames of the control lane.
     pub control: LaneTraffic,
+    /// The frames of the data lane.
     pub data: LaneTraffic,
 }
 

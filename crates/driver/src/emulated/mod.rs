@@ -42,7 +42,7 @@ pub use meter::{LinkTraffic, Meter};
 pub use socket::{Disorder, Network, Socket};
 pub use transport::Wan;
 
-/// What a stream is made of, for those who try to break it.
+/// The parts of a stream, for tests with hostile peers.
 #[doc(hidden)]
 pub mod hostile {
     pub use crate::quic::frames::{Hello as Opening, length as frame_bytes};

@@ -8,7 +8,9 @@ use gaia_core::node::Lane;
 /// The frames of one lane that QUIC has accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneTraffic {
+    /// The number of frames.
     pub frames: u64,
+    /// The size of the frames in bytes, without headers.
     pub payload_bytes: u64,
     /// The size of the frames on the wire in bytes, computed like in the simulated driver.
     pub wire_bytes: u64,

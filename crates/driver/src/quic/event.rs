@@ -11,23 +11,32 @@ use gaia_core::types::{DcId, ShardId};
 /// An event at a data center's end of the WAN, always of the latest connection to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// A frame was received.
     Frame(Incoming),
     /// A frame was sent, and its lane has room for another. `busy` is how long the link was busy with the frame, as far
     /// as this lane can measure: at least the time of its bytes, and longer if it shared the link.
     Room {
+        /// The receiver of the frame.
         to: DcId,
+        /// The shard of the frame.
         shard: ShardId,
+        /// The lane of the frame.
         lane: Lane,
+        /// The size of the frame, in bytes.
         bytes: u64,
+        /// How long the link was busy with the frame.
         busy: Duration,
     },
     /// A peer or this end has closed the connection in order, and the peer's last frame was received.
     Left {
+        /// The peer.
         peer: DcId,
     },
     /// The connection to a peer failed, and its unsent frames are lost. Another connection may replace it.
     Lost {
+        /// The peer.
         peer: DcId,
+        /// Why the connection failed.
         error: TransportError,
     },
 }
@@ -35,9 +44,13 @@ pub enum Event {
 /// A whole frame from a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incoming {
+    /// The data center of the sender.
     pub from: DcId,
+    /// The shard of the frame.
     pub shard: ShardId,
+    /// The lane of the frame.
     pub lane: Lane,
+    /// The frame, without its length prefix.
     pub frame: Bytes,
 }
 

@@ -15,13 +15,18 @@ use gaia_core::wire::PROTOCOL_VERSION;
 /// The first bytes of a stream, which identify its sender, shard, lane and stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
+    /// The data center of the sender.
     pub from: DcId,
+    /// The shard whose frames the stream carries.
     pub shard: ShardId,
+    /// The lane of the frames.
     pub lane: Lane,
+    /// The stripe of the lane.
     pub stripe: Stripe,
 }
 
 impl Hello {
+    /// Encodes the hello with the magic bytes and the protocol version.
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -37,6 +42,10 @@ impl Hello {
         bytes
     }
 
+    /// Decodes a hello.
+    ///
+    /// # Errors
+    /// If the magic bytes, the version, the lane or the stripe is invalid.
     pub fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, Breach> {
         let [m0, m1, m2, m3, v0, v1, f0, f1, s0, s1, lane, index, count] = bytes;
         let found = [m0, m1, m2, m3];

@@ -318,6 +318,7 @@ impl DcTransport {
         }
     }
 
+    /// The data center of this end.
     pub fn dc(&self) -> DcId {
         self.dc
     }

@@ -1,14 +1,15 @@
-//! A lane on several streams.
+//! A lane over several streams.
 //!
-//! quinn ends a connection on one of whose streams more than 1024 spans wait for a gap before them, and one
-//! overshoot on a long fat link leaves as many. A stream whose window is 2.8 MB cannot have them, but carries no more than
-//! that in a round trip: 112 Mbit/s at 200 ms. So a lane that must carry more lies on several streams.
+//! quinn closes a connection if more than 1024 received spans of one of its streams wait for a gap before them. One
+//! overshoot on a link with a large bandwidth-delay product causes as many. A stream with a window of 2.8 MB cannot
+//! have them, but carries no more than its window in a round trip: 112 Mbit/s at 200 ms. So a lane that must carry
+//! more uses several streams.
 //!
-//! The bytes of a lane are cut into blocks of [`BLOCK_BYTES`] which go to its streams in turn, and the reader takes
-//! them in the same turn. So a lane stays one sequence of frames, whoever reads it; blocks need no numbers; and what waits
-//! for a gap waits in the windows of the streams, which QUIC bounds, and nowhere else. A block is begun when QUIC has taken
-//! the one before, so that no credit of the connection is spent on what cannot be read yet. One stream is the case of one
-//! stripe.
+//! The bytes of a lane are divided into blocks of [`BLOCK_BYTES`], which use its streams in turn. The reader reads
+//! them in the same order. So a lane stays one sequence of frames, and blocks need no numbers. Bytes behind a gap
+//! wait in the windows of the streams, which QUIC bounds, and nowhere else. A block begins when QUIC has accepted the
+//! one before, so that no credit of the connection is used for bytes that cannot be read yet. One stream is the case
+//! of one stripe.
 
 use std::collections::BTreeMap;
 
@@ -20,51 +21,52 @@ use super::frames::{HELLO_BYTES, Hello, PREFIX_BYTES, length};
 use gaia_core::node::Lane;
 use gaia_core::types::ShardId;
 
-/// Which of its lane's streams a stream is.
+/// The position of a stream among the streams of its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stripe {
+    /// The number of the stream in its lane, from 0.
     pub index: u8,
-    /// How many there are.
+    /// The number of streams of the lane.
     pub count: u8,
 }
 
-/// Where the next byte of a lane lies.
+/// The position of the next byte of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StripePosition {
     stripes: usize,
     stripe: usize,
-    /// Bytes of the block that are to come.
+    /// The bytes that remain of the block.
     left: usize,
 }
 
-/// The streams of the lanes that a peer has yet to open whole.
+/// The streams of lanes of which the peer has not opened all streams.
 #[derive(Default)]
 pub(super) struct Gathering {
     lanes: BTreeMap<(ShardId, Lane), Vec<Option<RecvStream>>>,
 }
 
-/// A lane whose streams are all there.
+/// A lane of which all streams are open.
 pub(super) struct LaneReader {
     lane: Lane,
     streams: Vec<RecvStream>,
     place: StripePosition,
 }
 
-/// Why a lane gave no more.
+/// Why a lane has ended.
 #[derive(Debug)]
 pub(super) enum LaneEnd {
-    /// The peer finished it between two frames.
+    /// The peer has finished it between two frames.
     Finished,
-    /// The connection is gone; its own reason says why.
+    /// The connection is lost. Its own error has the reason.
     Lost,
     Breach(Breach),
 }
 
 impl Stripe {
-    /// All of a lane that lies on one stream.
+    /// The only stripe of a lane on one stream.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// Every stripe of a lane that has so many.
+    /// All stripes of a lane with this number of them.
     pub fn all(count: u8) -> impl Iterator<Item = Self> {
         (0..count).map(move |index| Self { index, count })
     }
@@ -83,17 +85,17 @@ impl StripePosition {
         Self { stripes, stripe: 0, left: BLOCK_BYTES }
     }
 
-    /// The stripe that the next byte lies on.
+    /// The stripe of the next byte.
     pub(super) fn stripe(&self) -> usize {
         self.stripe
     }
 
-    /// How many bytes lie there before another stripe has its turn.
+    /// The number of bytes before the next stripe.
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
-    /// Goes on by so many bytes, at most those that are left.
+    /// Advances by this number of bytes, which must be at most [`Self::left`].
     pub(super) fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.left, "a block is not passed over");
         self.left -= bytes;
@@ -105,7 +107,7 @@ impl StripePosition {
 }
 
 impl Gathering {
-    /// Takes a stream whose hello has been read, and gives its lane once all of its streams are there.
+    /// Adds a stream whose hello is read. Returns its lane once all its streams are open.
     pub(super) fn insert(
         &mut self,
         hello: Hello,
@@ -115,7 +117,7 @@ impl Gathering {
         let count = usize::from(stripe.count);
         let streams = self.lanes.entry((shard, lane)).or_insert_with(|| none(count));
 
-        // A lane that is whole was emptied, and takes no more.
+        // A complete lane is empty here, and accepts no stream.
         let vacant = streams.len() == count && streams[usize::from(stripe.index)].is_none();
         if !vacant {
             return Err(Breach::StreamTwice { shard, lane, stripe });
@@ -131,21 +133,21 @@ impl Gathering {
 }
 
 impl LaneReader {
-    /// Reads the length of the next frame, which is within the lane's limit.
+    /// Reads the length of the next frame, and checks it against the lane's limit.
     pub(super) async fn length(&mut self) -> Result<usize, LaneEnd> {
         let mut prefix = [0; PREFIX_BYTES];
         self.read(&mut prefix, true).await?;
         length(prefix, self.lane).map_err(LaneEnd::Breach)
     }
 
-    /// Reads the frame behind a length.
+    /// Reads a frame of this length.
     pub(super) async fn frame(&mut self, length: usize) -> Result<Bytes, LaneEnd> {
         let mut frame = vec![0; length];
         self.read(&mut frame, false).await?;
         Ok(frame.into())
     }
 
-    /// Fills `bytes`; the lane may end before the first of them where `may_end`.
+    /// Fills `bytes`. If `may_end`, the lane may end before the first of them.
     async fn read(&mut self, bytes: &mut [u8], may_end: bool) -> Result<(), LaneEnd> {
         let mut rest = &mut bytes[..];
         let mut begun = !may_end;
@@ -165,14 +167,14 @@ impl LaneReader {
     }
 }
 
-/// Reads the hello that begins a stream.
+/// Reads the hello of a stream.
 pub(super) async fn read_hello(stream: &mut RecvStream) -> Result<Hello, LaneEnd> {
     let mut bytes = [0; HELLO_BYTES];
     stream.read_exact(&mut bytes).await.map_err(|error| end(&error))?;
     Hello::decode(bytes).map_err(LaneEnd::Breach)
 }
 
-/// On how many streams a lane may lie.
+/// The largest number of streams of a lane.
 pub(super) fn stripes_max(lane: Lane) -> u8 {
     match lane {
         Lane::Control => 1,

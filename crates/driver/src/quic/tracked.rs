@@ -1,11 +1,10 @@
-//! Congestion control for links that were not made for one run: Cubic, or the provisioned window where the topology
-//! calls the link dedicated.
+//! Congestion control for shared links: Cubic, or the provisioned window if the topology calls the link dedicated.
 //!
-//! Which link a connection is, and so its window, is known once the peer has shown its certificate; until then a
-//! connection that was accepted runs on Cubic's defaults. Either way what is in flight is told to the pump.
+//! The link of a connection, and so its window, is known once the peer has shown its certificate. Until then an
+//! accepted connection uses Cubic's defaults. In both cases the pump receives the number of bytes in flight.
 //!
-//! Cubic starts with one bandwidth-delay product, so that it need not search for what the topology says: measured at
-//! 50 Mbit/s and 200 ms, a link is then full after 0.2 s and not after 2 s.
+//! Cubic starts with one bandwidth-delay product, so that it need not search for a known bandwidth. Measured at 50
+//! Mbit/s and 200 ms, a link is then full after 0.2 s instead of 2 s.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -18,11 +17,11 @@ use super::congestion::{Flight, Provision, ProvisionedFactory};
 use super::settings::path_bytes;
 use gaia_core::link::LinkConfig;
 
-/// What a connection turns out to be.
+/// The link of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chosen {
     provision: Provision,
-    /// Whether nobody else uses the link.
+    /// Whether no other traffic uses the link.
     dedicated: bool,
     /// One bandwidth-delay product, in bytes.
     path_bytes: u64,
@@ -38,13 +37,13 @@ pub(crate) struct TrackedFactory {
 struct Tracked {
     inner: Box<dyn Controller>,
     flight: Arc<Flight>,
-    /// Taken once what was chosen is in force.
+    /// `None` once the chosen link is in effect.
     chosen: Option<Arc<OnceLock<Chosen>>>,
     mtu: u16,
 }
 
 impl Chosen {
-    /// For what is sent over `link` where acknowledgements come back over `back`.
+    /// For frames over `link`, whose acknowledgements return over `back`.
     pub(crate) fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
         let path_bytes = path_bytes(link, back);
         Self { provision: Provision::new(link, back), dedicated, path_bytes }
@@ -52,7 +51,7 @@ impl Chosen {
 
     fn build(self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         if self.dedicated {
-            // The flight that is tracked is the outer controller's.
+            // The outer controller counts the bytes in flight.
             let factory = ProvisionedFactory { provision: self.provision, flight: Arc::default() };
             return Arc::new(factory).build(now, mtu);
         }
@@ -142,7 +141,7 @@ impl ControllerFactory for TrackedFactory {
     }
 }
 
-/// What Cubic starts with where the path holds less (RFC 9002, section 7.2).
+/// The smallest initial window of Cubic (RFC 9002, section 7.2).
 const WINDOW_BYTES_MIN: u64 = 14_720;
 
 #[cfg(test)]

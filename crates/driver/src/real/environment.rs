@@ -1,7 +1,8 @@
-//! What a process stands on: where it listens, whom it reaches, where its logs lie.
+//! The environment of a process: sockets, files of logs, time and random numbers.
 //!
-//! That is the machine. Whole clusters also run in one thread, under a paused clock, over streams, datagrams and disks that
-//! exist in memory: there what nodes do follows from nothing but what they are told, so that a run repeats.
+//! The default is the machine. Whole clusters also run in one thread, with a paused clock, and with streams,
+//! datagrams and disks in memory. There the behaviour of nodes depends only on their inputs, so that a run is
+//! reproducible.
 
 use std::fmt;
 use std::future::Future;
@@ -22,52 +23,55 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::real::SILENCE_MAX;
 use gaia_checkpoint::{CheckpointError, LogDisk, LogFolder};
 
-/// Bytes in order, both ways.
+/// A reliable, ordered byte stream in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Takes callers.
+/// Accepts streams.
 pub trait Listener: Send + Sync {
-    /// The next caller, and where it called from.
+    /// Polls for the next stream, with the address of its peer.
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>>;
 
+    /// The local address.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
 
-/// A socket for datagrams, and how QUIC uses it, where that is not left to whoever has the socket.
+/// A UDP socket, and the settings of its QUIC endpoint if the environment sets them.
 pub struct Datagrams {
+    /// The socket.
     pub socket: Arc<dyn AsyncUdpSocket>,
+    /// The settings of the QUIC endpoint. `None` for the defaults.
     pub config: Option<EndpointConfig>,
 }
 
-/// What comes of something that waits.
+/// The result of an asynchronous operation.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// What a process asks of whatever it runs on.
+/// The operations that a process needs from its surroundings.
 pub trait Environment: fmt::Debug + Send + Sync {
-    /// Listens for streams; port 0 is any free one.
+    /// Listens for streams. Port 0 is any free one.
     fn listen(&self, at: SocketAddr) -> Later<'_, Box<dyn Listener>>;
 
-    /// Calls who listens for streams.
+    /// Opens a stream to an address.
     fn connect(&self, to: SocketAddr) -> Later<'_, Box<dyn Stream>>;
 
-    /// Takes datagrams at an address.
+    /// Binds a UDP socket to an address.
     fn datagrams(&self, at: SocketAddr) -> io::Result<Datagrams>;
 
-    /// The files of the log in a directory.
+    /// Opens the files of the log in a directory.
     ///
     /// # Errors
-    /// Where somebody else has them, or the disk fails.
+    /// If another process has opened them, or the disk fails.
     fn log(&self, path: &Path) -> Result<Box<dyn LogDisk>, CheckpointError>;
 
-    /// The time since 1970 as the calendar of the machine has it, which may be wrong and may step back.
+    /// The time since 1970 by the machine's calendar clock, which may be wrong and may step back.
     fn since_epoch(&self) -> Duration;
 
-    /// A number that nobody guesses, and that differs between processes.
+    /// An unpredictable random number, which differs between processes.
     fn random(&self) -> io::Result<u64>;
 }
 
-/// This machine.
+/// The machine that the process runs on.
 #[derive(Debug)]
 pub struct Machine;
 
@@ -117,8 +121,8 @@ impl Listener for TcpListener {
     }
 }
 
-/// Has the machine notice where the peer's is gone, be there something to send or not. Lines to the coordinator have
-/// their heartbeat; between workers and servers nothing may be said for as long as a read is held back.
+/// Enables TCP keep-alive, so that a dead peer is detected on an idle connection too. Connections to the coordinator
+/// have a heartbeat, but those between workers and servers are idle while a read is held back.
 fn set_up(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let probes = TcpKeepalive::new()
@@ -127,7 +131,7 @@ fn set_up(stream: &TcpStream) -> io::Result<()> {
         .with_retries(5);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&probes)?;
-    // Where bytes wait for their acknowledgement nothing is probed.
+    // TCP sends no probes while bytes are unacknowledged. This timeout covers that case.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Why a run over real processes failed, and what can be wrong with a link.
+//! The errors of a run over real processes, and the faults of a link.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,98 +12,211 @@ use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
 
-/// Why a node, or a run over nodes, failed. Nodes are named as people say them: "server 0 of tokyo".
+/// Why a node, or a run over nodes, failed. Nodes have their display names, such as "server 0 of tokyo".
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
+    /// The certificates of this node are missing or invalid.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
+    /// The certificate is that of another node.
     #[error("the certificate in use is for {found}, this node is {expected}")]
-    NotThisNode { found: String, expected: String },
+    NotThisNode {
+        /// The identity in the certificate.
+        found: String,
+        /// The identity of this node.
+        expected: String,
+    },
+    /// The address of a node is not configured.
     #[error("no address for {node}: expected {key} in the topology, or {instead}")]
-    NoAddress { node: String, key: &'static str, instead: &'static str },
+    NoAddress {
+        /// The name of the node.
+        node: String,
+        /// The key of the topology that sets it.
+        key: &'static str,
+        /// The option or environment variable that can set it.
+        instead: &'static str,
+    },
+    /// Listening on an address failed.
     #[error("cannot listen on {address}: {reason}")]
-    Listen { address: String, reason: String },
+    Listen {
+        /// The address.
+        address: String,
+        /// The cause.
+        reason: String,
+    },
+    /// Connecting to a node failed permanently.
     #[error("cannot join {node} at {address}: {fault}")]
-    Unreachable { node: String, address: String, fault: LinkFault },
+    Unreachable {
+        /// The name of the node.
+        node: String,
+        /// The address of the node.
+        address: String,
+        /// The fault of the link.
+        fault: LinkFault,
+    },
+    /// A node is disconnected for longer than the limit.
     #[error("{node} is lost: {reason}")]
-    Lost { node: String, reason: String },
+    Lost {
+        /// The name of the node.
+        node: String,
+        /// The error that ended its connection.
+        reason: String,
+    },
+    /// A node has reported an error.
     #[error("{node} failed: {reason}")]
-    Failed { node: String, reason: String },
-    /// One of two mirrors has lost its state, and with it what the other counts on.
+    Failed {
+        /// The name of the node.
+        node: String,
+        /// Its error.
+        reason: String,
+    },
+    /// One of two mirrors has lost its state, which the other relies on.
     #[error(
         "{node} and {peer} do not know the same past, so one of them has lost its state: {reason}"
     )]
-    Forgot { node: String, peer: String, reason: String },
-    /// A server has come back with nothing, and cannot have another's copy.
+    Forgot {
+        /// The name of the node.
+        node: String,
+        /// The name of the other mirror.
+        peer: String,
+        /// What the sessions of both disagree on.
+        reason: String,
+    },
+    /// A server has restarted without its state, and cannot take another's copy.
     #[error("{node} has lost its copy, and cannot take another's: {reason}")]
-    CopyLost { node: String, reason: String },
+    CopyLost {
+        /// The name of the node.
+        node: String,
+        /// Why it cannot take a copy.
+        reason: String,
+    },
+    /// A worker has restarted without its state, and repeating its work would add counts twice.
     #[error(
         "{node} comes back without its state, and cannot begin anew: the deltas of {app} are counts, which would be \
          counted again; give it --state"
     )]
-    CountsLost { node: String, app: &'static str },
+    CountsLost {
+        /// The name of the node.
+        node: String,
+        /// The name of the application.
+        app: &'static str,
+    },
+    /// The coordinator has ended the run.
     #[error("the run was ended by the coordinator: {reason}")]
-    Ended { reason: String },
+    Ended {
+        /// The cause.
+        reason: String,
+    },
+    /// This node's data center takes no part in the run.
     #[error("this node takes no part: {reason}")]
-    Dismissed { reason: String },
+    Dismissed {
+        /// The cause.
+        reason: String,
+    },
+    /// The run was interrupted.
     #[error("the run was interrupted")]
     Interrupted,
+    /// A node has violated the protocol.
     #[error("{from} broke the protocol: {reason}")]
-    Broken { from: String, reason: String },
+    Broken {
+        /// The name of the node.
+        from: String,
+        /// The violation.
+        reason: String,
+    },
+    /// A log or checkpoint of this process cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The coordinator's state does not fit this run.
     #[error("the state that the coordinator was in does not fit this run: {0}")]
     OtherState(StateError),
+    /// The state of a node does not fit this run.
     #[error("{} holds what does not fit this run: {error}", path.display())]
-    Recovery { path: PathBuf, error: RecoveryError },
+    Recovery {
+        /// The directory of the state.
+        path: PathBuf,
+        /// What does not fit.
+        error: RecoveryError,
+    },
+    /// A server rejected a frame of a mirror.
     #[error("{at}: {error}")]
-    Peer { at: String, error: PeerError },
+    Peer {
+        /// The name of the server.
+        at: String,
+        /// Why it was rejected.
+        error: PeerError,
+    },
+    /// A connection between data centers failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// A part of this process panicked.
     #[error("{part} panicked: {message}")]
-    Panicked { part: String, message: String },
+    Panicked {
+        /// The part, such as the name of a node.
+        part: String,
+        /// The message of the panic.
+        message: String,
+    },
+    /// The operating system refused a resource.
     #[error("no threads or files for the run: {0}")]
     Machine(#[from] io::Error),
+    /// A child process did not start.
     #[error("{node} cannot be started: {reason}")]
-    NotStarted { node: String, reason: String },
+    NotStarted {
+        /// The name of the node.
+        node: String,
+        /// The cause.
+        reason: String,
+    },
+    /// A log file cannot be written.
     #[error("the log {path} cannot be written: {reason}")]
-    NoLog { path: String, reason: String },
-    /// This process is itself a node that such a run has started.
+    NoLog {
+        /// The path of the file.
+        path: String,
+        /// The cause.
+        reason: String,
+    },
+    /// This process is itself a node that a run has started.
     #[error("a node does not start a run of nodes")]
     Nested,
 }
 
-/// What is wrong with one link, by what a person would have to put right.
+/// The fault of one link, by what must be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkFault {
+    /// The name of the address cannot be resolved.
     #[error("name: {0}")]
     Name(String),
+    /// The host is unreachable, or does not answer in time.
     #[error("route: {0}")]
     Route(String),
+    /// The host refuses the connection, or closes it before it has answered.
     #[error("port: {0}")]
     Port(String),
+    /// A certificate is invalid or not trusted.
     #[error("certificate: {0}")]
     Certificate(String),
+    /// The peer has another version of the protocol.
     #[error("version: {0}")]
     Version(String),
-    /// The peer answers, and says no.
+    /// The peer has refused the connection.
     #[error("refused: {0}")]
     Refused(String),
-    /// The peer answers, and says not now.
+    /// The peer has refused the connection for the moment.
     #[error("{0}")]
     Later(String),
-    /// The peer answers in no way that a node does.
+    /// The peer does not answer as a node does.
     #[error("protocol: {0}")]
     Protocol(String),
 }
 
 impl LinkFault {
-    /// Whether it may go away while nodes start.
+    /// Whether the fault may be temporary while nodes start.
     pub(super) fn may_pass(&self) -> bool {
         matches!(self, Self::Name(_) | Self::Route(_) | Self::Port(_) | Self::Later(_))
     }
 
-    /// What a failed connect or handshake over TCP means.
+    /// The fault of a failed connect or handshake over TCP.
     pub(super) fn of_io(error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
             return Self::of_tls(tls);
@@ -139,7 +252,7 @@ impl From<FrameError> for LinkFault {
     }
 }
 
-/// Why nothing more comes over a connection.
+/// Why a connection has ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
     #[error("the connection was closed")]

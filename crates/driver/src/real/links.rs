@@ -17,12 +17,15 @@ use gaia_core::types::{NodeId, ServerId};
 /// The result of checking one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCheck {
+    /// The display name of the node that connects.
     pub from: String,
+    /// The display name of the other node.
     pub to: String,
     /// `tcp` or `udp`.
     pub protocol: &'static str,
     /// `None` if neither the topology nor the environment has it.
     pub address: Option<Address>,
+    /// The fault of the link. `None` if it works.
     pub fault: Option<LinkFault>,
 }
 
@@ -82,7 +85,7 @@ fn links_of(
     let to_coordinator = (NodeId::Coordinator, TCP, coordinator);
 
     match node {
-        // It opens no connections.
+        // The coordinator opens no connections.
         NodeId::Coordinator => Vec::new(),
         NodeId::Server(own) => {
             let others = topology.dc_ids().filter(|dc| *dc != own.dc);

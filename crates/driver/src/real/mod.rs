@@ -1,32 +1,31 @@
-//! The cluster as processes: one for each node, on as many machines as there are.
+//! The cluster as processes: one or two nodes in each, on any number of machines.
 //!
-//! This room decides how nodes find each other and how their messages travel: between data centers QUIC over UDP, one
-//! connection for each pair of mirrors; inside a data center, and to the coordinator, TCP. Every connection is mutual
-//! TLS 1.3 with certificates of the run, but for the LAN where the topology says otherwise. A worker and a server
-//! in one process hand each other values. It does not know what is in a message beyond its bounds: what arrives is
-//! decoded against the layout of the shard before a node hears of it.
+//! This room decides how nodes find each other and how their messages travel. Data centers use QUIC over UDP, with
+//! one connection for each pair of mirrors. Inside a data center, and to the coordinator, nodes use TCP. Every
+//! connection is mutual TLS 1.3 with certificates of the run, except on a LAN for which the topology disables it. A
+//! worker and a server in one process exchange values through channels. This room validates only the bounds
+//! of messages: they are decoded with the layout of the shard before a node receives them.
 //!
-//! **How a run comes together.** Each node calls the coordinator and says where it listens; it waits for the
-//! coordinator as long as that takes. Once all are there, the coordinator tells everyone where servers listen, servers
-//! meet their mirrors and workers their servers, and training begins. So nodes start in any order.
+//! **How a run begins.** Each node connects to the coordinator, which it waits for without limit, and sends its
+//! address. Once all are connected, the coordinator sends the addresses of servers to all nodes. Then servers connect
+//! to their mirrors, workers connect to their servers, and training begins. So nodes may start in any order.
 //!
-//! **What is lost and found.** Every connection is made again for as long as the run goes on: mirrors resume their
-//! sessions, a worker hears from its servers what is due from it, lines to the coordinator repeat what stands. Where a
-//! node has a directory it writes down what has come to it before anything that follows from it leaves, so that another
-//! process goes on from there after `kill -9` (see [`gaia_core::recovery`]); what was kept for another node or run is refused.
-//! Without a directory a worker takes up its work where its servers say that it was. A server that comes back with
-//! nothing is told by the coordinator as which incarnation to begin and which mirror's copy to take;
-//! where the model has no such way, that ends the run. A mirror whose messages are refused for as long as a node may be away
-//! counts as lost, though it answers.
-//! Where the run file wants that, another worker stands in for one that does not come back. All of this is decided in
-//! [`gaia_core::coordinator`]; this room carries it out.
+//! **How nodes recover.** Every connection is opened again during the whole run. Mirrors resume their sessions, a
+//! worker receives the due requests from its servers, and nodes and the coordinator repeat what is still valid. A
+//! node with a directory writes its inputs to a log before it sends anything that follows from them. So another
+//! process can continue after `kill -9` (see [`gaia_core::recovery`]). A log of another node or run is refused. A
+//! worker without a directory continues where its servers expect it. A server without state receives from the
+//! coordinator its incarnation and the mirror whose copy it takes. If the synchronization model does not support
+//! that, the run ends. A mirror whose messages are refused for the longest absence of a node counts as lost, though
+//! it answers. If the run file enables it, another worker stands in for a lost one. All of this is decided in
+//! [`gaia_core::coordinator`] and executed here.
 //!
-//! **How it ends.** The coordinator ends workers, then servers. A node that has been lost for longer than it is waited
-//! for, or that fails for a reason, ends the run, and every node says which one it was. One that is told to leave writes
-//! a checkpoint first.
+//! **How a run ends.** The coordinator ends workers, then servers. A node that is lost for longer than the limit, or
+//! that fails with an error, ends the run, and every node reports its name. A node that is interrupted writes a
+//! checkpoint first.
 //!
-//! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and its
-//! workers train on their own share of it. No example crosses a connection.
+//! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and
+//! its workers train on their own share of the data. No example crosses a connection.
 
 mod conductor;
 mod connections;
@@ -82,63 +81,64 @@ pub use local::NodeFiles;
 pub(super) use local::run;
 pub use watch::watch;
 
-/// What one process is in a run, and what it needs to take part.
+/// The nodes of one process, and what they need to take part in a run.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// The nodes in this process: the coordinator alone, or a server, a worker or one of each of a data center.
     pub nodes: Vec<NodeId>,
-    /// Where `gaia certs` keeps a folder for each node, or such a folder.
+    /// The folder with a folder of `gaia certs` for each node, or one of those.
     pub certificates: PathBuf,
-    /// Where to listen instead of at the topology's address; port 0 is any free one.
+    /// The address to listen on, instead of the topology's. Port 0 is any free one.
     pub listen: Option<SocketAddr>,
-    /// Where the coordinator listens, instead of at the topology's address.
+    /// The address of the coordinator, instead of the topology's.
     pub coordinator: Option<Address>,
-    /// Where the nodes of this process keep what they need to go on in another process, if they do.
+    /// The directory for the state that another process of these nodes needs to continue, if there is one.
     pub state: Option<PathBuf>,
-    /// True once the nodes of this process are to write down where they are, and leave.
+    /// Set to `true` to make the nodes of this process write their state and end.
     pub interrupted: Option<Arc<AtomicBool>>,
-    /// Whether the end of standard input is the end of this node: for a parent that starts nodes.
+    /// Whether the end of standard input ends this process. For a parent that starts nodes.
     pub ends_with_stdin: bool,
-    /// Where the nodes tell of themselves.
+    /// The metrics of the nodes.
     pub telemetry: Telemetry,
 }
 
-/// Nodes as metrics and logs call them: as their folders of certificates, such as `tokyo/server-0`.
+/// The names of nodes in metrics and logs, which are those of their folders of certificates, such as
+/// `tokyo/server-0`.
 pub fn labels(plan: &Plan, nodes: &[NodeId]) -> Vec<String> {
     nodes.iter().map(|node| identity(plan, *node).folder()).collect()
 }
 
-/// How the part of one process in a run ended.
+/// How the part of one process in a run has ended.
 #[derive(Debug)]
 pub enum NodeEnd {
-    /// The run is over, which this process coordinated.
+    /// The run has ended, and this process was the coordinator.
     Conducted(Box<Outcome>),
-    /// The run is over.
+    /// The run has ended.
     Over,
-    /// This process was told to leave; another goes on from what it kept.
+    /// This process was interrupted. Another can continue from its state.
     Interrupted,
 }
 
-/// What the nodes of one process are told.
+/// The settings of the nodes of one process.
 struct NodeConfig {
     coordinator: Address,
     state_dir: Option<StateDir>,
     interrupted: Interrupted,
-    /// Where the worker says for whom it stands in.
+    /// The workers that the worker of this process stands in for.
     stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
 }
 
-/// Whether this process is to leave.
+/// Whether this process is interrupted.
 #[derive(Clone)]
 struct Interrupted(Option<Arc<AtomicBool>>);
 
-/// How the part of one node in a run ended.
+/// How the part of one node in a run has ended.
 enum Exit {
     Over,
     Interrupted,
 }
 
-/// The server's end of what a worker in its process says and hears.
+/// The server's end of the channels to a worker in the same process.
 struct NearWorker {
     worker: WorkerId,
     next_requests: watched::Receiver<NextRequests>,
@@ -146,7 +146,7 @@ struct NearWorker {
     hears: Sender<FromNear>,
 }
 
-/// The worker's end of it.
+/// The worker's end of the channels to a server in the same process.
 struct NearServer {
     shard: ShardId,
     next_requests: watched::Sender<NextRequests>,
@@ -154,22 +154,22 @@ struct NearServer {
     hears: Receiver<FromNear>,
 }
 
-/// What a worker will say next to each server that does not know, where the worker does.
+/// The next request of a worker to each server. `None` if the worker does not know it.
 type NextRequests = Vec<Option<RequestSeq>>;
 
-/// What a server says to a worker in its process.
+/// A message of a server to a worker in the same process.
 enum FromNear {
-    /// At first, what is due.
+    /// The first message: the due request.
     Joined(RequestSeq),
-    /// What is due from one that begins anew.
+    /// The request that is due from a worker that starts again, and whether the server has guessed it.
     Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
 }
 
-/// Runs the nodes of one process until the run is over, or they are told to leave.
+/// Runs the nodes of one process until the run has ended, or they are interrupted.
 ///
 /// # Errors
-/// Where a node cannot take part, is lost or fails.
+/// If a node cannot take part, is lost, or fails.
 pub fn node(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -187,12 +187,12 @@ pub fn node(
         }
     });
 
-    // An iteration at work is not waited for.
+    // A running iteration is not waited for.
     runtime.shutdown_background();
     Ok(ended?)
 }
 
-/// As [`node()`], on the runtime that it is called in and on whatever environment there is. To drop the future is to kill the
+/// As [`node()`], on the current runtime and in any environment. Dropping the future has the effect of killing the
 /// process.
 ///
 /// # Errors
@@ -305,7 +305,7 @@ impl Interrupted {
         self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Waits until it is; nobody else tells.
+    /// Waits until the flag is set, by polling.
     async fn set(&self) {
         while !self.is_set() {
             sleep(HEARTBEAT).await;
@@ -313,7 +313,7 @@ impl Interrupted {
     }
 }
 
-/// A way between a server and a worker that share a process.
+/// Creates the channels between a server and a worker in the same process.
 fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     let (to_server, from_worker) = channel(PARCELS_MAX);
     let (to_worker, from_server) = channel(PARCELS_MAX);
@@ -325,7 +325,7 @@ fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     (near_worker, near_server)
 }
 
-/// The first address of this machine that a name stands for.
+/// The first address of this machine that a name resolves to.
 async fn local(named: &Address) -> Result<SocketAddr, RealError> {
     let found = resolve(named).await.map_err(|fault| RealError::Listen {
         address: named.to_string(),
@@ -345,17 +345,17 @@ fn no_address(run_context: &RunContext, node: NodeId) -> RealError {
     RealError::NoAddress { node: run_context.name(node), key, instead }
 }
 
-/// Waits for the end of standard input, where that is the end of this node; otherwise for ever.
+/// Waits for the end of standard input if `watched` is true. Otherwise waits forever.
 async fn parent_gone(watched: bool) {
     if !watched {
         return std::future::pending().await;
     }
     let (gone, parent) = tokio::sync::oneshot::channel();
-    // A read of standard input cannot be called off; a thread of its own ends with the process.
+    // A read of standard input cannot be cancelled. Its own thread ends with the process.
     std::thread::spawn(move || {
         let mut bytes = [0; 64];
         while matches!(std::io::stdin().read(&mut bytes), Ok(read) if read > 0) {}
-        // A node that has ended needs no end.
+        // The receiver is gone if the node has ended.
         let _ended = gone.send(());
     });
     let _gone = parent.await;
@@ -372,8 +372,8 @@ fn runtime() -> Result<Runtime, RunError> {
 
 const NETWORK_THREADS: usize = 2;
 
-/// How often nodes and the coordinator hear of each other at least.
+/// The longest interval between two messages of a node to the coordinator, or back.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Who has not been heard for this long is lost. A transfer that goes on counts as a sign of life, however slow it is.
+/// A peer that has sent nothing for this long is lost. Any part of a transfer counts, however slow it is.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The run that this room is tested on.
+//! The run for the tests of this room.
 
 use gaia_config::{Plan, RunFile};
 

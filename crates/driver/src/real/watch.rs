@@ -1,9 +1,9 @@
-//! Where a process answers who watches it: `/metrics`, `/healthz` and `/readyz` over HTTP.
+//! The monitoring endpoints of a process: `/metrics`, `/healthz` and `/readyz` over HTTP.
 //!
-//! It listens only where it is asked to, proves nothing and asks nobody who they are: whoever reaches the address may
-//! read. So it belongs on loopback or a network of one's own. It has a thread and a runtime to itself, so that it
-//! answers when a node's loop does not. Whoever calls gets one answer and may take some seconds; requests are small and
-//! callers few. Where there are too many, the oldest leave for the next ([`IncomingConnections`]).
+//! The server listens only if it is configured. It is unauthenticated: any host that reaches the address may read. So
+//! the address should be on loopback or a private network. The server has its own thread and runtime, so that it
+//! answers when a node's loop does not. Each connection is for one request and has a time limit. If there are too
+//! many connections, the oldest are evicted ([`IncomingConnections`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,10 +26,10 @@ use crate::real::connections::throttle::LogThrottle;
 use crate::real::error::RealError;
 use gaia_telemetry::Telemetry;
 
-/// Answers at an address for as long as the process lives; says at which, since port 0 is any free one.
+/// Serves an address until the process ends. Returns the bound address, because port 0 is any free one.
 ///
 /// # Errors
-/// Where nobody can listen there.
+/// If listening on the address fails.
 pub fn watch(address: SocketAddr, telemetry: &Telemetry) -> Result<SocketAddr, RealError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address));
@@ -54,7 +54,7 @@ async fn answer_all(listener: TcpListener, telemetry: Telemetry) {
                 if let Some(left_out) = complaints.pass() {
                     warn!("cannot take a connection of who watches: {error}{left_out}");
                 }
-                // Out of file descriptors, as a rule: others may give some back.
+                // Usually out of file descriptors. They become free as connections close.
                 sleep(PAUSE).await;
                 continue;
             }
@@ -75,11 +75,11 @@ async fn answer_all(listener: TcpListener, telemetry: Telemetry) {
     }
 }
 
-/// Answers one request, and hangs up: early where the caller takes too long to ask or to listen.
+/// Answers one request, and closes the connection. Closes it early if the caller is too slow.
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, telemetry: &Telemetry) {
     let service = service_fn(async |request| Ok::<_, Infallible>(answer(&request, telemetry)));
     let mut http = http1::Builder::new();
-    // One time limit holds for all of it.
+    // One time limit applies to the whole connection.
     http.keep_alive(false).header_read_timeout(None);
     http.max_buf_size(REQUEST_BYTES_MAX).max_headers(HEADERS_MAX);
     let conversation = http.serve_connection(TokioIo::new(stream), service);
@@ -136,12 +136,12 @@ const READINESS: &str = "/readyz";
 /// The text format of Prometheus.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Who is answered at the same time; a few scrapers and probes ask a few times a minute.
+/// The largest number of simultaneous connections. A few scrapers and probes connect a few times a minute.
 const CALLERS_MAX: usize = 16;
 const CONVERSATION_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least that hyper can do with; no scraper says as much.
+/// The smallest buffer that hyper allows. It is larger than any request of a scraper.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 
@@ -161,12 +161,12 @@ mod tests {
         telemetry
     }
 
-    /// What is answered to these bytes.
+    /// The answer to these bytes.
     async fn answer_to(request: &[u8], telemetry: &Telemetry) -> String {
         let (mut caller, stream) = duplex(256);
         let mut answer = Vec::new();
         let asking = async {
-            // The answer may come before all is said.
+            // The answer may arrive before the request is written.
             let _hung_up = caller.write_all(request).await;
             caller.read_to_end(&mut answer).await.unwrap();
         };
@@ -232,7 +232,7 @@ mod tests {
         for said in ["", "GET /met", "GET /metrics HTTP/1.1\r\nA: b\r\n"] {
             assert_eq!(answer_to(said.as_bytes(), &telemetry).await, "", "{said}");
         }
-        // The page is longer than what is on its way, and nobody takes it.
+        // The page is larger than the buffer, and the caller does not read.
         let (mut caller, stream) = duplex(64);
         let asking = async {
             caller.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();

@@ -1,7 +1,7 @@
-//! Evaluations: whose copies are judged, at which time, and what the verdict leads to.
+//! Evaluations: which copies are evaluated, at which time, and what follows from the verdict.
 //!
-//! Where copies have to travel, as between tasks or processes, they are judged beside the run, which goes on meanwhile: one
-//! evaluation at a time. Where an evaluation takes longer than the clocks between two of them, fewer copies are judged.
+//! If copies must travel, between tasks or processes, evaluations run concurrently with training, one at a time. If
+//! an evaluation takes longer than the clocks between two of them, fewer copies are evaluated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::Coordinator;
 use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardLayout};
 
-/// What holds when copies are taken to be judged.
+/// The circumstances of an evaluation: when its copies are taken, and of which data centers.
 #[derive(Debug)]
 pub(crate) struct Evaluation {
-    /// When they are taken.
+    /// When the copies are taken.
     pub(crate) at: Instant,
     /// The clock that every copy holds.
     pub(crate) clock: Clock,
-    /// The data centers whose copies are judged, each with the clock that it has finished.
+    /// The data centers whose copies are evaluated, each with the clock that it has finished.
     pub(crate) clocks: Vec<(DcId, Clock)>,
-    /// What links had carried.
+    /// The traffic of links so far.
     pub(crate) link_counters: AllLinkCounters,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct Evaluated {
     pub(crate) copies: Copies,
 }
 
-/// Copies by data center of those that are judged, then shard.
+/// Copies by data center, then shard. Only of data centers that are evaluated.
 pub(crate) type Copies = Vec<Vec<Vec<f32>>>;
 
-/// The evaluations of a run whose copies travel.
+/// The evaluations of a run whose copies travel between tasks or processes.
 pub(crate) struct Evaluations {
     layouts: Vec<ShardLayout>,
     application: Arc<dyn Application>,
-    /// The clock of the latest evaluation that was requested while another was at work. It replaces those before it, so that
-    /// a slow judge sees fewer copies and never old ones.
+    /// The clock of the latest evaluation that was requested while another was in progress. It replaces earlier
+    /// requests, so that a slow evaluation leads to fewer copies and not to old ones.
     due: Option<Clock>,
     at_work: Option<AtWork>,
 }
 
-/// Copies that are collected under a ticket, and then judged.
+/// Copies that are collected under a ticket, and then evaluated.
 struct AtWork {
     ticket: u64,
     evaluation: Evaluation,
@@ -58,7 +58,7 @@ struct AtWork {
 }
 
 impl Evaluation {
-    /// An evaluation of the copies that the coordinator wants judged.
+    /// An evaluation of the copies that the coordinator wants to evaluate.
     pub(crate) fn new(
         at: Instant,
         clock: Clock,
@@ -68,7 +68,7 @@ impl Evaluation {
         Self { at, clock, clocks: coordinator.evaluated(), link_counters }
     }
 
-    /// Whether the copy of a data center is judged.
+    /// Whether the copy of a data center is evaluated.
     pub(crate) fn is_of(&self, dc: DcId) -> bool {
         self.clocks.iter().any(|(judged, _)| *judged == dc)
     }
@@ -79,12 +79,12 @@ impl Evaluations {
         Self { layouts, application, due: None, at_work: None }
     }
 
-    /// Requests an evaluation of this clock, in place of one that was requested before and has not begun.
+    /// Requests an evaluation of this clock. Replaces an earlier request that has not begun.
     pub(crate) fn request(&mut self, clock: Clock) {
         self.due = Some(clock);
     }
 
-    /// The clock of the evaluation that is to begin: one is requested, and none at work.
+    /// The clock of the evaluation to begin, if one is requested and none is in progress.
     pub(crate) fn poll_due(&mut self) -> Option<Clock> {
         if self.at_work.is_some() {
             return None;
@@ -92,13 +92,13 @@ impl Evaluations {
         self.due.take()
     }
 
-    /// Begins an evaluation. Servers of its data centers are to send their copies under this ticket.
+    /// Begins an evaluation. The caller requests copies from the servers of its data centers under this ticket.
     pub(crate) fn begin(&mut self, ticket: u64, evaluation: Evaluation) {
         assert!(self.at_work.is_none(), "one evaluation is at work at a time");
         self.at_work = Some(AtWork { ticket, evaluation, copies: BTreeMap::new(), verdict: None });
     }
 
-    /// Takes the copy of a server. With the last one the copies are judged.
+    /// Adds the copy of a server. After the last one the evaluation starts.
     pub(crate) fn handle_copy(&mut self, server: ServerId, ticket: u64, values: Vec<f32>) {
         if self.awaits(server) != Some(ticket) {
             return;
@@ -118,7 +118,7 @@ impl Evaluations {
             Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));
     }
 
-    /// A data center has left. An evaluation that still needs its copy begins again, without it.
+    /// Handles a data center that has left. An evaluation that still needs its copy is requested again, without it.
     pub(crate) fn handle_left(&mut self, dc: DcId) {
         let needs =
             |at_work: &mut AtWork| at_work.evaluation.is_of(dc) && at_work.verdict.is_none();
@@ -127,22 +127,22 @@ impl Evaluations {
         }
     }
 
-    /// The ticket under which the copy of a server has yet to come, if one has.
+    /// The ticket under which the copy of a server is expected, if one is.
     pub(crate) fn awaits(&self, server: ServerId) -> Option<u64> {
         let at_work = self.at_work.as_ref()?;
         let is_judged = at_work.evaluation.is_of(server.dc) && at_work.verdict.is_none();
         (is_judged && !at_work.copies.contains_key(&server)).then_some(at_work.ticket)
     }
 
-    /// Whether an evaluation is at work.
+    /// Whether an evaluation is in progress.
     pub(crate) fn is_at_work(&self) -> bool {
         self.at_work.is_some()
     }
 
-    /// Waits for the verdict; for ever where no copies are being judged. Dropping the future loses nothing.
+    /// Waits for the verdict. Waits forever if no copies are being evaluated. Cancel safe.
     ///
     /// # Errors
-    /// The message of the judge's panic.
+    /// The message of a panic in the evaluation.
     pub(crate) async fn evaluated(&mut self) -> Result<Evaluated, String> {
         let judging = self.at_work.as_mut().and_then(|at_work| at_work.verdict.as_mut());
         let Some(judging) = judging else { return std::future::pending().await };

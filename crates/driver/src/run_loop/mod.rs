@@ -1,9 +1,9 @@
-//! The run loop that all drivers share: it executes what the coordinator decides, has copies judged, and keeps what the run
-//! reports.
+//! The run loop that all drivers share. It executes the coordinator's outputs, has copies evaluated, and records what
+//! nodes report.
 //!
-//! This room decides in which order the coordinator's outputs are executed, which copies an evaluation is of and when the
-//! next one begins, and what is recorded and shown of a run. It does not know how orders and copies travel, nor the time:
-//! a driver says that, over [`RunDriver`].
+//! This room decides the order in which the coordinator's outputs are executed, which copies an evaluation needs
+//! and when the next one begins, and what is recorded and shown of a run. How orders and copies travel, and the time,
+//! are decided by a driver, through [`RunDriver`].
 
 mod evaluations;
 mod monitor;
@@ -14,38 +14,39 @@ pub(crate) use monitor::{Ended, NodeReport, RunMonitor};
 use gaia_core::coordinator::{Coordinator, CoordinatorOutput, NodeOrder, Recipients, StopReason};
 use gaia_core::types::Clock;
 
-/// What executes the decisions of a coordinator: the cluster of one driver.
+/// Executes the decisions of a coordinator in the cluster of one driver.
 pub trait RunDriver {
-    /// Why a decision cannot be executed.
+    /// The error of a decision that cannot be executed.
     type Error;
 
-    /// The coordinator whose decisions these are.
+    /// The coordinator whose decisions are executed.
     fn coordinator(&mut self) -> &mut Coordinator;
 
-    /// Gives an order to nodes: at once, or in this order once [`execute_outputs`] has returned.
+    /// Sends an order to nodes, either at once or after [`execute_outputs`] has returned. The order of calls is kept.
     ///
     /// # Errors
-    /// Where a node that is told at once breaks the run.
+    /// If a node that receives the order at once fails the run.
     fn order(&mut self, to: Recipients, order: NodeOrder) -> Result<(), Self::Error>;
 
-    /// Has the copies of all data centers judged, which hold this clock. An evaluation that has not begun when another is
-    /// requested may be left out.
+    /// Requests an evaluation of the copies of all data centers, which hold this clock. An evaluation that has not
+    /// begun may be left out when another is requested.
     fn evaluate(&mut self, clock: Clock);
 
-    /// Notes why the run stops. Called before workers are told, and again where they are told a later clock.
+    /// Handles the reason why the run stops. Called before workers are stopped, and again if they are sent a later
+    /// clock.
     fn on_stop(&mut self, reason: StopReason);
 
-    /// Ends the run: all copies are equal.
+    /// Ends the run. All copies are equal.
     ///
     /// # Errors
-    /// Where what follows breaks the run.
+    /// If the end of the run fails.
     fn finish(&mut self) -> Result<(), Self::Error>;
 }
 
-/// Executes everything that the driver's coordinator has decided, in order.
+/// Executes all outputs of the driver's coordinator, in order.
 ///
 /// # Errors
-/// The first of the driver's. What was decided after that is still to be executed.
+/// The first error of the driver. The outputs after it are still to be executed.
 pub fn execute_outputs<D: RunDriver>(driver: &mut D) -> Result<(), D::Error> {
     while let Some(output) = driver.coordinator().poll_output() {
         match output {
@@ -80,7 +81,7 @@ mod tests {
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const WORKER: WorkerId = WorkerId { dc: DcId(0), index: 0 };
 
-    /// Writes down what it is to do.
+    /// Records its calls.
     struct Notes {
         coordinator: Coordinator,
         notes: Vec<String>,

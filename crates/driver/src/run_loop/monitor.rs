@@ -1,4 +1,5 @@
-//! What a run reports: recorded, shown to the observer and told to the coordinator, in the same way under every driver.
+//! Handles the reports of a run: records them, shows them to the observer, and passes them to the coordinator. The
+//! same for all drivers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,9 @@ use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, Instant, ServerId, WorkerId};
 use gaia_telemetry::Observer;
 
-/// What nodes report that concerns the whole run.
+/// A report of a node that concerns the whole run.
 pub(crate) enum NodeReport {
-    /// The workers of a server have all finished a clock.
+    /// All workers of a server have finished a clock.
     ClockFinished { server: ServerId, clock: Clock },
     /// The copy of a server holds a clock.
     CopyReady { server: ServerId, clock: Clock },
@@ -29,30 +30,30 @@ pub(crate) enum NodeReport {
     Drained { server: ServerId },
     /// The changes of a worker have diverged.
     Diverged(Divergence),
-    /// Reads of a data center's worker were held back, by which causes and for how long.
+    /// Reads of a data center's worker were held back, with the causes and the times.
     Held { dc: DcId, held: Vec<(WaitReason, Duration)> },
     /// A worker has stopped at a clock.
     Stopped { worker: WorkerId, clock: Clock },
 }
 
-/// What a run has come to at its end.
+/// The final state of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ended {
-    /// What the last copies are worth.
+    /// The evaluation of the final copies.
     pub(crate) verdict: Verdict,
     pub(crate) all_server_stats: Vec<ServerStats>,
-    /// What the application says of the final model.
+    /// The application's description of the final model.
     pub(crate) highlights: Vec<String>,
 }
 
-/// The record of a run in the making, and who watches it.
+/// The record of a run in progress, and its observer.
 pub(crate) struct RunMonitor<'a> {
     pub(crate) recorder: RunRecorder,
     pub(crate) observer: &'a mut dyn Observer,
 }
 
 impl Ended {
-    /// The end of a run whose servers are all here.
+    /// The end of a run whose servers are all in this process.
     pub(crate) fn of(cluster: &Cluster, application: &Arc<dyn Application>) -> Self {
         let Cluster { servers, shards, .. } = cluster;
         Self {
@@ -68,7 +69,7 @@ impl<'a> RunMonitor<'a> {
         Self { recorder: RunRecorder::new(plan), observer }
     }
 
-    /// Records what a node reports, and tells the coordinator.
+    /// Records a report of a node, and passes it to the coordinator.
     pub(crate) fn handle_report(&mut self, coordinator: &mut Coordinator, report: NodeReport) {
         match report {
             NodeReport::ClockFinished { server, clock } => {
@@ -92,7 +93,7 @@ impl<'a> RunMonitor<'a> {
         }
     }
 
-    /// Judges the copies of servers that are all here, at once.
+    /// Evaluates at once the copies of servers that are all in this process.
     pub(crate) fn evaluate(
         &mut self,
         cluster: &mut Cluster,
@@ -103,7 +104,7 @@ impl<'a> RunMonitor<'a> {
         self.handle_verdict(evaluation.at, &mut cluster.coordinator, evaluation, &verdict);
     }
 
-    /// Records what copies are worth, shows it, and tells the coordinator, for which it is `now`.
+    /// Records a verdict, shows it, and passes it to the coordinator. `now` is the coordinator's time.
     pub(crate) fn handle_verdict(
         &mut self,
         now: Instant,
@@ -124,7 +125,7 @@ impl<'a> RunMonitor<'a> {
         self.recorder.on_stop(now, reason);
     }
 
-    /// Shows the observer how far data centers are, and what they have sent.
+    /// Shows the observer the clocks of data centers, and what they have sent.
     pub(crate) fn show(
         &mut self,
         now: Instant,
@@ -141,14 +142,14 @@ impl<'a> RunMonitor<'a> {
         self.observer.on_tick(now.as_secs_f64(), &clocks, &sent);
     }
 
-    /// Shows the observer again what was recorded before the run was resumed.
+    /// Shows the observer again the evaluations that were recorded before the run was resumed.
     pub(crate) fn show_again(&mut self) {
         for progress in self.recorder.progress() {
             self.observer.on_progress(progress);
         }
     }
 
-    /// What comes out of a run that has ended.
+    /// The outcome of a run that has ended.
     pub(crate) fn outcome(
         self,
         application: &dyn Application,

@@ -33,19 +33,21 @@ impl<E> Events<E> {
         Self::default()
     }
 
+    /// Schedules an event.
     pub fn push(&mut self, at: Instant, event: E) {
         self.scheduled += 1;
         self.heap.push(Scheduled { at, order: self.scheduled, event });
     }
 
+    /// Removes the earliest event, and returns it with its time.
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|scheduled| (scheduled.at, scheduled.event))
     }
 }
 
-/// All that is to happen, as one record, with whether an event can be one of this run.
+/// Saves all scheduled events as one record. The argument decides whether a restored event is valid in this run.
 ///
-/// By hand, since it is saved in the order of time and not in that of the heap.
+/// Implemented by hand, because events are saved in the order of time and not in that of the heap.
 impl<E> Persist<&dyn Fn(&E) -> bool> for Events<E>
 where
     E: Serialize + DeserializeOwned,

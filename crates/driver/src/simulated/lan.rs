@@ -26,6 +26,7 @@ struct Facts {
 type Machine = (DcId, bool, u16);
 
 impl Lan {
+    /// The network of each data center of a topology.
     pub fn new(topology: &Topology) -> Self {
         let facts = topology.data_centers.iter().map(|dc| Facts {
             bandwidth: dc.lan_bandwidth,
@@ -57,6 +58,7 @@ impl Lan {
         received + delay
     }
 
+    /// The bytes sent between machines so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,7 +1,8 @@
 //! Virtual time: one thread, one heap of events, and the same bytes every time.
 //!
-//! Frames are encoded and decoded as on a real wire; what a link does to them is asked of `link/`. Computation is
-//! real arithmetic charged by the run file's cost model. Ties in time are broken by the order of scheduling.
+//! Frames are encoded and decoded as on a real network. `gaia_core::link` models what a link does to them.
+//! Computation is real arithmetic, charged by the run file's cost model. Events at the same time happen in the order
+//! in which they were scheduled.
 
 pub mod events;
 pub mod lan;
@@ -32,7 +33,7 @@ use gaia_core::types::{Clock, DcId, Instant, NodeId, ServerId, WorkerId};
 use gaia_core::worker::WorkerOutput;
 use gaia_telemetry::Observer;
 
-/// What is to happen at some time.
+/// An event that is scheduled for some time.
 #[derive(Serialize, Deserialize)]
 enum Event {
     ToServer {
@@ -66,7 +67,7 @@ enum Event {
     CoordinatorTimeout,
 }
 
-/// Runs a plan in virtual time, on from a checkpoint where the keeper has one.
+/// Runs a plan in virtual time. Resumes from a checkpoint if the keeper has one.
 pub(super) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -205,7 +206,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Carries out whatever a server wants done.
+    /// Executes the outputs of a server.
     fn settle_server(&mut self, server: ServerId) {
         let index = self.cluster.server_index(server);
         while let Some(output) = self.cluster.servers[index].poll_output() {
@@ -239,7 +240,7 @@ impl<'a> Simulation<'a> {
         self.schedule_timeout(server);
     }
 
-    /// Fills whatever room a link has: control first, then one quantum of data.
+    /// Fills the room that a link has: first control messages, then one quantum of data.
     fn transmit(&mut self, from: DcId, to: DcId) {
         let now = self.now;
         for shard in self.wan.shards() {

@@ -1,4 +1,4 @@
-//! A simulation between two events, taken out and put back.
+//! Saves a simulation between two events, and restores it.
 
 use super::{Event, Simulation};
 use crate::RunError;
@@ -10,20 +10,20 @@ use gaia_core::persist;
 use gaia_core::types::{Clock, DcId, Persist, ServerId, State, WorkerId};
 
 impl Simulation<'_> {
-    /// The clock that every data center has finished.
+    /// The clock that all data centers have finished.
     pub(super) fn clock(&self) -> Clock {
         let dcs = (0..self.data_centers as u16).map(DcId);
         dcs.map(|dc| self.cluster.coordinator.clock_of(dc)).min().unwrap_or_default()
     }
 
-    /// All of the simulation that did not follow from the plan.
+    /// A checkpoint with all state that does not follow from the plan.
     pub(super) fn checkpoint(&self, clock: Clock) -> Checkpoint {
         let facts = self.facts(clock);
         let model = first_copy(&self.cluster.servers, self.cluster.shards, self.application);
         Checkpoint { facts, model: Some(model), state: State::of(|walk| self.save(walk, ())) }
     }
 
-    /// Goes on from a checkpoint instead of starting; the observer hears again of what it held.
+    /// Resumes from a checkpoint. The observer receives the recorded evaluations again.
     pub(super) fn resume(&mut self, resumed: Resumed) -> Result<(), RunError> {
         let Resumed { path, state, .. } = resumed;
         state
@@ -103,7 +103,7 @@ persist! {
 }
 
 impl Event {
-    /// Whether this can happen in a cluster: whom it is for is there, and what it brings is about what they have.
+    /// Whether an event is valid in a cluster: its receiver exists, and its content fits that receiver.
     fn fits(&self, cluster: &Cluster, data_centers: usize) -> bool {
         let dc = |dc: DcId| dc.index() < data_centers;
         let server = |id: ServerId| dc(id.dc) && id.shard.index() < cluster.shards;

@@ -1,4 +1,4 @@
-//! The links between data centers, one per directed pair, shared by the servers of the sender.
+//! The links between data centers, one for each directed pair. The servers of the sender share it.
 
 use std::time::Duration;
 
@@ -20,13 +20,14 @@ struct DirectedLink {
     transport: Transport,
     /// Whether a `LinkReady` is scheduled.
     waiting: bool,
-    /// The shard whose turn it is.
+    /// The shard that sends next.
     turn: usize,
-    /// The data frame that is leaving: whose, how long, how busy it keeps the link.
+    /// The data frame in transmission: its shard, its size in bytes, and for how long it occupies the link.
     leaving: (ShardId, u64, Duration),
 }
 
 impl Wan {
+    /// The links of a topology. The seed determines which packets are lost.
     pub fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
         let data_centers = topology.data_centers.len();
         let pairs = topology.dc_ids().flat_map(|from| topology.dc_ids().map(move |to| (from, to)));
@@ -54,6 +55,7 @@ impl Wan {
         Self { data_centers, shards, links }
     }
 
+    /// All shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards as u16).map(ShardId)
     }
@@ -64,11 +66,12 @@ impl Wan {
         (0..shards).map(move |step| ShardId(((turn + step) % shards) as u16))
     }
 
+    /// Sends a control frame of this size in bytes.
     pub fn send_control(&mut self, from: DcId, to: DcId, now: Instant, bytes: usize) -> FrameFate {
         self.link_mut(from, to).transport.send_control(now, bytes as u64)
     }
 
-    /// Sends a data frame; a `LinkReady` must be scheduled for when it has left.
+    /// Sends a data frame. The caller must schedule a `LinkReady` for the end of its transmission.
     pub fn send_data(
         &mut self,
         from: DcId,
@@ -91,31 +94,33 @@ impl Wan {
         self.link_mut(from, to).transport.set_bandwidth(now, bandwidth);
     }
 
-    /// Charges the link back for acknowledging packets that arrived at `at` from `of`.
+    /// Charges the reverse link for acknowledgements of packets that arrived at `at` from `of`.
     pub fn acknowledge(&mut self, at: DcId, of: DcId, now: Instant, packets: u64) {
         self.link_mut(at, of).transport.acknowledge(now, packets);
     }
 
+    /// Whether a `LinkReady` is scheduled.
     pub fn is_waiting(&self, from: DcId, to: DcId) -> bool {
         self.link(from, to).waiting
     }
 
+    /// Records that a `LinkReady` is scheduled.
     pub fn wait(&mut self, from: DcId, to: DcId) {
         self.link_mut(from, to).waiting = true;
     }
 
-    /// When the link will have room, where it has none now.
+    /// When the link will have room, or `None` if it has room.
     pub fn room_at(&self, from: DcId, to: DcId, now: Instant) -> Option<Instant> {
         let transport = &self.link(from, to).transport;
         (!transport.has_room(now)).then(|| transport.room_at())
     }
 
-    /// The longest data frame that keeps control prompt.
+    /// The largest data frame that keeps the control lane prompt, in bytes.
     pub fn room(&self, from: DcId, to: DcId) -> usize {
         self.link(from, to).transport.quantum().0 as usize
     }
 
-    /// Notes that a `LinkReady` has come; returns the data frame that has left since the last.
+    /// Handles a `LinkReady`. Returns the data frame that has left since the one before.
     pub fn on_ready(&mut self, from: DcId, to: DcId) -> (ShardId, u64, Duration) {
         let link = self.link_mut(from, to);
         link.waiting = false;
@@ -124,7 +129,7 @@ impl Wan {
         left
     }
 
-    /// What each link has carried, in the order of the topology's links.
+    /// The traffic of each link, in the order of the topology's links.
     pub(crate) fn link_counters(&self) -> AllLinkCounters {
         let links = self.links.iter().flatten();
         links
@@ -166,7 +171,7 @@ persist! {
 }
 
 persist! {
-    /// With the number of shards.
+    /// The argument is the number of shards.
     impl Persist<usize> for DirectedLink {
         fn walk(Self { transport, waiting, turn, leaving }, walk, shards) {
             walk.flatten(transport, ())?;

@@ -1,4 +1,4 @@
-//! A node is on the line, for the first time or again: what it is told.
+//! A node connects, for the first time or again: what the coordinator sends to it.
 
 use super::Conductor;
 use crate::real::connections::message::Order;
@@ -7,7 +7,7 @@ use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, NodeId, ServerId};
 
 impl Conductor<'_> {
-    /// Tells a node that is on the line, perhaps again, everything that it may not know.
+    /// Sends a node that has connected or reconnected everything that it may not have received.
     pub(super) async fn on_joined(&mut self, node: NodeId) -> Result<(), RealError> {
         self.context.on_connected(node);
         self.give_back(node).await;
@@ -24,7 +24,7 @@ impl Conductor<'_> {
         }
 
         match node {
-            // It may listen elsewhere than before.
+            // It may listen on another address than before.
             NodeId::Server(_) => self.tell_addresses().await,
             _ => {
                 let begin = self.membership.begin(&self.coordinator);
@@ -36,7 +36,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Tells nodes that begin together everything, and all others where those listen.
+    /// Sends nodes that begin together everything that they need, and sends all nodes the addresses of servers.
     pub(super) async fn welcome(&mut self, nodes: Vec<NodeId>) -> Result<(), RealError> {
         for node in &nodes {
             if let NodeId::Server(server) = node {
@@ -51,7 +51,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Takes note of the process of a server that is on the line.
+    /// Records the process of a server that is connected.
     pub(super) fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
         let Some(process) = self.membership.incarnation_of(NodeId::Server(server)) else {
             return Ok(());
@@ -84,8 +84,8 @@ impl Conductor<'_> {
         RealError::CopyLost { node: run_context.name(NodeId::Server(server)), reason }
     }
 
-    /// Tells a server whose copy to take, if it has none. That it takes one is written down before, unless that is written
-    /// with what the coordinator has decided beside.
+    /// Sends a server whose copy to take, if it has no copy. The coordinator writes this decision to its state file
+    /// first, unless the next outputs are written with it.
     async fn tell_source(&mut self, server: ServerId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(NodeId::Server(server));
         let copy_of = |process| self.coordinator.copy_of(server, process);
@@ -100,13 +100,13 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Tells everybody who takes part where servers listen.
+    /// Sends the addresses of servers to all nodes that take part.
     pub(super) async fn tell_addresses(&self) {
         let begin = self.membership.begin(&self.coordinator);
         self.membership.tell_all(|node| self.coordinator.takes_part(*node), &begin).await;
     }
 
-    /// Gives a node the orders that hold.
+    /// Sends a node the orders that are in force.
     pub(super) async fn tell_standing(&self, node: NodeId) {
         for order in self.coordinator.orders_for(node) {
             self.membership.tell(node, &order.into()).await;

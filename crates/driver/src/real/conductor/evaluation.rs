@@ -1,4 +1,4 @@
-//! Copies that are asked for, and verdicts.
+//! Requests for copies, and verdicts.
 
 use tracing::info;
 
@@ -9,7 +9,7 @@ use crate::run_loop::{Evaluated, Evaluation};
 use gaia_core::types::{DcId, NodeId};
 
 impl Conductor<'_> {
-    /// Asks servers for their copies, where an evaluation is due and none at work.
+    /// Requests copies from servers, if an evaluation is due and none is in progress.
     pub(super) async fn take_copies(&mut self) {
         let Some(clock) = self.evaluations.poll_due() else { return };
         self.tickets += 1;
@@ -34,12 +34,12 @@ impl Conductor<'_> {
         let now = self.now();
         self.monitor.handle_verdict(now, &mut self.coordinator.run, evaluation, &verdict);
 
-        // What that decides is carried out, and written down, by who settles.
+        // If the coordinator has outputs, the caller executes them and writes the state with them.
         if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }
     }
 }
 
-/// The judge has panicked.
+/// The error of a panic in the evaluation.
 pub(super) fn panicked(message: String) -> RealError {
     RealError::Panicked { part: "the evaluation".into(), message }
 }

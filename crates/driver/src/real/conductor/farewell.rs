@@ -1,4 +1,4 @@
-//! The end of a run, as far as everybody has heard of it.
+//! The end of a run: waits until all nodes have received the last order.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::real::error::{ChannelError, RealError};
 use gaia_core::types::NodeId;
 
 impl Conductor<'_> {
-    /// Waits until all of these have hung up, as who has heard the last order does. Who was cut off before calls again, and
-    /// is told again.
+    /// Waits until all of these nodes have closed their connections, which they do after the last order. A node that
+    /// was disconnected before it reconnects, and receives the order again.
     pub(super) async fn see_off(&mut self, mut here: BTreeSet<NodeId>) -> Result<(), RealError> {
         let leaving = async {
             while !here.is_empty() {
@@ -35,7 +35,7 @@ impl Conductor<'_> {
             }
             Ok(())
         };
-        // Who is late is not waited for.
+        // Late nodes are not waited for.
         timeout(RETURN_MAX, leaving).await.unwrap_or(Ok(()))
     }
 }

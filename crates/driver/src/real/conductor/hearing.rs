@@ -1,4 +1,4 @@
-//! What the coordinator hears from one node.
+//! Messages that the coordinator receives from one node.
 
 use tokio::sync::mpsc::Sender;
 
@@ -9,12 +9,12 @@ use crate::real::error::ChannelError;
 use gaia_core::types::NodeId;
 use gaia_core::wire::LanKind;
 
-/// What comes from a node.
+/// A message from a node, or the end of its connection.
 pub(in crate::real) struct Heard {
     pub(in crate::real) node: NodeId,
-    /// The number of the connection that it came over.
+    /// The number of the connection that it arrived on.
     pub(in crate::real) connection: u64,
-    /// Or why nothing more comes.
+    /// The message, or why the connection has ended.
     pub(in crate::real) message: Result<Message, ChannelError>,
 }
 
@@ -23,7 +23,7 @@ pub(in crate::real) enum Message {
     Copy { ticket: u64, values: Vec<f32> },
 }
 
-/// Hears a node until its line ends, and says why it did.
+/// Receives the messages of a node until its connection ends. The last item sent is the reason.
 pub(in crate::real) async fn hear(
     node: NodeId,
     connection: u64,

@@ -1,8 +1,9 @@
-//! Who takes part: data centers that join once the run has begun, and leave it for good.
+//! Which data centers take part: they may join after the run has begun, and leave for good.
 //!
-//! One that joins has nothing. Once all its nodes are on the line its servers take the copies of mirrors, and its workers
-//! begin where those are. One that is given up is gone for good with all that it had not sent; should its nodes come
-//! back with nothing, they join as others do. What is decided is written down before anybody hears of it.
+//! A data center that joins has no state. Once all its nodes are connected, its servers take the copies of mirrors,
+//! and its workers begin at the clocks of those. A data center that is given up loses all updates that it has not
+//! sent. If its nodes come back without state, they join like others. A decision is written to the coordinator's
+//! state file before any node receives it.
 
 use tracing::{info, warn};
 
@@ -20,7 +21,7 @@ impl Conductor<'_> {
         nodes(&self.context.run_context).filter(|node| self.coordinator.takes_part(*node))
     }
 
-    /// A node of a data center that takes no part is on the line.
+    /// Handles a node that has connected and whose data center takes no part.
     pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(node);
         let reason = match self.coordinator.may_join(node, process) {
@@ -37,7 +38,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Lets data centers join whose nodes are all connected, one at a time.
+    /// Admits data centers whose nodes are all connected, one at a time.
     pub(super) async fn admit_all(&mut self) -> Result<(), RealError> {
         let is_there = |dc| self.nodes_of(dc).iter().all(|node| self.membership.has(*node));
         match self.coordinator.admission(is_there) {
@@ -63,8 +64,8 @@ impl Conductor<'_> {
         self.welcome(nodes).await
     }
 
-    /// A server has refused what its mirror in this data center says, for as long as a node may be away: the mirror is on
-    /// the line and of no use.
+    /// Handles a report that a server has refused the messages of its mirror in this data center for the longest
+    /// absence of a node. The mirror is connected, but it counts as lost.
     pub(super) async fn on_refuses(
         &mut self,
         at: ServerId,
@@ -77,7 +78,7 @@ impl Conductor<'_> {
         self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
     }
 
-    /// A node is waited for no more.
+    /// Gives up waiting for a node: its data center leaves the run.
     pub(super) async fn give_up(&mut self, node: NodeId, reason: String) -> Result<(), RealError> {
         let name = self.context.run_context.name(node);
         let gone = match self.coordinator.leaving_with(node, |_| true) {
@@ -100,7 +101,7 @@ impl Conductor<'_> {
             self.tell_left(dc, &reason).await;
         }
 
-        // Until the run begins, or goes on, nobody has heard of those.
+        // Before the run begins or resumes, no node has their addresses.
         if self.begun {
             self.tell_addresses().await;
         }
@@ -111,14 +112,14 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// The run goes on without a data center.
+    /// Removes a data center that has left from the state of the run.
     fn strike_off(&mut self, dc: DcId) {
         self.ready.retain(|node| node.dc() != Some(dc));
         self.evaluations.handle_left(dc);
         self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Left);
     }
 
-    /// Tells the nodes of a data center that it takes no part any more, and its mirrors, if they have heard of it.
+    /// Notifies the nodes of a data center, and its mirrors if the run has begun, that it has left.
     async fn tell_left(&mut self, dc: DcId, reason: &str) {
         warn!("{} has left for good: {reason}", self.context.run_context.plan.topology.dc(dc).name);
         for node in self.nodes_of(dc) {
@@ -133,7 +134,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Hears a node that takes no part.
+    /// Handles a message of a node that takes no part.
     pub(super) fn on_heard_of_absent(&mut self, heard: Heard) {
         let Heard { node, message, .. } = heard;
         let name = self.context.run_context.name(node);
@@ -149,7 +150,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Tells the nodes on the line that take no part that they will not.
+    /// Dismisses the connected nodes that take no part.
     pub(super) async fn dismiss_absent(&mut self, reason: &str) {
         let inactive =
             nodes(&self.context.run_context).filter(|node| !self.coordinator.takes_part(*node));

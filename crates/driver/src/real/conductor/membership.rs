@@ -1,4 +1,4 @@
-//! Which nodes are connected to the coordinator, and what they are told.
+//! The connections of nodes to the coordinator, and the messages on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,37 +19,37 @@ use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
 use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
-/// The lines of all nodes.
+/// The connections of all nodes.
 pub(in crate::real) struct Membership {
     run_context: RunContext,
     layouts: Vec<ShardLayout>,
     acceptor: Acceptor,
     lines: BTreeMap<NodeId, NodeConnection>,
-    /// Where servers listen.
+    /// The addresses of servers.
     listening: BTreeMap<ServerId, String>,
-    /// As nodes said of themselves.
+    /// As reported by the nodes.
     server_processes: BTreeMap<NodeId, ServerProcess>,
-    /// When times of absence are zero.
+    /// The zero of [`Self::now`].
     origin: time::Instant,
     heard: Receiver<Heard>,
     hears: Sender<Heard>,
-    /// Connections so far: each has a number.
+    /// The number of connections so far. Each connection has a number.
     connections: u64,
-    /// Ends with the membership.
+    /// Ends with this value.
     reading: JoinSet<()>,
     writing: Vec<JoinHandle<()>>,
 }
 
 struct NodeConnection {
     connection: u64,
-    /// Who has called in the node's place, if another has.
+    /// The worker that stands in for the node, if one does.
     stand_in: Option<WorkerId>,
     parcels: Sender<Parcel>,
 }
 
-/// What can come over lines.
+/// An event on the connections.
 pub(in crate::real) enum MembershipEvent {
-    /// A node is on the line, for the first time or again.
+    /// A node has connected or reconnected.
     Joined(NodeId),
     Heard(Heard),
 }
@@ -77,7 +77,7 @@ impl Membership {
         }
     }
 
-    /// The next of anything. Dropping the future loses nothing but a caller that is being greeted, who calls again.
+    /// The next event. If the future is dropped, only a handshake in progress is lost, and its node reconnects.
     pub(in crate::real) async fn news(
         &mut self,
         coordinator: &mut ClusterCoordinator,
@@ -91,7 +91,7 @@ impl Membership {
                     }
                 }
                 Some(heard) = self.heard.recv() => {
-                    // What is left of a connection that another has replaced says nothing of the node.
+                    // Messages of a connection that was replaced do not concern the node.
                     let current = self.lines.get(&heard.node).map(|line| line.connection);
                     if current == Some(heard.connection) {
                         return MembershipEvent::Heard(heard);
@@ -101,7 +101,7 @@ impl Membership {
         }
     }
 
-    /// Takes a caller in, in place of a connection that it had before.
+    /// Admits an authenticated node. Its connection replaces the one before.
     async fn admit(
         &mut self,
         coordinator: &mut ClusterCoordinator,
@@ -121,7 +121,7 @@ impl Membership {
             let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
             let address = match (named, hello.listens) {
                 (Some(named), _) => named.to_string(),
-                // One that listens on every address is reached where it called from.
+                // A server that listens on all addresses is reached at the address that it connected from.
                 (None, Some(at)) if at.ip().is_unspecified() => {
                     SocketAddr::new(from.ip(), at.port()).to_string()
                 }
@@ -173,7 +173,7 @@ impl Membership {
         Some(node)
     }
 
-    /// A node is connected no more. Answers whether it was.
+    /// Removes the connection of a node that is lost. Returns whether it was connected.
     pub(in crate::real) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
         let was_connected = self.lines.remove(&node).is_some();
         if was_connected {
@@ -182,17 +182,17 @@ impl Membership {
         was_connected
     }
 
-    /// The connection of a node is closed once the node has heard all that was said.
+    /// Closes the connection of a node once all messages are sent.
     pub(in crate::real) fn close(&mut self, node: NodeId) {
         self.lines.remove(&node);
     }
 
-    /// What time it is where absences are measured.
+    /// The time on the clock that measures absences.
     pub(in crate::real) fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
 
-    /// The workers that are connected themselves.
+    /// The workers that are connected themselves, without a stand-in.
     pub(in crate::real) fn workers(&self) -> BTreeSet<WorkerId> {
         let here = self.lines.iter().filter(|(_, line)| line.stand_in.is_none());
         let workers = here.filter_map(|(node, _)| match node {
@@ -202,22 +202,22 @@ impl Membership {
         workers.collect()
     }
 
-    /// Whether a node is on the line that is there itself.
+    /// Whether a node is connected itself, without a stand-in.
     pub(in crate::real) fn has_itself(&self, node: NodeId) -> bool {
         self.lines.get(&node).is_some_and(|line| line.stand_in.is_none())
     }
 
-    /// Whether a node is on the line.
+    /// Whether a node is connected.
     pub(in crate::real) fn has(&self, node: NodeId) -> bool {
         self.lines.contains_key(&node)
     }
 
-    /// Which process of a node is on the line.
+    /// The process of a node that is connected.
     pub(in crate::real) fn incarnation_of(&self, node: NodeId) -> Option<ServerProcess> {
         self.server_processes.get(&node).copied()
     }
 
-    /// The order that tells of all servers that take part, and of stand-ins.
+    /// The order with the addresses of all servers that take part, and the stand-ins.
     pub(in crate::real) fn begin(&self, coordinator: &ClusterCoordinator) -> Order {
         let takes_part = |server: ServerId| coordinator.takes_part(NodeId::Server(server));
         let present = self.listening.iter().filter(|(server, _)| takes_part(**server));
@@ -232,13 +232,13 @@ impl Membership {
     pub(in crate::real) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
         let body = pack(order);
         for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
-            // A node that has gone is noticed by who hears its line. One that does not read is, too.
+            // The reader of a connection detects that its node is gone, also if the node does not read.
             let said = line.parcels.send((LanKind::Order, body.clone()));
             let _gone = timeout(SILENCE_MAX, said).await;
         }
     }
 
-    /// Sends what is in hand, and closes every line.
+    /// Sends all queued messages, and closes all connections.
     pub(in crate::real) async fn hang_up(&mut self) {
         self.lines.clear();
         for writing in self.writing.drain(..) {

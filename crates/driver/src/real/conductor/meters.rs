@@ -1,4 +1,4 @@
-//! What nodes have sent, as they report it, over all processes that they have been.
+//! The traffic that nodes report, summed over all their processes.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use crate::recorder::{AllLinkCounters, LinkCounters};
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, NodeId, ServerId};
 
-/// Counts of every node.
+/// The counters of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Meters {
     links: BTreeMap<(ServerId, DcId), Count<LinkCounters>>,
     lan: BTreeMap<NodeId, Count<u64>>,
 }
 
-/// A count that begins anew in each process of a node.
+/// A counter that starts at zero in each process of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Count<T> {
-    /// Of the processes before.
+    /// The sum over the processes before.
     before: T,
     latest: T,
 }
 
 impl Meters {
-    /// A server says what it has carried to a data center, since its process began.
+    /// Records the traffic of a server to a data center since its process began.
     pub(super) fn on_link(&mut self, server: ServerId, to: DcId, counters: LinkCounters) {
         let count = self.links.entry((server, to)).or_default();
         if counters.bytes < count.latest.bytes {
@@ -33,7 +33,7 @@ impl Meters {
         count.latest = counters;
     }
 
-    /// A node says how many bytes it has sent over the LAN, since its process began.
+    /// Records the bytes that a node has sent over the LAN since its process began.
     pub(super) fn on_lan(&mut self, node: NodeId, bytes: u64) {
         let count = self.lan.entry(node).or_default();
         if bytes < count.latest {
@@ -42,7 +42,7 @@ impl Meters {
         count.latest = bytes;
     }
 
-    /// What each link has carried, as of the servers' latest reports.
+    /// The traffic of each link, from the latest reports of servers.
     pub(super) fn link_counters(&self, topology: &Topology) -> AllLinkCounters {
         let of = |from: DcId, to: DcId| {
             let own =
@@ -60,7 +60,7 @@ impl Meters {
     }
 }
 
-/// Both together; one of `sharers` keeps a link busy for its share of the time.
+/// The sum of both. Each of `sharers` servers adds its share of the time for which the link was busy.
 fn sum(total: LinkCounters, one: LinkCounters, sharers: u32) -> LinkCounters {
     LinkCounters {
         bytes: total.bytes.saturating_add(one.bytes),

@@ -1,15 +1,17 @@
-//! The process side of the coordinator: gathers the nodes, passes its orders on, has copies judged, ends the run.
+//! The process side of the coordinator: waits for the nodes, sends its orders, has copies evaluated, and ends the
+//! run.
 //!
-//! **Who judges.** The objective of a run is over the data of all data centers, on the worst copy. So either data
-//! or copies must travel, and data never leaves its data center: servers send their copies here, where the model is
-//! judged on what the run file's `[app.data]` names, as in the other drivers. The coordinator must therefore be able to
-//! read that data: made-up data, which it makes again from the seed, or a data set that may lie at one place, such as
-//! a public one. Copies travel beside the protocol and are not counted as WAN traffic: they are the experimenter's eye.
-//! That every data center judges every copy on its own data would need no such place, and cost each evaluation a
-//! copy for each ordered pair of data centers. Where data must stay apart, stop by `clocks` or `seconds`.
+//! **Where copies are evaluated.** The objective of a run is over the data of all data centers, for the worst copy.
+//! So either data or copies must travel, and data never leaves its data center. Servers send their copies to the
+//! coordinator, which evaluates the model on the data that the run file's `[app.data]` names, as in the other
+//! drivers. So the coordinator must be able to read that data: either synthetic data, which it generates from the
+//! seed, or a data set that may be stored at one place, such as a public one. These copies are for measurement only.
+//! They are not part of the protocol, and not counted as WAN traffic. If every data center evaluated every copy on
+//! its own data, no such place would be needed, but each evaluation would cost one copy for each ordered pair of data
+//! centers. If data must stay apart, stop by `clocks` or `seconds`.
 //!
-//! Copies are judged beside the run, which goes on meanwhile. Where an evaluation takes longer than the clocks between
-//! evaluations, fewer copies are judged.
+//! Evaluations run concurrently with training. If an evaluation takes longer than the clocks between two of them,
+//! fewer copies are evaluated.
 
 mod arrival;
 mod evaluation;
@@ -51,7 +53,7 @@ use gaia_core::persist;
 use gaia_core::types::{Clock, Instant, NodeId, Persist, ServerId, ShardLayout, State};
 use gaia_telemetry::Observer;
 
-/// The coordinator and the lines to all nodes.
+/// The coordinator and the connections to all nodes.
 pub(super) struct Conductor<'a> {
     context: &'a NodeContext,
     application: &'a Arc<dyn Application>,
@@ -59,29 +61,29 @@ pub(super) struct Conductor<'a> {
     monitor: RunMonitor<'a>,
     layouts: Vec<ShardLayout>,
     membership: Membership,
-    /// Whether all nodes have been on the line, and know of each other.
+    /// Whether all nodes have been connected and have received each other's addresses.
     begun: bool,
-    /// Nodes that have met all they talk to.
+    /// Nodes that are connected to all their peers.
     ready: BTreeSet<NodeId>,
-    /// Whether there is something to keep that is kept with the next outputs.
+    /// Whether a change of the state is to be written with the next outputs.
     unwritten: bool,
     meters: Meters,
     all_server_stats: BTreeMap<ServerId, ServerStats>,
     origin: time::Instant,
     evaluations: Evaluations,
-    /// Evaluations so far: each has a number, under which copies come.
+    /// The number of evaluations so far. Copies are requested and sent under this number.
     tickets: u64,
-    /// Orders that are to be written down and said next.
+    /// Orders that are written to the state file and sent next.
     unsaid: Vec<(Recipients, NodeOrder)>,
     finished: bool,
-    /// What the run came to, from when nodes may have heard of its end.
+    /// The end of the run. Present before any node can know of it.
     ended: Option<Ended>,
-    /// Where this coordinator keeps what it needs to go on in another process.
+    /// The file with the state that another process of this coordinator needs to continue.
     file: Option<StateFile>,
 }
 
 impl<'a> Conductor<'a> {
-    /// Waits until every node of the run is on the line, and tells them of each other.
+    /// Waits until all nodes of the run are connected, and sends them each other's addresses.
     pub(super) async fn gather(
         context: &'a NodeContext,
         blueprint: &Blueprint<'_>,
@@ -121,7 +123,7 @@ impl<'a> Conductor<'a> {
         }
 
         if conductor.ended.is_some() {
-            // Who has heard of the end does not come any more.
+            // Nodes that have received the last order do not reconnect.
             conductor.begun = true;
             return Ok(conductor);
         }
@@ -229,7 +231,7 @@ impl<'a> Conductor<'a> {
         self.end().await
     }
 
-    /// Judges the last copies, asks what was counted, and ends workers before servers.
+    /// Evaluates the final copies, requests counters, and ends workers before servers.
     async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.dismiss_absent("the run has ended").await;
@@ -254,11 +256,11 @@ impl<'a> Conductor<'a> {
         let all_server_stats = self.all_server_stats.values().cloned().collect();
         let ended = Ended { verdict, all_server_stats, highlights };
 
-        // A process after this one would ask in vain those who have ended.
+        // A later process of this coordinator cannot request this from nodes that have ended.
         self.ended = Some(ended.clone());
         self.write_down()?;
 
-        // Who is away for a moment is to hear that the run is over.
+        // Nodes that are disconnected for a moment must receive the end of the run.
         let back = async {
             while self.present().any(|node| !self.membership.has(node)) {
                 if let MembershipEvent::Joined(node) =
@@ -282,7 +284,7 @@ impl<'a> Conductor<'a> {
         Ok(ended)
     }
 
-    /// Says that the coordinator is there, and looks whether somebody has been away for too long.
+    /// Sends a heartbeat, and handles nodes that have been away for too long.
     async fn on_beat(&mut self) -> Result<(), RealError> {
         self.context.meter.on_turn();
         self.membership.tell_all(|_| true, &Order::Alive).await;
@@ -390,13 +392,13 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Tells the coordinator what a node reports of the run.
+    /// Passes a report of a node to the run's coordinator.
     fn report(&mut self, report: NodeReport) {
         self.monitor.handle_report(&mut self.coordinator.run, report);
     }
 
-    /// Carries out what the coordinator wants done. What nodes are told is written down before, so that a process after
-    /// this one stands by it.
+    /// Executes the coordinator's outputs. Orders are written to the state file before they are sent, so that a later
+    /// process of this coordinator keeps to them.
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
         let Ok(()) = execute_outputs(self);
@@ -421,7 +423,7 @@ impl<'a> Conductor<'a> {
         self.monitor.show(now, &self.coordinator.run, &carried);
     }
 
-    /// Goes on where another process of this coordinator was.
+    /// Continues from the state of an earlier process of this coordinator.
     fn take_up(&mut self) -> Result<(), RealError> {
         let state = self.file.as_ref().map(StateFile::read).transpose()?.flatten();
         let is_first = state.is_none();
@@ -453,7 +455,7 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Keeps what it takes to go on in another process.
+    /// Writes the state that another process needs to continue.
     fn write_down(&mut self) -> Result<(), RealError> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let state = State::of(|walk| {
@@ -471,7 +473,7 @@ impl<'a> Conductor<'a> {
 }
 
 persist! {
-    /// What nodes do not say again.
+    /// The state that nodes do not report again.
     impl Persist<()> for Conductor<'_> {
         fn walk(
             Self {
@@ -522,5 +524,5 @@ impl RunDriver for Conductor<'_> {
     }
 }
 
-/// How long nodes that are away at the end of a run are waited for.
+/// How long the end of a run waits for disconnected nodes.
 const RETURN_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Workers that do not come back: another of their data center stands in for them until they do.
+//! Stand-ins: another worker of the data center does the work of a lost worker until that returns.
 
 use tracing::{info, warn};
 
@@ -8,7 +8,7 @@ use gaia_core::coordinator::TakeOver;
 use gaia_core::types::{NodeId, WorkerId};
 
 impl Conductor<'_> {
-    /// Has others stand in for workers that have been lost for long enough, where the run file wants that.
+    /// Appoints stand-ins for workers that have been lost for long enough, if the run file enables that.
     pub(super) async fn take_over(&mut self) {
         let (now, here) = (self.membership.now(), self.membership.workers());
         let mut changed = false;
@@ -35,10 +35,10 @@ impl Conductor<'_> {
         }
     }
 
-    /// A node is on the line: where it is a worker that others stood in for, it has its work back.
+    /// Returns its work to a worker that has connected, if others stood in for it.
     pub(super) async fn give_back(&mut self, node: NodeId) {
         let NodeId::Worker(back) = node else { return };
-        // Whoever is heard for it after that knows nothing that servers have not said.
+        // After this order the process of that worker has no state but what servers send it.
         if self.coordinator.must_reset(back) {
             self.membership.tell(node, &Order::Reset).await;
         }
@@ -67,7 +67,8 @@ impl Conductor<'_> {
         self.monitor.observer.on_given_back(&back, &own);
     }
 
-    /// Tells everyone: servers first, so that few are called by those whom they do not expect yet.
+    /// Sends the stand-ins to all nodes. Servers are first, so that few workers connect to a server that does not
+    /// expect them.
     async fn say_who_stands_in(&mut self) {
         self.unwritten = true;
         if self.begun {

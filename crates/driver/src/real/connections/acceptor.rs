@@ -281,7 +281,7 @@ mod tests {
     const HOSTILE: [u8; 4] = [10, 0, 0, 2];
     const WORKER: NodeId = NodeId::Worker(WorkerId { dc: DcId(0), index: 0 });
 
-    /// Calls that arrive as soon as they are made.
+    /// A listener whose connections arrive at once.
     #[derive(Clone, Debug)]
     struct Port(UnboundedSender<(DuplexStream, SocketAddr)>);
 
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A coordinator's acceptor, and a worker that calls there.
+    /// The acceptor of a coordinator, and a worker that connects to it.
     struct Stage {
         port: Port,
         acceptor: Acceptor,
@@ -363,7 +363,7 @@ mod tests {
             Self { port, acceptor, worker, coordinator, _certificates: folder }
         }
 
-        /// The worker calls, and whoever calls is let in.
+        /// Connects as the worker, and admits any caller.
         async fn join(&mut self) -> Result<Channel, LinkFault> {
             let at = "10.0.0.9:1".parse().unwrap();
             let hello = self.worker.hello(Purpose::Join);
@@ -379,7 +379,7 @@ mod tests {
             }
         }
 
-        /// The first message of a caller that opens TLS.
+        /// The first message of a caller that uses TLS.
         fn opening(&self) -> Vec<u8> {
             let expected = self.worker.run_context.identity(NodeId::Coordinator);
             let config = Arc::new(connecting(&self.worker.credentials, &expected));
@@ -399,8 +399,8 @@ mod tests {
         }
     }
 
-    /// Calls a thousand times at once and then a hundred times a second, and never hangs up. Each caller says its bytes
-    /// one by one, with a pause between two.
+    /// Connects a thousand times at once and then a hundred times a second, and closes no connection. Each connection
+    /// sends its bytes one by one, with a pause between two.
     async fn flood(port: Port, from: [u8; 4], says: Vec<u8>, pause: Duration) {
         let mut callers = JoinSet::new();
         for number in 0.. {
@@ -467,7 +467,7 @@ mod tests {
         check(&hello, Duration::ZERO).await;
     }
 
-    /// Where the owner is busy, a node that calls again and again has one connection that waits.
+    /// If the owner is busy, a node that reconnects repeatedly has one waiting connection.
     #[tokio::test(start_paused = true)]
     async fn the_latest_connection_of_a_node_takes_the_place_of_the_one_before() {
         let mut stage = Stage::new();

@@ -130,7 +130,7 @@ mod tests {
         ([10, 0, 0, host], port).into()
     }
 
-    /// Admits connections, and says which leave for them, in order.
+    /// Admits connections, and checks which ones are evicted for them, in order.
     fn check(calls: &[SocketAddr], expect: &[SocketAddr]) {
         let incoming = IncomingConnections::new(3);
         let admitted: Vec<_> = calls.iter().map(|from| incoming.admit(*from)).collect();
@@ -153,7 +153,7 @@ mod tests {
         let (honest, last) = (of("[2001:db8:1::1]:1"), of("[2001:db8:3::1]:1"));
         let flood = [of("[2001:db8:2::1]:1"), of("[2001:db8:2::ffff:2]:1")];
         check(&[honest, flood[0], flood[1], last], &[flood[0]]);
-        // IPv4 over a socket for both.
+        // IPv4 addresses on a socket for both versions.
         let mapped = [of("[::ffff:10.0.0.2]:1"), of("[::ffff:10.0.0.2]:2")];
         check(&[of("[::ffff:10.0.0.1]:1"), mapped[0], mapped[1], honest], &[mapped[0]]);
     }

@@ -1,4 +1,4 @@
-//! What nodes and their coordinator say to each other, as MessagePack in LAN frames.
+//! The messages between nodes and their coordinator, as MessagePack in LAN frames.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,24 +17,24 @@ use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
-/// The first message on a connection: who calls, and why.
+/// The first message on a connection: who connects, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) struct Hello {
     pub(in crate::real) run: String,
     pub(in crate::real) node: NodeId,
-    /// A hash of everything that all nodes must have resolved alike.
+    /// A hash of the settings that all nodes must have resolved alike.
     pub(in crate::real) plan: u64,
     pub(in crate::real) purpose: Purpose,
-    /// Where the node itself listens, if it does.
+    /// The address that the node listens on, if it does.
     pub(in crate::real) listens: Option<SocketAddr>,
-    /// Of a node that calls the coordinator.
+    /// The process of the node, if it connects to the coordinator.
     pub(in crate::real) process: Option<ServerProcess>,
-    /// Instead, of a server that has nothing to go on from and is to hear as which incarnation to begin: a number that tells
-    /// its process from others.
+    /// For a server without state that requests the incarnation to begin as: a number that distinguishes its process
+    /// from others.
     pub(in crate::real) begins: Option<u64>,
-    /// Of a worker that calls a server: what it will say next, if it knows.
+    /// For a worker that connects to a server: its next request, if it knows that.
     pub(in crate::real) next_requests: Option<RequestSeq>,
-    /// The worker that calls, where it stands in for the node.
+    /// The worker that connects, if it stands in for the node.
     pub(in crate::real) stand_in: Option<WorkerId>,
 }
 
@@ -42,65 +42,67 @@ pub(in crate::real) struct Hello {
 pub(in crate::real) enum Purpose {
     /// To take part in the run.
     Join,
-    /// To see whether it could.
+    /// To check whether it could take part.
     Check,
 }
 
-/// What is answered to a hello.
+/// The answer to a hello.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::real) enum Answer {
     Welcome,
-    /// The same, to a server that begins: as this incarnation.
+    /// The answer to a server that begins: the incarnation that it begins as.
     Begin {
         incarnation: Incarnation,
     },
     Refused {
         reason: String,
     },
-    /// Not now; the caller may try again.
+    /// Refused for the moment. The caller may try again.
     Later {
         reason: String,
     },
 }
 
-/// What the coordinator tells a node.
+/// An order of the coordinator to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) enum Order {
-    /// All nodes are here; this is where servers listen, and who stands in for whom. Said again where either changes.
+    /// All nodes are connected. Has the addresses of servers, and the stand-ins. Sent again if either changes.
     Begin {
         servers: Vec<(ServerId, String)>,
         stand_ins: StandIns,
     },
-    /// To a server, before [`Self::Begin`]: what it had is lost, or it joins late, and it is to take the copy of this
-    /// mirror. Some data centers take no part.
+    /// To a server, before [`Self::Begin`]: take the copy of this mirror, because the server has lost its own or
+    /// joins late. The inactive data centers take no part.
     Rebuild {
         from: DcId,
         inactive: BTreeSet<DcId>,
     },
-    /// To servers: the mirror in this data center has left for good, in this incarnation of its server.
+    /// To servers: the mirror in this data center has left for good, with this incarnation of its server.
     Left {
         from: DcId,
         process: u64,
     },
-    /// To workers: begin the first iteration, or where the process before was, which has stopped at this clock if it has.
+    /// To workers: begin the first iteration, or continue from the log. `stopped` is the clock at which the worker
+    /// has stopped, if it has.
     Start {
         stopped: Option<Clock>,
     },
-    /// To a worker, before [`Self::Begin`]: others have done its work at times, and it is to go on where its servers say.
+    /// To a worker, before [`Self::Begin`]: stand-ins have done its work, and it continues at the requests that its
+    /// servers expect.
     Reset,
     Stop {
         last: Clock,
     },
-    /// To servers: make copies equal once workers are at these clocks, with all data centers but those that are inactive.
+    /// To servers: make copies equal once workers are at these clocks. Inactive data centers take no part.
     Drain {
         clocks: Vec<Clock>,
         inactive: BTreeSet<DcId>,
     },
-    /// To servers: send the copy of the shard, under this ticket.
+    /// To servers: send the copy of the shard, with this ticket.
     Copy {
         ticket: u64,
     },
-    /// To servers: say what was counted.
+    /// To servers: report the counters.
     ServerStats,
     /// The run is over.
     End,
@@ -108,18 +110,18 @@ pub(in crate::real) enum Order {
     Abort {
         reason: String,
     },
-    /// The run goes on without this node's data center.
+    /// The run continues without this node's data center.
     Dismiss {
         reason: String,
     },
-    /// The coordinator is there.
+    /// A heartbeat of the coordinator.
     Alive,
 }
 
-/// What a node tells the coordinator of itself.
+/// A report of a node to the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) enum Report {
-    /// Every node that this one talks to has been met, and a copy that was asked for is whole.
+    /// The node is connected to all its peers, and a copy that was requested is complete.
     Ready,
     ClockFinished(Clock),
     CopyReady(Clock),
@@ -127,13 +129,14 @@ pub(in crate::real) enum Report {
     Diverged(Divergence),
     Held(Vec<(WaitReason, Duration)>),
     Stopped(Clock),
-    /// The node is there, and what it has sent so far.
+    /// A heartbeat, with the traffic that the node has sent.
     Alive {
         links: Vec<(DcId, LinkCounters)>,
         lan_bytes: u64,
     },
     ServerStats(Box<ServerStats>),
-    /// Of a server: it has refused what its mirror in this data center says for as long as a node may be away.
+    /// From a server: it has refused the messages of its mirror in this data center for the longest absence of a
+    /// node.
     Refuses {
         peer: DcId,
         reason: String,
@@ -155,10 +158,10 @@ impl From<NodeOrder> for Order {
 }
 
 impl Report {
-    /// Reads what a node says.
+    /// Decodes and validates a report.
     ///
     /// # Errors
-    /// Where it is no report, or one that no node can have reason for.
+    /// If it is not a report, or has values that no correct node sends.
     pub(in crate::real) fn read(body: &[u8]) -> Result<Self, ChannelError> {
         let report = unpack(body)?;
         let Self::Held(held) = &report else { return Ok(report) };
@@ -183,13 +186,15 @@ pub(in crate::real) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, Cha
     rmp_serde::from_slice(body).map_err(|error| ChannelError::Other(error.to_string()))
 }
 
-/// The most bytes of a hello or its answer.
+/// The largest size of a hello or its answer, in bytes.
 pub(in crate::real) const HELLO_BYTES_MAX: usize = 4 << 10;
 
-/// The most bytes of an order or a report: addresses of a thousand data centers with as many servers are far fewer.
+/// The largest size of an order or a report, in bytes. The addresses of a thousand data centers with a thousand
+/// servers each need far less.
 pub(in crate::real) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// How long a read can have been held back: longer than any run takes, and far from what overflows.
+/// The longest time for which a read can have been held back. It is longer than any run, and sums of it do not
+/// overflow.
 const HELD_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[cfg(test)]

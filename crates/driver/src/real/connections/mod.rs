@@ -1,7 +1,7 @@
-//! Connections over TCP between nodes and to the coordinator: who may open one, and what is said on it.
+//! TCP connections between nodes and to the coordinator: who may open one, and the messages on it.
 //!
-//! This room decides which callers are heard, how long they have to prove who they are, and how a message lies on a
-//! connection. It does not know what a message makes its receiver do.
+//! This room decides which callers are accepted, how long they have to authenticate, and how messages are framed.
+//! It does not know the effect of a message on its receiver.
 
 pub(super) mod acceptor;
 pub(super) mod channel;

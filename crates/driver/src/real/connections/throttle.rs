@@ -1,4 +1,4 @@
-//! Bounds the log lines that strangers can cause.
+//! Limits the rate of log lines that unauthenticated peers can cause.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets some lines through at once, and then one each [`LINE_EVERY`]. Counters count what is left out.
+/// Admits a burst of lines, and then one each [`LINE_EVERY`]. The lines that are left out are counted.
 #[derive(Default)]
 pub(in crate::real) struct LogThrottle(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
-    /// When all lines let through so far will have been paid for.
+    /// When the cost of all admitted lines is paid, as in a token bucket.
     paid_at: Option<Instant>,
     left_out: u64,
 }
 
-/// How many lines were left out before one that is let through. Ends the line.
+/// The number of lines that were left out before an admitted one. It is displayed at the end of that line.
 pub(in crate::real) struct LeftOut(u64);
 
 impl LogThrottle {
-    /// Whether a line may be written.
+    /// Whether a line may be written. If so, returns how many were left out before it.
     pub(in crate::real) fn pass(&self) -> Option<LeftOut> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

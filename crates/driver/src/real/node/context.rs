@@ -1,4 +1,4 @@
-//! What every node of a run knows: the plan, who is who, and how to prove it.
+//! What every node of a run has: the plan, the names of nodes, and its credentials.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, WorkerId};
 use gaia_telemetry::{NodeMeter, Telemetry};
 
-/// A run as one process sees it.
+/// The run, as one process has it.
 #[derive(Clone, Debug)]
 pub(in crate::real) struct RunContext {
     pub(in crate::real) plan: Arc<Plan>,
     pub(in crate::real) plan_hash: u64,
-    /// Where `gaia certs` keeps a folder for each node.
+    /// The folder with a folder of `gaia certs` for each node.
     certificates: PathBuf,
     pub(in crate::real) telemetry: Telemetry,
     pub(in crate::real) environment: Arc<dyn Environment>,
 }
 
-/// One node's place in it.
+/// One node in a run.
 #[derive(Clone, Debug)]
 pub(in crate::real) struct NodeContext {
     pub(in crate::real) run_context: RunContext,
     pub(in crate::real) node: NodeId,
-    /// The worker that has taken it, where it stands in for the node.
+    /// The worker that stands in for the node, if one does.
     stand_in: Option<WorkerId>,
     pub(in crate::real) credentials: Credentials,
     pub(in crate::real) meter: NodeMeter,
-    /// Ends with the last of these.
+    /// Ends with the last clone.
     _watching: Arc<JoinSet<()>>,
 }
 
@@ -56,7 +56,7 @@ impl RunContext {
         }
     }
 
-    /// Takes the context of a node: finds its certificate, in its folder of the directory or in the directory itself.
+    /// The context of a node. Finds its certificate in its folder in the directory, or in the directory itself.
     pub(in crate::real) fn node_context(&self, node: NodeId) -> Result<NodeContext, RealError> {
         let expected = self.identity(node);
         let own = self.certificates.join("nodes").join(expected.folder());
@@ -83,7 +83,7 @@ impl RunContext {
         identity(&self.plan, node)
     }
 
-    /// A node as people call it.
+    /// The display name of a node.
     pub(in crate::real) fn name(&self, node: NodeId) -> String {
         let topology = &self.plan.topology;
         match node {
@@ -93,12 +93,12 @@ impl RunContext {
         }
     }
 
-    /// A node as metrics and logs call it: as its folder of certificates.
+    /// The name of a node in metrics and logs, which is that of its folder of certificates.
     pub(in crate::real) fn label(&self, node: NodeId) -> String {
         self.identity(node).folder()
     }
 
-    /// Whether two nodes speak TLS: between data centers always.
+    /// Whether the connection between two nodes uses TLS. Between data centers it always does.
     pub(in crate::real) fn speaks_tls(&self, one: NodeId, other: NodeId) -> bool {
         let inside = matches!((one, other), (NodeId::Server(server), NodeId::Worker(worker))
             | (NodeId::Worker(worker), NodeId::Server(server)) if server.dc == worker.dc);
@@ -107,7 +107,7 @@ impl RunContext {
 }
 
 impl NodeContext {
-    /// The context of a worker that is lost, for the worker of this one to stand in for it.
+    /// The context of a lost worker, for the worker of this context to stand in for it.
     pub(in crate::real) fn in_place_of(&self, lost: WorkerId) -> Self {
         let NodeId::Worker(own) = self.node else { unreachable!("workers stand in for workers") };
         let node = NodeId::Worker(lost);
@@ -122,13 +122,13 @@ impl NodeContext {
         }
     }
 
-    /// A peer of this node is connected.
+    /// Records that a peer of this node is connected.
     pub(in crate::real) fn on_connected(&self, peer: NodeId) {
         info!("{} is connected to {}", self.name(), self.run_context.name(peer));
         self.meter.on_connected(&self.run_context.label(peer));
     }
 
-    /// A peer of this node is connected no more.
+    /// Records that a peer of this node is disconnected.
     pub(in crate::real) fn on_lost(&self, peer: NodeId) {
         info!("{} has lost {}", self.name(), self.run_context.name(peer));
         self.meter.on_lost(&self.run_context.label(peer));
@@ -148,7 +148,7 @@ impl NodeContext {
         }
     }
 
-    /// Tries once to join another node over TCP.
+    /// Tries once to connect to another node over TCP.
     pub(in crate::real) async fn dial(
         &self,
         to: NodeId,
@@ -162,7 +162,7 @@ impl NodeContext {
         Ok(channel.held_to(&self.credentials))
     }
 
-    /// Joins another node over TCP, waiting for it while it may still be about to start.
+    /// Connects to another node over TCP. Retries while that node may still be starting.
     pub(in crate::real) async fn join(
         &self,
         to: NodeId,
@@ -178,7 +178,7 @@ impl NodeContext {
         }
     }
 
-    /// Whether a caller is who it says, and of this run.
+    /// Checks that a caller has the identity that it claims, and belongs to this run.
     pub(in crate::real) fn believe(
         &self,
         hello: &Hello,
@@ -207,7 +207,7 @@ impl NodeContext {
     }
 }
 
-/// Looks now and then whether a node is to believe others than before, so that a node that was removed is parted from.
+/// Checks regularly whether the trusted certificates have changed, so that connections to a removed node are closed.
 async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
     let mut complained = String::new();
     loop {
@@ -226,13 +226,13 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
     }
 }
 
-/// Every node of a run but the coordinator.
+/// All nodes of a run except the coordinator.
 pub(in crate::real) fn nodes(run_context: &RunContext) -> impl Iterator<Item = NodeId> + '_ {
     let topology = &run_context.plan.topology;
     server_ids(topology).map(NodeId::Server).chain(worker_ids(topology).map(NodeId::Worker))
 }
 
-/// What a node's certificate says. The coordinator's names the first data center of the topology.
+/// The identity in a node's certificate. The coordinator's names the first data center of the topology.
 pub(in crate::real) fn identity(plan: &Plan, node: NodeId) -> Identity {
     let (run, topology) = (&plan.name, &plan.topology);
     match node {
@@ -242,10 +242,10 @@ pub(in crate::real) fn identity(plan: &Plan, node: NodeId) -> Identity {
     }
 }
 
-/// Waits between attempts to reach a node, and says after some seconds for whom.
+/// Waits between attempts to reach a node, and logs after some seconds which one it waits for.
 pub(in crate::real) struct Patience {
     node: String,
-    /// Whether the node was reached before, so that whatever is wrong may pass.
+    /// Whether the node was reached before, so that all errors may be temporary.
     endless: bool,
     pause: Duration,
     pause_max: Duration,
@@ -258,7 +258,7 @@ impl Patience {
         Self { node, endless, pause: PAUSE_MIN, pause_max: PAUSE_MAX, complain_at }
     }
 
-    /// With at most so much time between two attempts.
+    /// Sets the longest pause between two attempts.
     pub(in crate::real) fn at_most(self, pause_max: Duration) -> Self {
         Self { pause_max, ..self }
     }
@@ -266,7 +266,7 @@ impl Patience {
     /// Waits before the next attempt.
     ///
     /// # Errors
-    /// Where waiting does not help.
+    /// If the error is permanent.
     pub(in crate::real) async fn wait(
         &mut self,
         address: &Address,
@@ -287,7 +287,7 @@ impl Patience {
     }
 }
 
-/// A file of a few kilobytes.
+/// Reading a file of a few kilobytes is cheap.
 const TRUST_READ_EVERY: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);

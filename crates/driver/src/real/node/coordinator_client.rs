@@ -1,7 +1,7 @@
-//! A node's line to the coordinator, for as long as the run lasts: where it breaks, the node calls again.
+//! A node's connection to the coordinator, which lasts for the whole run: if it is lost, the node reconnects.
 //!
-//! What a node says of itself once and for all, such as the clock that it has finished, is said again on each new
-//! connection; the coordinator does likewise with its orders. So either may be gone for a while, and training goes on
+//! Reports that stay valid, such as the clock that the node has finished, are sent again on each new connection. The
+//! coordinator does the same with its orders. So either end may be disconnected for a while, and training continues
 //! without the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,33 +26,33 @@ use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::LanKind;
 
-/// What the coordinator says, and where to answer.
+/// Receives orders of the coordinator, and sends reports and copies to it.
 pub(in crate::real) struct CoordinatorClient {
     orders: Receiver<Result<Order, RealError>>,
     says: Sender<Said>,
     keeping: JoinHandle<()>,
 }
 
-/// How things stand when a run begins for a node.
+/// The state of the run when it begins for a node.
 pub(in crate::real) struct Begun {
-    /// Where servers listen.
+    /// The addresses of servers.
     pub(in crate::real) servers: BTreeMap<ServerId, Address>,
     pub(in crate::real) stand_ins: StandIns,
-    /// Whose copy a server is to take that has none, and which data centers take no part.
+    /// The mirror whose copy a server without a copy is to take, and the data centers that take no part.
     pub(in crate::real) copy_from: Option<(DcId, BTreeSet<DcId>)>,
-    /// Whether others have done a worker's work.
+    /// Whether stand-ins have done a worker's work.
     pub(in crate::real) anew: bool,
 }
 
-/// What a node says to the coordinator.
+/// A message of a node to the coordinator.
 #[derive(Clone, Debug)]
 enum Said {
     Report(Report),
-    /// A copy under its ticket, as bytes.
+    /// A copy with its ticket, encoded.
     Copy(Vec<u8>),
 }
 
-/// The side of a line that keeps it up.
+/// The task that keeps the connection open.
 struct Keeper {
     context: NodeContext,
     coordinator: Address,
@@ -62,23 +62,23 @@ struct Keeper {
     latest: LatestReports,
 }
 
-/// What holds of a node until it says otherwise.
+/// The reports of a node that stay valid until it sends newer ones.
 #[derive(Debug, Default)]
 struct LatestReports {
     /// The latest of each kind, in the order of their kinds.
     reports: BTreeMap<u8, Report>,
 }
 
-/// Why a connection is over.
+/// Why a connection has ended.
 enum Over {
     Lost(ChannelError),
-    /// The node has hung up.
+    /// The node has closed it.
     Done,
 }
 
 impl CoordinatorClient {
-    /// Calls the coordinator, waiting for it to start, for a server that has nothing to go on from. Answers as which
-    /// incarnation it is to begin, and the connection, for [`Self::over`].
+    /// Connects to the coordinator, and waits for it to start, for a server without state. Returns the incarnation
+    /// that it begins as, and the connection, for [`Self::over`].
     pub(in crate::real) async fn call_to_begin(
         context: &NodeContext,
         coordinator: &Address,
@@ -94,7 +94,7 @@ impl CoordinatorClient {
         Ok((incarnation, joined))
     }
 
-    /// Calls the coordinator, waiting for it to start.
+    /// Connects to the coordinator, and waits for it to start.
     pub(in crate::real) async fn open(
         context: &NodeContext,
         coordinator: &Address,
@@ -106,7 +106,7 @@ impl CoordinatorClient {
         Ok(Self::start(context, coordinator, hello, joined))
     }
 
-    /// The line over a connection that there is already.
+    /// A client over an existing connection.
     pub(in crate::real) fn over(
         context: &NodeContext,
         coordinator: &Address,
@@ -118,7 +118,7 @@ impl CoordinatorClient {
         Self::start(context, coordinator, hello, joined)
     }
 
-    /// Keeps the line up from here on; `hello` is what each further call says.
+    /// Starts the task that keeps the connection open. `hello` is sent on each reconnect.
     fn start(context: &NodeContext, coordinator: &Address, hello: Hello, joined: Channel) -> Self {
         let (sender, orders) = channel(ORDERS_MAX);
         let (says, said) = channel(SAID_MAX);
@@ -135,7 +135,7 @@ impl CoordinatorClient {
         Self { orders, says, keeping }
     }
 
-    /// Waits until all nodes are here. Says meanwhile that this node is there.
+    /// Waits until all nodes are connected. Sends heartbeats meanwhile.
     pub(in crate::real) async fn begin(&mut self) -> Result<Begun, RealError> {
         let (mut copy_from, mut anew) = (None, false);
         let mut beat = tokio::time::interval(HEARTBEAT);
@@ -161,10 +161,10 @@ impl CoordinatorClient {
         }
     }
 
-    /// The next order; one that was given may be given again. Dropping the future loses none.
+    /// The next order. An order may be received again. Cancel safe.
     ///
     /// # Errors
-    /// Where the coordinator has ended the run, refuses this node, or was away for longer than it is waited for.
+    /// If the coordinator has ended the run, refuses this node, or was away for longer than the node waits for it.
     pub(in crate::real) async fn order(&mut self) -> Result<Order, RealError> {
         match self.orders.recv().await {
             Some(Ok(Order::Abort { reason })) => Err(RealError::Ended { reason }),
@@ -178,11 +178,11 @@ impl CoordinatorClient {
     }
 
     pub(in crate::real) async fn report(&self, report: &Report) {
-        // A line that is over is noticed by who waits for orders.
+        // A caller that waits for orders receives the error of a connection that has ended.
         let _over = self.says.send(Said::Report(report.clone())).await;
     }
 
-    /// Sends a copy that was asked for, under its ticket.
+    /// Sends a requested copy, with its ticket.
     pub(in crate::real) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
         let mut body = Vec::with_capacity(8 + 4 * copy.len());
         body.extend_from_slice(&ticket.to_le_bytes());
@@ -190,7 +190,8 @@ impl CoordinatorClient {
         let _over = self.says.send(Said::Copy(body)).await;
     }
 
-    /// Tells the coordinator of a failure, if there is one that it does not know; sends what is in hand, and hangs up.
+    /// Reports a failure that the coordinator does not know, if there is one. Sends all queued messages, and closes
+    /// the connection.
     pub(in crate::real) async fn finish<T>(
         self,
         done: Result<T, RealError>,
@@ -216,7 +217,7 @@ impl CoordinatorClient {
     }
 }
 
-/// Where servers listen, as an order tells.
+/// The addresses of servers in an order.
 pub(in crate::real) fn addresses_of(
     servers: Vec<(ServerId, String)>,
 ) -> Result<BTreeMap<ServerId, Address>, RealError> {
@@ -245,7 +246,7 @@ impl Keeper {
                 Ok(Some(joined)) => joined,
                 Ok(None) => return,
                 Err(error) => {
-                    // A node that has hung up asks no more.
+                    // A node that has ended receives no orders.
                     let _over = self.orders.send(Err(error)).await;
                     return;
                 }
@@ -253,7 +254,7 @@ impl Keeper {
         }
     }
 
-    /// Passes messages both ways until the connection is lost or the node hangs up.
+    /// Passes messages in both directions until the connection is lost or the node closes it.
     async fn hold(&mut self, joined: Channel) -> Over {
         self.context.on_connected(NodeId::Coordinator);
         let (reader, parcels, writing) = joined.start(SAID_MAX);
@@ -261,7 +262,7 @@ impl Keeper {
         reading.spawn(read(reader, self.orders.clone()));
 
         for report in self.latest.reports.values() {
-            // One that is lost meanwhile is noticed by its reader.
+            // The reader detects a lost connection.
             let _lost = parcels.send((LanKind::Report, pack(report))).await;
         }
 
@@ -269,7 +270,7 @@ impl Keeper {
             tokio::select! {
                 biased;
                 Some(read) = reading.join_next() => {
-                    // Where the last order has come, the node says its last words and hangs up.
+                    // After the last order the node sends its last reports and closes the connection.
                     if let Ok(Some(error)) = read {
                         return Over::Lost(error);
                     }
@@ -277,7 +278,7 @@ impl Keeper {
                 said = self.says.recv() => match said {
                     Some(said) => {
                         self.latest.note(&said);
-                        // A coordinator that is cut off takes nothing: its silence ends the wait.
+                        // A coordinator that is disconnected accepts nothing. The wait ends after its silence.
                         tokio::select! {
                             biased;
                             _lost = parcels.send(said.parcel()) => {}
@@ -288,7 +289,7 @@ impl Keeper {
                     }
                     None => {
                         drop(parcels);
-                        // The last words are out once the writer has ended.
+                        // The last reports are sent once the writer has ended.
                         let _written = writing.await;
                         return Over::Done;
                     }
@@ -297,7 +298,7 @@ impl Keeper {
         }
     }
 
-    /// Calls until the coordinator answers; nothing where the node hangs up meanwhile.
+    /// Reconnects until the coordinator answers. `None` if the node closes the connection meanwhile.
     async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
         let (context, address, hello) =
             (self.context.clone(), self.coordinator.clone(), self.hello.clone());
@@ -317,7 +318,7 @@ impl Keeper {
                         }),
                     };
                 }
-                // What stands is said again; the rest is of the moment.
+                // Reports that stay valid are sent again. Others are dropped.
                 said = self.says.recv() => match said {
                     Some(said) => self.latest.note(&said),
                     None => return Ok(None),
@@ -338,7 +339,7 @@ impl LatestReports {
             Report::Drained => 4,
             Report::Failed { .. } => 5,
             Report::Diverged(_) => 6,
-            // A link that is refused for longer is told of again.
+            // A link that is still refused is reported again.
             Report::Held(_)
             | Report::Alive { .. }
             | Report::ServerStats(_)
@@ -360,7 +361,8 @@ impl Said {
     }
 }
 
-/// Passes orders on until the last has come or nobody takes them, or the connection is lost, of which it says why.
+/// Passes orders on until the last one, until the receiver is dropped, or until the connection is lost. Returns the
+/// error of a lost connection.
 async fn read(
     mut reader: Reader,
     orders: Sender<Result<Order, RealError>>,

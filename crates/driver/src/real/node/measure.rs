@@ -1,4 +1,4 @@
-//! What nodes tell of themselves: machines' counts, read at each heartbeat.
+//! Metrics of nodes, read from the counters of their machines at each heartbeat.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use gaia_core::sync::WaitReason;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
 use gaia_telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
 
-/// What is told of a server and its links.
+/// The metrics of a server and its links.
 pub(in crate::real) struct Meters {
     node: NodeMeter,
     mirrors: BTreeMap<DcId, MirrorMeter>,
@@ -34,14 +34,14 @@ impl Meters {
         }
     }
 
-    /// A frame of a mirror could not be applied.
+    /// Counts a frame of a mirror that could not be applied.
     pub(in crate::real) fn on_frame_refused(&self, from: DcId) {
         if let Some(mirror) = self.mirrors.get(&from) {
             mirror.on_frame_refused();
         }
     }
 
-    /// Reads what the server has counted, and what its links have carried.
+    /// Reads the counters of the server and its links.
     pub(in crate::real) fn read(&self, server: &Server, links: &[(DcId, LinkCounters)]) {
         let clock = server.clock();
         self.node.on_server(clock, server.brake_stats(), server.waiting());
@@ -57,7 +57,8 @@ impl Meters {
     }
 }
 
-/// Tells why a worker's reads were held back, as its servers say: one may name a data center that there is not.
+/// Records why a worker's reads were held back, as servers report it. A report may name a data center that does not
+/// exist.
 pub(in crate::real) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
     for (reason, time) in held {
         let named = |dc: DcId| context.run_context.plan.topology.data_centers.get(dc.index());

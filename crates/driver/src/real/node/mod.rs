@@ -1,4 +1,4 @@
-//! What every node has, whatever its part: its plan and identity, its line to the coordinator, its log, its counts.
+//! What all kinds of node have: the plan and identity, the connection to the coordinator, the log, and the metrics.
 
 pub(super) mod context;
 pub(super) mod coordinator_client;

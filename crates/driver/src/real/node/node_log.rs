@@ -1,4 +1,4 @@
-//! What a node writes down before it speaks, and how it goes on from that in another process.
+//! The log that a node writes before it sends, and the recovery of a node from it in another process.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,60 +17,60 @@ use gaia_core::recovery::{RecoveringServer, RecoveringWorker, RecoveryError};
 use gaia_core::types::{Clock, Seed, State};
 use gaia_telemetry::NodeMeter;
 
-/// Where the nodes of a process keep what they need to go on, each in a folder of its own.
+/// The directory with the state of the nodes of a process, with one folder for each.
 #[derive(Clone, Debug)]
 pub(in crate::real) struct StateDir {
     folder: PathBuf,
-    /// Of what must be the same in the process that goes on.
+    /// A hash of the settings that must be equal in the process that continues.
     hash: u64,
 }
 
-/// The directory of a node that is at work.
+/// The log of a running node.
 pub(in crate::real) struct NodeLog {
     store: NodeStore,
     sync: LogSync,
-    /// Clocks between checkpoints, where the run file says so.
+    /// Clocks between checkpoints, if the run file sets it.
     every: Option<u64>,
     /// The clock of the last checkpoint.
     clock: Clock,
-    /// Bytes that whoever goes on would have to hear again, and how many they may become.
+    /// Bytes of the log since the last checkpoint, and the limit of that.
     bytes: u64,
     bytes_max: u64,
-    /// How long the last checkpoint took.
+    /// The time that the last checkpoint took.
     took: Duration,
     meter: NodeMeter,
 }
 
-/// A node on its way back.
+/// A node that is being recovered.
 pub(in crate::real) trait Recovering {
     fn restore(&mut self, state: State) -> Result<(), RecoveryError>;
     fn replay(&mut self, body: &[u8]) -> Result<(), RecoveryError>;
 }
 
 impl StateDir {
-    /// `agreed` is the hash of what all nodes have resolved alike.
+    /// `agreed` is the hash of the settings that all nodes must have resolved alike.
     pub(in crate::real) fn new(
         folder: PathBuf,
         agreed: u64,
         plan: &Plan,
         application: &dyn Application,
     ) -> Self {
-        // Files may change under the same path: what is told of them is part of what a run is.
+        // Files may change under the same path. So the description of their content is part of the hash.
         let app = plan.app.as_ref().map_or_else(String::new, |app| format!("{app:?}"));
         let hash = Seed(agreed).child(&app).child(&application.describe()).0;
         Self { folder, hash }
     }
 
-    /// Whether there is a state that a node must go on from: then what it begins with is of no use.
+    /// Whether a node has a state to continue from. If so, its initial state is not used.
     pub(in crate::real) fn has_state(&self, context: &NodeContext) -> bool {
         let path = self.folder.join(context.run_context.identity(context.node).folder());
         NodeStore::has_checkpoint(&path)
     }
 
-    /// Brings a node to where the process before it was, if there was one.
+    /// Recovers a node from the state of an earlier process, if there was one.
     ///
     /// # Errors
-    /// Where the node's directory is another's, damaged or in use, or the disk fails.
+    /// If the node's directory belongs to another node, is damaged or in use, or the disk fails.
     pub(in crate::real) fn recover<M: Recovering>(
         &self,
         context: &NodeContext,
@@ -128,10 +128,10 @@ impl StateDir {
 }
 
 impl NodeLog {
-    /// Writes entries down for good, as far as the run file wants that.
+    /// Writes entries durably, as far as the run file demands.
     ///
     /// # Errors
-    /// Where the disk fails: nothing that follows from these entries may leave.
+    /// If the disk fails. The caller must then send nothing that follows from these entries.
     pub(in crate::real) fn write(&mut self, entries: &[Bytes]) -> Result<(), RealError> {
         if entries.is_empty() {
             return Ok(());
@@ -152,22 +152,22 @@ impl NodeLog {
         Ok(())
     }
 
-    /// Whether it is time for a checkpoint.
+    /// Whether a checkpoint is due.
     pub(in crate::real) fn is_due(&self, clock: Clock) -> bool {
         let before = self.clock.0;
         self.bytes > self.bytes_max
             || self.every.is_some_and(|every| clock.0 / every > before / every)
     }
 
-    /// How long the last checkpoint took.
+    /// The time that the last checkpoint took.
     pub(in crate::real) fn took(&self) -> Duration {
         self.took
     }
 
-    /// Writes a checkpoint, from which only later entries need be heard.
+    /// Writes a checkpoint. Recovery then replays only later entries.
     ///
     /// # Errors
-    /// Where the disk fails.
+    /// If the disk fails.
     pub(in crate::real) fn keep(&mut self, clock: Clock, state: State) -> Result<(), RealError> {
         let began = Instant::now();
         let tensors = state.tensors.values().map(|tensor| 4 * tensor.values.len());
@@ -205,12 +205,12 @@ impl Recovering for RecoveringWorker {
     }
 }
 
-/// A log may become as long as a checkpoint, and no less than this: the disk then carries each byte about twice, and
-/// whoever goes on reads twice a state. For a shard of 1 GB that is a few seconds; with a longer log it would be more,
-/// while a shorter one costs many checkpoints.
+/// The smallest limit of a log, which may grow to the size of a checkpoint and at least to this. The disk then writes
+/// each byte about twice, and recovery reads twice the size of the state. For a shard of 1 GB that takes a few
+/// seconds. A longer log makes recovery slower, and a shorter one makes checkpoints more frequent.
 const BYTES_MIN: u64 = 64 << 20;
 
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// No entry comes near: this bounds what a damaged length can ask for.
+/// Larger than any entry. It bounds the allocation for a damaged length.
 const RECORD_BYTES_MAX: usize = 1 << 31;

@@ -1,10 +1,10 @@
-//! With whom a node has to be connected.
+//! The peers that a node must be connected to.
 
 use crate::cluster::{server_ids, worker_ids};
 use gaia_core::topology::Topology;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 
-/// With whom a node has to be connected, and what each is to it.
+/// The peers that a node must be connected to, each with its role.
 pub(in crate::real) fn peers(topology: &Topology, node: NodeId) -> Vec<(NodeId, &'static str)> {
     let server = |dc, shard| (NodeId::Server(ServerId { dc, shard }), "server");
     let coordinator = (NodeId::Coordinator, "coordinator");

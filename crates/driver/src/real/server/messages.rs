@@ -1,4 +1,4 @@
-//! What mirrors say, and what of it is refused.
+//! Messages of mirrors, and their validation.
 
 use bytes::Bytes;
 use tokio::time;
@@ -14,7 +14,7 @@ use gaia_core::session::{Meeting, SessionError};
 use gaia_core::types::{DcId, Lane};
 
 impl ServerNode {
-    /// A message of a mirror has come: what it puts in turn is handed to the server.
+    /// Handles a message of a mirror. The server receives the messages that it completes, in order.
     pub(super) fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
         let now = self.now();
         match self.server.handle_message(now, from, message) {
@@ -22,7 +22,7 @@ impl ServerNode {
                 let (name, peer) = (self.context.name(), self.mirrors.name(from));
                 info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
             }
-            // Either end may be the one that has lost what it had.
+            // Either end may be the one that has lost its state.
             Err(MessageError::Session(
                 error @ (SessionError::PeerForgot { .. } | SessionError::PeerReceivedUnsent { .. }),
             )) => return Err(self.forgot(from, error.to_string())),
@@ -65,7 +65,7 @@ impl ServerNode {
         RealError::Forgot { node: self.context.name(), peer: self.mirrors.name(peer), reason }
     }
 
-    /// Tells the coordinator of mirrors that have been refused for as long as a node may be away: they are as good as lost.
+    /// Reports mirrors that have been refused for the longest absence of a node. They count as lost.
     pub(super) async fn tell_refusals(&self, coordinator: &CoordinatorClient) {
         let after = self.context.run_context.plan.failures.give_up_after.0;
         for (peer, link) in &self.links {

@@ -1,7 +1,7 @@
-//! The process side of a parameter server: it moves the messages of one [`RecoverableServer`] and tells it the time.
+//! The process side of a parameter server: it moves the messages of one [`RecoverableServer`] and sets its time.
 //!
-//! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
-//! this makes the server say is written down and let out.
+//! It works in groups. It passes received messages to the server, cuts frames for links that have room, writes the
+//! resulting entries to the log, and then sends the server's outputs.
 
 mod messages;
 pub(super) mod mirrors;
@@ -34,30 +34,30 @@ use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOr
 use gaia_core::server::Server;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
-/// A server at work.
+/// A running server.
 struct ServerNode {
     context: NodeContext,
     server: RecoverableServer,
-    /// Nothing where a crash is the end.
+    /// `None` if the server cannot be recovered after a crash.
     node_log: Option<NodeLog>,
     mirrors: Mirrors,
     links: BTreeMap<DcId, LinkMonitor>,
     workers: Workers,
     acceptor: Acceptor,
-    /// Workers that called while the copy was on its way; nothing for the one in this process.
+    /// Workers that have connected while the copy was in transfer. `None` stands for the one in this process.
     parked: BTreeMap<WorkerId, Option<ProvenCaller>>,
-    /// Who is heard in the place of which worker.
+    /// The stand-in of each worker that has one.
     stand_ins: StandIns,
     beat: Interval,
-    /// The server's time, and when it was that.
+    /// A time of the server, and the same moment on the driver's clock.
     origin: (Instant, time::Instant),
-    /// Whether everyone has been met, and the coordinator knows.
+    /// Whether all peers have been connected, and this is reported to the coordinator.
     ready: bool,
     interrupted: Interrupted,
     meters: Meters,
 }
 
-/// What can happen to a server.
+/// An event for a server.
 enum Event {
     Order(Order),
     Beat,
@@ -65,7 +65,7 @@ enum Event {
     ProvenCaller(Box<ProvenCaller>),
     Mirror(FromMirror),
     Timeout,
-    /// An acknowledgement or a look at a connection is due.
+    /// An acknowledgement or a check of a connection is due.
     Link,
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn serve(
     let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
     let listens = tcp.local_addr()?;
 
-    // Both are open before anybody is waited for, so that links can be checked.
+    // Both are open before the server waits for a node, so that links can be checked.
     let own = context.run_context.plan.topology.dc(id.dc).workers as u16;
     let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
     let acceptor =
@@ -185,7 +185,7 @@ impl ServerNode {
         self.stand(coordinator).await;
         self.mirrors.reach(addresses);
 
-        // What was heard again has had its consequences; that this process has begun has not.
+        // Replayed entries have had their effects. The start of this process is a new entry.
         self.write()?;
         if let Some(worker) = self.workers.near().filter(|near| self.stand_ins.of(*near).is_none())
         {
@@ -200,7 +200,7 @@ impl ServerNode {
                     return Ok(Exit::Over);
                 }
                 self.handle(event, coordinator).await?;
-                // Asked for before it is known that there is room, what comes next would be lost.
+                // The next event must not be taken before there is room for it, or it would be lost.
                 if taken == GROUP_MAX {
                     break;
                 }
@@ -210,7 +210,7 @@ impl ServerNode {
                     () = std::future::ready(()) => break,
                 };
             }
-            // What they are owed leaves with this group.
+            // The requests that are due from them are sent with this group.
             self.let_in_parked()?;
             self.settle(coordinator).await?;
             self.keep_if_due()?;
@@ -221,7 +221,7 @@ impl ServerNode {
         }
     }
 
-    /// Waits for what happens next. Dropping the future loses nothing.
+    /// Waits for the next event. Cancel safe.
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
@@ -292,14 +292,14 @@ impl ServerNode {
                 server_stats.ledgers.clone_from(self.server.ledgers());
                 coordinator.report(&Report::ServerStats(Box::new(server_stats))).await;
             }
-            // These are the workers' business.
+            // These orders concern workers.
             Order::Start { .. } | Order::Stop { .. } | Order::Alive => {}
             other => return Err(CoordinatorClient::unexpected(&other)),
         }
         Ok(())
     }
 
-    /// Tells the coordinator, which may not have heard it, where the process before this one had come to.
+    /// Reports to the coordinator the progress of the process before this one, which it may not have received.
     async fn stand(&self, coordinator: &CoordinatorClient) {
         let server = self.server.server();
         if server.clock() > Clock::ZERO {
@@ -323,7 +323,7 @@ impl ServerNode {
     fn on_mirror(&mut self, from: FromMirror) -> Result<(), RealError> {
         match from {
             FromMirror::Joined { peer } => {
-                // The hello acknowledges what has come.
+                // The hello acknowledges received frames, so they must be in the log.
                 self.write()?;
                 let hello = self.server.connect(peer);
                 self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
@@ -348,7 +348,7 @@ impl ServerNode {
         }
     }
 
-    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
+    /// Closes stalled connections. A due acknowledgement is sent with the group.
     fn look_at_links(&mut self) {
         let now = time::Instant::now();
         for (peer, link) in &mut self.links {
@@ -373,7 +373,7 @@ impl ServerNode {
         }
     }
 
-    /// Ends a group: cuts frames, writes down what has happened, and lets out what the server has to say.
+    /// Ends a group: cuts frames, writes the log, and sends the server's outputs.
     async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.cut();
         self.write()?;
@@ -404,7 +404,7 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Cuts frames for the lanes that have room and nothing that waits.
+    /// Cuts frames for lanes that have room and no queued frame.
     fn cut(&mut self) {
         let now = self.now();
         for (to, link) in &mut self.links {
@@ -425,7 +425,7 @@ impl ServerNode {
         }
     }
 
-    /// Writes down what has happened, so that what follows from it may leave.
+    /// Writes the log, so that the outputs that follow from its entries may be sent.
     fn write(&mut self) -> Result<(), RealError> {
         if let Some(node_log) = &mut self.node_log {
             node_log.write(&self.server.take_entries())?;
@@ -440,7 +440,7 @@ impl ServerNode {
         if due { self.keep() } else { Ok(()) }
     }
 
-    /// Writes a checkpoint, where everything has left.
+    /// Writes a checkpoint, if all outputs have been sent.
     fn keep(&mut self) -> Result<(), RealError> {
         let clock = self.server.server().clock();
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
@@ -486,7 +486,7 @@ impl ServerNode {
     }
 }
 
-/// Listens for workers over TCP and for mirrors over UDP, on one port.
+/// Listens for workers over TCP and for mirrors over UDP, on the same port.
 async fn bind(
     environment: &dyn Environment,
     address: SocketAddr,
@@ -508,7 +508,7 @@ async fn bind(
     }
 }
 
-/// What is handed in at most before a group is written down.
+/// The largest number of events in a group.
 const GROUP_MAX: usize = 64;
 
 const FREE_PORTS_TRIED: usize = 16;

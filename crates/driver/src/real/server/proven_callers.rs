@@ -1,4 +1,4 @@
-//! Workers that call a server, which lets them in once it has a copy.
+//! Workers that connect to a server, which admits them once it has a copy.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use gaia_core::coordinator::StandIns;
 use gaia_core::types::{DcId, NodeId, WorkerId};
 
 impl ServerNode {
-    /// Somebody calls.
+    /// Handles an authenticated caller.
     pub(super) async fn on_proven_caller(
         &mut self,
         proven_caller: ProvenCaller,
@@ -38,7 +38,8 @@ impl ServerNode {
         self.let_in(worker, Some(proven_caller))
     }
 
-    /// The coordinator says who stands in for whom: whoever was heard in another's place is heard no more.
+    /// Sets the stand-ins that the coordinator has appointed. Connections of workers and stand-ins that were replaced
+    /// are closed.
     pub(super) fn hear_instead(&mut self, stand_ins: StandIns) -> Result<(), RealError> {
         let known = std::mem::replace(&mut self.stand_ins, stand_ins);
         let lost = known.iter().chain(self.stand_ins.iter()).map(|(lost, _)| lost);
@@ -53,7 +54,7 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Hangs up on whoever is heard as a worker: whose turn it is hears anew what is due.
+    /// Closes the connection for a worker. The worker or stand-in that reconnects receives the due request again.
     pub(super) fn set_right(&mut self, worker: WorkerId) -> Result<(), RealError> {
         self.workers.part(worker);
         if self.workers.near() == Some(worker) && self.stand_ins.of(worker).is_none() {
@@ -62,7 +63,8 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Takes a worker in, the one in this process where there is no caller; it waits where the copy is on its way.
+    /// Admits a worker. Without a caller it is the one in this process. While the copy is in transfer the worker
+    /// waits.
     pub(super) fn let_in(
         &mut self,
         worker: WorkerId,
@@ -78,7 +80,7 @@ impl ServerNode {
             return Ok(());
         };
 
-        // What is due is as good as an answer: the worker forgets what came before.
+        // The due request implies that all requests before it are answered, so they must be in the log.
         self.write()?;
         match proven_caller {
             Some(proven_caller) => self.workers.join(worker, proven_caller.channel, due),
@@ -88,7 +90,7 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Takes in those who waited for the copy, once it is there.
+    /// Admits the workers that waited for the copy, once it is complete.
     pub(super) fn let_in_parked(&mut self) -> Result<(), RealError> {
         if self.parked.is_empty() || self.server.is_rebuilding() {
             return Ok(());
@@ -99,7 +101,7 @@ impl ServerNode {
         parked.try_for_each(|(worker, proven_caller)| self.let_in(worker, proven_caller))
     }
 
-    /// Takes the copy of a mirror, unless that was begun before.
+    /// Starts the transfer of a mirror's copy, unless it was started before.
     pub(super) fn rebuild(
         &mut self,
         from: DcId,
@@ -150,7 +152,7 @@ mod tests {
     const LOST: WorkerId = WorkerId { dc: DcId(0), index: 0 };
     const OWN: WorkerId = WorkerId { dc: DcId(0), index: 1 };
 
-    /// A data center with a server and two workers, their certificates, and where the coordinator listens.
+    /// A data center with a server and two workers, their certificates, and the coordinator's address.
     struct Stage {
         plan: Plan,
         application: Arc<dyn Application>,
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Calls once; `forge` changes what is said of who calls.
+    /// Connects once. `forge` changes the hello.
     async fn call(
         context: &NodeContext,
         to: NodeId,
@@ -211,7 +213,7 @@ mod tests {
         matches!(called, Err(LinkFault::Later(reason)) if reason.contains(heard))
     }
 
-    /// What a server says to a worker that it has let in, and the way to it.
+    /// The due request that a server sends to an admitted worker, and the connection to the server.
     async fn hear_due(channel: Channel) -> (RequestSeq, Reader, mpsc::Sender<Parcel>) {
         let (mut reader, parcels, _) = channel.start(1);
         let (kind, body) = reader.next(|_| 1024, None).await.unwrap();
@@ -258,7 +260,7 @@ mod tests {
         say(&stand_ins).await;
         let called = call(&stand_in, server, &at, |hello| hello).await;
         assert!(is_put_off(&called, "worker 0 of a is to be heard"), "{:?}", called.err());
-        // Who says to be the lost one itself has to prove that.
+        // A caller that claims to be the lost worker itself must authenticate as that.
         let called = call(&own, server, &at, |hello| Hello { node: NodeId::Worker(LOST), ..hello });
         let refused = called.await.map(drop).unwrap_err();
         assert!(
@@ -275,7 +277,7 @@ mod tests {
         let (_, mut first, _open) =
             hear_due(call(&lost, server, &at, |hello| hello).await.unwrap()).await;
 
-        // The coordinator's word ends the one connection, and lets the other be made.
+        // The coordinator's order closes the one connection, and allows the other.
         stand_ins.appoint(LOST, [OWN].into_iter());
         say(&stand_ins).await;
         assert!(matches!(first.next(|_| 1024, None).await, Err(ChannelError::Closed)));
@@ -328,7 +330,7 @@ mod tests {
         let called = joined(&mut membership, &mut coordinator, &stand_in).await;
         assert!(matches!(called, Err(LinkFault::Later(_))), "{called:?}");
 
-        // Nobody is there to stand in for the other.
+        // No worker is left to stand in for the other.
         let take_over = |coordinator: &mut ClusterCoordinator, lost| {
             coordinator.handle_lost(Instant::ZERO, NodeId::Worker(lost));
             coordinator.take_over(Instant::ZERO, &membership.workers())

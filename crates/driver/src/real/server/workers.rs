@@ -1,4 +1,4 @@
-//! A server's connections to the workers of its data center, which come and go.
+//! A server's connections to the workers of its data center, which may be lost and opened again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,45 +18,45 @@ use gaia_core::recovery::RequestSeq;
 use gaia_core::types::{NodeId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
-/// Every worker of a data center, as one of its servers sees them.
+/// All workers of a data center, from the view of one of its servers.
 pub(in crate::real) struct Workers {
     context: NodeContext,
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
     near: Option<Near>,
-    /// Those that have not been met.
+    /// Workers that have not been connected yet.
     missing: BTreeSet<WorkerId>,
     incoming: Receiver<FromWorker>,
     sender: Sender<FromWorker>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     connections: u64,
-    /// Ends with this.
+    /// Ends with this value.
     reading: JoinSet<()>,
 }
 
 /// The worker in this process.
 struct Near {
     worker: WorkerId,
-    /// What it says next, if it knows.
+    /// The next request to each server, if the worker knows it.
     next_requests: watch::Receiver<NextRequests>,
     hears: Sender<FromNear>,
 }
 
-/// The way to a worker that is heard.
+/// The connection to a worker.
 enum Way {
     Far {
         connection: u64,
         parcels: Sender<Parcel>,
         reading: AbortHandle,
     },
-    /// In this process.
+    /// The worker in this process.
     Near(Sender<FromNear>),
 }
 
-/// What comes from a worker.
+/// A message of a worker, or the error that ended its connection.
 struct FromWorker {
     worker: WorkerId,
-    /// None for one in this process.
+    /// `None` for the worker in this process.
     connection: Option<u64>,
     message: Result<WorkerMessage, String>,
 }
@@ -102,25 +102,25 @@ impl Workers {
         self.near.as_ref().map(|near| near.worker)
     }
 
-    /// What that worker says next to the server of a shard, if it knows.
+    /// The next request of that worker to the server of a shard, if the worker knows it.
     pub(in crate::real) fn near_next_request(&self, shard: ShardId) -> Option<RequestSeq> {
         let next_requests = self.near.as_ref()?.next_requests.borrow();
         next_requests.get(shard.index()).copied().flatten()
     }
 
-    /// Hears the worker in this process in place of anyone before, and tells it what is due.
+    /// Connects the worker in this process, in place of any connection before, and sends it the due request.
     pub(in crate::real) fn join_near(&mut self, due: RequestSeq) {
         let Some(Near { worker, hears, .. }) = &self.near else { return };
         let (worker, hears) = (*worker, hears.clone());
         self.part(worker);
         self.context.on_connected(NodeId::Worker(worker));
-        // One that has ended ends this process.
+        // If the worker has ended, this process ends.
         let _ended = hears.try_send(FromNear::Joined(due));
         self.ways.insert(worker, Way::Near(hears));
         self.missing.remove(&worker);
     }
 
-    /// Takes a connection of a worker in place of any before, and says what is due.
+    /// Replaces the connection of a worker, and sends it the due request.
     pub(in crate::real) fn join(&mut self, worker: WorkerId, channel: Channel, due: RequestSeq) {
         let (reader, parcels, _) = channel.start(PARCELS_MAX);
         for body in [pack(&Answer::Welcome), pack(&due)] {
@@ -137,7 +137,7 @@ impl Workers {
         self.missing.remove(&worker);
     }
 
-    /// The next message of a worker. Dropping the future loses none.
+    /// The next message of a worker. Cancel safe.
     pub(in crate::real) async fn next(&mut self) -> (WorkerId, WorkerMessage) {
         loop {
             let next = self.incoming.recv().await;
@@ -162,7 +162,8 @@ impl Workers {
         }
     }
 
-    /// Hangs up on a worker, which is to call again; one in this process is heard no more until it is let in again.
+    /// Closes the connection of a worker, which then reconnects. Messages of the worker in this process are ignored
+    /// until it is admitted again.
     pub(in crate::real) fn part(&mut self, worker: WorkerId) {
         match self.ways.remove(&worker) {
             Some(Way::Far { reading, .. }) => reading.abort(),
@@ -172,23 +173,24 @@ impl Workers {
         self.context.on_lost(NodeId::Worker(worker));
     }
 
-    /// Answers a worker, if it is on the line; one that is not asks again.
+    /// Sends an answer to a worker, if it is connected. If not, it repeats the request after its reconnect.
     pub(in crate::real) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => {
                 self.tell_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
             }
-            // One that has ended ends this process.
+            // If the worker has ended, this process ends.
             Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Rows(rows))),
             None => {}
         }
     }
 
-    /// Tells a worker that begins anew what is due, if it is on the line; one that is not asks again.
+    /// Sends the due request to a worker that starts again, if it is connected. If not, it asks again after its
+    /// reconnect.
     pub(in crate::real) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
-            // One that has ended ends this process.
+            // If the worker has ended, this process ends.
             Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Due(due))),
             None => {}
         }
@@ -202,13 +204,13 @@ impl Workers {
         }
     }
 
-    /// Whether every worker has been met.
+    /// Whether all workers have been connected.
     pub(in crate::real) fn are_met(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
-/// Hears a worker over TCP until its connection ends, and says why it did.
+/// Receives the messages of a worker over TCP until its connection ends. The last item sent is the reason.
 async fn hear(
     (worker, connection): (WorkerId, u64),
     mut reader: Reader,
@@ -231,16 +233,16 @@ async fn hear(
     }
 }
 
-/// The most that a worker says at once: every row with its number, and what it has measured.
+/// The largest message of a worker, in bytes: all rows with their numbers, and its measurements.
 fn worker_message_bytes_max(layout: &ShardLayout) -> usize {
     4 * (layout.parameters() + layout.rows()) + 16 * layout.model().tables().len() + MEASURED_BYTES
 }
 
-/// A read and an update; the next read comes with the update.
+/// A read and an update. The next read is sent with the update.
 const MESSAGES_PER_WORKER: usize = 4;
 
-/// Answers on their way to one worker: one for each time that it has asked, and a few where it has called again.
+/// The largest number of queued answers to one worker: one for each of its requests, and some for reconnects.
 pub(in crate::real) const PARCELS_MAX: usize = 16;
 
-/// Measurements of a thousand copies.
+/// The measurements of a thousand copies, in bytes.
 const MEASURED_BYTES: usize = 64 << 10;

@@ -29,44 +29,44 @@ use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
 use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
-/// A worker whose iteration has run, and the work done or the message of its panic.
+/// A worker after its iteration, with the work done or the message of its panic.
 type Ran = (Box<Worker>, Result<Work, String>);
 
-/// A worker at work.
+/// A running worker.
 struct WorkerNode {
     context: NodeContext,
     id: WorkerId,
     worker: RecoverableWorker,
-    /// Nothing where a crash loses what the worker has not sent.
+    /// `None` if a crash loses the updates that the worker has not sent.
     node_log: Option<NodeLog>,
-    /// How long it would take to compute again what was computed since the last checkpoint.
+    /// The time that it takes to repeat the iterations since the last checkpoint.
     replay: Duration,
     servers: Servers,
-    /// What is known, and on disk, of what this worker says next.
+    /// The next request of this worker to each server, if it is known and in the log.
     next_requests: watch::Sender<NextRequests>,
-    /// Whether the coordinator knows that all servers have been met.
+    /// Whether the coordinator has the report that all servers have been connected.
     ready: bool,
     beat: Interval,
     running: Option<JoinHandle<Ran>>,
     began: time::Instant,
-    /// What iterations cost, where the run file says so; otherwise they cost what they take.
+    /// The cost model of iterations, if the run file sets one. Otherwise an iteration takes its real time.
     cost: Option<CostModel>,
-    /// Until when the iteration that has run is charged.
+    /// The end of the charged time of the latest iteration, if it is in the future.
     padded: Option<time::Instant>,
-    /// The clock at which the coordinator knows this worker to have stopped.
+    /// The clock at which this worker has reported to have stopped.
     told_stopped: Option<Clock>,
     lan_bytes: u64,
     interrupted: Interrupted,
     stands_in_for: watch::Sender<BTreeSet<WorkerId>>,
 }
 
-/// What can happen to a worker.
+/// An event for a worker.
 enum Event {
     Order(Order),
     Beat,
     Server(ShardId, FromServer),
     Ran(Ran),
-    /// The time of the iteration that has run is over.
+    /// The charged time of the latest iteration is over.
     Over,
 }
 
@@ -157,7 +157,7 @@ impl WorkerNode {
                     return Ok(Exit::Over);
                 }
                 self.handle(event, coordinator).await?;
-                // Asked for before it is known that there is room, what comes next would be lost.
+                // The next event must not be taken before there is room for it, or it would be lost.
                 if taken == GROUP_MAX {
                     break;
                 }
@@ -179,7 +179,7 @@ impl WorkerNode {
         }
     }
 
-    /// Waits for what happens next. Dropping the future loses nothing.
+    /// Waits for the next event. Cancel safe.
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let event = tokio::select! {
             biased;
@@ -234,7 +234,7 @@ impl WorkerNode {
             FromServer::Lost(error) => return Err(error),
             FromServer::Rows(rows) => {
                 self.lan_bytes += rows.lan_bytes();
-                // Rows that come again are not asked for.
+                // Rows that arrive again were not requested.
                 self.worker.handle_rows(shard, Arc::unwrap_or_clone(rows));
             }
             FromServer::Due((due, guessed)) => {
@@ -251,8 +251,8 @@ impl WorkerNode {
         Ok(())
     }
 
-    /// Whether to begin where a server says counts nothing twice: what a worker of a data center that joins is to change
-    /// has never been, and the initial model has the counts of all.
+    /// Checks that the worker counts nothing twice if it begins at the request that a server expects. A worker of a
+    /// data center that joins has made no changes yet, and the initial model has the counts of all workers.
     fn may_begin(&self, due: RequestSeq, guessed: bool) -> Result<(), RealError> {
         let plan = &self.context.run_context.plan;
         let joins = guessed && plan.late().contains(&self.id.dc);
@@ -286,14 +286,14 @@ impl WorkerNode {
         self.worker.handle_computed();
     }
 
-    /// Ends a group: writes down what has happened, and lets out what the worker has to say.
+    /// Ends a group: writes the log, and sends the worker's outputs.
     async fn settle(&mut self, coordinator: &CoordinatorClient) -> Result<(), RealError> {
         self.write()?;
         while let Some((shard, message)) = self.worker.poll_message() {
             self.lan_bytes += self.servers.send(shard, message);
         }
 
-        // While its iteration is charged, a worker that has run is here.
+        // While its iteration is charged, the worker has already run.
         if self.padded.is_none()
             && let Some(mut worker) = self.worker.poll_compute()
         {
@@ -323,7 +323,7 @@ impl WorkerNode {
         Ok(())
     }
 
-    /// Writes down what has happened, so that what follows from it may leave.
+    /// Writes the log, so that the outputs that follow from its entries may be sent.
     fn write(&mut self) -> Result<(), RealError> {
         if let Some(node_log) = &mut self.node_log {
             node_log.write(&self.worker.take_entries())?;
@@ -338,8 +338,8 @@ impl WorkerNode {
         Ok(())
     }
 
-    /// Writes a checkpoint where computing again would take long, or where there must be one; not while the worker
-    /// computes.
+    /// Writes a checkpoint if repeating iterations would take long, or if `must` is true. Does nothing while an
+    /// iteration runs.
     fn keep(&mut self, must: bool) -> Result<(), RealError> {
         let Some(node_log) = &mut self.node_log else { return Ok(()) };
         let Some(clock) = self.worker.worker_mut().map(|worker| worker.clock()) else {
@@ -357,7 +357,7 @@ impl WorkerNode {
     fn compute(&mut self, mut worker: Box<Worker>) {
         self.began = time::Instant::now();
         self.running = Some(beside(move || {
-            // A worker whose iteration has panicked is never asked again.
+            // The worker is not used after a panic of its iteration.
             let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
             let work = work.map_err(|panic| message_of(&*panic));
             (worker, work)
@@ -365,7 +365,7 @@ impl WorkerNode {
     }
 }
 
-/// Waits for the iteration at work; for ever where there is none.
+/// Waits for the running iteration. Waits forever if there is none.
 async fn ran(running: &mut Option<JoinHandle<Ran>>) -> Ran {
     match running {
         Some(running) => running.await.expect("an iteration's panic is caught within it"),
@@ -380,10 +380,11 @@ async fn due(at: Option<time::Instant>) {
     }
 }
 
-/// What is handed in at most before a group is written down.
+/// The largest number of events in a group.
 const GROUP_MAX: usize = 64;
 
-/// A worker that comes back computes for about a second, or as long as twenty checkpoints take, or one clock: so
-/// checkpoints cost it a twentieth of its time at most.
+/// The smallest replay time that makes a checkpoint due. A recovered worker repeats iterations for about a second,
+/// for twenty times the duration of a checkpoint, or for one clock. So checkpoints take at most a twentieth of its
+/// time.
 const REPLAY_MIN: Duration = Duration::from_secs(1);
 const CHECKPOINTS_PER_REPLAY: u32 = 20;

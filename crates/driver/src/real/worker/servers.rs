@@ -1,4 +1,4 @@
-//! A worker's connections to the servers of its data center, which come and go.
+//! A worker's connections to the servers of its data center, which may be lost and opened again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,48 +22,48 @@ use gaia_core::topology::Address;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::wire::LanKind;
 
-/// Every server of a data center, as one of its workers sees them.
+/// All servers of a data center, from the view of one of its workers.
 pub(super) struct Servers {
     context: NodeContext,
     dc: DcId,
     layouts: Vec<ShardLayout>,
     ways: Vec<ToServer>,
-    /// Which have been met.
+    /// Which servers have been connected.
     met: Vec<bool>,
     incoming: Receiver<Came>,
     addresses: watch::Sender<Addresses>,
-    /// Ends with this.
+    /// Ends with this value.
     _reading: JoinSet<()>,
 }
 
-/// What comes from a server.
+/// An event of the connection to a server.
 pub(super) enum FromServer {
-    /// There is a connection, in place of any before; this is due over it.
+    /// A new connection has replaced the one before. This request is due on it.
     Joined(RequestSeq),
-    /// This is due from a worker that begins anew.
+    /// The request that is due from a worker that starts again, and whether the server has guessed it.
     Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
-    /// It cannot be reached at all.
+    /// The server is permanently unreachable.
     Lost(RealError),
 }
 
-/// The same on its way here, with the way to the server where there is a new one.
+/// An event of a server, with the sender to it if the connection is new.
 struct Came {
     shard: ShardId,
     way: Option<Sender<Parcel>>,
     from: FromServer,
 }
 
-/// The way to a server.
+/// The connection to a server.
 enum ToServer {
-    /// Nothing where there is no connection.
+    /// `None` if there is no connection.
     Far(Option<Sender<Parcel>>),
-    /// In this process.
+    /// The server in this process.
     Near(Sender<WorkerMessage>),
 }
 
 impl Servers {
-    /// Calls every server of a worker's data center, but for one in this process.
+    /// Connects to all servers of a worker's data center, except for one in this process.
     pub(super) fn meet(
         context: &NodeContext,
         id: WorkerId,
@@ -108,15 +108,16 @@ impl Servers {
         }
     }
 
-    /// Says where servers listen.
+    /// Sets the addresses of servers.
     pub(super) fn reach(&self, addresses: Addresses) {
         self.addresses.send_replace(addresses);
     }
 
-    /// What comes next. Dropping the future loses nothing.
+    /// The next event. Cancel safe.
     pub(super) async fn next(&mut self) -> (ShardId, FromServer) {
         let Some(Came { shard, way, from }) = self.incoming.recv().await else {
-            // Every server is asked for until this is dropped, but for one in this process, which has ended.
+            // Connections are kept until this value is dropped, except for that of a server in this process, which
+            // has ended.
             return std::future::pending().await;
         };
         if way.is_some() {
@@ -129,24 +130,25 @@ impl Servers {
         (shard, from)
     }
 
-    /// Sends a message to a server, if it is on the line; one that is not asks for it. Answers with its bytes.
+    /// Sends a message to a server if it is connected. If not, the server requests it after the reconnect. Returns
+    /// the size in bytes.
     pub(super) fn send(&self, shard: ShardId, message: WorkerMessage) -> u64 {
         let layout = &self.layouts[shard.index()];
         let bytes = message.lan_bytes(layout);
         match &self.ways[shard.index()] {
             ToServer::Far(Some(parcels)) => {
                 let body = encode_worker_message(&message, layout);
-                // One that does not take it is lost, of which its reader tells.
+                // If the queue is full or closed, the connection is lost. Its reader returns the error.
                 let _lost = parcels.try_send((LanKind::WorkerMessage, body));
             }
             ToServer::Far(None) => {}
-            // One that has ended ends this process.
+            // If the server has ended, this process ends.
             ToServer::Near(says) => drop(says.try_send(message)),
         }
         bytes
     }
 
-    /// Whether every server has been met.
+    /// Whether all servers have been connected.
     pub(super) fn are_met(&self) -> bool {
         self.met.iter().all(|met| *met)
     }
@@ -171,12 +173,12 @@ struct Far {
     id: ServerId,
     layout: ShardLayout,
     next_requests: watch::Receiver<NextRequests>,
-    /// The most that it says at once.
+    /// The largest message of the server, in bytes.
     bytes_max: usize,
 }
 
 impl Far {
-    /// Calls a server, and calls it again whenever it is lost, for as long as somebody listens.
+    /// Connects to a server, and reconnects whenever the connection is lost, until the receiver is dropped.
     async fn keep(self, mut addresses: watch::Receiver<Addresses>, sender: Sender<Came>) {
         let mut again = false;
         while let Err(error) = self.meet(&mut addresses, &sender, &mut again).await {
@@ -187,7 +189,7 @@ impl Far {
         }
     }
 
-    /// Ends with an error where the server cannot be reached, and otherwise once nobody listens.
+    /// Ends with an error if the server is permanently unreachable, and without one once the receiver is dropped.
     async fn meet(
         &self,
         addresses: &mut watch::Receiver<Addresses>,
@@ -259,26 +261,26 @@ impl Far {
     }
 }
 
-/// Waits until a server listens elsewhere.
+/// Waits until a server has another address.
 async fn moved(addresses: &mut watch::Receiver<Addresses>, server: ServerId, from: &Address) {
     let elsewhere = |addresses: &Addresses| addresses.get(&server) != Some(from);
     if addresses.wait_for(elsewhere).await.is_err() {
-        // Nobody is left to say so.
+        // The owner of the addresses has ended.
         std::future::pending::<()>().await;
     }
 }
 
-/// The most that a server says at once: all of its shard, and for the guard against skew two copies from each other
-/// data center.
+/// The largest message of a server, in bytes: its whole shard, and for the skew guard two copies from each other data
+/// center.
 fn rows_read_bytes_max(layout: &ShardLayout, servers: usize) -> usize {
     4 * layout.parameters() * (1 + 2 * servers) + HELD_BYTES
 }
 
-/// A hello and an answer, and the answer once more.
+/// The events of a connect, an answer, and a repeated answer.
 const MESSAGES_PER_SERVER: usize = 4;
 
-/// Before a server is called again that was lost.
+/// The pause before a reconnect to a lost server.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Reasons for which a read was held back: a few thousand.
+/// A few thousand reasons why reads were held back, in bytes.
 const HELD_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! A worker's process that does the work of others, which are lost, beside its own.
+//! Stand-ins: the process of a worker also does the work of lost workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -21,18 +21,18 @@ use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
-/// The lost workers whose work is done here. Dropped, it ends at once.
+/// The lost workers that this process stands in for. Dropping it ends their work at once.
 #[derive(Default)]
 pub(in crate::real) struct StandingIn {
-    /// Nothing where one has ended with the run.
+    /// `None` for a worker whose part in the run has ended.
     at_work: BTreeMap<WorkerId, Option<AtWork>>,
 }
 
 type AtWork = Pin<Box<dyn Future<Output = Result<Exit, RealError>>>>;
 
 impl StandingIn {
-    /// Stands in for the workers that `lost` names at any time, from the context of one of their data center. Ends with
-    /// what fails.
+    /// Stands in for the workers that `lost` names, as it changes. `context` is that of a worker of their data
+    /// center. Returns the first error.
     pub(in crate::real) async fn follow(
         &mut self,
         context: &NodeContext,
@@ -45,7 +45,7 @@ impl StandingIn {
             self.at_work.retain(|worker, _| {
                 let stays = due.contains(worker);
                 if !stays {
-                    // An iteration that is at work runs to its end, and changes nothing.
+                    // A running iteration completes, and its result is dropped.
                     leave(context, *worker);
                 }
                 stays
@@ -70,7 +70,8 @@ impl StandingIn {
         }
     }
 
-    /// Waits until all have heard that the run is over, as the worker of this process has; not for long.
+    /// Waits until all of them have received the end of the run, as the worker of this process has, for at most
+    /// [`SILENCE_MAX`].
     pub(in crate::real) async fn finish(mut self) {
         let ended = poll_fn(|cx| {
             let failed = self.poll(cx).is_some();
@@ -84,7 +85,7 @@ impl StandingIn {
         poll_fn(|cx| self.poll(cx).map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Goes on with everyone's work, and says what has failed.
+    /// Polls all workers, and returns the first error.
     fn poll(&mut self, cx: &mut Context<'_>) -> Option<RealError> {
         self.at_work.values_mut().find_map(|worker| {
             let Poll::Ready(ended) = worker.as_mut()?.as_mut().poll(cx) else { return None };
@@ -100,7 +101,7 @@ async fn begin(
     layouts: Vec<ShardLayout>,
     coordinator: Address,
 ) -> Result<Exit, RealError> {
-    // Nothing of this is kept: servers know where the worker is.
+    // No state is kept, because servers know the progress of the worker.
     let (state_dir, interrupted) = (None, Interrupted(None));
     let stands_in_for = watch::Sender::default();
     let node_config = NodeConfig { coordinator, state_dir, interrupted, stands_in_for };
@@ -108,13 +109,13 @@ async fn begin(
     work(context, machine, layouts, &node_config, cost, None).await
 }
 
-/// What iterations cost, where the run file says so.
+/// The cost model of iterations, if the run file sets one.
 pub(in crate::real) fn cost_of(plan: &Plan) -> Option<CostModel> {
     let charged = plan.compute.model == ComputeModel::Cost;
     charged.then(|| CostModel::new(&plan.compute, plan.topology.workers(), plan.seed))
 }
 
-/// A worker's work is no longer done here.
+/// Ends the work for a worker.
 fn leave(context: &NodeContext, back: WorkerId) {
     let (run_context, node) = (&context.run_context, NodeId::Worker(back));
     run_context.telemetry.leave(&run_context.label(node), &run_context.plan.name);

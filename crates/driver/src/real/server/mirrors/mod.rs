@@ -54,24 +54,24 @@ pub(in crate::real) struct Mirrors {
     arrivals: UnboundedReceiver<Result<Arrival, RealError>>,
     sender: UnboundedSender<Result<Arrival, RealError>>,
     addresses: watch::Sender<Addresses>,
-    /// Whose connection is gone, of which the owner has yet to hear.
+    /// Mirrors whose connection is lost, and whose `Disconnected` event is not yet returned.
     parted: VecDeque<DcId>,
     pumps: JoinSet<bool>,
-    /// Whose certificate is revoked, by the connection that it was shown on.
+    /// Waits for the revocation of certificates. Returns the mirror, and the connection that it was used on.
     revoked: JoinSet<Option<(DcId, usize, Refusal)>>,
     others: JoinSet<()>,
 }
 
-/// Where servers listen.
+/// The addresses of servers.
 pub(in crate::real) type Addresses = BTreeMap<ServerId, Address>;
 
-/// What comes from mirrors.
+/// An event of the connections to mirrors.
 pub(in crate::real) enum FromMirror {
-    /// A connection is there, in place of any before, and nothing has left over it.
+    /// A new connection has replaced the one before. Nothing has been sent on it.
     Joined {
         peer: DcId,
     },
-    /// The connection is gone.
+    /// The connection is lost.
     Disconnected {
         peer: DcId,
     },
@@ -79,7 +79,7 @@ pub(in crate::real) enum FromMirror {
         from: DcId,
         message: Bytes,
     },
-    /// Bytes of data have left.
+    /// This many bytes of data have been sent.
     Drained {
         to: DcId,
         bytes: u64,
@@ -89,22 +89,22 @@ pub(in crate::real) enum FromMirror {
     Room,
 }
 
-/// What became of the connections to one mirror.
+/// The connections to one mirror, past and present.
 #[derive(Default)]
 struct MirrorLink {
     open: Option<(Connection, Finisher)>,
-    /// Whether somebody is at work on the next.
+    /// Whether a connection attempt is in progress.
     dialled: bool,
     met_before: bool,
     counters: Arc<LaneCounters>,
-    /// Carried by connections that are gone.
+    /// The traffic of connections that are closed.
     before: LinkCounters,
-    /// How long frames have kept the link.
+    /// For how long data frames have occupied the link.
     busy: Duration,
 }
 
 impl Mirrors {
-    /// Answers mirrors, and checks, from now on; nobody is called before [`Self::reach`].
+    /// Accepts connections of mirrors, and checks. Connections are opened from [`Self::reach`] on.
     pub(in crate::real) fn open(
         context: &NodeContext,
         own: ServerId,
@@ -137,8 +137,8 @@ impl Mirrors {
         })
     }
 
-    /// Says where servers listen, and calls the mirrors of higher-numbered data centers, unless that has been done.
-    /// One that listens elsewhere than before is another process; one that listens nowhere takes no part.
+    /// Sets the addresses of servers, and connects to the mirrors of higher-numbered data centers that are not
+    /// connected. A mirror with a new address is another process. A mirror without an address takes no part.
     pub(in crate::real) fn reach(&mut self, addresses: Addresses) {
         let before = self.addresses.send_replace(addresses);
         let peers: Vec<DcId> = self.links.keys().copied().collect();
@@ -157,7 +157,7 @@ impl Mirrors {
         }
     }
 
-    /// Has nothing to do with a mirror until [`Self::reach`] says where it listens.
+    /// Closes the connection to a mirror, until [`Self::reach`] sets its address again.
     pub(in crate::real) fn dismiss(&mut self, peer: DcId) {
         let id = ServerId { dc: peer, shard: self.own.shard };
         self.addresses.send_if_modified(|addresses| addresses.remove(&id).is_some());
@@ -167,10 +167,10 @@ impl Mirrors {
         self.context.meter.on_absent(&self.context.run_context.label(NodeId::Server(id)));
     }
 
-    /// What happens next. Dropping the future loses nothing.
+    /// The next event. Cancel safe.
     ///
     /// # Errors
-    /// Where a mirror cannot be met at all.
+    /// If connecting to a mirror fails permanently.
     pub(in crate::real) async fn next(&mut self) -> Result<FromMirror, RealError> {
         loop {
             if let Some(peer) = self.parted.pop_front() {
@@ -184,7 +184,7 @@ impl Mirrors {
                     if self.takes_part(peer) {
                         return Ok(FromMirror::Joined { peer: self.join(arrival) });
                     }
-                    // One that is about to take part calls again.
+                    // A mirror that is about to join connects again.
                     arrival.connection.close(GOODBYE, b"the peer knows of no part that this node takes");
                     self.link(peer).dialled = false;
                     self.dial(peer);
@@ -220,24 +220,24 @@ impl Mirrors {
         }
     }
 
-    /// Breaks a connection; where this node calls, it calls again.
+    /// Closes a connection. If this end opened it, it reconnects.
     pub(in crate::real) fn part(&mut self, peer: DcId, reason: &str) {
         warn!("{} parts from {}: {reason}", self.context.name(), self.name(peer));
         self.part_again(peer, reason);
     }
 
-    /// As [`Self::part`], where people know the reason already.
+    /// As [`Self::part`], without a log line, for a reason that is already logged.
     pub(in crate::real) fn part_again(&mut self, peer: DcId, reason: &str) {
         self.transport.part(peer, reason);
         self.lose(peer);
     }
 
-    /// Whether a message may be handed over.
+    /// Whether a lane has room for a message.
     pub(in crate::real) fn has_room(&self, to: DcId, lane: Lane) -> bool {
         self.transport.has_room(to, self.own.shard, lane)
     }
 
-    /// Hands over a message, for which there is room.
+    /// Sends a message. The lane must have room.
     pub(in crate::real) fn send(
         &mut self,
         to: DcId,
@@ -247,12 +247,12 @@ impl Mirrors {
         Ok(self.transport.send(to, self.own.shard, lane, message)?)
     }
 
-    /// Whether there is a connection.
+    /// Whether a mirror is connected.
     pub(in crate::real) fn is_joined(&self, peer: DcId) -> bool {
         self.links[&peer].open.is_some()
     }
 
-    /// Whether every mirror that takes part has been met.
+    /// Whether all mirrors that take part have been connected.
     pub(in crate::real) fn are_met(&self) -> bool {
         let mut present = self.links.iter().filter(|(peer, _)| self.takes_part(**peer));
         present.all(|(_, link)| link.met_before)
@@ -263,17 +263,17 @@ impl Mirrors {
         self.addresses.borrow().contains_key(&id)
     }
 
-    /// A mirror, as people call it.
+    /// The display name of a mirror.
     pub(in crate::real) fn name(&self, peer: DcId) -> String {
         self.context.run_context.name(NodeId::Server(ServerId { dc: peer, shard: self.own.shard }))
     }
 
-    /// What each link has carried away from here.
+    /// The traffic that this server has sent on each link.
     pub(in crate::real) fn link_counters(&self) -> Vec<(DcId, LinkCounters)> {
         self.links.iter().map(|(peer, link)| (*peer, link.counters())).collect()
     }
 
-    /// Sends what is in hand, says goodbye, and ends every task.
+    /// Sends all queued messages, closes all connections, and ends all tasks.
     pub(in crate::real) async fn close(mut self) {
         for (_, finisher) in self.links.values().flat_map(|link| &link.open) {
             finisher.finish();
@@ -281,7 +281,8 @@ impl Mirrors {
         while self.pumps.join_next().await.is_some() {}
         let endpoint = &self.connector.endpoint;
         endpoint.close(GOODBYE, b"the run is over");
-        // Past this, what is left is cut off, which hurts nobody who has been told.
+        // Connections that are still open after this are closed. That is safe once all peers have acknowledged the
+        // shutdown.
         let patience = patience(&self.context.run_context.plan.topology);
         let _late = timeout(patience, endpoint.wait_idle()).await;
         self.others.shutdown().await;
@@ -305,7 +306,7 @@ impl Mirrors {
         peer
     }
 
-    /// Nothing more is taken from a mirror that has been removed.
+    /// Closes the connection to a mirror whose certificate is revoked.
     fn on_revoked(&mut self, peer: DcId, connection: usize, refusal: &Refusal) {
         let open = self.links[&peer].open.as_ref();
         if open.is_some_and(|(open, _)| open.stable_id() == connection) {
@@ -336,7 +337,7 @@ impl Mirrors {
         let sender = self.sender.clone();
         self.others.spawn(async move {
             let arrival = connector.dial(peer, addresses, again).await;
-            // An owner that has gone meets nobody.
+            // The receiver is gone once the owner has ended.
             let _over = sender.send(arrival);
         });
     }
@@ -346,7 +347,7 @@ impl Mirrors {
     }
 }
 
-/// Waits until what a mirror has shown on a connection is revoked; nothing where the connection ends before.
+/// Waits until the certificate of a mirror on a connection is revoked. `None` if the connection ends before.
 async fn watch_proof(
     peer: DcId,
     connection: Connection,
@@ -381,5 +382,5 @@ impl MirrorLink {
     }
 }
 
-/// Messages of a control lane that may be under way to quinn.
+/// The largest number of messages of a control lane that wait for quinn.
 pub(in crate::real) const MESSAGES_IN_HAND_MAX: usize = CONTROL_IN_HAND_MAX;

@@ -1,4 +1,4 @@
-//! How long a mirror has been refused, over however many connections.
+//! Measures how long a mirror has been refused, over any number of connections.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time;
 use crate::real::SILENCE_MAX;
 use crate::real::node::context::COMPLAIN_EVERY;
 
-/// What became of the latest connections of a mirror whose messages were refused.
+/// The refused messages on the latest connections of a mirror.
 ///
-/// A mirror that is refused calls again at once, and nothing says that it is away, since it answers. A link on which
-/// that goes on is as good as none.
+/// A mirror that is refused reconnects at once, so it never counts as disconnected. A link on which this continues is
+/// as good as lost.
 #[derive(Default)]
 pub(in crate::real) struct Refusals {
     latest: Option<Refusal>,
 }
 
 struct Refusal {
-    /// When the first was refused since the mirror was last heard.
+    /// When the first message was refused since the last accepted one.
     since: time::Instant,
     at: time::Instant,
     complain_at: time::Instant,
@@ -25,7 +25,7 @@ struct Refusal {
 }
 
 impl Refusals {
-    /// A message of the mirror was refused. Answers whether people should be told: now and then.
+    /// Records a refused message. Returns whether to log it, which is limited in rate.
     pub(in crate::real) fn on_refused(&mut self, reason: String) -> bool {
         let at = time::Instant::now();
         let before = self.latest.take().filter(|before| before.goes_on(at));
@@ -37,12 +37,12 @@ impl Refusals {
         complains
     }
 
-    /// A frame of the mirror was taken.
+    /// Records an accepted frame.
     pub(in crate::real) fn on_heard(&mut self) {
         self.latest = None;
     }
 
-    /// Why the mirror is refused, where that has gone on for longer than this.
+    /// The reason of the latest refusal, if the mirror has been refused for longer than this.
     pub(in crate::real) fn lasting(&self, longer_than: Duration) -> Option<&str> {
         let latest = self.latest.as_ref().filter(|latest| latest.goes_on(time::Instant::now()))?;
         (latest.at - latest.since > longer_than).then_some(latest.reason.as_str())
@@ -50,7 +50,7 @@ impl Refusals {
 }
 
 impl Refusal {
-    /// Whether the mirror may be about to call again: one that is refused does so in a few seconds at most.
+    /// Whether the mirror may be about to reconnect. A mirror that is refused does so within a few seconds.
     fn goes_on(&self, now: time::Instant) -> bool {
         now - self.at < SILENCE_MAX
     }

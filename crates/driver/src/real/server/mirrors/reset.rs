@@ -1,8 +1,8 @@
-//! How a mirror notices that the process at its other end is another: by stateless resets (RFC 9000, section 10.3).
+//! Stateless resets (RFC 9000, section 10.3), by which a mirror detects that its peer's process was replaced.
 //!
-//! A process that is killed says nothing. The one after it, at the same address, knows none of the connections that
-//! packets still come for; it answers with a token that only the server's key gives, which the mirror was told when the
-//! connection began. Otherwise the mirror would wait until the connection has been idle for too long.
+//! A process that is killed closes no connection. The process after it, at the same address, receives packets of
+//! connections that it does not know. It answers with a token that is derived from the server's key. The mirror has
+//! received this token at the start of the connection. Without resets the mirror would wait for the idle timeout.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use ring::hmac;
 
 use gaia_certificates::Credentials;
 
-/// What the endpoints of all processes of a server have in common.
+/// The endpoint settings that all processes of a server have in common.
 pub(super) fn endpoint_config(credentials: &Credentials) -> EndpointConfig {
     let resets = credentials.secret("QUIC stateless reset");
     let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &resets)));
     let ids = credentials.secret("QUIC connection ids");
     let ids = ids.first_chunk::<8>().expect("a secret has 32 bytes");
     let ids = u64::from_le_bytes(*ids);
-    // An endpoint answers only for ids that it could have given out.
+    // An endpoint answers only for connection ids that it could have issued.
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
     config
 }
@@ -55,7 +55,7 @@ mod tests {
             Self { oregon: issue("oregon"), tokyo: issue("tokyo") }
         }
 
-        /// An endpoint in tokyo, which a connection from oregon reaches.
+        /// An endpoint in tokyo, to which oregon connects.
         async fn listen(&self, at: SocketAddr) -> Endpoint {
             let tls = accepting(&self.tokyo, [self.oregon.identity().clone()]);
             let tls = QuicServerConfig::try_from(tls).unwrap();
@@ -93,7 +93,7 @@ mod tests {
         let (_endpoint, connection) = own.block_on(pair.dial(at));
         let accepted = first.block_on(taken).unwrap();
 
-        // With the runtime goes whoever could say goodbye.
+        // The end of the runtime ends all tasks that could close the connection.
         first.shutdown_background();
         drop((accepted, listening));
         let _second = own.block_on(async {

@@ -1,4 +1,4 @@
-//! How long mirrors that were apart take until each knows of the other again.
+//! Measures how long mirrors take after a reconnect until both have each other's updates.
 
 use tokio::time;
 use tracing::info;
@@ -6,28 +6,28 @@ use tracing::info;
 use gaia_core::session::Session;
 use gaia_core::types::Lane;
 
-/// Looks at a link from the moment that its ends are connected again until all that waited for the mirror has come there.
+/// Observes a link from a reconnect until the mirror has received all that waited for it.
 pub(in crate::real) struct Resumption {
     since: time::Instant,
-    /// Bytes of data frames that were under way, or were cut since.
+    /// Bytes of data frames that were not acknowledged at the reconnect, or were cut since.
     bytes: usize,
     hears: bool,
     tells: bool,
 }
 
 impl Resumption {
-    /// Of an end that has this session.
+    /// Begins with the end that has this session.
     pub(in crate::real) fn begin(session: &Session) -> Self {
         let bytes = session.held_bytes(Lane::Data);
         Self { since: time::Instant::now(), bytes, hears: false, tells: false }
     }
 
-    /// A data frame was cut for the mirror.
+    /// Records a data frame that was cut for the mirror.
     pub(in crate::real) fn on_cut(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
-    /// A data frame of the mirror has come.
+    /// Records a data frame of the mirror.
     pub(in crate::real) fn on_heard(&mut self, own: &str, peer: &str) {
         if !std::mem::replace(&mut self.hears, true) {
             let seconds = self.since.elapsed().as_secs_f64();
@@ -35,8 +35,8 @@ impl Resumption {
         }
     }
 
-    /// Looks whether anything is left of what waited; `waits` says that there are updates which no frame was cut of.
-    /// Answers whether this end has nothing more to look for.
+    /// Checks whether the mirror has received all that waited for it. `waits` is whether there are updates without a
+    /// frame. Returns whether both directions have resumed.
     pub(in crate::real) fn look(
         &mut self,
         session: &Session,

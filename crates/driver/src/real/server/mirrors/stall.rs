@@ -1,4 +1,4 @@
-//! Whether a connection to a mirror comes to something.
+//! Detects stalled connections to a mirror.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gaia_core::session::{Progress, Session, window};
 use gaia_core::topology::Topology;
 use gaia_core::types::DcId;
 
-/// Looks at a session from time to time.
+/// Checks a session for progress from time to time.
 pub(in crate::real) struct Watch {
     patience: Duration,
     look_at: time::Instant,
@@ -20,25 +20,25 @@ impl Watch {
         Self { patience, look_at: time::Instant::now() + patience, progress: Progress::default() }
     }
 
-    /// A connection begins.
+    /// Handles a new connection.
     pub(in crate::real) fn begin(&mut self) {
         *self = Self::new(self.patience);
     }
 
-    /// When it wants to look.
+    /// When the next check is due.
     pub(in crate::real) fn due(&self) -> time::Instant {
         self.look_at
     }
 
-    /// Whether nothing has come of the connection since it was last looked at.
+    /// Whether there was no progress since the last check.
     pub(in crate::real) fn is_stalled(&mut self, session: &Session) -> bool {
         self.look_at = time::Instant::now() + self.patience;
         self.progress.is_stalled(session)
     }
 }
 
-/// How long a connection may stand still: some round trips, and the time that slow links take for what may be under way
-/// and a frame of a whole shard of so many parameters behind it.
+/// The longest time that a connection may make no progress: some round trips, and the transmission time of a full
+/// window and of one frame with a whole shard of `parameters` parameters.
 pub(in crate::real) fn stall_max(
     topology: &Topology,
     (own, peer): (DcId, DcId),
@@ -52,8 +52,8 @@ pub(in crate::real) fn stall_max(
     STALL_MIN + longest[0] + longest[1]
 }
 
-/// Of one change, its index and its value.
+/// The size of the index and the value of a change, in bytes.
 const CHANGE_BYTES_MAX: usize = 8;
 
-/// What a machine may stand still for reasons of its own.
+/// An allowance for pauses of the machine itself.
 const STALL_MIN: Duration = Duration::from_secs(10);

@@ -253,7 +253,7 @@ mod tests {
     use crate::emulated::test_topology::{link, mesh};
     use crate::quic::frames::Hello;
     use crate::quic::listener::DATA_INBOX_FRAMES_MAX;
-    use crate::quic::stripes::Stripe;
+    use crate::quic::stripe::Stripe;
     use crate::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use gaia_core::node::Lane;
     use gaia_core::types::{Bandwidth, ShardId};

@@ -11,7 +11,7 @@ use super::connection::Joining;
 use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
 use crate::quic::frames::{Hello, with_length};
-use crate::quic::stripes::Stripe;
+use crate::quic::stripe::Stripe;
 use crate::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
 use gaia_core::topology::Topology;

@@ -46,5 +46,5 @@ pub use transport::Wan;
 #[doc(hidden)]
 pub mod hostile {
     pub use crate::quic::frames::{Hello as Opening, length as frame_bytes};
-    pub use crate::quic::stripes::Stripe;
+    pub use crate::quic::stripe::Stripe;
 }

@@ -1,6 +1,6 @@
 //! The errors of connections between data centers.
 
-use super::stripes::{Stripe, stripes_max};
+use super::stripe::{Stripe, stripes_max};
 use gaia_core::node::Lane;
 use gaia_core::types::{DcId, ShardId};
 

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::Breach;
-use super::stripes::Stripe;
+use super::stripe::{Stripe, stripes_max};
 use gaia_core::node::Lane;
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use gaia_core::types::{DcId, ShardId};
@@ -65,7 +65,7 @@ impl Hello {
 
         let from = DcId(u16::from_le_bytes([f0, f1]));
         let shard = ShardId(u16::from_le_bytes([s0, s1]));
-        let stripe = Stripe::checked(index, count, lane)?;
+        let stripe = stripe_of(index, count, lane)?;
         Ok(Self { from, shard, lane, stripe })
     }
 }
@@ -101,11 +101,21 @@ const DATA: u8 = 1;
 
 pub(super) const PREFIX_BYTES: usize = gaia_core::link::FRAME_PREFIX_BYTES as usize;
 
+/// # Errors
+/// If a lane has no such stripe.
+fn stripe_of(index: u8, count: u8, lane: Lane) -> Result<Stripe, Breach> {
+    if index < count && count <= stripes_max(lane) {
+        Ok(Stripe { index, count })
+    } else {
+        Err(Breach::Stripe { lane, index, count })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::stripes::STRIPES_MAX;
+    use super::super::stripe::STRIPES_MAX;
     use super::*;
 
     proptest! {
@@ -122,7 +132,7 @@ mod tests {
         fn any_stripe_is_one_of_a_bounded_number_or_a_breach(index: u8, count: u8, control: bool) {
             let lane = if control { Lane::Control } else { Lane::Data };
             let most = if control { 1 } else { STRIPES_MAX };
-            let taken = Stripe::checked(index, count, lane);
+            let taken = stripe_of(index, count, lane);
             let legal = (1..=most).contains(&count) && index < count;
             let breach = Breach::Stripe { lane, index, count };
             prop_assert_eq!(taken, if legal { Ok(Stripe { index, count }) } else { Err(breach) });

@@ -40,7 +40,7 @@ use super::listener::{
     Arrived, CONTROL_INBOX_FRAMES_MAX, DATA_INBOX_FRAMES_MAX, End, Inbox, Listener,
 };
 use super::pump::{Command, Outgoing, Pump, Route};
-use super::settings::{Windows, peer_bytes_max};
+use super::settings::{CONTROL_IN_HAND_BYTES, Windows, peer_bytes_max};
 use super::{PARTED, REPLACED, TransportError};
 use gaia_core::link::{PAYLOAD_SHARE_MAX, quantum};
 use gaia_core::node::Lane;
@@ -361,6 +361,3 @@ pub const CONTROL_IN_HAND_MAX: usize = 64;
 /// quinn serves streams of the highest priority first.
 const CONTROL_PRIORITY: i32 = 1;
 const DATA_PRIORITY: i32 = 0;
-
-/// The size of unsent frames at which a control lane accepts no more.
-pub(super) const CONTROL_IN_HAND_BYTES: usize = 1 << 20;

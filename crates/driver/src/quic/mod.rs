@@ -32,7 +32,8 @@ mod lanes;
 pub(super) mod listener;
 mod pump;
 mod settings;
-pub(super) mod stripes;
+pub(super) mod stripe;
+mod stripes;
 mod tracked;
 
 pub use counters::LaneTraffic;

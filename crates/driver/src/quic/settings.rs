@@ -17,9 +17,8 @@ use std::time::Duration;
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 
 use super::congestion::Provision;
-use super::lanes::CONTROL_IN_HAND_BYTES;
 use super::pump::CONTROL_WINDOW;
-use super::stripes::STRIPES_MAX;
+use super::stripe::STRIPES_MAX;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 
@@ -132,6 +131,9 @@ const KEEP_ALIVE: Duration = Duration::from_millis(500);
 /// stream of this many bytes cannot have as many.
 const STREAM_WINDOW_BYTES_MAX: u64 = 2_800_000;
 const WINDOW_BYTES_MIN: u64 = 256 << 10;
+
+/// The size of unsent frames at which a control lane accepts no more.
+pub(super) const CONTROL_IN_HAND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -21,15 +21,6 @@ use super::frames::{HELLO_BYTES, Hello, PREFIX_BYTES, length};
 use gaia_core::node::Lane;
 use gaia_core::types::ShardId;
 
-/// The position of a stream among the streams of its lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stripe {
-    /// The number of the stream in its lane, from 0.
-    pub index: u8,
-    /// The number of streams of the lane.
-    pub count: u8,
-}
-
 /// The position of the next byte of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StripePosition {
@@ -60,24 +51,6 @@ pub(super) enum LaneEnd {
     /// The connection is lost. Its own error has the reason.
     Lost,
     Breach(Breach),
-}
-
-impl Stripe {
-    /// The only stripe of a lane on one stream.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-
-    /// All stripes of a lane with this number of them.
-    pub fn all(count: u8) -> impl Iterator<Item = Self> {
-        (0..count).map(move |index| Self { index, count })
-    }
-
-    pub(super) fn checked(index: u8, count: u8, lane: Lane) -> Result<Self, Breach> {
-        if index < count && count <= stripes_max(lane) {
-            Ok(Self { index, count })
-        } else {
-            Err(Breach::Stripe { lane, index, count })
-        }
-    }
 }
 
 impl StripePosition {
@@ -174,14 +147,6 @@ pub(super) async fn read_hello(stream: &mut RecvStream) -> Result<Hello, LaneEnd
     Hello::decode(bytes).map_err(LaneEnd::Breach)
 }
 
-/// The largest number of streams of a lane.
-pub(super) fn stripes_max(lane: Lane) -> u8 {
-    match lane {
-        Lane::Control => 1,
-        Lane::Data => STRIPES_MAX,
-    }
-}
-
 fn none(count: usize) -> Vec<Option<RecvStream>> {
     std::iter::repeat_with(|| None).take(count).collect()
 }
@@ -192,9 +157,6 @@ fn end(error: &ReadExactError) -> LaneEnd {
         ReadExactError::ReadError(_) => LaneEnd::Lost,
     }
 }
-
-/// Enough for 1.4 Gbit/s at 200 ms.
-pub(super) const STRIPES_MAX: u8 = 16;
 
 /// Some packets, and a small part of a stream's window.
 const BLOCK_BYTES: usize = 64 << 10;

@@ -570,7 +570,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "[stop]",
             "[failures]\n«late = [\"west\"]\n[stop]",
-            &["`failures.late` is `west`", "with the simulated driver all begin together"],
+            &["`failures.late` is `west`", "with the simulated driver all data centers start together"],
         ),
         run(
             "[stop]",
@@ -580,7 +580,7 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "[stop]",
             "[failures]\ntake_over_after = «\"5 s\"\n[stop]",
-            &["`failures.take_over_after` is `5 s`", "nobody takes over"],
+            &["`failures.take_over_after` is `5 s`", "no worker takes over"],
         ),
         run(
             "[stop]",

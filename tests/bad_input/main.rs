@@ -570,7 +570,10 @@ fn a_driver_or_cost_model_with_a_wrong_setting() {
         run(
             "[stop]",
             "[failures]\n«late = [\"west\"]\n[stop]",
-            &["`failures.late` is `west`", "with the simulated driver all data centers start together"],
+            &[
+                "`failures.late` is `west`",
+                "with the simulated driver all data centers start together",
+            ],
         ),
         run(
             "[stop]",

@@ -456,15 +456,13 @@ impl<'a> Conductor<'a> {
     }
 
     /// Writes the state that another process needs to continue.
-    fn write_down(&mut self) -> Result<(), RealError> {
-        let Some(file) = self.file.take() else { return Ok(()) };
+    fn write_down(&self) -> Result<(), RealError> {
+        let Some(file) = &self.file else { return Ok(()) };
         let state = State::of(|walk| {
             walk.record("now", &self.now())?;
             self.save(walk, ())
         });
-        let written = file.write(&state);
-        self.file = Some(file);
-        Ok(written?)
+        Ok(file.write(&state)?)
     }
 
     fn now(&self) -> Instant {

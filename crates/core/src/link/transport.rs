@@ -168,6 +168,17 @@ impl Transport {
         self.link.idle_at()
     }
 
+    /// When the control frames sent so far will have left the bottleneck.
+    pub fn control_idle_at(&self) -> Instant {
+        self.control.idle_at
+    }
+
+    /// When control frames in the queue will fit into one quantum, so that a driver may add another.
+    pub fn control_room_at(&self) -> Instant {
+        let quantum = self.link.config().serialisation(self.quantum.0);
+        Instant::ZERO + self.control.idle_at.since(Instant::ZERO + quantum)
+    }
+
     /// The largest size of a data frame that keeps the control lane prompt.
     pub fn quantum(&self) -> ByteSize {
         self.quantum

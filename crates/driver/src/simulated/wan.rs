@@ -115,6 +115,17 @@ impl Wan {
         (!transport.has_room(now)).then(|| transport.room_at())
     }
 
+    /// When the control frames sent so far will have left the link.
+    pub fn control_idle_at(&self, from: DcId, to: DcId) -> Instant {
+        self.link(from, to).transport.control_idle_at()
+    }
+
+    /// When control frames in the queue will fit into one quantum of data, or `None` if they do.
+    pub fn control_room_at(&self, from: DcId, to: DcId, now: Instant) -> Option<Instant> {
+        let at = self.link(from, to).transport.control_room_at();
+        (at > now).then_some(at)
+    }
+
     /// The largest data frame that keeps the control lane prompt, in bytes.
     pub fn room(&self, from: DcId, to: DcId) -> usize {
         self.link(from, to).transport.quantum().0 as usize

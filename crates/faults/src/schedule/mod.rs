@@ -123,6 +123,11 @@ enum Event {
         from: DcId,
         to: DcId,
     },
+    /// The control lane of a link has room for more messages of a server.
+    ControlReady {
+        server: ServerId,
+        to: DcId,
+    },
     Connect {
         pair: Pair,
     },
@@ -177,6 +182,8 @@ struct Schedule<'p> {
     logs: bool,
     /// Ends for which an acknowledgement is scheduled.
     acknowledging: BTreeSet<(ServerId, DcId)>,
+    /// Servers with control messages for a link that has no room for them.
+    awaiting_control: BTreeSet<(ServerId, DcId)>,
     /// Ends whose next frame is the first after a reconnect.
     reconnected: BTreeSet<(ServerId, DcId)>,
     under_way: usize,
@@ -218,6 +225,7 @@ impl<'p> Schedule<'p> {
             sync_lasts: Duration::from_micros(micros),
             logs,
             acknowledging: BTreeSet::new(),
+            awaiting_control: BTreeSet::new(),
             reconnected: BTreeSet::new(),
             under_way: 0,
             leaving: BTreeSet::new(),
@@ -239,7 +247,7 @@ impl<'p> Schedule<'p> {
 
         let calm_at = Instant::ZERO + self.scenario.calm_at();
         self.events.push(calm_at, Event::Calm);
-        self.events.push(calm_at + LIVENESS_LASTS, Event::Deadline);
+        self.events.push(calm_at + self.liveness_lasts(), Event::Deadline);
         for pair in self.ends.pairs() {
             self.events.push(Instant::ZERO, Event::Connect { pair });
             let patience = patience(&self.plan.topology, pair);
@@ -308,6 +316,7 @@ impl<'p> Schedule<'p> {
                 }
             }
             Event::LinkReady { from, to } => self.on_link_ready(from, to)?,
+            Event::ControlReady { server, to } => self.on_control_ready(server, to)?,
             Event::Connect { pair } => self.connect(pair)?,
             Event::Watch { pair } => {
                 let sessions = ends_of(pair)
@@ -434,21 +443,34 @@ impl<'p> Schedule<'p> {
         }
     }
 
+    /// How long a run may take to end once faults have ended.
+    ///
+    /// Where a link is slow, the announcements of data centers without a bound on staleness fill most of it, and a data
+    /// center behind it takes seconds for each clock. So slower links have more time.
+    fn liveness_lasts(&self) -> Duration {
+        let links = self.plan.topology.links.iter();
+        let slowest = links
+            .map(|link| link.bandwidth.bytes_per_second())
+            .fold(LIVENESS_BYTES_PER_S, f64::min);
+        LIVENESS_LASTS.mul_f64(LIVENESS_BYTES_PER_S / slowest)
+    }
+
     /// The violation of a run that has not ended in time.
     fn late(&self) -> Box<Violation> {
+        let lasted = self.liveness_lasts();
         let held =
             quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.run.inactive());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
             return self
-                .broken(quiescence::NAME, format!("{LIVENESS_LASTS:?} of calm, and {held}"));
+                .broken(quiescence::NAME, format!("{lasted:?} of calm, and {held}"));
         }
         let reads = self.nodes.servers().filter_map(|server| {
             server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))
         });
         let waiting: Vec<String> = reads.chain(held).collect();
         let waiting = waiting.join("; ");
-        self.broken("liveness", format!("{LIVENESS_LASTS:?} of calm, and not finished: {waiting}"))
+        self.broken("liveness", format!("{lasted:?} of calm, and not finished: {waiting}"))
     }
 
     fn broken(&self, checker: &'static str, what: String) -> Box<Violation> {
@@ -460,8 +482,11 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// The longest time from the last fault to the end of the run: many times that of the slowest drawn cluster.
+/// The longest time from the last fault to the end of the run, for clusters whose links have at least
+/// [`LIVENESS_BYTES_PER_S`]: many times that of the slowest of them.
 const LIVENESS_LASTS: Duration = Duration::from_secs(120);
+
+const LIVENESS_BYTES_PER_S: f64 = 12_500.0;
 
 /// The interval at which a stale message tries to arrive on a connection.
 const STRAYING: Duration = Duration::from_millis(20);

@@ -42,7 +42,10 @@ impl Schedule<'_> {
             }
             Task::Acknowledge { peer } => {
                 self.acknowledging.remove(&(id, peer));
-                if self.ends.is_open(id, peer)
+                let idle_at = self.network.wan.control_idle_at(id.dc, peer);
+                if idle_at > self.now {
+                    self.acknowledge_at(id, peer, idle_at + ACKNOWLEDGEMENT_DELAY);
+                } else if self.ends.is_open(id, peer)
                     && let Some(message) = node.machine.poll_acknowledgement(peer)
                 {
                     self.send(id, peer, Lane::Control, message)?;
@@ -165,15 +168,18 @@ impl Schedule<'_> {
             self.see_answers(at)?;
         }
 
-        if self.acknowledging.insert((at, from)) {
-            let (node, incarnation) =
-                (NodeId::Server(at), self.nodes.servers[&at].host.incarnation);
-            let task = Task::Acknowledge { peer: from };
-            self.events
-                .push(self.now + ACKNOWLEDGEMENT_DELAY, Event::Node { node, incarnation, task });
-        }
-
+        self.acknowledge_at(at, from, self.now + ACKNOWLEDGEMENT_DELAY);
         Ok(())
+    }
+
+    /// Schedules an acknowledgement without a frame, unless one is scheduled.
+    fn acknowledge_at(&mut self, id: ServerId, peer: DcId, at: Instant) {
+        if self.acknowledging.insert((id, peer)) {
+            let (node, incarnation) =
+                (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
+            let task = Task::Acknowledge { peer };
+            self.events.push(at, Event::Node { node, incarnation, task });
+        }
     }
 
     fn deliver(
@@ -187,14 +193,15 @@ impl Schedule<'_> {
         delivered.map_err(|error| self.broken("peer", format!("{at}: {error}")))
     }
 
-    /// Cuts frames of a server for connected mirrors: all of the control lane, and one of the data lane if the link has
-    /// room.
+    /// Cuts frames of a server for connected mirrors, for lanes that have room on the link: all of the control lane, and
+    /// one of the data lane.
     pub(super) fn cut(&mut self, id: ServerId) -> Done {
         for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
             if !self.ends.is_open(id, to) {
                 continue;
             }
-            while self.cut_one(id, to, Lane::Control, usize::MAX)? {}
+            let has_room = self.network.wan.control_room_at(id.dc, to, self.now).is_none();
+            while has_room && self.cut_one(id, to, Lane::Control, usize::MAX)? {}
             let hurries = self.fault_injector.has(Bug::IgnoresWindow);
             let room = self.network.wan.room(id.dc, to);
             let session = self.nodes.servers[&id].machine.session(to);

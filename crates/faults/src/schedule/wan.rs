@@ -22,15 +22,35 @@ impl Schedule<'_> {
         self.fill(from, to)
     }
 
-    /// Sends the waiting frames of the control lane.
+    /// Sends the waiting messages of the control lane that the link has room for, and the rest once it has.
+    ///
+    /// As in the real driver, messages that the link cannot carry yet stay in the session. There a later acknowledgement
+    /// replaces an earlier one, and they are not lost with the connection.
     pub(super) fn send_control(&mut self, server: ServerId, to: DcId) -> Done {
-        while self.ends.is_open(server, to)
-            && let Some(message) =
-                self.nodes.server_mut(server).machine.poll_message(to, Lane::Control)
-        {
+        while self.ends.is_open(server, to) {
+            if let Some(at) = self.network.wan.control_room_at(server.dc, to, self.now) {
+                if self.awaiting_control.insert((server, to)) {
+                    self.events.push(at, Event::ControlReady { server, to });
+                }
+                break;
+            }
+
+            let node = self.nodes.server_mut(server);
+            let Some(message) = node.machine.poll_message(to, Lane::Control) else { break };
             self.send(server, to, Lane::Control, message)?;
         }
+
         Ok(())
+    }
+
+    /// The control lane of a link has room for more messages of a server.
+    pub(super) fn on_control_ready(&mut self, server: ServerId, to: DcId) -> Done {
+        self.awaiting_control.remove(&(server, to));
+        let host = &self.nodes.servers[&server].host;
+        if host.up && !host.writing {
+            self.send_control(server, to)?;
+        }
+        self.work(NodeId::Server(server))
     }
 
     /// Whether a link's data lane has room.

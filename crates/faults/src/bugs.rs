@@ -86,11 +86,13 @@ pub enum Bug {
     RepeatsNoOrder,
     /// Nodes do not say again to a coordinator that comes back what it may have forgotten.
     SaysNothingAgain,
+    /// Servers are not told that connections are lost.
+    MissesLostConnections,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -131,5 +133,6 @@ impl Bug {
         Self::OrdersBeforeWriting,
         Self::RepeatsNoOrder,
         Self::SaysNothingAgain,
+        Self::MissesLostConnections,
     ];
 }

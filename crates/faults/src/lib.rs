@@ -6,7 +6,7 @@
 //!
 //! A *schedule* is one run of a small cluster that a seed has drawn: nodes, links, synchronisation models, and faults of
 //! two sorts. *Packet* faults befall single messages: loss, repetition, reordering, damage, delay, and coming on the next
-//! connection. *Structural* faults befall the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
+//! connection. *Structural* faults befall the cluster: partitions and dead links, resets, stragglers, slow links, crashes of nodes and
 //! of the coordinator at any time and at each step of a write, full and lost disks, clocks that jump, data centers that
 //! come and go. First comes a safety phase, in which faults happen and nothing wrong may; then a liveness phase, in which
 //! none happen, everything must come to its end, and all must be quiet after it.

@@ -145,6 +145,14 @@ impl Outbox {
         }
     }
 
+    /// How many of those must leave.
+    pub fn due(&self) -> usize {
+        match self {
+            Self::Sweep(sweep) => sweep.waiting(),
+            Self::Ranked(ranked) => ranked.hard_waiting(),
+        }
+    }
+
     /// One of the same kind for a link to a mirror that has `shared` of the source.
     #[must_use]
     pub fn sharing(&self, shared: Vec<f32>) -> Self {

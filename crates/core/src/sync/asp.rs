@@ -141,6 +141,8 @@ pub enum Brake {
 }
 
 /// What a data center does that a mirror cannot be reached from.
+///
+/// Where a third data center reaches both, one of the two pauses in either case: see `docs/src/partial-partitions.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnPartition {

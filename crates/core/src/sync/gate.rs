@@ -24,11 +24,15 @@ pub enum WaitReason {
     MirrorClock { from: DcId },
     /// ASP's selective barrier: `from` announced a parameter of the row and has not yet sent it.
     Announced { from: DcId, row: u32 },
+    /// This data center and `from`, which trains on, share no updates, and a third one shares with both: what both
+    /// trained would not add up.
+    PartialPartition { from: DcId },
 }
 
 impl WaitReason {
     /// Every cause's name.
-    pub const NAMES: [&str; 4] = ["local", "bandwidth", "mirror_clock", "barrier"];
+    pub const NAMES: [&str; 5] =
+        ["local", "bandwidth", "mirror_clock", "barrier", "partial_partition"];
 
     /// The cause's name in reports and metrics.
     pub fn name(self) -> &'static str {
@@ -37,6 +41,7 @@ impl WaitReason {
             Self::Updates { .. } => "bandwidth",
             Self::MirrorClock { .. } => "mirror_clock",
             Self::Announced { .. } => "barrier",
+            Self::PartialPartition { .. } => "partial_partition",
         }
     }
 
@@ -44,9 +49,10 @@ impl WaitReason {
     pub fn from(self) -> Option<DcId> {
         match self {
             Self::LocalWorker { .. } => None,
-            Self::Updates { from } | Self::MirrorClock { from } | Self::Announced { from, .. } => {
-                Some(from)
-            }
+            Self::Updates { from }
+            | Self::MirrorClock { from }
+            | Self::Announced { from, .. }
+            | Self::PartialPartition { from } => Some(from),
         }
     }
 }
@@ -58,6 +64,9 @@ impl fmt::Display for WaitReason {
             Self::Updates { from } => write!(f, "updates of {from} are due"),
             Self::MirrorClock { from } => write!(f, "the mirror clock of {from} is behind"),
             Self::Announced { from, row } => write!(f, "{from} announced row {row}"),
+            Self::PartialPartition { from } => {
+                write!(f, "updates do not pass to and from {from}, which trains on")
+            }
         }
     }
 }

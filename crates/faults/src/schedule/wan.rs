@@ -1,5 +1,7 @@
 //! What passes between data centers: messages onto links, and connections that come and go.
 
+use std::time::Duration;
+
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
@@ -116,16 +118,25 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Breaks a connection; what is on it is lost, and another begins a round trip later.
+    /// Breaks a connection; what is on it is lost, and another begins a round trip later. Each end learns that it is broken where
+    /// nothing has come on another for a while.
     pub(super) fn reset(&mut self, pair: Pair) {
         let connection = self.ends.connection(pair);
         if !connection.up {
             return;
         }
         connection.up = false;
-        connection.greeted = [false; 2];
+        (connection.greeted, connection.heard) = ([false; 2], [false; 2]);
         connection.epoch += 1;
         self.counts.reconnects += 1;
+        for (server, peer) in ends_of(pair) {
+            let (node, incarnation) =
+                (NodeId::Server(server), self.nodes.servers[&server].host.incarnation);
+            self.events.push(
+                self.now + SILENCE,
+                Event::Node { node, incarnation, task: Task::Disconnected { peer } },
+            );
+        }
         self.reconnect(pair);
     }
 
@@ -142,3 +153,6 @@ impl Schedule<'_> {
         peers.map(|peer| pair_of(server, peer)).collect()
     }
 }
+
+/// After so long without a connection on which anything comes, a server is told that its mirror is not heard.
+const SILENCE: Duration = Duration::from_secs(1);

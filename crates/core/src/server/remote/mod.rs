@@ -224,6 +224,17 @@ pub(super) trait RemoteModel: fmt::Debug + Send + Sync {
         Clock::ZERO
     }
 
+    /// Whether something may come from a mirror, as far as this model keeps note of that.
+    fn may_hear(&self, _from: DcId) -> bool {
+        false
+    }
+
+    /// The mirror whose updates are missed, where this data center pauses under a partial partition. A model that waits for
+    /// all never does.
+    fn pauses_for(&self) -> Option<DcId> {
+        None
+    }
+
     // The guard against skew. Only a model whose configuration has a guard is asked.
 
     /// Takes the next sequence number of a link, for a frame of the guard; `None` where the model's links carry none.

@@ -17,6 +17,7 @@ impl Mirrors {
         for dc in self.first_hops.keys() {
             self.server.begin(*dc, inactive.contains(dc));
         }
+        self.judge_partition();
     }
 
     /// Takes up what the coordinator says of who takes part, in case that this data center has heard otherwise or nothing.
@@ -29,6 +30,7 @@ impl Mirrors {
                 _ => {}
             }
         }
+        self.judge_partition();
     }
 
     /// A mirror takes no part any more, from this incarnation of it on.
@@ -36,9 +38,11 @@ impl Mirrors {
         self.client.on_left(dc, incarnation);
         self.server.on_reset(dc, store.layout());
         self.server.set_inactive(dc, true);
+        self.reachability.on_reset(dc);
         if let Some(wishes) = &mut self.wishes {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());
         }
+        self.judge_partition();
     }
 }

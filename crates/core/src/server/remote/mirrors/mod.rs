@@ -1,7 +1,7 @@
 //! TAP and ASP: updates go straight to every mirror, and copies differ by what has not left or not arrived.
 //!
 //! The room sequences its parts: [`mirror_client`] decides what leaves, [`mirror_server`] applies what comes and stops reads,
-//! [`momentum_correction`] gives gradients of mirrors their
+//! [`reachability`] decides who pauses while links are dead, [`momentum_correction`] gives gradients of mirrors their
 //! momentum. It refuses to know what an update means, and the workers. It is the model of the paper (Hsieh et al., NSDI
 //! 2017, sections 3 and 4).
 
@@ -11,6 +11,8 @@ mod members;
 mod mirror_client;
 mod mirror_server;
 mod momentum_correction;
+mod partition;
+mod reachability;
 mod rebuild;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +39,7 @@ use limits::{Bound, FOR_EVER, Limits};
 use mirror_client::MirrorClient;
 use mirror_server::MirrorServer;
 use momentum_correction::MomentumCorrection;
+use reachability::Reachability;
 
 /// The faces towards mirrors, and the drain that ends them.
 #[derive(Debug)]
@@ -45,6 +48,7 @@ pub(super) struct Mirrors {
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
+    reachability: Reachability,
     /// Those that this data center sends to, clique by clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
@@ -114,6 +118,7 @@ impl Mirrors {
             shards: config.shards,
             client,
             server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
+            reachability: Reachability::new(config.id.dc, neighbours.clone()),
             neighbours,
             first_hops: config.first_hops.clone(),
             momentum_correction: None,
@@ -156,11 +161,18 @@ impl RemoteModel for Mirrors {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
         }
+        if let Some(pause) = self.reachability.pause() {
+            return Gate::Closed(WaitReason::PartialPartition { from: pause.missed });
+        }
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
     fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_heard(now, from)
+        if self.server.on_heard(now, from)? {
+            self.reachability.on_heard(from);
+            self.judge_partition();
+        }
+        Ok(())
     }
 
     fn on_bulk(
@@ -201,14 +213,16 @@ impl RemoteModel for Mirrors {
         }
 
         self.server.on_applied(from, header.sequence);
+        self.catch_up(from);
         self.advance_drain(store);
         Ok(())
     }
 
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client
-            .poll_transmit(to, lane, room)
-            .or_else(|| if lane == Lane::Data { self.next_drain_frame(to, room) } else { None })
+        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
+            Lane::Control => self.next_word(to),
+            Lane::Data => self.next_drain_frame(to, room),
+        })
     }
 
     fn on_control(
@@ -250,7 +264,13 @@ impl RemoteModel for Mirrors {
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
                 self.server.set_inactive(from, false);
+                self.judge_partition();
                 self.on_rebuild(from, source, incarnation, store);
+            }
+            ControlMessage::Unheard(word) => self.on_unheard(from, word),
+            ControlMessage::CaughtUp { version, sequence } => {
+                self.server.on_caught_up(from, version, sequence);
+                self.catch_up(from);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
@@ -297,7 +317,9 @@ impl RemoteModel for Mirrors {
     }
 
     fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_disconnected(from)
+        self.server.on_disconnected(from)?;
+        self.miss(from);
+        Ok(())
     }
 
     fn begin_rebuild(
@@ -365,6 +387,14 @@ impl RemoteModel for Mirrors {
         self.clock
     }
 
+    fn may_hear(&self, from: DcId) -> bool {
+        !self.server.is_parted(from)
+    }
+
+    fn pauses_for(&self) -> Option<DcId> {
+        self.reachability.pause().map(|pause| pause.missed)
+    }
+
     fn next_sequence(&mut self, to: DcId) -> Option<u64> {
         Some(self.client.next_sequence(to))
     }
@@ -377,6 +407,7 @@ impl RemoteModel for Mirrors {
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
         self.server.on_applied(from, sequence);
+        self.catch_up(from);
         Ok(())
     }
 
@@ -427,6 +458,7 @@ impl RemoteModel for Mirrors {
     fn state(&mut self, walk: &mut Walk<'_>, layout: &ShardLayout) -> Result<(), StateError> {
         self.client.state(&mut walk.at("client"), layout)?;
         self.server.state(&mut walk.at("server"), layout)?;
+        self.reachability.state(&mut walk.at("reachability"))?;
         if let Some(momentum_correction) = &mut self.momentum_correction {
             momentum_correction.state(&mut walk.at("momentum_correction"))?;
         }
@@ -457,7 +489,7 @@ impl Mirrors {
         let slowest = |of: usize| {
             let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
             let clocks = others.flat_map(|(_, members)| members);
-            clocks.filter_map(|dc| self.server.clock_of(*dc)).min()
+            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
         };
         let cliques = 0..self.neighbours.len();
         cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
@@ -472,6 +504,7 @@ impl Mirrors {
         store: &mut ShardStore,
     ) {
         self.server.on_update(from, sequence, changes, store);
+        self.reachability.on_update();
         if let Some(momentum_correction) = &mut self.momentum_correction {
             let clock_time = self.client.clock_time();
             momentum_correction.on_received(from, clock_time, changes, store.values_mut());

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::budget::Budget;
 use super::rate::RateEstimate;
 use super::rebuild::Rebuild;
@@ -30,8 +32,20 @@ pub(super) struct Peer {
     pub(super) rebuild: Option<Rebuild>,
     /// Mirrors whose links are to go on, in this incarnation of theirs, from what this one has carried so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
+    /// What it is to be told once it has what it missed.
+    pub(super) catch_up: Option<CatchUp>,
     pub(super) rate: RateEstimate,
     pub(super) stats: LinkStats,
+}
+
+/// A mirror has said that it missed updates: they leave ahead of those that come about meanwhile, as they are the more
+/// significant, or lie before them in the sweep.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CatchUp {
+    /// The version of that word.
+    pub(super) version: u64,
+    /// How many have yet to leave; known once the first is about to, when the link is there again.
+    pub(super) left: Option<usize>,
 }
 
 /// What a link to a neighbour in the overlay has yet to carry.
@@ -63,6 +77,7 @@ impl Peer {
             met: 0,
             rebuild: None,
             forks: VecDeque::new(),
+            catch_up: None,
             rate,
             stats: LinkStats::default(),
         }
@@ -82,6 +97,7 @@ impl Peer {
         let fresh = || Some(Rebuild::none());
         walk.option("rebuild", &mut self.rebuild, fresh, |one, walk| one.state(walk, parameters))?;
         walk.record("forks", &mut self.forks)?;
+        walk.record("catch_up", &mut self.catch_up)?;
         walk.record("rate", &mut self.rate)?;
         walk.record("stats", &mut self.stats)?;
 
@@ -95,6 +111,7 @@ impl Peer {
     pub(super) fn begin_anew(&mut self) {
         self.control.clear();
         self.forks.clear();
+        self.catch_up = None;
         (self.sequence, self.announcements) = (0, 0);
     }
 

@@ -24,10 +24,18 @@ pub(super) struct Mirror {
     pub(super) lost: bool,
     /// Whether nothing can come from it, as its driver says.
     pub(super) parted: bool,
+    /// Since it last was so, until it has sent what was missed: the version of this server's word on that.
+    pub(super) missed: Option<u64>,
+    /// The version of the word that it has answered, and the update that is the last of what was missed.
+    pub(super) caught_up: Option<(u64, u64)>,
     /// Whether it has lost what it had, or taken no part, and has yet to report a clock.
     pub(super) returning: bool,
     /// Whether it takes no part in the run: it has left, or has yet to join.
     pub(super) inactive: bool,
+    /// Whether its data center pauses, since updates do not pass between it and one that trains.
+    pub(super) paused: bool,
+    /// Clocks that this data center finished while that one was paused: nobody waits for it to make them up.
+    pub(super) excused: u64,
     pub(super) announced: BTreeMap<u32, Awaited>,
     /// When announced parameters are due, ascending.
     pub(super) deadlines: VecDeque<Instant>,
@@ -56,17 +64,26 @@ impl Mirror {
             heard: Instant::ZERO,
             lost: false,
             parted: false,
+            missed: None,
+            caught_up: None,
             returning: false,
             inactive: false,
+            paused: false,
+            excused: 0,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
         }
     }
 
-    /// Whether its clock holds anybody back: it sends here itself, and is not lost.
+    /// Whether its clock holds anybody back: it sends here itself, and is neither lost nor paused.
     pub(super) fn counts(&self) -> bool {
-        self.neighbour && !self.lost
+        self.neighbour && !self.lost && !self.paused
+    }
+
+    /// The clock that it is taken for: its own, and those that it is excused from.
+    pub(super) fn counted(&self) -> Clock {
+        Clock(self.clock.0.saturating_add(self.excused))
     }
 
     /// When this mirror is to be left out if nothing is heard of it, which is once a read has waited for the
@@ -104,8 +121,12 @@ impl Mirror {
         walk.record("heard", &mut self.heard)?;
         walk.record("lost", &mut self.lost)?;
         walk.record("parted", &mut self.parted)?;
+        walk.record("missed", &mut self.missed)?;
+        walk.record("caught_up", &mut self.caught_up)?;
         walk.record("returning", &mut self.returning)?;
         walk.record("inactive", &mut self.inactive)?;
+        walk.record("paused", &mut self.paused)?;
+        walk.record("excused", &mut self.excused)?;
         walk.record_that("announced", &mut self.announced, |found, _| {
             found.keys().all(|place| (*place as usize) < parameters)
         })?;

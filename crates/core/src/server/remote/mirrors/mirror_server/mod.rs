@@ -47,24 +47,65 @@ impl MirrorServer {
         }
     }
 
-    /// Notes that a frame came: a mirror that was left out counts again.
-    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+    /// Notes that a frame came: a mirror that was left out counts again. Says whether nothing could come from it until
+    /// now.
+    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<bool, PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.heard = now;
         mirror.lost = mirror.returning;
-        mirror.parted = false;
-        Ok(())
+        Ok(std::mem::take(&mut mirror.parted))
     }
 
     /// Notes that nothing can come from a mirror until further notice.
     pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.parted = true;
-        if self.on_partition == OnPartition::Continue && mirror.counts() {
+        if self.on_partition == OnPartition::Continue {
+            self.stats.mirrors_lost += u64::from(mirror.counts());
             mirror.lost = true;
-            self.stats.mirrors_lost += 1;
         }
         Ok(())
+    }
+
+    /// What a mirror sends is missed from now on, as this server says in its word of this version.
+    pub(super) fn on_missed(&mut self, from: DcId, version: u64) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.missed = Some(version);
+        }
+    }
+
+    /// A mirror says that what was missed of it ends with an update.
+    pub(super) fn on_caught_up(&mut self, from: DcId, version: u64, sequence: u64) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.caught_up = Some((version, sequence));
+        }
+    }
+
+    /// Whether all is here that was missed of a mirror. Says so once.
+    pub(super) fn has_caught_up(&mut self, from: DcId) -> bool {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return false };
+        let (Some(missed), Some((version, sequence))) = (mirror.missed, mirror.caught_up) else {
+            return false;
+        };
+        let is_here = !mirror.parted && version >= missed && sequence <= mirror.applied;
+        if is_here {
+            (mirror.missed, mirror.caught_up) = (None, None);
+        }
+        is_here
+    }
+
+    /// A mirror says whether its data center pauses, while this one is at `clock`. Nobody waits for one that does, nor
+    /// afterwards for the clocks that it has missed.
+    pub(super) fn set_paused(&mut self, from: DcId, paused: bool, clock: Clock) {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        match (mirror.paused, paused) {
+            (false, true) => self.stats.mirrors_lost += u64::from(mirror.counts()),
+            (true, false) => {
+                mirror.excused = mirror.excused.max(clock.0.saturating_sub(mirror.clock.0));
+            }
+            _ => {}
+        }
+        mirror.paused = paused;
     }
 
     /// A mirror has lost all that it had, or begins to take part: it counts once it reports a clock, and sends from 1.
@@ -79,6 +120,8 @@ impl MirrorServer {
         mirror.deadlines.clear();
         self.stats.mirrors_lost += u64::from(mirror.counts());
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
+        (mirror.missed, mirror.caught_up) = (None, None);
+        (mirror.paused, mirror.excused) = (false, 0);
     }
 
     /// Begins with a mirror that takes part, or does not yet.
@@ -202,9 +245,19 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// The clock of a mirror, as far as it counts; `None` where it does not: lost, or spoken for by a hub.
+    /// Whether nothing can come from a mirror, as the driver says.
+    pub(super) fn is_parted(&self, from: DcId) -> bool {
+        self.mirrors.get(&from).is_some_and(|mirror| mirror.parted)
+    }
+
+    /// The clock of a mirror, as far as it counts; `None` where it does not: lost, paused, or spoken for by a hub.
     pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
+    }
+
+    /// The clock that a mirror is taken for, where it counts: its own, and those that it is excused from.
+    pub(super) fn counted_clock_of(&self, mirror: DcId) -> Option<Clock> {
+        self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(Mirror::counted)
     }
 
     /// Whether every mirror that takes part has said that it is done, and all it sent was applied.
@@ -232,9 +285,9 @@ impl MirrorServer {
         }
         if let Some(staleness) = staleness {
             let counted = self.mirrors.iter().filter(|(_, mirror)| mirror.counts());
-            let slowest = counted.min_by_key(|(_, mirror)| mirror.clock);
+            let slowest = counted.min_by_key(|(_, mirror)| mirror.counted());
             if let Some((&from, mirror)) = slowest
-                && clock.next().ahead_of(mirror.clock) > staleness.0.max(1)
+                && clock.next().ahead_of(mirror.counted()) > staleness.0.max(1)
             {
                 return Gate::Closed(WaitReason::MirrorClock { from });
             }

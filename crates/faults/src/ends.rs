@@ -26,6 +26,8 @@ pub(super) struct Connection {
     pub(super) up: bool,
     /// Which ends have sent their hello on it, the lower data center's first.
     pub(super) greeted: [bool; 2],
+    /// Which ends have got a message on it.
+    pub(super) heard: [bool; 2],
     /// The progress of each end at the last check.
     progress: [Progress; 2],
 }
@@ -60,6 +62,17 @@ impl Ends {
     /// Records that a server has sent its hello on the current connection.
     pub(super) fn greet(&mut self, server: ServerId, peer: DcId) {
         self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
+    }
+
+    /// A message of a mirror has come on the connection that is up.
+    pub(super) fn hear(&mut self, server: ServerId, peer: DcId) {
+        self.connection(pair_of(server, peer)).heard[end_of(server, peer)] = true;
+    }
+
+    /// Whether a server has got a message of a mirror on the connection that is up.
+    pub(super) fn is_heard(&self, server: ServerId, peer: DcId) -> bool {
+        let connection = &self.connections[&pair_of(server, peer)];
+        connection.up && connection.heard[end_of(server, peer)]
     }
 
     /// Whether a server may send messages: it is connected and has sent its hello.

@@ -12,6 +12,7 @@ mod divergence;
 mod durability;
 mod memory;
 mod orders;
+mod partition;
 pub(super) mod quiescence;
 mod server_processes;
 
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::network::Network;
 use super::nodes::{Nodes, ReplayPair};
 use gaia_config::Plan;
 use gaia_core::node::{RowsRead, WorkerMessage};
@@ -47,6 +49,8 @@ pub(super) enum Seen<'a> {
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// The server has handled the frame.
     Taken { at: ServerId },
+    /// A server has learnt that a connection is lost.
+    Disconnected { at: ServerId },
     /// A message was sent on a link, whose data lane has room again at `departs`.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
     /// The size of the data frames that a session holds.
@@ -101,6 +105,7 @@ pub(super) enum Undone {
 pub(super) struct View<'a> {
     pub(super) now: Instant,
     pub(super) nodes: &'a Nodes<'a>,
+    pub(super) network: &'a Network,
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
     /// Inactive data centers.
@@ -150,6 +155,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(divergence::Divergence),
         Box::new(barrier::Barrier::default()),
         Box::new(clock_bound::ClockBound::default()),
+        Box::new(partition::Partition::default()),
         Box::new(durability::Durability::default()),
         Box::new(server_processes::ServerProcesses::default()),
         Box::new(orders::Orders::default()),

@@ -3,6 +3,7 @@
 //! It goes round in groups: what has come is handed in, frames are cut where links have room, and then everything that
 //! this makes the server say is written down and let out.
 
+mod links;
 mod messages;
 pub(super) mod mirrors;
 mod proven_callers;
@@ -48,6 +49,8 @@ struct ServerNode {
     parked: BTreeMap<WorkerId, Option<ProvenCaller>>,
     /// Who is heard in the place of which worker.
     stand_ins: StandIns,
+    /// The mirror for which reads are held back, as was last logged.
+    pauses_for: Option<DcId>,
     beat: Interval,
     /// The server's time, and when it was that.
     origin: (Instant, time::Instant),
@@ -132,6 +135,7 @@ pub(super) async fn serve(
         acceptor,
         parked: BTreeMap::new(),
         stand_ins: StandIns::default(),
+        pauses_for: None,
         beat,
         origin,
         ready: false,
@@ -257,7 +261,7 @@ impl ServerNode {
             Event::Worker(worker, message) => self.on_worker(worker, message)?,
             Event::Mirror(from) => self.on_mirror(from)?,
             Event::Timeout => self.server.handle_timeout(self.now()),
-            Event::Link => self.look_at_links(),
+            Event::Link => self.look_at_links()?,
         }
         Ok(())
     }
@@ -348,20 +352,6 @@ impl ServerNode {
         }
     }
 
-    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
-    fn look_at_links(&mut self) {
-        let now = time::Instant::now();
-        for (peer, link) in &mut self.links {
-            if link.watch.due() > now {
-                continue;
-            }
-            let stalled = link.watch.is_stalled(self.server.session(*peer));
-            if stalled && self.mirrors.is_joined(*peer) {
-                self.mirrors.part(*peer, "nothing comes of the connection");
-            }
-        }
-    }
-
     fn report_resumptions(&mut self) {
         for (peer, link) in &mut self.links {
             let Some(resumption) = &mut link.resumption else { continue };
@@ -394,6 +384,7 @@ impl ServerNode {
 
         self.transmit()?;
         self.report_resumptions();
+        self.log_pause();
         let is_whole = self.server.server().is_whole();
 
         if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {

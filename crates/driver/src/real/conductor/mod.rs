@@ -186,10 +186,6 @@ impl<'a> Conductor<'a> {
                 _ = tick.tick() => self.on_beat().await?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
-            // A run that goes on may advance while some of its nodes are not ready.
-            if self.coordinator.run.has_output() {
-                self.settle().await?;
-            }
         }
 
         self.context.meter.on_begun();

@@ -1,4 +1,4 @@
-//! The nodes of a run, made from a plan: what every driver starts from.
+//! The construction of a run's nodes from its plan, for all drivers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -14,12 +14,12 @@ use gaia_core::topology::{Overlay, Topology};
 use gaia_core::types::{DcId, Model, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
-/// Makes the nodes of a run: all of them in one process, or one in each.
+/// Creates the nodes of a run: all of them in one process, or single ones.
 pub struct Blueprint<'p> {
     plan: &'p Plan,
     application: Arc<dyn Application>,
     layouts: Vec<ShardLayout>,
-    /// Made once a node needs it.
+    /// Created when a node needs it.
     initial: OnceLock<Model>,
     schedule: Arc<Schedule>,
     significance: Option<Arc<dyn Significance>>,
@@ -27,7 +27,7 @@ pub struct Blueprint<'p> {
     pub plan_hash: u64,
 }
 
-/// Every node of a run, in one process.
+/// All nodes of a run, in one process.
 pub struct Cluster {
     /// By data center, then shard.
     pub servers: Vec<Server>,
@@ -56,8 +56,8 @@ impl<'p> Blueprint<'p> {
         blueprint
     }
 
-    /// A hash of what all nodes must have alike: what they have resolved, the model's tables, and what it begins with. Where
-    /// the initial values are too many to be made for this alone, their settings and the seed have to do.
+    /// A hash of what all nodes must share: the resolved plan, the model's tables, and the initial values. If there are
+    /// too many initial values to create them for the hash, their settings and the seed are hashed instead.
     fn hash(&self) -> u64 {
         let layout = self.application.layout();
         let mut agreed = self.plan.agreement();
@@ -70,7 +70,7 @@ impl<'p> Blueprint<'p> {
         self.plan.seed.child(&agreed).0
     }
 
-    /// The same nodes, whose servers measure residuals with a function that was handed in.
+    /// The same nodes, with another significance function of servers.
     #[must_use]
     pub fn with_significance(self, significance: Option<Arc<dyn Significance>>) -> Self {
         Self { significance, ..self }
@@ -80,7 +80,7 @@ impl<'p> Blueprint<'p> {
         self.server_of(id, self.initial())
     }
 
-    /// A server that is to have its values from elsewhere.
+    /// A server whose values are set later.
     pub fn server_without_values(&self, id: ServerId) -> Server {
         self.server_of(id, &Model::zeros(self.application.layout().clone()))
     }
@@ -150,7 +150,7 @@ impl<'p> Blueprint<'p> {
         ClusterCoordinator::new(self.coordinator(), rules)
     }
 
-    /// What training begins with. Where a shard has hundreds of millions of parameters, that takes seconds.
+    /// The initial model. For hundreds of millions of parameters its creation takes seconds.
     fn initial(&self) -> &Model {
         let seed = self.plan.seed.child("model");
         self.initial.get_or_init(|| self.application.initial_model(seed))
@@ -209,7 +209,7 @@ pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
         .flat_map(|dc| (0..topology.dc(dc).workers as u16).map(move |index| WorkerId { dc, index }))
 }
 
-/// What differs wherever one value does, or its place.
+/// A digest that depends on all values and their order.
 fn digest(values: &[f32]) -> u64 {
     values.iter().fold(0, |digest: u64, value| {
         (digest.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(DIGEST_FACTOR)
@@ -234,10 +234,10 @@ fn schedule(application: &Arc<dyn Application>) -> Arc<Schedule> {
     })
 }
 
-/// Initial values that are made in some ten milliseconds.
+/// The largest number of initial values that are hashed. Their creation takes some ten milliseconds.
 const COMPARED_PARAMETERS_MAX: usize = 1 << 22;
 
-/// Odd, so that a product keeps all that went into it.
+/// Odd, so that multiplication loses no information.
 const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an iteration costs in time, where the run file says so instead of the machine.
+//! The cost model: the time of an iteration by the run file instead of the machine.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use gaia_core::application::Work;
 use gaia_core::persist;
 use gaia_core::types::{DcId, Random, Seed, WorkerId};
 
-/// Charges the iterations of every worker.
+/// Computes the time of the iterations of all workers.
 #[derive(Debug)]
 pub struct CostModel {
     config: ComputeConfig,
-    /// One generator per worker, so that one worker's clocks do not depend on another's.
+    /// A generator for each worker, so that the times of one worker do not depend on another's.
     chance: Vec<Random>,
 }
 
@@ -57,5 +57,5 @@ persist! {
     }
 }
 
-/// No iteration takes longer than this: a year.
+/// The longest time of an iteration: a year.
 const SECONDS_MAX: f64 = 3.2e7;

@@ -1,7 +1,7 @@
-//! Judges every data center's copy of the model on all data.
+//! The evaluation of all data centers' copies of the model on all data.
 //!
-//! Where the whole cluster is one process, this costs no emulated or virtual time and no WAN bytes: it is the
-//! experimenter's eye, not part of the system.
+//! If the whole cluster is one process, an evaluation takes no emulated or virtual time and no WAN bytes, because it is
+//! not part of the evaluated system.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use gaia_core::application::{Application, Evaluation};
 use gaia_core::server::Server;
 use gaia_core::types::{Model, ShardLayout};
 
-/// What each data center's copy is worth, in the topology's order.
+/// The evaluations of all data centers' copies, in the topology's order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     pub(crate) evaluations: Vec<Evaluation>,
@@ -33,7 +33,7 @@ impl Verdict {
     }
 }
 
-/// Judges the copies that servers of `shards` shards a data center hold.
+/// Evaluates the copies of servers, with `shards` shards in each data center.
 pub(crate) fn judge(
     servers: &[Server],
     shards: usize,
@@ -48,7 +48,7 @@ pub(crate) fn judge(
     judge_values(&copies, &layouts, application)
 }
 
-/// What the application says of the first data center's copy, which after a drain is everyone's.
+/// The application's highlights of the first data center's copy. After a drain all copies are equal.
 pub(crate) fn highlights(
     servers: &[Server],
     shards: usize,
@@ -57,7 +57,7 @@ pub(crate) fn highlights(
     application.highlights(&first_copy(servers, shards, application))
 }
 
-/// The first data center's copy, whole.
+/// The first data center's copy, of all shards.
 pub(crate) fn first_copy(
     servers: &[Server],
     shards: usize,
@@ -67,7 +67,7 @@ pub(crate) fn first_copy(
     assemble(copy, application)
 }
 
-/// What the application says of a copy, given by shard.
+/// The application's highlights of a copy, given by shard.
 pub(crate) fn highlights_of<'a>(
     copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
     application: &Arc<dyn Application>,
@@ -85,7 +85,7 @@ fn assemble<'a>(
     model
 }
 
-/// Judges copies, given by data center and shard; equal ones are judged once.
+/// Evaluates copies, given by data center and shard. Equal copies are evaluated once.
 pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
     copies: &[Vec<V>],
     layouts: &[ShardLayout],

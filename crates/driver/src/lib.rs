@@ -1,7 +1,7 @@
-//! What runs the protocol: simulated, emulated or real, the same machines in all.
+//! The drivers, which run the protocol: simulated, emulated and real. All run the same machines.
 //!
-//! The only rooms that know sockets, threads and the time. A driver moves messages and frames between nodes,
-//! wakes them when they asked to be, and decides nothing about training.
+//! Only drivers use sockets, threads and the time. A driver moves messages and frames between nodes and calls their
+//! timeouts. It decides nothing about training.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod blocking;
@@ -35,56 +35,54 @@ use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it went.
+    /// The results of the run.
     pub summary: Summary,
-    /// Every evaluation, in order.
+    /// All evaluations, in order.
     pub progress: Vec<Progress>,
-    /// What was learnt, in lines for people: what the application says of the final model.
+    /// Lines that show what the final model has learnt, from the application.
     pub highlights: Vec<String>,
 }
 
-/// What a run may be handed from code beside its plan and its application. The default is nothing.
+/// Options of a run that a program can pass in besides the plan and the application. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Measures how much a residual matters, in place of the `function` of `[sync.remote]`. ASP alone asks for it; every
-    /// other setting of ASP holds as it is.
+    /// The significance function, which replaces the `function` of `[sync.remote]`. Only ASP uses it. All other
+    /// settings of ASP apply unchanged.
     pub significance: Option<Arc<dyn Significance>>,
 }
 
-/// How a run that may be interrupted ended.
+/// The end of a run that can be interrupted.
 #[derive(Clone, Debug)]
 pub enum Ending {
+    /// The run has finished.
     Finished(Box<Outcome>),
-    /// It was told to stop, and goes on from this checkpoint where it is resumed.
-    Interrupted {
-        clock: Clock,
-        checkpoint: PathBuf,
-    },
+    /// The run was stopped. A resumed run continues from this checkpoint.
+    Interrupted { clock: Clock, checkpoint: PathBuf },
 }
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A node got from another what it cannot act on.
+    /// A node rejected a frame of another.
     #[error("{at}: {error}")]
     Peer {
-        /// The node that refused it.
+        /// The node that rejected it.
         at: String,
-        /// What was wrong with it.
+        /// Why it was rejected.
         error: PeerError,
     },
-    /// Every node waits for another.
+    /// A deadlock: each node waits for another.
     #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
     Stalled {
         /// The time of the driver.
         at: String,
-        /// What reads wait for.
+        /// The reasons why reads wait.
         waiting: String,
     },
     /// A checkpoint could not be written, or does not fit the plan.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Checkpoints were asked of a driver that has none.
+    /// Checkpoints were requested from a driver that has none.
     #[error(
         "the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved"
     )]
@@ -92,51 +90,51 @@ pub enum RunError {
         /// The driver's name.
         driver: &'static str,
     },
-    /// The emulated network failed for good.
+    /// The emulated network failed permanently.
     #[error(transparent)]
     Transport(quic::TransportError),
-    /// A run over processes failed.
+    /// A run of the real driver failed.
     #[error(transparent)]
     Real(#[from] real::RealError),
     /// Training diverged.
     #[error("training has diverged: {reason}")]
     Diverged {
-        /// How, and whose changes showed it.
+        /// A description, with the node whose changes diverged.
         reason: String,
     },
-    /// Something was lost or doubled between mirrors.
+    /// Frames were lost or applied twice between mirrors.
     #[error("mirrors do not agree on what has crossed between them: {links}")]
     NotConserved {
-        /// The links on which it was, and how.
+        /// The affected links, with the difference.
         links: String,
     },
-    /// The operating system gave the run no threads.
+    /// The operating system refused threads.
     #[error("no threads for the run: {0}")]
     Runtime(std::io::Error),
     /// A part of the run panicked, such as an application's task.
     #[error("{part} panicked: {message}")]
     Panicked {
-        /// The part, as people call it.
+        /// The name of the part.
         part: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// What a process that is started for a node cannot have.
+    /// An option that a process of the real driver cannot have.
     #[error(
         "the real driver runs each node in a process of its own, which knows the run file and nothing else: with \
          {handed_in} handed in from code, driver has to be \"simulated\" or \"emulated\""
     )]
     NotInRunFile {
-        /// What was handed in.
+        /// The name of the option.
         handed_in: &'static str,
     },
-    /// An application whose deltas are counts, with local steps that would not add them up as they are.
+    /// An application whose deltas are counts, with local steps that scale deltas.
     #[error(
         "the application's deltas are counts: with local-steps they need combine = \"sum\", outer = \"plain\" and \
          outer_learning_rate = 1"
     )]
     CountsDoNotAddUp,
-    /// An application whose deltas are counts, with workers that are taken over.
+    /// An application whose deltas are counts, with workers that take over for others.
     #[error(
         "the application's deltas are counts: who takes over a lost worker's data would count again what is counted, so \
          lost_workers has to be \"wait\""
@@ -144,16 +142,16 @@ pub enum RunError {
     CountsTakenOver,
 }
 
-/// Runs a plan to its end: trains the application on the plan's driver, and tells the observer how it goes. A run whose
-/// training diverges ends early, with a summary that says so ([`Outcome::check_sound`]).
+/// Runs a plan to its end: trains the application on the plan's driver, and notifies the observer of its progress. A
+/// run whose training diverges ends early, and its summary has the reason ([`Outcome::check_sound`]).
 ///
-/// Under the simulated driver a plan, an application and their seed give the same outcome to the byte, but for
-/// `wall_s`. The real driver starts this program again for each node, as `PROGRAM node …`, which only `gaia` understands.
+/// With the simulated driver a plan, an application and their seed give the same outcome to the byte, except `wall_s`.
+/// The real driver starts this program again for each node, as `PROGRAM node …`, which only `gaia` supports.
 ///
 /// # Errors
-/// Where a node got what it cannot act on, the network failed for good, something was lost or doubled between mirrors,
-/// local steps would not add up what the application counts, or the plan's driver is the real one and the application
-/// is not one that the run file names ([`RunError::NotInRunFile`]).
+/// If a node rejects a frame, the network fails permanently, frames are lost or applied twice between mirrors, local
+/// steps would scale deltas that are counts, or the plan's driver is the real one and the run file does not name the
+/// application ([`RunError::NotInRunFile`]).
 pub fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -162,10 +160,10 @@ pub fn run(
     run_with(plan, application, &RunOptions::default(), observer)
 }
 
-/// As [`run`], with what else was handed in.
+/// As [`run`], with options.
 ///
 /// # Errors
-/// As [`run`], and where the plan's driver is the real one and anything was handed in.
+/// As [`run`], and if the plan's driver is the real one and there are options.
 pub fn run_with(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -178,11 +176,11 @@ pub fn run_with(
     Ok(outcome)
 }
 
-/// The same; where the plan's driver starts processes, each keeps a log. Whether both ends of all links agree is for the
-/// caller to ask ([`Outcome::check`]), who has a summary that says so.
+/// As [`run_with`], but processes of the real driver keep logs. The caller has to check that both ends of all links
+/// agree ([`Outcome::check`]).
 ///
 /// # Errors
-/// As [`run`], and where a log cannot be written.
+/// As [`run`], and if a log cannot be written.
 pub fn run_logged(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -194,10 +192,10 @@ pub fn run_logged(
 }
 
 impl Outcome {
-    /// Whether what was cut for a mirror is what it has applied, on every link whose ends were compared.
+    /// Checks that each mirror has applied the frames that were cut for it, on all links whose ends were compared.
     ///
     /// # Errors
-    /// Where it is not: the links are named.
+    /// If the ends of a link differ, with all such links.
     pub fn check(&self) -> Result<(), RunError> {
         let broken = self.summary.conservation.iter().flat_map(|record| &record.broken);
         let links: Vec<String> = broken.map(ToString::to_string).collect();
@@ -208,10 +206,10 @@ impl Outcome {
         }
     }
 
-    /// Whether training has not diverged.
+    /// Checks that training has not diverged.
     ///
     /// # Errors
-    /// Where it has: says how, and which worker's changes showed it.
+    /// If it has, with the node whose changes diverged.
     pub fn check_sound(&self) -> Result<(), RunError> {
         match &self.summary.diverged {
             None => Ok(()),
@@ -221,12 +219,12 @@ impl Outcome {
 }
 
 impl RunOptions {
-    /// The nodes of a plan, with what was handed in.
+    /// The nodes of a plan, with these options.
     fn blueprint<'p>(&self, plan: &'p Plan, application: &Arc<dyn Application>) -> Blueprint<'p> {
         Blueprint::new(plan, application).with_significance(self.significance.clone())
     }
 
-    /// What was handed in that the plan does not say; nothing where the plan says it all.
+    /// The name of an option that the plan's driver does not support, if any.
     fn not_in(&self, plan: &Plan) -> Option<&'static str> {
         match (&plan.app, &self.significance) {
             (None, _) => Some("an application"),
@@ -243,13 +241,12 @@ fn finished(ending: Ending) -> Result<Outcome, RunError> {
     }
 }
 
-/// Runs a plan in virtual time with checkpoints: on from the one that the keeper has, if any, to the end or until the
-/// keeper says stop. What comes out is the same to the bit as of a run that was not stopped, but for the time that it
-/// took on this machine.
+/// Runs a plan in virtual time with checkpoints: from the keeper's checkpoint, if it has one, to the end or until the
+/// keeper stops the run. The outcome is the same to the bit as that of a run that was not stopped, except `wall_s`.
 ///
 /// # Errors
-/// As [`run`], and where the plan's driver keeps no checkpoints, the one to go on from does not fit the plan, or the
-/// last one could not be written.
+/// As [`run`], and if the plan's driver keeps no checkpoints, the checkpoint does not fit the plan, or the last one
+/// cannot be written.
 pub fn run_kept(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -302,7 +299,7 @@ fn carry_out(
     Ok(ending)
 }
 
-/// Logs how a run has ended.
+/// Logs the end of a run.
 fn tell(plan: &Plan, summary: &Summary) {
     let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } = summary;
     info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
@@ -313,7 +310,7 @@ fn tell(plan: &Plan, summary: &Summary) {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())

@@ -226,19 +226,30 @@ impl FaultInjector {
             }
             _ => {
                 let frame = message.slice(HEADER_BYTES..);
-                let changed = self.on_taken(at, lane, frame.clone());
-                if changed != frame {
-                    self.originals.insert((at, from, lane, number), frame);
-                    let mut header = [0; HEADER_BYTES];
-                    header.copy_from_slice(&bytes[..HEADER_BYTES]);
-                    bytes =
-                        remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
-                }
+                self.replace_frame((at, from, lane, number), frame, &mut bytes);
             }
         }
 
         reseal(&mut bytes);
         bytes.into()
+    }
+
+    /// Replaces the frame of a received message by the one that the core handles in its place, and keeps the original.
+    fn replace_frame(
+        &mut self,
+        (at, from, lane, number): (ServerId, DcId, Lane, u64),
+        frame: Bytes,
+        message: &mut Vec<u8>,
+    ) {
+        let changed = self.on_taken(at, lane, frame.clone());
+        if changed == frame {
+            return;
+        }
+
+        self.originals.insert((at, from, lane, number), frame);
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(&message[..HEADER_BYTES]);
+        *message = remade(Message { header, frame: Bytes::new() }, changed).to_bytes().into();
     }
 
     /// The received frame, if the server has handled a changed one.

@@ -75,7 +75,7 @@ mod tests {
         link = [{ from = "one", to = "three", bandwidth = "5 Mbit/s", symmetric = true }]
     "#;
 
-    /// Over a tree no other way leads from one end to the other, whatever was sent.
+    /// A tree has only one path between its ends, so a data center on it is a hub even if it has forwarded no update.
     #[test]
     fn a_hub_that_has_forwarded_nothing_is_one() {
         let plan = RunFile::from_text("toy.toml", TEXT, &[]).unwrap().plan().unwrap();

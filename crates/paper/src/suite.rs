@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// What the run file says about the model that stood there is gone.
+    /// The settings of the run file's model are replaced completely.
     #[test]
     fn a_contender_takes_the_place_of_the_run_files_model() {
         let text = APPS[0].text.replace("model = \"asp\"", "model = \"asp\"\nthreshold = 0.77");

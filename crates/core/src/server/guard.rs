@@ -359,7 +359,7 @@ mod tests {
             while guard.on_probed(&probed(u64::MAX, 0.0)).steps() == 1 {}
             guard.on_read(Clock(12), Tightness::NONE);
         }
-        // The first alone says nothing.
+        // The first measurement alone does not count.
         assert_eq!(waits, [9, 17, 33, 65, 65, 65]);
     }
 }

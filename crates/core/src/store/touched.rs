@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::persist;
 
-/// A set of parameters of a shard, with one bit for each. Methods panic for a parameter beyond the shard.
+/// A set of parameters of a shard, with one bit for each. Methods may panic for a parameter beyond the shard.
 #[derive(Clone, Debug)]
 pub struct Touched {
     words: Vec<u64>,

@@ -1,6 +1,7 @@
-//! Who speaks for which data center: certificates made at start, whose keys never leave the process.
+//! The certificates of data centers, which are issued at the start. Their keys stay in the process.
 //!
-//! There is one connection for each pair of data centers, so each shows one certificate: that of its first server.
+//! There is one connection for each pair of data centers, so each data center uses one certificate, that of its first
+//! server.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority, and a certificate of it for each data center.
+    /// Creates an authority, and issues a certificate for each data center.
     pub fn for_data_centers(topology: &Topology) -> Result<Self, TransportError> {
         let now = UnixTime::now();
         let failed = |reason: String| {
@@ -36,7 +37,7 @@ impl Certificates {
         Ok(Self { identities })
     }
 
-    /// TLS for a data center that accepts one peer, or nobody.
+    /// TLS for a data center that accepts one peer only.
     pub(super) fn accepting(
         &self,
         topology: &Topology,

@@ -1,7 +1,7 @@
-//! Joining data centers: one QUIC connection for each pair, made by the lower-numbered of the two.
+//! The connections of data centers: one QUIC connection for each pair, opened by the one with the lower number.
 //!
-//! Both ends prove which data center they are before a frame crosses. Windows, timers and packet sizes come
-//! from the topology, each direction's from its own link.
+//! Both ends authenticate before a frame is sent. Windows, timers and packet sizes follow from the topology, those of
+//! each direction from its own link.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,19 +34,19 @@ pub(super) struct Joined {
     pub(super) flight: Arc<Flight>,
 }
 
-/// What every data center needs in order to join the others.
+/// The settings with which data centers connect to each other.
 pub(super) struct Joining {
     topology: Topology,
     shards: usize,
     endpoints: Vec<Endpoint>,
-    /// By who accepts and who connects.
+    /// By the accepting and the connecting data center.
     accepting: BTreeMap<(DcId, DcId), Arc<QuicServerConfig>>,
-    /// By who connects and who accepts.
+    /// By the connecting and the accepting data center.
     connecting: BTreeMap<(DcId, DcId), Arc<QuicClientConfig>>,
 }
 
 impl Joined {
-    /// This end for all `shards` of a data center, which may have the whole link.
+    /// This end for all `shards` of a data center, which may use the whole link.
     pub(super) fn ends(
         self,
         topology: &Topology,
@@ -114,7 +114,7 @@ impl Joining {
         &self.endpoints
     }
 
-    /// Joins every pair, and gives both ends of each connection.
+    /// Connects all pairs, and returns both ends of each connection.
     pub(super) async fn join_all(self: Arc<Self>) -> Result<Vec<Joined>, TransportError> {
         let mut joins = JoinSet::new();
         for dc in self.topology.dc_ids() {
@@ -144,7 +144,7 @@ impl Joining {
         Ok(Joined { at, peer, connection, flight })
     }
 
-    /// Accepts the connection of every data center with a lower number.
+    /// Accepts the connections of all data centers with a lower number.
     async fn accept_lower(self: Arc<Self>, at: DcId) -> Result<Vec<Joined>, TransportError> {
         let mut accepts = JoinSet::new();
         for _ in 0..at.index() {
@@ -193,7 +193,7 @@ impl Joining {
         Arc::new(config)
     }
 
-    /// The error of a handshake, blaming certificates where TLS does.
+    /// The error of a handshake. It names certificates as the cause if TLS does.
     fn failed(&self, at: DcId, peer: DcId, error: &ConnectionError) -> TransportError {
         match error {
             ConnectionError::TransportError(tls) if TLS_ALERTS.contains(&u64::from(tls.code)) => {
@@ -233,7 +233,7 @@ pub(super) fn endpoint_config(seed: Seed) -> EndpointConfig {
     config
 }
 
-/// What the receiver of a link grants, whose sender keeps a provisioned window.
+/// The windows that the receiver of a link grants a sender with a provisioned window.
 fn windows(topology: &Topology, from: DcId, to: DcId) -> Windows {
     let (link, back) = (link_config(topology, from, to), link_config(topology, to, from));
     Windows::provisioned(&Provision::new(&link, &back))
@@ -242,7 +242,7 @@ fn windows(topology: &Topology, from: DcId, to: DcId) -> Windows {
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 
-/// What two timers of one millisecond add to a round trip.
+/// The delay that two timers of one millisecond add to a round trip.
 const TIMER_SLACK: Duration = Duration::from_millis(4);
 
 #[cfg(test)]

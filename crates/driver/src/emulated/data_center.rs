@@ -1,7 +1,7 @@
 //! One data center of an emulated run: its servers and workers, in one task.
 //!
-//! Inside a data center nodes share memory, so their messages are handed over as values. Iterations run on a
-//! pool of threads; everything else happens here, in the order in which it is told.
+//! Nodes of a data center share memory, so messages are passed as values. Iterations run on a thread pool. All else is
+//! done in this task, in the order of the inputs.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardId};
 use gaia_core::worker::{Worker, WorkerOutput};
 
-/// What the conductor asks of a data center. It ends when nothing more can be asked.
+/// A command of the conductor to a data center. The data center's task ends when the channel of commands closes.
 pub(super) enum Command {
     Start,
     Stop {
@@ -34,13 +34,13 @@ pub(super) enum Command {
         clocks: Vec<Clock>,
         inactive: BTreeSet<DcId>,
     },
-    /// Report the copy of every server under this ticket.
+    /// Reply with the copies of all servers, by shard.
     Copies {
         ticket: u64,
     },
 }
 
-/// What a data center tells the conductor.
+/// A report of a data center to the conductor.
 pub(super) enum Report {
     /// What a node of it reports.
     Node(NodeReport),
@@ -48,7 +48,7 @@ pub(super) enum Report {
     Copy { server: ServerId, ticket: u64, values: Vec<f32> },
 }
 
-/// What remains of a data center when its task ends.
+/// The result of a data center's task.
 pub(super) struct Remains {
     pub(super) dc: DcId,
     pub(super) servers: Vec<Server>,
@@ -71,15 +71,15 @@ pub(super) struct DataCenter {
     workers: Vec<Option<Box<Worker>>>,
     first_worker: usize,
     transport: DcTransport,
-    /// The frame size that keeps control prompt, per peer.
+    /// The largest frame size that keeps the control lane prompt, per peer.
     rooms: Vec<usize>,
     origin: time::Instant,
-    /// What iterations cost, where the run file says so; otherwise they cost what they take.
+    /// The cost model of the run file. `None` if iterations take the time that they need.
     cost: Option<CostModel>,
     pool: Arc<ThreadPool>,
     computed: UnboundedSender<Computed>,
     computed_in: UnboundedReceiver<Computed>,
-    /// Iterations that ran faster than they are charged, by when their time is over.
+    /// Iterations that ran faster than their charged time, with the end of that time.
     padded: Vec<(time::Instant, Box<Worker>)>,
     stop: Option<Clock>,
     reports: Sender<Report>,
@@ -119,10 +119,10 @@ impl DataCenter {
         }
     }
 
-    /// Runs until the conductor has nothing more to say.
+    /// Runs until the conductor closes the channel of commands.
     ///
     /// # Errors
-    /// Where a node got what it cannot act on, a peer is lost, or an iteration panicked.
+    /// If a node rejects a frame, a peer is lost, or an iteration panics.
     pub(super) async fn run(
         mut self,
         mut commands: Receiver<Command>,
@@ -228,7 +228,7 @@ impl DataCenter {
         self.workers[index] = Some(worker);
     }
 
-    /// Carries out what nodes want done until none wants anything, then fills the lanes.
+    /// Carries out the outputs of nodes until there are none, then fills the lanes.
     async fn settle(&mut self) -> Result<(), RunError> {
         loop {
             let mut moved = false;
@@ -330,15 +330,15 @@ impl DataCenter {
         Ok(moved)
     }
 
-    /// Runs an iteration beside the data center. Where its time is charged, waiting for a thread is part of it.
+    /// Runs an iteration on the thread pool. If its time is charged, the wait for a thread is included.
     fn compute(&self, mut worker: Box<Worker>) {
         let done = self.computed.clone();
         let asked = time::Instant::now();
         self.pool.spawn(move || {
-            // A worker whose iteration has panicked is never asked again.
+            // A worker whose iteration has panicked is not used again.
             let work = catch_unwind(AssertUnwindSafe(|| worker.compute()));
             let work = work.map_err(|panic| message_of(&*panic));
-            // A data center whose task has ended needs no more deltas.
+            // The data center's task may have ended.
             let _ = done.send(Computed { worker, work, asked });
         });
     }
@@ -348,7 +348,7 @@ impl DataCenter {
     }
 
     async fn report(&mut self, report: Report) {
-        // A conductor that has gone needs no reports; without it this task ends.
+        // The conductor may have ended. Then this task ends, too.
         let _ = self.reports.send(report).await;
     }
 
@@ -368,5 +368,5 @@ impl DataCenter {
     }
 }
 
-/// How long a data center sleeps when nothing is due.
+/// How long a data center sleeps without a timeout.
 const IDLE: Duration = Duration::from_secs(3600);

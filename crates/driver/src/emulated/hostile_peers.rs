@@ -1,4 +1,4 @@
-//! Many peers that break the protocol of streams, each in its own way, and an honest one beside them.
+//! Tests with many peers that break the protocol of streams, each in its own way, beside a correct one.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -22,8 +22,8 @@ const ATTACKED: DcId = DcId(0);
 const HONEST: DcId = DcId(1);
 const HONEST_FRAMES: u32 = 500;
 
-/// What a hostile peer writes on its stream, which it then leaves open, and the breach that it is closed for; one that
-/// only claims is not.
+/// The bytes that each hostile peer writes on its stream, which it leaves open, and the breach for which the connection
+/// is closed. `None` for a peer that only announces a frame.
 fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
     let hello = |from, shard, lane| {
         Hello { from, shard: ShardId(shard), lane, stripe: Stripe::WHOLE }.encode()
@@ -62,14 +62,14 @@ fn attacks(from: DcId) -> Vec<(Vec<u8>, Option<Breach>)> {
             [&data[..], &flood, &[0xff; 4]].concat(),
             too_long(Lane::Data, u32::MAX as usize, BULK_FRAME_BYTES_MAX),
         ),
-        // A claim of all that there may be, of which nothing follows.
+        // The announcement of the longest frame, without the frame.
         ([&data[..], &length(BULK_FRAME_BYTES_MAX)].concat(), None),
         (data[..7].to_vec(), None),
         (Vec::new(), None),
     ]
 }
 
-/// One data center that is attacked, an honest one, and one for each attack.
+/// One attacked data center, a correct one, and one for each attack.
 fn topology(attacks: usize) -> Topology {
     let names: Vec<String> = (0..2 + attacks).map(|dc| format!("dc-{dc}")).collect();
     mesh(&names, link(Bandwidth::from_mbit(100.0), Duration::from_millis(10), 1_000_000))
@@ -90,7 +90,7 @@ async fn be_honest(connection: Connection) -> SendStream {
 async fn attack(connection: Connection, bytes: Vec<u8>, at: Duration) {
     tokio::time::sleep(at).await;
     let mut stream = connection.open_uni().await.unwrap();
-    // Closed under its hands, as it should be.
+    // The other end closes the stream while it is written.
     let _ = stream.write_all(&bytes).await;
     connection.closed().await;
 }
@@ -115,7 +115,7 @@ async fn attacked_end_goes_on_serving() {
         } else if end.peer == ATTACKED && end.at == HONEST {
             tokio::spawn(async move {
                 let stream = be_honest(end.connection).await;
-                // Left open: the honest peer has more to say.
+                // Left open until the correct peer has sent its frames.
                 std::mem::forget(stream);
             });
         } else if end.peer == ATTACKED {
@@ -148,13 +148,13 @@ async fn attacked_end_goes_on_serving() {
     assert!(grown < 32 << 20, "the resident set grew by {grown} bytes");
 }
 
-/// What of this process lies in memory; nothing where there is no such file.
+/// The resident set size of this process in bytes. 0 if the operating system has no such file.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
 }
 
-/// In a process of its own, since the resident set is the process's.
+/// Runs in a process of its own, because the resident set size is that of the process.
 #[test]
 fn hostile_streams_neither_grow_a_transport_nor_stop_it() {
     const NAME: &str =

@@ -11,7 +11,7 @@ use crate::quic::{Event, TrackedFactory, Windows};
 use gaia_core::node::Lane;
 use gaia_core::types::Bandwidth;
 
-/// Sends one frame and says how long it took. Nobody may be lost meanwhile.
+/// Sends one frame and returns how long it took. No connection may fail meanwhile.
 async fn one_frame(joined: &mut Joined, bytes: usize) -> Duration {
     let sent = Instant::now();
     joined.oregon.send(TOKYO, SHARD, Lane::Data, vec![1; bytes].into()).unwrap();
@@ -31,7 +31,8 @@ async fn one_frame(joined: &mut Joined, bytes: usize) -> Duration {
     }
 }
 
-/// One shard's updates at 400 Mbit/s over 200 ms: one stream of 2.8 MB carries no more than that in a round trip.
+/// One shard's updates at 400 Mbit/s over 200 ms: one stream with a window of 2.8 MB carries no more than that in a
+/// round trip.
 #[tokio::test(start_paused = true)]
 async fn stripes_fill_a_long_fat_link_that_one_stream_cannot() {
     let time = Duration::from_secs(4);
@@ -67,7 +68,7 @@ async fn an_overshoot_into_any_queue_leaves_the_connection_whole() {
     }
 }
 
-/// What windows larger than a stream may have come to: quinn ends the connection, and the run with it.
+/// The effect of a window that is too large for a stream: quinn ends the connection, and the run with it.
 #[tokio::test(start_paused = true)]
 async fn only_a_stream_with_too_large_a_window_dies_where_a_link_turns_slow() {
     let large = Windows { stream: 64 << 20, data: 64 << 20, stripes: 1 };
@@ -98,7 +99,7 @@ async fn cubic_need_not_search_for_what_the_topology_says() {
     assert!(searched < 0.5, "{searched}");
 }
 
-/// A provisioned window does not take chance for congestion, as Cubic does.
+/// A provisioned window does not mistake random loss for congestion, as Cubic does.
 #[tokio::test(start_paused = true)]
 async fn a_dedicated_link_is_full_in_spite_of_loss() {
     let time = Duration::from_secs(10);
@@ -141,7 +142,7 @@ async fn a_peer_with_nothing_to_say_is_alive_though_packets_are_lost() {
     assert!(joined >= 4, "most handshakes get through: {joined} of 8");
 }
 
-/// Another connection fills a queue of seconds, behind which keep-alives wait.
+/// Another connection fills a queue of seconds, and keep-alives wait behind it.
 #[tokio::test(start_paused = true)]
 async fn keep_alives_that_come_seconds_late_are_life() {
     let wire = Wire::new(Like { mbit: 10.0, queue: 10.0, ..Like::default() });
@@ -179,16 +180,16 @@ async fn a_dead_peer_is_noticed_within_seconds_whatever_is_under_way() {
     }
 }
 
-/// An owner that takes nothing is sent no more than its windows and its inbox hold.
+/// An owner that takes no frames receives no more than its windows and its inbox hold.
 #[tokio::test(start_paused = true)]
 async fn a_flood_that_nobody_takes_is_held_back() {
     let wire = Wire::new(Like::default());
     for (lane, bytes, most) in [
-        // The windows of both ends and the longest frame, but not the thousand frames that the inbox has places for.
+        // The windows of both ends and the longest frame, but not the thousand frames that the inbox may have.
         (Lane::Control, 1 << 20, 12 << 20),
         (Lane::Control, 100, 12 << 20),
         (Lane::Data, 1 << 20, 14 << 20),
-        // Of long frames fewer than there are places: no more bytes than the longest may have.
+        // Fewer long frames than the inbox may have: no more bytes than the longest frame.
         (Lane::Data, 20 << 20, 110 << 20),
     ] {
         let Joined { mut oregon, mut tokyo, _carriers } = wire.join().await;
@@ -212,7 +213,7 @@ async fn a_flood_that_nobody_takes_is_held_back() {
     }
 }
 
-/// Early data could be repeated by anybody who has seen it, and resumption would skip the certificates.
+/// An attacker could replay early data, and resumption would skip the certificates.
 #[tokio::test(start_paused = true)]
 async fn no_connection_begins_with_early_data() {
     let wire = Wire::new(Like::default());
@@ -226,7 +227,7 @@ async fn no_connection_begins_with_early_data() {
         });
         one.unwrap();
         other.unwrap();
-        // Time for a ticket, were there one.
+        // Enough time for a session ticket to arrive.
         sleep(Duration::from_secs(1)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What has crossed each directed link: the link's own counters, and the frames of each lane.
+//! The traffic of each directed link: the link's counters, and the frames of each lane.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ pub struct Meter {
     lanes: Arc<[Arc<LaneCounters>]>,
 }
 
-/// What one directed link has carried.
+/// The traffic of one directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTraffic {
     pub from: DcId,
     pub to: DcId,
-    /// Every byte of every datagram: both lanes, acknowledgements, handshake and retransmissions.
+    /// All datagrams: both lanes, acknowledgements, handshakes and retransmissions.
     pub stats: LinkStats,
-    /// Datagrams that met a severed link.
+    /// The number of datagrams sent while the link was cut.
     pub severed_packets: u64,
     pub control: LaneTraffic,
     pub data: LaneTraffic,
@@ -38,12 +38,12 @@ impl Meter {
         &self.lanes[self.network.number(from, to)]
     }
 
-    /// What each directed link has carried so far, sorted by `(from, to)`.
+    /// The traffic of all directed links so far, sorted by `(from, to)`.
     pub fn traffic(&self) -> Vec<LinkTraffic> {
         self.network.pairs().map(|(from, to)| self.link(from, to)).collect()
     }
 
-    /// What the link between two different data centers has carried so far.
+    /// The traffic so far of the link between two different data centers.
     pub fn link(&self, from: DcId, to: DcId) -> LinkTraffic {
         let (stats, severed_packets) = self.network.stats(from, to);
         let (control, data) = self.counters(from, to).read();

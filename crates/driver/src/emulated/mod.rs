@@ -1,12 +1,12 @@
-//! The whole cluster in one process: real QUIC and TLS over a network that exists only in memory.
+//! The emulated driver: the whole cluster in one process, with real QUIC and TLS over a network in memory.
 //!
-//! This room decides how frames cross between data centers: one mutually authenticated QUIC connection for
-//! each pair, two lanes for each shard and direction, congestion windows provisioned from the topology. It
-//! asks `link/` what becomes of each datagram, so the bandwidth, delay, queue and loss are those of the
-//! simulated driver, while QUIC, TLS and their processor time are real. It does not know what is in a
-//! frame. In the paper this is the emulated WAN.
+//! This room decides how frames are sent between data centers: one mutually authenticated QUIC connection for each
+//! pair, two lanes for each shard and direction, congestion windows provisioned from the topology. The model of `link/`
+//! determines the fate of each datagram, so bandwidth, delay, queue and loss are those of the simulated driver. QUIC,
+//! TLS and their processor time are real. The room does not know the contents of a frame. In the paper this is the
+//! emulated WAN.
 //!
-//! Time is tokio's. Under its paused clock the same code runs in virtual time and repeats from its seed.
+//! Time is tokio's. With tokio's paused clock the same code runs in virtual time and repeats from its seed.
 #![allow(
     clippy::disallowed_types,
     reason = "quinn's congestion controllers are told the time as std's Instant"

@@ -1,4 +1,4 @@
-//! Data centers that lose each other and join again, as a driver joins them that survives it.
+//! Tests of data centers that lose their connection and connect again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ const OREGON: DcId = DcId(0);
 const TOKYO: DcId = DcId(1);
 const SHARD: ShardId = ShardId(0);
 
-/// Two data centers that know how to join, and what runs for the connections so far.
+/// Two data centers, and the tasks of their connections so far.
 struct Pair {
     topology: Topology,
     network: Arc<Network>,
     joining: Joining,
     oregon: DcTransport,
     tokyo: DcTransport,
-    /// Two pumps and two listeners a connection.
+    /// Two pumps and two listeners for each connection.
     carriers: JoinSet<()>,
 }
 
@@ -40,7 +40,7 @@ impl Pair {
         Self { topology, network, joining, oregon, tokyo, carriers: JoinSet::new() }
     }
 
-    /// Connects the two, whatever there is between them already.
+    /// Connects the two, in addition to existing connections.
     async fn join(&mut self) {
         let (oregon, tokyo) =
             tokio::join!(self.joining.connect(OREGON, TOKYO), self.joining.accept_next(TOKYO));
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// Waits until no more than so many tasks run for connections.
+    /// Waits until at most `carriers` tasks run for connections.
     async fn settle(&mut self, carriers: usize) {
         while self.carriers.len() > carriers {
             self.carriers.join_next().await.unwrap().unwrap();
@@ -111,7 +111,7 @@ async fn a_link_that_was_cut_carries_frames_again_once_it_is_joined_again() {
     pair.settle(4).await;
 }
 
-/// A peer that was restarted is back before anybody has noticed that it was away.
+/// A restarted peer reconnects before the loss of its connection is detected.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_of_a_peer_replaces_the_old_one() {
     let mut pair = Pair::new();
@@ -120,7 +120,7 @@ async fn a_new_connection_of_a_peer_replaces_the_old_one() {
     pair.send(Lane::Data, b"old data");
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    // Both lie in the inbox, and the news of room in Oregon's notices, when the new connection comes.
+    // Both are in the inbox, and the event of room is queued in Oregon, when the new connection is made.
     pair.join().await;
     pair.settle(4).await;
     pair.send(Lane::Control, b"new control");
@@ -137,7 +137,7 @@ async fn a_new_connection_of_a_peer_replaces_the_old_one() {
     assert!(quiet.is_err(), "nothing of the old connection is told: {quiet:?}");
 }
 
-/// One end has a new connection while the other still has but the old one.
+/// One end has a new connection while the other end only has the old one.
 #[tokio::test(start_paused = true)]
 async fn who_is_replaced_learns_that_its_connection_is_lost() {
     let mut pair = Pair::new();

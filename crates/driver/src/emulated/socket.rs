@@ -1,9 +1,9 @@
-//! A network that exists only in memory. Sockets have addresses, which say in which data center they are.
+//! A network in memory. The address of a socket determines its data center.
 //!
-//! A datagram asks the link of its directed pair what becomes of it. If it is delivered it waits at its
-//! destination, ordered by its time of arrival, until the destination's socket is polled after that time; the
-//! socket's own timer sees to it. There is no task, no thread and no real socket. A dropped datagram
-//! vanishes silently, as it would anywhere, and the link counts it.
+//! The link model of the directed pair determines the fate of a datagram. A delivered one waits at its destination,
+//! ordered by its time of arrival, until the destination's socket is polled after that time. The socket's timer wakes
+//! the poll. There is no task, no thread and no real socket. A dropped datagram is lost without a notification, and the
+//! link counts it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use gaia_core::link::{Fate, IP_UDP_HEADER_BYTES, Link, LinkStats};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Instant, Random, Seed};
 
-/// Every directed link of a topology, and what is under way on it.
+/// All directed links of a topology, and the datagrams in flight.
 pub struct Network {
     started: tokio::time::Instant,
     data_centers: usize,
@@ -41,14 +41,14 @@ struct Wire {
     chance: Random,
 }
 
-/// What else befalls datagrams than links do.
+/// Additional faults of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Disorder {
-    /// The chance of a datagram to arrive once more, 0 to 1.
+    /// The probability that a datagram arrives twice, 0 to 1.
     pub repeated: f64,
-    /// The chance of a datagram to be late, 0 to 1: those behind it overtake it.
+    /// The probability that a datagram is delayed, 0 to 1. Later ones overtake it.
     pub late: f64,
-    /// How much later it is at most.
+    /// The largest delay.
     pub late_by: Duration,
 }
 
@@ -58,7 +58,7 @@ struct Host {
     arriving: BTreeMap<(Instant, u64), Datagram>,
     received: u64,
     waker: Option<Waker>,
-    /// Neither sends nor receives any more.
+    /// Whether the socket was removed from the network.
     unplugged: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Socket {
 }
 
 impl Network {
-    /// The links of a topology, all idle. Chance comes from `seed`.
+    /// The links of a topology, all idle. All random numbers come from `seed`.
     pub fn new(topology: &Topology, seed: Seed) -> Arc<Self> {
         let data_centers = topology.data_centers.len();
         let mut links = Vec::new();
@@ -99,33 +99,33 @@ impl Network {
         Arc::new(Self { started: tokio::time::Instant::now(), data_centers, links, hosts })
     }
 
-    /// Cuts both directions between two data centers, or joins them again. What is under way still arrives.
+    /// Cuts or restores both directions between two data centers. Datagrams in flight still arrive.
     pub fn sever(&self, one: DcId, other: DcId, severed: bool) {
         self.sever_one_way(one, other, severed);
         self.sever_one_way(other, one, severed);
     }
 
-    /// The same in one direction.
+    /// As [`Self::sever`], in one direction.
     pub fn sever_one_way(&self, from: DcId, to: DcId, severed: bool) {
         self.wire(from, to).severed = severed;
     }
 
-    /// Whether nothing gets on a directed link.
+    /// Whether a directed link is cut.
     pub fn is_severed(&self, from: DcId, to: DcId) -> bool {
         self.wire(from, to).severed
     }
 
-    /// What befalls the datagrams of a directed link from now on.
+    /// Sets the additional faults of a directed link's datagrams.
     pub fn set_disorder(&self, from: DcId, to: DcId, disorder: Disorder) {
         self.wire(from, to).disorder = disorder;
     }
 
-    /// Changes the bandwidth of a directed link, of which QUIC is not told.
+    /// Changes the bandwidth of a directed link. QUIC is not notified.
     pub fn set_bandwidth(&self, from: DcId, to: DcId, bandwidth: Bandwidth) {
         self.wire(from, to).link.set_bandwidth(self.now(), bandwidth);
     }
 
-    /// Time since the network began.
+    /// The time since the network was created.
     pub fn now(&self) -> Instant {
         let nanos = self.started.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -138,7 +138,7 @@ impl Network {
         pairs.filter(|(from, to)| from != to)
     }
 
-    /// The place of a directed link in tables indexed by link.
+    /// The position of a directed link in tables indexed by link.
     pub(super) fn number(&self, from: DcId, to: DcId) -> usize {
         from.index() * self.data_centers + to.index()
     }
@@ -148,21 +148,21 @@ impl Network {
         self.links.len()
     }
 
-    /// What a link has carried, and how many datagrams met it severed.
+    /// The traffic of a link, and the number of datagrams sent while it was cut.
     pub(super) fn stats(&self, from: DcId, to: DcId) -> (LinkStats, u64) {
         let wire = self.wire(from, to);
         (*wire.link.stats(), wire.severed_packets)
     }
 
-    /// Binds a data center's one socket. Call within a tokio runtime.
+    /// Binds a data center's only socket. Must be called within a tokio runtime.
     pub(super) fn socket(self: &Arc<Self>, dc: DcId) -> Arc<Socket> {
         self.bind(address_of(dc)).expect("a data center has one such socket")
     }
 
-    /// Binds a socket at an address of a data center. Call within a tokio runtime.
+    /// Binds a socket at an address of a data center. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Where the address is taken, or no data center's.
+    /// If the address is in use, or belongs to no data center.
     pub fn bind(self: &Arc<Self>, address: SocketAddr) -> io::Result<Arc<Socket>> {
         let dc = self.dc_at(address).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +175,8 @@ impl Network {
         Ok(Arc::new(Socket { dc, address, host, network: self.clone(), timer }))
     }
 
-    /// Takes a socket off the network, whoever still holds it, so that its address is free.
+    /// Removes a socket from the network, so that its address is free. A task that still uses the socket sends and
+    /// receives nothing.
     pub fn unplug(&self, address: SocketAddr) {
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(host) = hosts.remove(&address) {
@@ -221,7 +222,7 @@ impl Network {
         }
     }
 
-    /// When a datagram arrives, if it does, and when once more.
+    /// When a datagram arrives, if it does, and when it arrives a second time, if it does.
     fn arrivals(&self, from: DcId, to: DcId, bytes: u64) -> [Option<Instant>; 2] {
         let mut wire = self.wire(from, to);
         if wire.severed {
@@ -252,7 +253,7 @@ fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
     host.lock().expect("a host is never left half changed")
 }
 
-/// A number from 0 to below 1.
+/// A random number from 0 to below 1.
 fn unit(chance: &mut Random) -> f64 {
     (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -316,7 +317,7 @@ impl AsyncUdpSocket for Socket {
 }
 
 impl Host {
-    /// Moves what has arrived into the buffers, oldest first, and says how many were filled.
+    /// Moves arrived datagrams into the buffers, the oldest first, and returns the number of filled buffers.
     fn receive(
         &mut self,
         now: Instant,
@@ -346,7 +347,7 @@ impl Host {
     }
 }
 
-/// A send never waits: what the link cannot take it drops.
+/// A send never blocks: the link drops what it cannot take.
 #[derive(Debug)]
 struct AlwaysWritable;
 
@@ -356,12 +357,12 @@ impl UdpPoller for AlwaysWritable {
     }
 }
 
-/// A loopback address for a data center. It names an endpoint in memory; nothing is ever bound to it.
+/// A loopback address for a data center. It identifies an endpoint in memory, and no real socket is bound to it.
 pub(super) fn address_of(dc: DcId) -> SocketAddr {
     Network::address(dc, PORT)
 }
 
-/// The data center that an address names.
+/// The data center of an address.
 pub(super) fn dc_at(address: SocketAddr) -> Option<DcId> {
     match address {
         SocketAddr::V4(v4) => match v4.ip().octets() {
@@ -396,7 +397,7 @@ impl fmt::Debug for Socket {
 const NETWORK: u8 = 77;
 const PORT: u16 = 4433;
 
-/// Datagrams that QUIC may hand over at once.
+/// The largest number of datagrams that QUIC may send in one call.
 const SEGMENTS_MAX: usize = 10;
 
 #[cfg(test)]

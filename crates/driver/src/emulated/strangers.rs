@@ -1,4 +1,4 @@
-//! Callers that nobody knows yet, more of them than there are places.
+//! Tests with more unauthenticated connections than there are handshakes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::{sleep, timeout};
 use super::wire::{Like, TOKYO, Wire};
 use crate::quic::{Callers, TrackedFactory};
 
-/// Places of an endpoint without a single peer.
+/// The number of handshakes of an endpoint without peers.
 const PLACES: usize = 16;
 
-/// A caller, and Tokyo's side of it, unless it is kept out.
+/// An incoming connection, with Tokyo's side of it, unless it is refused.
 async fn call(wire: &Wire) -> (Connecting, Incoming) {
     let connecting = wire.connecting(&Arc::<TrackedFactory>::default());
     let incoming = wire.endpoints[TOKYO.index()].accept().await.unwrap();
@@ -48,7 +48,7 @@ async fn callers_beyond_half_show_their_address_and_beyond_all_places_are_turned
     let refused = late.await.unwrap_err();
     assert!(matches!(refused, ConnectionError::ConnectionClosed(_)), "{refused:?}");
 
-    // A handshake that is over, or given up, leaves its place.
+    // A handshake that has ended or was given up frees its slot.
     inside.pop();
     let (_next, incoming) = call(&wire).await;
     assert!(callers.admit(incoming).is_none());
@@ -57,7 +57,7 @@ async fn callers_beyond_half_show_their_address_and_beyond_all_places_are_turned
     assert!(callers.admit(again).is_some());
 }
 
-/// Who fills the half that is for anyone keeps nobody out who is there.
+/// Peers at real addresses connect even if the half that is open to all is full.
 #[tokio::test(start_paused = true)]
 async fn an_honest_peer_gets_through_a_crowd_of_strangers() {
     let wire = Wire::new(Like::default());

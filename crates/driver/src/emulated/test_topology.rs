@@ -1,11 +1,11 @@
-//! The topologies that this room is tested on.
+//! The topologies of this room's tests.
 
 use std::time::Duration;
 
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 
-/// A link that loses nothing and costs nothing; [`mesh`] says between which data centers it lies.
+/// A link without loss and without a price. [`mesh`] sets its data centers.
 pub(super) fn link(bandwidth: Bandwidth, rtt: Duration, queue_bytes: u64) -> WanLink {
     WanLink {
         from: DcId(0),
@@ -18,7 +18,7 @@ pub(super) fn link(bandwidth: Bandwidth, rtt: Duration, queue_bytes: u64) -> Wan
     }
 }
 
-/// Data centers of these names, each with one server and one worker, and such a link from each to every other.
+/// Data centers with these names, each with one server and one worker, and a copy of `link` for each directed pair.
 pub(super) fn mesh(names: &[impl AsRef<str>], link: WanLink) -> Topology {
     let dc = |name: &str| DataCenter {
         name: name.into(),

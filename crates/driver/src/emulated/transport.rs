@@ -1,4 +1,4 @@
-//! The WAN as a driver's conductor sees it: [`Wan::start`] joins all data centers and gives one [`DcTransport`] for each.
+//! The WAN of the emulated driver: [`Wan::start`] connects all data centers and returns a [`DcTransport`] for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use gaia_core::link::quantum;
 use gaia_core::topology::Topology;
 use gaia_core::types::Seed;
 
-/// Every connection of a run. The [`DcTransport`]s do the talking.
+/// All connections of a run. Frames are sent by the [`DcTransport`]s.
 pub struct Wan {
     network: Arc<Network>,
     meter: Meter,
@@ -27,9 +27,9 @@ pub struct Wan {
 }
 
 impl Wan {
-    /// Joins the data centers of a topology, whose servers own `shards` shards in each.
+    /// Connects the data centers of a topology, each of which has `shards` shards.
     ///
-    /// Links and QUIC draw their chance from `seed`. Call within a tokio runtime.
+    /// All random numbers of links and QUIC come from `seed`. Must be called within a tokio runtime.
     pub async fn start(
         topology: &Topology,
         shards: usize,
@@ -39,7 +39,7 @@ impl Wan {
         Self::start_with(topology, shards, seed, &certificates).await
     }
 
-    /// Joins the data centers with certificates made elsewhere.
+    /// As [`Self::start`], with given certificates.
     pub async fn start_with(
         topology: &Topology,
         shards: usize,
@@ -78,20 +78,20 @@ impl Wan {
         Ok((wan, transports))
     }
 
-    /// The network in memory, where a test severs links.
+    /// The network in memory, on which a test can cut links.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Reads what has crossed each link.
+    /// The meter of all links.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Sends what is in hand, says goodbye on every stream, and ends every task.
+    /// Sends all frames, finishes all streams, and ends all tasks.
     ///
-    /// Finishing a stream is the goodbye that cannot get lost: it is repeated until acknowledged, where the close
-    /// of a connection is one datagram that a full queue may drop.
+    /// The finish of a stream is retransmitted until it is acknowledged. The close of a connection is one datagram,
+    /// which a full queue may drop.
     pub async fn close(mut self) -> Result<(), TransportError> {
         self.finishers.iter().for_each(Finisher::finish);
         let mut unfinished = 0;
@@ -109,7 +109,7 @@ impl Wan {
             while self.readers.join_next().await.is_some() {}
         };
 
-        // Past this, what is left is cut off, which hurts nobody who has been told.
+        // After the timeout the rest is cut off. This is safe once all peers have acknowledged the shutdown.
         let _ = timeout(self.patience, closed).await;
         self.readers.shutdown().await;
         if unfinished > 0 {
@@ -119,7 +119,7 @@ impl Wan {
     }
 }
 
-/// How long the end of a run may take: some round trips of the longest path with full queues.
+/// The longest time for the shutdown: some round trips of the longest path with full queues.
 fn patience(topology: &Topology) -> Duration {
     let slowest = topology.links.iter().map(|link| {
         let queued = link.bandwidth.time_for(2 * quantum(link.bandwidth).0);

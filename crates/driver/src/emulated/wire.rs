@@ -1,4 +1,4 @@
-//! A link between two endpoints that are set up as the real driver does, for tests.
+//! A link between two endpoints with the real driver's settings, for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct Wire {
     pub(super) is_known: bool,
 }
 
-/// Both ends of a connection, and what runs for them.
+/// Both ends of a connection, and their tasks.
 pub(super) struct Joined {
     pub(super) oregon: DcTransport,
     pub(super) tokyo: DcTransport,
@@ -131,7 +131,7 @@ impl Wire {
         self.try_join().await.expect("the handshake gets through")
     }
 
-    /// Nothing where loss has taken too much of the handshake.
+    /// Connects. `None` if too many packets of the handshake were lost.
     pub(super) async fn try_join(&self) -> Option<Joined> {
         let factories = [(); 2].map(|()| Arc::<TrackedFactory>::default());
         let connecting = self.connecting(&factories[0]);
@@ -173,7 +173,7 @@ impl Wire {
         Some(Joined { oregon: transports.pop().unwrap(), tokyo, _carriers: carriers })
     }
 
-    /// What arrives of a full data lane, in order, within a time, as a share of what the link could carry.
+    /// The share of the link's capacity that a full data lane delivers in order within a time.
     pub(super) async fn share(&self, time: Duration) -> f64 {
         self.try_share(time).await.unwrap()
     }

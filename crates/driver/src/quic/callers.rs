@@ -1,10 +1,10 @@
-//! What callers may cost before they have proven who they are.
+//! Limits on unauthenticated incoming connections.
 //!
-//! So many handshakes are under way at a time. Half of these places are for anyone, so that who calls first is not kept
-//! waiting; for the other half a caller must show that it hears what is sent to its address, which costs a round trip
-//! and this node no memory. So a flood from forged addresses leaves room for callers that are there.
+//! The number of simultaneous handshakes is limited. Half of them are open to all, so that the first connections do not
+//! wait. For the other half a peer must first validate its address (QUIC Retry), which takes a round trip and no memory
+//! of this node. So a flood from forged addresses leaves room for peers at real addresses.
 //!
-//! Who has proven itself has one connection: the next takes the place of the one before ([`super::DcTransport::join`]).
+//! An authenticated peer has one connection. The next one replaces it ([`super::DcTransport::join`]).
 
 use std::sync::Arc;
 
@@ -23,25 +23,25 @@ pub(crate) struct Handshake {
 }
 
 impl Callers {
-    /// For an endpoint that so many peers call, each of them twice where it was lost.
+    /// Limits for an endpoint with `peers` peers. Each may connect twice if its first connection was lost.
     pub(crate) fn new(peers: usize) -> Self {
         let most = 2 * peers + HANDSHAKES_SPARE;
         Self { most, places: Arc::new(Semaphore::new(most)) }
     }
 
-    /// Bounds what QUIC keeps of callers that nobody has looked at yet.
+    /// Bounds the memory of QUIC for incoming connections that were not accepted.
     pub(crate) fn limit(&self, config: &mut ServerConfig) {
         let bytes = INCOMING_BYTES_MAX;
         config.max_incoming(self.most).incoming_buffer_size(bytes);
         config.incoming_buffer_size_total(bytes * self.most as u64).migration(false);
     }
 
-    /// Lets a caller in, with a place for its handshake, asks it to show its address first, or turns it away.
+    /// Accepts an incoming connection, requires address validation first, or refuses it.
     pub(crate) fn admit(&self, incoming: Incoming) -> Option<(Incoming, Handshake)> {
         let known = incoming.remote_address_validated();
         let is_crowded = self.places.available_permits() <= self.most / 2;
         if is_crowded && !known {
-            // One that cannot be asked has been, and is validated.
+            // Retry fails only if the address is validated already.
             let _asked = incoming.retry();
             return None;
         }
@@ -55,8 +55,8 @@ impl Callers {
     }
 }
 
-/// Callers that turn out to be nobody's peer.
+/// The number of handshakes in addition to those of peers.
 const HANDSHAKES_SPARE: usize = 16;
 
-/// The first flight of a handshake, sent more than once.
+/// The size of a handshake's first flight, including retransmissions.
 const INCOMING_BYTES_MAX: u64 = 16 << 10;

@@ -1,19 +1,19 @@
-//! A congestion window provisioned from the topology, and what is in flight within it.
+//! A congestion window that is provisioned from the topology, and the bytes in flight within it.
 //!
-//! A run knows its links, so nothing has to be searched for: no slow start, no probing, no collapse at random
-//! loss. The window is what fills the path and no more than the bottleneck can queue:
+//! The links of a run are known, so there is no slow start, no probing, and no reduction after random loss. The window
+//! fills the path, and its excess fits the queue of the bottleneck:
 //!
 //! > window = min(rate × (1.1 × RTT + 25 ms + 8 packets), max(rate × 0.8 × RTT + queue, rate × RTT))
 //!
-//! The path holds rate × RTT. A tenth more covers the spread of timers, 25 ms is the longest that a receiver
-//! holds back an acknowledgement, and eight packets keep a slow link moving; the time of those packets is
-//! that of the slower direction, for acknowledgements queue there behind that direction's data. quinn paces a
-//! window over 0.8 of a round trip, so a burst puts all but 0.8 × rate × RTT of it in the queue. Rates
-//! here count UDP payload, 1452 bytes of 1480. At 50 Mbit/s and 60 ms, with a queue of one
-//! bandwidth-delay product (375 kB), this is 0.98 × (375 + 38 + 156 + 12) = 570 kB.
+//! The path holds rate × RTT. A tenth more covers the variance of timers, 25 ms is the longest delay of an
+//! acknowledgement, and eight packets keep a slow link busy. The time of those packets is that of the slower direction,
+//! because acknowledgements queue there behind that direction's data. quinn paces a window over 0.8 of a round trip, so
+//! a burst puts all but 0.8 × rate × RTT of it in the queue. Rates here count UDP payload, 1452 bytes of 1480. At 50
+//! Mbit/s and 60 ms, with a queue of one bandwidth-delay product (375 kB), this is 0.98 × (375 + 38 + 156 + 12) = 570
+//! kB.
 //!
-//! A guard gives way where the topology is wrong: while more is lost in a window than chance explains, the
-//! window shrinks by a quarter a round, to an eighth at the least; it grows back as fast.
+//! A guard handles a wrong topology: while more is lost in a window than random loss explains, the window shrinks by a
+//! quarter in each round, to an eighth at the least. It grows back at the same rate.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -27,18 +27,18 @@ use quinn_proto::RttEstimator;
 
 use gaia_core::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
 
-/// What is known beforehand about one direction of a connection.
+/// The provisioned settings of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Provision {
-    /// Bytes in flight at most.
+    /// The largest number of bytes in flight.
     pub(crate) window: u64,
-    /// There and back, with empty queues.
+    /// The round-trip time with empty queues.
     pub(crate) round_trip: Duration,
-    /// The share of a window that may be lost to chance.
+    /// The share of a window that random loss can explain.
     loss_tolerated: f64,
 }
 
-/// What a connection has in flight, shared by its controller, which knows, and its pump, which asks.
+/// The bytes in flight of a connection, shared by its congestion controller and its pump.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     state: Mutex<FlightState>,
@@ -53,12 +53,12 @@ struct FlightState {
     wake: Option<(u64, Waker)>,
 }
 
-/// What has been acknowledged beyond a lost packet. quinn keeps it buffered until the gap is filled.
+/// The bytes acknowledged behind a lost packet. quinn buffers them until the gap is filled.
 #[derive(Debug, Default)]
 struct Gaps {
     /// When the lost packets were sent, and when their loss was noticed and they were sent again.
     lost: VecDeque<(Instant, Instant)>,
-    /// When packets beyond the first gap were sent, and their bytes.
+    /// When packets behind the first gap were sent, and their size.
     beyond: VecDeque<(Instant, u64)>,
     bytes: u64,
 }
@@ -72,7 +72,7 @@ struct Provisioned {
     flight: Arc<Flight>,
 }
 
-/// What has become of about one window of bytes.
+/// The acknowledgements and losses of about one window of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     acknowledged: u64,
@@ -87,7 +87,7 @@ pub(crate) struct ProvisionedFactory {
 }
 
 impl Provision {
-    /// The window for `link` where acknowledgements come back over `back`.
+    /// The window of `link`, whose acknowledgements return over `back`.
     pub(crate) fn new(link: &LinkConfig, back: &LinkConfig) -> Self {
         let round_trip = link.delay + back.delay;
         let packet = DATAGRAM_BYTES_MAX + IP_UDP_HEADER_BYTES;
@@ -108,8 +108,8 @@ impl Provision {
 }
 
 impl Flight {
-    /// Bytes that QUIC has sent and must keep: in flight, or acknowledged beyond a gap. At most a few packets
-    /// too many or too few.
+    /// The number of bytes that QUIC has sent and must keep: in flight, or acknowledged behind a gap. The error is at
+    /// most a few packets.
     pub(crate) fn held(&self) -> u64 {
         let state = self.state();
         state.in_flight + state.gaps.bytes
@@ -121,7 +121,7 @@ impl Flight {
         state.wake = Some((state.sent + bytes, waker.clone()));
     }
 
-    /// Counts a packet that was sent, unless it is a mere acknowledgement.
+    /// Counts a sent packet, unless it only acknowledges.
     pub(super) fn on_sent_packet(&self, bytes: u64) {
         if bytes > ACKNOWLEDGEMENT_BYTES_MAX {
             self.on_sent(bytes);
@@ -255,7 +255,7 @@ const MARGIN_PACKETS: u32 = 8;
 /// The share of a round trip over which quinn spreads a window.
 const PACED_SHARE: f64 = 0.8;
 
-/// The longest that a receiver waits before it acknowledges (RFC 9000, section 18.2).
+/// The longest time that a receiver delays an acknowledgement (RFC 9000, section 18.2).
 const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(25);
 
 /// The smallest window that a handshake and its acknowledgements fit in.

@@ -1,4 +1,4 @@
-//! The frames of each lane that have left on one directed link.
+//! Counters of the frames sent in each lane of one directed link.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use gaia_core::node::Lane;
 pub struct LaneTraffic {
     pub frames: u64,
     pub payload_bytes: u64,
-    /// With headers, reckoned as the simulated driver reckons them.
+    /// The size of the frames on the wire in bytes, computed like in the simulated driver.
     pub wire_bytes: u64,
 }
 

@@ -1,10 +1,10 @@
-//! What can go wrong between two data centers.
+//! The errors of connections between data centers.
 
 use super::stripes::{Stripe, stripes_max};
 use gaia_core::node::Lane;
 use gaia_core::types::{DcId, ShardId};
 
-/// Why frames cannot cross. Data centers are named as in the topology.
+/// Why a connection failed. Data centers have their names of the topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     #[error("certificates for {name}: {reason}")]
@@ -29,7 +29,7 @@ pub enum TransportError {
     NoSuchLane { to: DcId, shard: ShardId, shards: usize },
 }
 
-/// What a peer sent that it must not.
+/// How a peer broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Breach {
     #[error("a stream that begins with {found:02x?}, expected `GAIA`")]

@@ -1,4 +1,4 @@
-//! What a conductor is told of its end of the WAN.
+//! The events of a data center's connections.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::TransportError;
 use gaia_core::node::Lane;
 use gaia_core::types::{DcId, ShardId};
 
-/// What happens at a data center's end of the WAN, always of the connection to a peer that was joined last.
+/// An event at a data center's end of the WAN, always of the latest connection to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Frame(Incoming),
-    /// A frame is on its way, and its lane has room for another. `busy` is how long the frame has kept the link
-    /// as far as this lane can tell: no less than its bytes take, longer where it shared the link.
+    /// A frame was sent, and its lane has room for another. `busy` is how long the link was busy with the frame, as far
+    /// as this lane can measure: at least the time of its bytes, and longer if it shared the link.
     Room {
         to: DcId,
         shard: ShardId,
@@ -21,11 +21,11 @@ pub enum Event {
         bytes: u64,
         busy: Duration,
     },
-    /// A peer said goodbye, or this end did, and the last of its frames has come.
+    /// A peer or this end has closed the connection in order, and the peer's last frame was received.
     Left {
         peer: DcId,
     },
-    /// The connection to a peer is gone, and with it what was in hand. Another may be joined in its place.
+    /// The connection to a peer failed, and its unsent frames are lost. Another connection may replace it.
     Lost {
         peer: DcId,
         error: TransportError,
@@ -41,11 +41,11 @@ pub struct Incoming {
     pub frame: Bytes,
 }
 
-/// Which of the connections to its peers an end has joined: each has a higher number than those before it.
+/// The number of a connection of an end. Each has a higher number than those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(pub(super) u64);
 
-/// Something of one connection, which concerns nobody once another has taken its place.
+/// An item of one connection, which is ignored once another connection has replaced it.
 #[derive(Debug)]
 pub(crate) struct Of<T> {
     pub(super) peer: DcId,

@@ -1,7 +1,7 @@
-//! How frames lie on streams: each stream opens with a hello, and a lane is each frame behind its length.
+//! The layout of frames on streams: each stream begins with a hello, followed by frames with a length prefix.
 //!
-//! A stream carries one lane of one shard in one direction, or a stripe of it, and its hello says which. Lengths are
-//! checked before anything is allocated. All integers are little-endian.
+//! A stream carries one lane of one shard in one direction, or a stripe of it. Its hello identifies it. Lengths are
+//! checked before memory is allocated. All integers are little-endian.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use gaia_core::types::{DcId, ShardId};
 use gaia_core::wire::PROTOCOL_VERSION;
 
-/// What stands at the start of a stream: whose frames it carries, and where to.
+/// The first bytes of a stream, which identify its sender, shard, lane and stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub from: DcId,
@@ -61,7 +61,7 @@ impl Hello {
     }
 }
 
-/// A frame as it lies on the stream. Its length is within the lane's limit.
+/// A frame with its length prefix. Its length must be within the lane's limit.
 pub(crate) fn with_length(frame: &[u8]) -> Bytes {
     let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + frame.len());
@@ -70,7 +70,7 @@ pub(crate) fn with_length(frame: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// The length of the frame behind a prefix.
+/// The length of the frame behind a prefix, checked against the lane's limit.
 pub fn length(prefix: [u8; PREFIX_BYTES], lane: Lane) -> Result<usize, Breach> {
     let bytes = u32::from_le_bytes(prefix) as usize;
     let max = frame_bytes_max(lane);

@@ -1,25 +1,25 @@
 //! The lanes of one data center to its mirrors in all others.
 //!
-//! A driver turns a [`DcTransport`] like this:
+//! A driver uses a [`DcTransport`] in a loop:
 //!
-//! 1. Ask each lane that [`DcTransport::has_room`] for a frame of the server that owns the shard
-//!    (`poll_transmit`), and hand it over with [`DcTransport::send`].
+//! 1. For each lane that [`DcTransport::has_room`], poll a frame of the server that owns the shard
+//!    (`poll_transmit`), and pass it to [`DcTransport::send`].
 //! 2. Wait for [`DcTransport::event`] or for the servers' next timeout, whichever is first.
 //! 3. Give [`Event::Frame`] to the server of its shard as a frame from its mirror. Give [`Event::Room`] of the
 //!    data lane to the server as what has drained; the lane has room again. Then go to 1.
 //!
-//! A data lane has room for one frame at a time, and has it again once the frame has all but crossed the
-//! link. So a quantum is the right size for a frame: two of them are never queued, and the link does not fall
-//! idle between them. A longer frame is sent, and control overtakes it. A control lane has room for [`CONTROL_IN_HAND_MAX`] frames,
-//! and for none once they are a MiB.
+//! A data lane has room for one frame at a time. It has room again shortly before the frame has crossed the link. So
+//! with frames of one quantum two frames are never queued, and the link does not become idle between them. A longer
+//! frame is sent as well, and control frames overtake it. A control lane has room for [`CONTROL_IN_HAND_MAX`] frames,
+//! or for a MiB of them.
 //!
-//! Where a driver does not take its events, the lanes' streams fill up to their flow-control window and
-//! the sender is held back. Nothing is dropped.
+//! If a driver does not take events, the streams fill up to their flow-control window and the sender is blocked. No
+//! frame is dropped.
 //!
-//! A connection that is lost takes with it what was in hand, on either side: frames must be numbered and kept
-//! above this room where they are to survive it. [`DcTransport::join`] gives a peer its next connection, which need not wait
-//! for the loss of the one before: a peer that was restarted is back before its silence is noticed. From then on
-//! neither frames nor events of the old one come.
+//! Unsent and unread frames are lost with their connection, on both sides. A caller that must not lose frames numbers
+//! and keeps them. [`DcTransport::join`] sets the next connection to a peer. It may be called before the loss of the
+//! last one is detected, because a restarted peer may reconnect before that. After it no frames and events of the old
+//! connection are returned.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -51,9 +51,9 @@ pub struct DcTransport {
     dc: DcId,
     shards: Range<u16>,
     peers: BTreeMap<DcId, Peer>,
-    /// What the next connection is to be.
+    /// The number of the next connection.
     next: Generation,
-    /// Peers that have left, of which the owner has yet to hear.
+    /// Peers that have left, whose event was not returned.
     leaving: VecDeque<(DcId, Generation)>,
     inbox: Inbox,
     notices: UnboundedReceiver<Of<Event>>,
@@ -65,7 +65,7 @@ struct Peer {
     generation: Generation,
     connection: Connection,
     commands: UnboundedSender<Command>,
-    /// Frames handed over and not yet taken by QUIC, by shard and lane.
+    /// Frames that QUIC has not taken, by shard and lane.
     in_hand: BTreeMap<(ShardId, Lane), InHand>,
     lost: Option<TransportError>,
 }
@@ -76,15 +76,15 @@ struct InHand {
     bytes: usize,
 }
 
-/// One end of a connection whose peer has proven itself.
+/// One end of a connection with an authenticated peer.
 pub(crate) struct Ends {
     pub(crate) at: DcId,
     pub(crate) end: End,
     pub(crate) connection: Connection,
     pub(crate) flight: Arc<Flight>,
-    /// What its lanes may have of the link.
+    /// The bandwidth that its lanes may use.
     pub(crate) bandwidth: Bandwidth,
-    /// What the peer is granted, and what it grants.
+    /// The windows that the peer is granted, and those that it grants.
     pub(crate) received: Windows,
     pub(crate) sent: Windows,
     /// How long the first streams and the last acknowledgements may take.
@@ -92,15 +92,14 @@ pub(crate) struct Ends {
     pub(crate) counters: Arc<LaneCounters>,
 }
 
-/// What carries the frames of one connection, for its owner to run. Each ends with the connection, and all that it held
-/// is freed.
+/// The tasks of one connection, which its owner runs. They end with the connection and free all their memory.
 pub(crate) struct Carriers {
     pub(crate) pump: Pump,
     pub(crate) listener: Listener,
     pub(crate) finisher: Finisher,
 }
 
-/// Ends a pump in good order.
+/// Lets a pump send its frames and end.
 pub(crate) struct Finisher(UnboundedSender<Command>);
 
 /// An end whose lanes are open, to be joined.
@@ -115,7 +114,7 @@ impl Ends {
     /// Opens the lanes of every shard.
     ///
     /// # Errors
-    /// Where the connection is lost, or the peer lets no stream be opened.
+    /// If the connection fails, or the peer allows no further stream.
     pub(crate) async fn open(self) -> Result<Lanes, TransportError> {
         let shards = self.end.shards.len();
         self.connection.set_receive_window(self.received.connection(shards));
@@ -152,7 +151,7 @@ async fn open_lane(
 }
 
 impl DcTransport {
-    /// The end of a data center, without a peer, for the servers of these shards.
+    /// The end of a data center without connections, for the servers of these shards.
     pub(crate) fn new(dc: DcId, shards: Range<u16>) -> Self {
         let (notices, notices_in) = unbounded_channel();
         let (control, control_in) = channel(CONTROL_INBOX_FRAMES_MAX);
@@ -170,7 +169,7 @@ impl DcTransport {
         }
     }
 
-    /// Hands over a frame for the mirror of a shard. The lane must have room.
+    /// Sends a frame to the mirror of a shard. The lane must have room.
     pub fn send(
         &mut self,
         to: DcId,
@@ -200,13 +199,12 @@ impl DcTransport {
         in_hand.frames += 1;
         in_hand.bytes += bytes;
 
-        // A pump that has ended has lost its connection, of which an event tells.
+        // A pump ends only with its connection, for which there is an event.
         let _ = peer.commands.send(Command::Send { shard, lane, frame });
         Ok(())
     }
 
-    /// Waits for what happens next: what concerns lanes and peers first, then control frames, then data.
-    /// Dropping the future loses nothing.
+    /// Waits for the next event: events of lanes and peers first, then control frames, then data frames. Cancel safe.
     pub async fn event(&mut self) -> Event {
         loop {
             if let Some(event) = self.last_events() {
@@ -238,7 +236,7 @@ impl DcTransport {
         }
     }
 
-    /// Once a peer has left, what it sent before and then the news of it.
+    /// The last frames of a peer that has left, then the event that it has left.
     fn last_events(&mut self) -> Option<Event> {
         while let Some((peer, generation)) = self.leaving.front().copied() {
             if let Ok(arrived) = self.control.try_recv().or_else(|_| self.data.try_recv()) {
@@ -257,7 +255,7 @@ impl DcTransport {
         None
     }
 
-    /// Whether this is the connection that was joined last, so that its events count.
+    /// Whether this is the latest connection to a peer.
     fn is_joined(&self, peer: DcId, generation: Generation) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.generation == generation)
     }
@@ -276,7 +274,7 @@ impl DcTransport {
         }
     }
 
-    /// Makes this the connection to its peer, with empty lanes. One before it is closed and forgotten.
+    /// Sets the connection to a peer, with empty lanes. The connection before is closed and ignored.
     pub(crate) fn join(&mut self, lanes: Lanes) -> Carriers {
         let generation = self.next;
         self.next = Generation(generation.0 + 1);
@@ -313,7 +311,7 @@ impl DcTransport {
         Carriers { pump, listener, finisher }
     }
 
-    /// Closes the connection to a peer and forgets it. The peer is told why, and learns that the connection is lost.
+    /// Closes the connection to a peer with a reason, and ignores it. For the peer the connection is lost.
     pub fn part(&mut self, peer: DcId, reason: &str) {
         if let Some(peer) = self.peers.remove(&peer) {
             peer.connection.close(PARTED, reason.as_bytes());
@@ -324,12 +322,12 @@ impl DcTransport {
         self.dc
     }
 
-    /// Every data center that is joined, or was and is lost, in the topology's order.
+    /// All data centers with a connection, or whose connection was lost, in the topology's order.
     pub fn peers(&self) -> impl Iterator<Item = DcId> {
         self.peers.keys().copied()
     }
 
-    /// Whether a frame may be handed over. Never for a peer that is lost.
+    /// Whether a frame may be sent. `false` for a peer whose connection is lost.
     pub fn has_room(&self, to: DcId, shard: ShardId, lane: Lane) -> bool {
         self.shards.contains(&shard.0)
             && self.peers.get(&to).is_some_and(|p| p.lost.is_none() && p.has_room(shard, lane))
@@ -337,9 +335,9 @@ impl DcTransport {
 }
 
 impl Finisher {
-    /// Has the pump send what is in hand, say goodbye on every stream, and end.
+    /// Lets the pump send its frames, finish all streams, and end.
     pub(crate) fn finish(&self) {
-        // A pump that has ended has nothing left to finish.
+        // A pump that has ended has no streams to finish.
         let _ended = self.0.send(Command::Finish);
     }
 }
@@ -356,12 +354,12 @@ impl Peer {
     }
 }
 
-/// Frames that a control lane takes before QUIC has sent the first of them.
+/// The largest number of unsent frames of a control lane.
 pub const CONTROL_IN_HAND_MAX: usize = 64;
 
 /// quinn serves streams of the highest priority first.
 const CONTROL_PRIORITY: i32 = 1;
 const DATA_PRIORITY: i32 = 0;
 
-/// With so many bytes in hand a control lane takes no more frames.
+/// The size of unsent frames at which a control lane accepts no more.
 pub(super) const CONTROL_IN_HAND_BYTES: usize = 1 << 20;

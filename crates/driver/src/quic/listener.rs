@@ -1,8 +1,8 @@
-//! The receiving side of one connection: its streams, read frame by frame into a data center's inbox.
+//! The receiving side of one connection: reads frames from its streams into a data center's inbox.
 //!
-//! Each stream says in its hello whose lane it is; one that lies, or a frame that breaks a limit, ends the
-//! connection. Streams are read no faster than the conductor takes frames, of which no more than the longest frame's bytes
-//! are in memory for each lane of a peer, however many frames they are: QUIC's flow control then holds the sender back.
+//! The hello of a stream identifies its lane. An invalid hello, or a frame that exceeds a limit, ends the connection.
+//! Streams are read as fast as the owner takes frames. For each lane of a peer at most the size of the longest frame is
+//! in memory, however many frames there are. Beyond that QUIC's flow control blocks the sender.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::{Breach, GOODBYE, TransportError, close_for};
 use gaia_core::node::Lane;
 use gaia_core::types::DcId;
 
-/// Where what arrives at a data center goes.
+/// The received frames and events of a data center.
 #[derive(Clone, Debug)]
 pub(super) struct Inbox {
     pub(super) notices: UnboundedSender<Of<Event>>,
@@ -41,7 +41,7 @@ pub(crate) struct Listener {
     pub(super) inbox: Inbox,
 }
 
-/// What one end of a connection knows of its peer.
+/// The description of a connection's peer.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     pub(crate) peer: DcId,
@@ -79,9 +79,10 @@ impl End {
 }
 
 impl Listener {
-    /// Reads every lane until the connection ends, and says why it did.
+    /// Reads all lanes until the connection ends, and sends the event of its end.
     ///
-    /// Where either end says goodbye every frame is taken first; with a connection that is lost what nobody has taken is.
+    /// If either end closes the connection in order, all frames are taken first. If the connection fails, frames that
+    /// were not taken are lost.
     pub(crate) async fn run(self) {
         let mut lanes = Lanes::default();
         let mut breach = None;
@@ -114,7 +115,7 @@ impl Listener {
             && breach.is_none()
             && let Some(read) = lanes.tasks.join_next().await
         {
-            // What is wrong with its last words concerns nobody.
+            // An error in the last bytes of a closed connection is ignored.
             let _wrong = self.on_read(read, &mut lanes);
         }
         let event = match (breach, reason) {
@@ -123,12 +124,12 @@ impl Listener {
             (None, reason) => Event::Lost { peer, error: self.end.lost(&reason) },
         };
 
-        // An owner that has gone does not care.
+        // The owner may have ended.
         let _ = self.inbox.notices.send(Of { peer, generation: self.generation, what: event });
         lanes.tasks.shutdown().await;
     }
 
-    /// Goes on with a stream that has said whose it is, or learns that one has ended.
+    /// Continues with a stream whose hello was read, or records that a stream has ended.
     fn on_read(&self, read: Result<Read, JoinError>, lanes: &mut Lanes) -> Result<(), Breach> {
         let read = read.expect("a stream's task does not panic and is not cancelled");
         let Some((hello, stream)) = read? else { return Ok(()) };
@@ -157,7 +158,7 @@ impl Default for Lanes {
     }
 }
 
-/// What a stream's task leaves: a stream of which the hello has been read, or nothing.
+/// The result of a stream's task: the stream behind its hello, or nothing at its end.
 type Read = Result<Option<(Hello, RecvStream)>, Breach>;
 
 async fn open_lane(mut stream: RecvStream) -> Read {
@@ -208,6 +209,6 @@ fn ended(end: LaneEnd) -> Read {
     }
 }
 
-/// Frames that wait for a conductor before their streams are held back.
+/// The largest number of frames that wait for the owner before their streams are blocked.
 pub(super) const CONTROL_INBOX_FRAMES_MAX: usize = 1 << 10;
 pub(crate) const DATA_INBOX_FRAMES_MAX: usize = 8;

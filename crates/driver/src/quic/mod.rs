@@ -1,22 +1,22 @@
-//! Frames of mirrors over QUIC, whatever the connection runs over.
+//! Frames of mirrors over QUIC.
 //!
-//! This room decides how lanes lie on streams, when frames are written to them and how much QUIC may hold: a
-//! [`DcTransport`] is what a server's driver sees, a pump and a listener are the two ends of each connection. It
-//! refuses to know how connections come about and who may have one, which is the business of the driver that makes
-//! them: `emulated/` over sockets in memory, `real/` over UDP.
+//! This room decides how lanes are mapped to streams, when frames are written to them and how much QUIC may buffer. A
+//! server's driver uses a [`DcTransport`]. A pump and a listener are the two directions of each connection. The room
+//! does not know how connections are made and authenticated. The drivers do that: `emulated/` over sockets in memory,
+//! `real/` over UDP.
 //!
-//! **The lifetime of a connection.** A driver that has a connection to a peer that has proven itself says so in [`Ends`], whose
-//! `open` opens the lanes, and hands the result to [`DcTransport::join`]: from then on the peer is that connection. What comes
-//! back are its [`Carriers`], a pump and a listener for the driver to run as tasks. Both end with the connection, free
-//! all that they held, and leave one last event, [`Event::Lost`] or, after a goodbye, [`Event::Left`]. Whenever it likes the
-//! driver may join the next connection to the same peer, even before the last one is known to be lost:
+//! **The lifetime of a connection.** A driver that has a connection to an authenticated peer describes it in [`Ends`],
+//! whose `open` opens the lanes, and passes the result to [`DcTransport::join`]. It returns the [`Carriers`], a pump
+//! and a listener that the driver runs as tasks. Both end with the connection and free all their memory. The last event
+//! is [`Event::Lost`] or, after an orderly shutdown, [`Event::Left`]. The driver may join the next connection to the
+//! same peer at any time, even before the loss of the last one is detected:
 //!
-//!  - lanes begin empty, with room, and frames that the old connection had in hand are gone;
-//!  - nothing of the old one is told any more, no frame, no room, no loss; if it still lives, it is closed, and the
-//!    peer's end of it is lost;
-//!  - [`DcTransport::part`] does the same without a successor, for a driver that will not go on with a connection.
+//!  - Lanes begin empty, with room. Unsent frames of the old connection are lost.
+//!  - No frames and events of the old connection are returned. If it is still open, it is closed, and the peer's end of it
+//!    is lost.
+//!  - [`DcTransport::part`] does the same without a successor, for a driver that gives a connection up.
 //!
-//! Whoever must lose nothing numbers and keeps frames above this room.
+//! A caller that must not lose frames numbers and keeps them.
 #![allow(
     clippy::disallowed_types,
     reason = "quinn's congestion controllers are told the time as std's Instant"
@@ -56,7 +56,7 @@ use gaia_core::link::LinkConfig;
 use gaia_core::topology::Topology;
 use gaia_core::types::{ByteSize, DcId};
 
-/// The model of a directed link of a topology. A data center's link to itself, which nothing uses, is instant.
+/// The model of a directed link of a topology. A data center's link to itself, which is not used, has no delay.
 pub(crate) fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
     if from == to {
         let bandwidth = topology.dc(from).lan_bandwidth;
@@ -77,12 +77,12 @@ pub(crate) fn close_for(connection: &Connection, breach: Breach) {
     connection.close(PROTOCOL_BROKEN, breach.to_string().as_bytes());
 }
 
-/// The code of a connection that is closed because the run is over: not 0, which one has that ends with a process that fails.
+/// The code of a connection that is closed at the end of the run. Not 0, which is the code if a process fails.
 pub(crate) const GOODBYE: VarInt = VarInt::from_u32(5);
 const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
 
-/// The code of a connection in whose place the same peer has another.
+/// The code of a connection that another one of the same peer has replaced.
 const REPLACED: VarInt = VarInt::from_u32(2);
 
-/// The code of a connection that its owner gives up; 3 is the real driver's.
+/// The code of a connection that its owner has given up. The real driver uses 3.
 const PARTED: VarInt = VarInt::from_u32(4);

@@ -1,22 +1,22 @@
-//! The sending side of one connection: control first, and never much data that is not yet on its way.
+//! The sending side of one connection: control frames first, and little data in QUIC's buffer.
 //!
-//! A frame that QUIC has buffered can neither be overtaken by a better one nor merged with the next, so data
-//! waits here, frame by frame, and two brakes let it through. The owner learns that a data lane has room when
-//! the last frame has all but crossed: early enough that the link does not fall idle, and no earlier, since
-//! what the owner still has it can merge. A control lane has room once QUIC has taken the last byte.
+//! A frame in QUIC's buffer can neither be overtaken by a more significant one nor merged with the next. So data waits
+//! here, frame by frame, and two limits control how fast it is written. The owner is notified of room in a data lane
+//! shortly before the last frame has crossed the link: early enough that the link does not become idle, and no earlier,
+//! because unsent updates can merge. A control lane has room once QUIC has taken the last byte.
 //!
-//! - **Pace**: no faster than the link carries payload, with half a quantum of advance for late timers.
-//!   So no queue builds up at the bottleneck either, and a burst does not begin with a flood.
-//! - **Room**: QUIC may hold what is in flight and half a quantum. It bites where the link is slower than the
-//!   topology says, or loses packets. quinn counts what is buffered against its send window, so before data
-//!   is written that window is set to
+//! - **Pace**: data is written no faster than the link carries payload, with half a quantum of advance for late timers. So no
+//!   queue builds up at the bottleneck, and a burst does not begin with a flood.
+//! - **Room**: QUIC may buffer the bytes in flight and half a quantum. This limit applies if the link is slower than in the
+//!   topology, or loses packets. quinn counts buffered bytes against its send window, so before data is written that window is
+//!   set to
 //!
 //!   > (bytes in flight + bytes held for a gap) × payload share + half a quantum
 //!
-//!   The congestion controller, which is ours, knows both, and wakes the pump when enough has left.
+//!   This project's congestion controller knows both, and wakes the pump when enough bytes were sent.
 //!
-//! Control has a send window of its own on top, is written before any data, and travels on streams that quinn
-//! serves first: on its way it meets only what already stands at the bottleneck.
+//! Control frames have an additional send window, are written before data, and use streams that quinn serves first. So
+//! they wait only for packets that are already queued at the bottleneck.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -38,25 +38,25 @@ use gaia_core::link::{DATAGRAM_BYTES_MAX, STREAM_PAYLOAD_BYTES_MAX};
 use gaia_core::node::Lane;
 use gaia_core::types::{Bandwidth, ByteSize, DcId, ShardId};
 
-/// What the pump is told.
+/// A command to the pump.
 pub(super) enum Command {
     Send {
         shard: ShardId,
         lane: Lane,
         frame: Bytes,
     },
-    /// Send what is in hand, then finish every stream.
+    /// Send all frames, then finish all streams.
     Finish,
 }
 
-/// Where a pump sends, and how fast it may believe that to be.
+/// The peer of a pump, and the assumed properties of the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) to: DcId,
     pub(super) generation: Generation,
     /// The number of the first lane's shard.
     pub(super) first_shard: u16,
-    /// The most of the link that frames can have.
+    /// The part of the link's bandwidth that frames can use.
     pub(super) payload_rate: Bandwidth,
     pub(super) quantum: ByteSize,
     /// How long the last acknowledgements may take.
@@ -77,7 +77,7 @@ pub(crate) struct Pump {
     commands: UnboundedReceiver<Command>,
     finishing: bool,
     notices: UnboundedSender<Of<Event>>,
-    /// News of room in data lanes, by when it is due.
+    /// Events of room in data lanes, with the time when they are due.
     rooms: VecDeque<(Instant, Event)>,
     room_timer: Pin<Box<Sleep>>,
     counters: Arc<LaneCounters>,
@@ -88,10 +88,10 @@ pub(super) struct Outgoing {
     /// By stripe.
     streams: Vec<SendStream>,
     place: StripePosition,
-    /// What is yet to be written of the hellos, by stripe.
+    /// The unwritten rest of the hellos, by stripe.
     hellos: Vec<Bytes>,
     frames: VecDeque<InHand>,
-    /// When the frames so far would have crossed at the payload rate, or were accepted if that was later.
+    /// When the frames so far would have crossed the link at the payload rate, or were accepted if that was later.
     drained_at: Instant,
 }
 
@@ -104,13 +104,13 @@ struct Pace {
     timer: Pin<Box<Sleep>>,
 }
 
-/// What QUIC took in one write: some bytes, and with them perhaps the last of a frame.
+/// The result of one write: the number of bytes, and the frame that they complete, if any.
 struct Written {
     bytes: usize,
     whole: Option<InHand>,
 }
 
-/// A frame of which some may have been written.
+/// A frame that may be partly written.
 struct InHand {
     rest: Bytes,
     frame_bytes: usize,
@@ -118,7 +118,7 @@ struct InHand {
 }
 
 impl Outgoing {
-    /// A lane on these streams, none of which has been written to.
+    /// A lane on these streams, to which nothing was written.
     pub(super) fn new(from: DcId, shard: ShardId, lane: Lane, streams: Vec<SendStream>) -> Self {
         let count = u8::try_from(streams.len()).expect("stripes are bounded");
         let hello = |stripe| Hello { from, shard, lane, stripe }.encode();
@@ -137,13 +137,13 @@ impl Outgoing {
         self.frames.push_back(InHand { rest, frame_bytes: frame.len(), handed });
     }
 
-    /// Whether all there is has been written.
+    /// Whether all frames were written.
     fn is_idle(&self) -> bool {
         self.hellos.iter().all(Bytes::is_empty) && self.frames.is_empty()
     }
 
-    /// Writes up to `bytes_max` of the oldest frame, once all hellos are written. Pending where QUIC takes nothing or
-    /// there is nothing.
+    /// Writes up to `bytes_max` of the oldest frame, after all hellos. Pending if QUIC takes no bytes or there is no
+    /// frame.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -163,7 +163,7 @@ impl Outgoing {
         Poll::Ready(Ok(Written { bytes, whole }))
     }
 
-    /// How long a frame accepted at `now` has kept the link, which is no less than its bytes take.
+    /// How long the link was busy with a frame accepted at `now`, at least the time of its bytes.
     fn drain(&mut self, handed: Instant, bytes: usize, rate: Bandwidth, now: Instant) -> Duration {
         let started = self.drained_at.max(handed);
         self.drained_at = now.max(started + rate.time_for(bytes as u64));
@@ -171,7 +171,7 @@ impl Outgoing {
     }
 }
 
-/// Writes up to `bytes_max` of what is left, and says how much QUIC took.
+/// Writes up to `bytes_max` of the rest of a frame, and returns how much QUIC took.
 fn poll_write(
     cx: &mut Context<'_>,
     stream: &mut SendStream,
@@ -214,8 +214,8 @@ impl Pump {
         }
     }
 
-    /// Runs until told to finish and everything is acknowledged, or the connection is lost.
-    /// Returns whether all that was in hand has arrived.
+    /// Runs until it is finished and all bytes are acknowledged, or the connection is lost. Returns whether all frames
+    /// have arrived.
     pub(crate) async fn run(mut self) -> bool {
         let connection = self.connection.clone();
         let handed_over = tokio::select! {
@@ -231,7 +231,7 @@ impl Pump {
         let lanes = self.control.iter_mut().chain(&mut self.data);
 
         for stream in lanes.flat_map(|lane| &mut lane.streams) {
-            // A stream that the peer has stopped is as finished as it will be.
+            // A stream that the peer has stopped cannot be finished.
             let _ = stream.finish();
             acknowledged.push(stream.stopped());
         }
@@ -290,7 +290,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Writes a chunk of each shard in turn while both brakes let it.
+    /// Writes a chunk of each shard in turn while both limits allow it.
     fn write_data(&mut self, cx: &mut Context<'_>) -> Result<(), WriteError> {
         let shards = self.data.len();
         let quantum = self.route.quantum.0;
@@ -318,7 +318,7 @@ impl Pump {
         Ok(())
     }
 
-    /// What QUIC may hold.
+    /// The number of bytes that QUIC may buffer.
     fn allowed(&self) -> u64 {
         let held = self.flight.held();
         held * STREAM_PAYLOAD_BYTES_MAX / DATAGRAM_BYTES_MAX + self.route.quantum.0 / 2
@@ -362,7 +362,7 @@ impl Pump {
                 }
             }
             if let Some((_, room)) = self.rooms.pop_front() {
-                // An owner that has gone does not care.
+                // The owner may have ended.
                 let Route { to: peer, generation, .. } = self.route;
                 let _ = self.notices.send(Of { peer, generation, what: room });
             }
@@ -378,8 +378,8 @@ impl Pace {
         Self { rate: route.payload_rate, advance, crossed_at: now, timer }
     }
 
-    /// Ready while writes are not too far ahead. Once they are, pending until half of the advance is left, so
-    /// that a busy link costs a few dozen wakes a second and not a thousand.
+    /// Ready while writes are not too far ahead. Then pending until half of the advance is left, so that a busy link
+    /// needs dozens of wake-ups in a second and not a thousand.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         if self.crossed_at <= now + self.advance && self.timer.deadline() <= now {
@@ -396,15 +396,15 @@ impl Pace {
     }
 }
 
-/// How long before a frame has crossed its owner is asked for the next: a timer's tick, and the way there and
-/// back on a busy machine.
+/// How long before a frame has crossed the link the owner is notified: a timer's resolution, and the scheduling delays
+/// of a busy machine.
 const ROOM_LEAD: Duration = Duration::from_millis(3);
 
-/// quinn keeps each write as a segment of its own, so that few and long ones are cheapest.
+/// The size of a write. quinn keeps each write as a segment of its own, so that few long ones are cheapest.
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 
-/// What control may have in QUIC's buffer beyond what data may.
+/// The additional buffer of QUIC for control frames.
 pub(super) const CONTROL_WINDOW: u64 = 1 << 20;
 
-/// How often the pump tops up the buffer while a quantum leaves it.
+/// How often the pump refills the buffer while a quantum is sent.
 const WAKES_PER_QUANTUM: u64 = 8;

@@ -1,16 +1,16 @@
-//! How a connection is set up: its windows and streams, when silence is death, and what a peer may cost.
+//! The settings of a connection: its windows and streams, its idle timeout, and the memory limit of a peer.
 //!
-//! Windows come from the link that fills them. On a link that others use too they are 1.25 bandwidth-delay products, or
-//! some frames where that is more, so that Cubic cannot overshoot by more; on a dedicated one, whose sender does not probe,
-//! there is room for the two round trips that a lost packet takes. No stream has more than 1.25 products either way, nor
-//! more than keeps it under quinn's 1024 gaps: what a link needs beyond that lies on more streams.
+//! Windows follow from the link. On a shared link they are 1.25 bandwidth-delay products, or some frames if that is
+//! more, so that Cubic cannot overshoot further. On a dedicated link, whose sender does not probe, they also cover the
+//! two round trips of a lost packet. No stream has more than 1.25 products, nor more than keeps it below quinn's limit
+//! of 1024 gaps. A link that needs more uses more streams.
 //!
-//! A peer that says nothing for [`IDLE_MAX`] is dead. Any packet is a sign of life, so a transfer may take as long as it
-//! likes; who has nothing to say says so every [`KEEP_ALIVE`]. Where packets take long, QUIC waits for three of its probe
-//! timeouts, however short this time is.
+//! A peer that sends nothing for [`IDLE_MAX`] is dead. Any packet is a sign of life, so a transfer may take any time.
+//! An idle end sends a packet every [`KEEP_ALIVE`]. On links with long delays QUIC waits for three of its probe
+//! timeouts, if that is longer.
 //!
-//! 0-RTT is off, as is all resumption: every connection begins with a whole handshake, in which both ends prove
-//! themselves before a byte of a frame leaves.
+//! 0-RTT and all resumption are off: each connection begins with a complete handshake, in which both ends authenticate
+//! before a frame is sent.
 
 use std::time::Duration;
 
@@ -23,19 +23,20 @@ use super::stripes::STRIPES_MAX;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 
-/// What a receiver grants the lanes of one shard, and on how many streams they lie.
+/// The flow-control windows of the lanes of one shard, and the number of their streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Windows {
     /// Of each stream, in bytes.
     pub(crate) stream: u64,
     /// Of the data lane, in bytes.
     pub(crate) data: u64,
-    /// On how many streams the data lane lies.
+    /// The number of streams of the data lane.
     pub(crate) stripes: u8,
 }
 
 impl Windows {
-    /// For frames over `link`, whose acknowledgements come back over `back`. Both ends of a connection reckon the same.
+    /// The windows for frames over `link`, whose acknowledgements return over `back`. Both ends of a connection compute
+    /// the same.
     pub(crate) fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
         let frames = 4 * quantum(link.bandwidth).0;
         let shared = (path_bytes(link, back) / 4 * 5).max(frames).max(WINDOW_BYTES_MIN);
@@ -43,12 +44,12 @@ impl Windows {
         Self::striped(bytes, shared)
     }
 
-    /// For a sender that keeps a provisioned window, on as few streams as may be.
+    /// The windows for a sender with a provisioned window, on as few streams as possible.
     pub(crate) fn provisioned(provision: &Provision) -> Self {
         Self::striped(recovering(provision), STREAM_WINDOW_BYTES_MAX)
     }
 
-    /// So many bytes on streams of at most `stream_max`.
+    /// `bytes` on streams of at most `stream_max` bytes.
     fn striped(bytes: u64, stream_max: u64) -> Self {
         let stream_max = stream_max.min(STREAM_WINDOW_BYTES_MAX);
         let stripes = bytes.div_ceil(stream_max).clamp(1, u64::from(STRIPES_MAX));
@@ -57,7 +58,7 @@ impl Windows {
         Self { stream, data: stream * u64::from(stripes), stripes }
     }
 
-    /// What fits both.
+    /// The larger of two windows.
     pub(crate) fn wider(self, other: Self) -> Self {
         Self {
             stream: self.stream.max(other.stream),
@@ -66,12 +67,13 @@ impl Windows {
         }
     }
 
-    /// Of a connection that carries the lanes of so many shards: data can fill its own part and leaves control credit.
+    /// The window of a connection with the lanes of `shards` shards. Data can fill its own part, and leaves credit for
+    /// control frames.
     pub(crate) fn connection(&self, shards: usize) -> VarInt {
         varint((self.data + self.stream).saturating_mul(shards as u64))
     }
 
-    /// The settings of a connection that receives the lanes of so many shards.
+    /// The settings of a connection that receives the lanes of `shards` shards.
     pub(crate) fn transport(&self, shards: usize) -> TransportConfig {
         let streams = shards.saturating_mul(1 + usize::from(self.stripes));
         let idle =
@@ -89,11 +91,11 @@ impl Windows {
     }
 }
 
-/// The most bytes of frames that one peer makes this process keep, for the lanes of so many shards: `received` are the
-/// windows that it was granted, `sent` those that it granted.
+/// The largest size of the frames that one peer makes this process keep, in bytes, for the lanes of `shards` shards.
+/// `received` are the windows that it was granted, `sent` those that it granted.
 ///
-/// Received: what waits in QUIC's windows, and of each lane the longest frame, be it one frame or many short ones that
-/// nobody has taken. Sent: what QUIC keeps until it is acknowledged, and what waits for QUIC.
+/// Of received frames: the bytes in QUIC's windows, and for each lane the size of the longest frame, in one frame or in
+/// many short ones that were not taken. Of sent frames: those that are not acknowledged, and those that wait for QUIC.
 pub(crate) fn peer_bytes_max(received: &Windows, sent: &Windows, shards: usize) -> u64 {
     let control_frame = CONTROL_FRAME_BYTES_MAX as u64;
     let data_frame = BULK_FRAME_BYTES_MAX as u64;
@@ -106,12 +108,12 @@ pub(crate) fn peer_bytes_max(received: &Windows, sent: &Windows, shards: usize) 
         + shards as u64 * in_hand
 }
 
-/// Room for the two round trips that pass between the loss of a packet and the credit for what follows it.
+/// The window for the two round trips from the loss of a packet to the credit for the packets behind it.
 fn recovering(provision: &Provision) -> u64 {
     provision.window * 5 / 2
 }
 
-/// What is on its way while a byte goes there and its acknowledgement comes back, in bytes.
+/// The number of bytes in flight from the sending of a byte to its acknowledgement.
 pub(super) fn path_bytes(link: &LinkConfig, back: &LinkConfig) -> u64 {
     link.bandwidth.bytes_in(link.delay + back.delay) as u64
 }
@@ -120,10 +122,10 @@ fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
 
-/// A dead peer is noticed within this time, whatever is under way.
+/// The time within which a dead peer is detected.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Several of these fit into that time, so that a few may be lost.
+/// The interval of keep-alive packets. Several fit into [`IDLE_MAX`], so that some may be lost.
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 /// quinn-proto closes a connection whose stream has 1024 gaps. Gaps are at least two packets apart, so a

@@ -1,4 +1,4 @@
-//! Tries every link that a node will need, before a run: `gaia check --connect`.
+//! Checks all links that a node needs, before a run: `gaia check --connect`.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use gaia_core::application::Application;
 use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ServerId};
 
-/// What became of one link.
+/// The result of checking one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCheck {
     pub from: String,
     pub to: String,
     /// `tcp` or `udp`.
     pub protocol: &'static str,
-    /// Nothing where neither topology nor environment says.
+    /// `None` if neither the topology nor the environment has it.
     pub address: Option<Address>,
     pub fault: Option<LinkFault>,
 }
 
-/// Tries once every link that starts at the nodes of this process: to the coordinator, to a worker's servers, to a
-/// server's mirrors. The other ends have to be up; they take part in nothing.
+/// Checks once all links that start at the nodes of this process: to the coordinator, to a worker's servers, to a
+/// server's mirrors. The other ends must be running. No run begins.
 ///
 /// # Errors
-/// Where this node's own certificate does not do.
+/// If this node's own certificate is invalid.
 pub fn check_links(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -82,7 +82,7 @@ fn links_of(
     let to_coordinator = (NodeId::Coordinator, TCP, coordinator);
 
     match node {
-        // It calls nobody.
+        // It opens no connections.
         NodeId::Coordinator => Vec::new(),
         NodeId::Server(own) => {
             let others = topology.dc_ids().filter(|dc| *dc != own.dc);

@@ -1,14 +1,14 @@
 //! All nodes of a run as processes of this machine, on 127.0.0.1: `gaia train --driver real`.
 //!
-//! This process is the coordinator; it starts the others with certificates made for the run. A child holds one end of
-//! a pipe and ends when this process does, whatever ends it; children are killed where this process goes on without
-//! them. So none is left behind.
+//! This process is the coordinator. It starts the others with certificates issued for the run. A child holds one end of
+//! a pipe and ends when this process ends, for any reason. Children are killed if this process continues without them.
+//! So no child outlives the run.
 //!
-//! Certificates lie in a temporary folder that nobody else can enter, and go with the run, also where a signal ends it.
-//! Where this process is killed they stay, but for the authority's key, which is never written.
+//! Certificates are in a temporary folder with access for this user only. They are deleted at the end of the run, also
+//! after a signal. If this process is killed they stay, except the authority's key, which is never written.
 //!
-//! A child that something kills, or that crashes, is started again and goes on from what it has written down; one that
-//! fails for a reason ends the run.
+//! A child that is killed or crashes is restarted and continues from its log. A child that fails with an error ends the
+//! run.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -49,41 +49,41 @@ struct Process {
     worker: Option<WorkerId>,
 }
 
-/// What children are started with.
+/// Starts and restarts children.
 struct Supervisor {
     run_context: RunContext,
-    /// Of the run file and the certificates.
+    /// The folder of the run file and the certificates.
     folder: PathBuf,
     states: PathBuf,
     files: Option<NodeFiles>,
     coordinator: String,
 }
 
-/// Where the nodes that a run starts write to.
+/// The files of the nodes that a run starts.
 #[derive(Clone, Debug)]
 pub struct NodeFiles {
-    /// Where each keeps what it needs to go on after a crash, in a folder of its own, until the run is over.
+    /// The folder of the durable state of each node, in a folder of its own, until the run is over.
     pub states: PathBuf,
-    /// Where they log to. A node's file is called as its folder of certificates is, such as `tokyo/server-0.log`. A
-    /// worker that shares a process with a server shares its log.
+    /// The folder of log files. The name of a node's file is that of its folder of certificates, such as
+    /// `tokyo/server-0.log`. A worker that shares a process with a server shares its log.
     pub logs: PathBuf,
-    /// Whether a line is an object, and not text for people.
+    /// Whether log lines are JSON objects instead of text.
     pub json: bool,
-    /// True once the run is to end before its time.
+    /// Set to `true` to interrupt the run.
     pub interrupted: Option<Arc<AtomicBool>>,
 }
 
-/// A child that has ended, for good.
+/// A child that has ended and is not restarted.
 struct Exit {
     name: String,
     status: io::Result<ExitStatus>,
-    /// The last that it said on standard error.
+    /// The last lines of its standard error.
     said: String,
 }
 
-/// Runs a plan over processes of this machine.
+/// Runs a plan as processes of this machine.
 ///
-/// The program that is started is the one that runs: it has to be `gaia`.
+/// The started program is the running one, which must be `gaia`.
 pub(crate) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
@@ -108,7 +108,7 @@ async fn conduct(
     let wall = time::Instant::now();
     let folder = private_folder()?;
 
-    // Whatever addresses the topology has, here every port is one that is free.
+    // The addresses of the topology are replaced by free ports of this machine.
     let deployment =
         Deployment { coordinator: None, servers: Vec::new(), ..plan.deployment.clone() };
     let plan = &Plan { deployment, ..plan.clone() };
@@ -125,7 +125,7 @@ async fn conduct(
     let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let (ended, mut exits) = unbounded_channel();
 
-    // Dropped last of all, and with it every child that still runs.
+    // Dropped last. This kills all children that still run.
     let mut children = JoinSet::new();
     let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
     let supervisor = Arc::new(Supervisor {
@@ -143,7 +143,7 @@ async fn conduct(
         let (supervisor, ended) = (supervisor.clone(), ended.clone());
         children.spawn(async move {
             let exit = supervisor.keep(process, first, log).await;
-            // Nobody asks any more once the run has failed.
+            // The receiver is gone if the run has failed.
             let _over = ended.send(exit);
         });
     }
@@ -169,13 +169,13 @@ async fn conduct(
             let _late =
                 timeout(EXIT_MAX, async { while children.join_next().await.is_some() {} }).await;
             children.shutdown().await;
-            // Of a run that is over nothing goes on.
+            // A run that is over cannot be continued.
             if let Err(error) = std::fs::remove_dir_all(&states) {
                 info!("{} stays: {error}", states.display());
             }
             Ok(outcome)
         }
-        // Nobody is to blame for a run that was ended from outside. The folder goes with this function.
+        // An interrupted run has no root cause. The folder is deleted with this function.
         Err(error @ RealError::Interrupted) => {
             children.shutdown().await;
             Err(error)
@@ -184,7 +184,7 @@ async fn conduct(
     }
 }
 
-/// What runs together: where the topology says that worker i and server i share a machine, they share a process.
+/// The nodes of each process: worker i and server i share one if they share a machine in the topology.
 fn processes(plan: &Plan) -> Vec<(Option<ServerId>, Option<WorkerId>)> {
     let topology = &plan.topology;
     let together = |server: ServerId| {
@@ -201,7 +201,8 @@ fn processes(plan: &Plan) -> Vec<(Option<ServerId>, Option<WorkerId>)> {
     servers.chain(alone.map(|worker| (None, Some(worker)))).collect()
 }
 
-/// Writes the certificates of all nodes. Nobody needs the authority's key after that, so no disk ever has it.
+/// Issues and writes the certificates of all nodes. The authority's key is not needed after that, so it is never
+/// written.
 pub(super) fn issue(run_context: &RunContext, folder: &Path) -> Result<(), RealError> {
     let all = std::iter::once(NodeId::Coordinator).chain(nodes(run_context));
     let identities: Vec<_> = all.map(|node| run_context.identity(node)).collect();
@@ -209,7 +210,7 @@ pub(super) fn issue(run_context: &RunContext, folder: &Path) -> Result<(), RealE
     Ok(())
 }
 
-/// A folder for keys, which nobody else can enter from the moment that it is there.
+/// Creates a folder for keys with access for this user only.
 fn private_folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("gaia-");
@@ -253,7 +254,7 @@ impl Supervisor {
             }
             command.env("GAIA_COORDINATOR", &self.coordinator);
             command.env(CHILD, "1").env("NO_COLOR", "1");
-            // All would listen at the same address.
+            // All children would listen at the same address.
             command.env_remove("GAIA_METRICS");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.kill_on_drop(true).spawn()
@@ -265,11 +266,11 @@ impl Supervisor {
         })
     }
 
-    /// Watches a child, and starts it again where it did not end by itself, unless that comes too often.
+    /// Watches a child, and restarts it if it was killed or crashed, unless that occurs too often.
     async fn keep(&self, process: Process, mut child: Child, log: Option<File>) -> Exit {
         let mut starts = VecDeque::new();
         loop {
-            // One that is started again goes on with the log.
+            // A restarted child appends to the same log.
             let log = log.as_ref().and_then(|log| log.try_clone().ok());
             let exit = watch(process.name.clone(), child, log).await;
             starts.retain(|at: &time::Instant| at.elapsed() < RESTARTS_WITHIN);
@@ -292,7 +293,7 @@ impl Supervisor {
     }
 }
 
-/// Hears what a child says until it ends. Its standard input stays open for as long as this is not dropped.
+/// Reads the output of a child until it ends. Its standard input stays open until this is dropped.
 async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
     let _open = child.stdin.take();
     let mut said = VecDeque::new();
@@ -324,7 +325,7 @@ async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
     Exit { name, status, said: Vec::from(said).join("; ") }
 }
 
-/// Why a child failed, where a line of its log says that: as text, or as JSON.
+/// The error of a child, if a line of its log has one, as text or JSON.
 fn failure_in(line: &str) -> Option<String> {
     if let Some(reason) = line.strip_prefix(ERROR) {
         return Some(reason.into());
@@ -335,7 +336,7 @@ fn failure_in(line: &str) -> Option<String> {
 }
 
 impl NodeFiles {
-    /// Opens the log of a process that is these nodes; one that is started again goes on with it.
+    /// Opens the log of a process with these nodes, to append to it.
     fn open(
         &self,
         run_context: &RunContext,
@@ -353,8 +354,8 @@ impl NodeFiles {
     }
 }
 
-/// Waits for the first child that fails; for ever where none does. `goes_on` says that the coordinator can do without one
-/// that is gone, and gives it up itself.
+/// Waits for the first child that fails. Never returns if none does. `goes_on` is whether the coordinator can continue
+/// without a lost child, and gives it up itself.
 async fn failed(exits: &mut UnboundedReceiver<Exit>, goes_on: bool) -> RealError {
     while let Some(exit) = exits.recv().await {
         let is_gone = exit.said.starts_with(DISMISSED) || (goes_on && exit.was_killed());
@@ -367,7 +368,7 @@ async fn failed(exits: &mut UnboundedReceiver<Exit>, goes_on: bool) -> RealError
     std::future::pending().await
 }
 
-/// The failure behind the others: where one failed others fail of that, so a child that something killed comes first.
+/// The root cause of a failure. A failed child makes others fail, so a child that was killed comes first.
 async fn root_cause(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> RealError {
     let killed = async {
         while let Some(exit) = exits.recv().await {
@@ -381,7 +382,7 @@ async fn root_cause(error: RealError, exits: &mut UnboundedReceiver<Exit>) -> Re
 }
 
 impl Exit {
-    /// Whether something else than the node itself ended it: a signal, which it may have obeyed, or a crash.
+    /// Whether it was ended by a signal, which it may have handled, or by a crash.
     fn was_killed(&self) -> bool {
         let code = self.status.as_ref().map(ExitStatus::code);
         matches!(code, Ok(None | Some(PANICKED | INTERRUPTED)))
@@ -398,13 +399,13 @@ impl Exit {
     }
 }
 
-/// What a process of Rust ends with that has panicked.
+/// The exit code of a Rust process that has panicked.
 const PANICKED: i32 = 101;
 
-/// What a node ends with that was told to leave.
+/// The exit code of an interrupted node.
 const INTERRUPTED: i32 = 75;
 
-/// A child that ends more often is not started again.
+/// The largest number of restarts of a child.
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -412,17 +413,17 @@ const STATES: &str = "states";
 const RUN_FILE: &str = "run.toml";
 const CERTIFICATES: &str = "certificates";
 
-/// What begins a line that says why a process failed.
+/// The beginning of a line with the error of a process.
 const ERROR: &str = "error: ";
 
-/// How [`RealError::Dismissed`] begins.
+/// The beginning of the text of [`RealError::Dismissed`].
 const DISMISSED: &str = "this node takes no part";
 
-/// What is logged, and what of nodes that keep a log, unless the environment says otherwise.
+/// The environment variable with the log filter.
 const LOG: &str = "GAIA_LOG";
 const LOGGED: &str = "warn,gaia=info";
 
-/// Set for children, so that none starts nodes of its own.
+/// The environment variable that is set for children, so that none starts nodes of its own.
 const CHILD: &str = "GAIA_CHILD";
 
 const LASTING: Duration = Duration::from_secs(366 * 86_400);

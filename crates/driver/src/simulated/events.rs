@@ -1,4 +1,4 @@
-//! The heap of what is to happen.
+//! The heap of scheduled events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use gaia_core::types::{Instant, Persist, Restorer, Saved, Saver, StateError};
 
-/// Events by time; at the same time, in the order they were scheduled.
+/// Events ordered by time, and by the order of scheduling at the same time.
 pub struct Events<E> {
     heap: BinaryHeap<Scheduled<E>>,
     scheduled: u64,
@@ -28,7 +28,7 @@ impl<E> Default for Events<E> {
 }
 
 impl<E> Events<E> {
-    /// Nothing is to happen.
+    /// An empty heap.
     pub fn new() -> Self {
         Self::default()
     }
@@ -72,7 +72,7 @@ where
 }
 
 impl<E> Ord for Scheduled<E> {
-    /// The earliest is the greatest, since the heap gives the greatest first.
+    /// The earliest event is the greatest, because the heap returns the greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }

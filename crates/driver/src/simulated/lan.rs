@@ -1,5 +1,5 @@
-//! The network inside each data center: every machine has a card of its own, full duplex; the switch is not a
-//! bottleneck. A machine is one node, or where they are colocated a worker and a server.
+//! The network inside each data center: each machine has a full-duplex network card, and the switch is not a
+//! bottleneck. A machine runs one node, or a worker and a server if they are colocated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use gaia_core::persist;
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Instant, NodeId};
 
-/// When each node's card is free, and what has crossed.
+/// When each node's card is idle, and the traffic so far.
 pub struct Lan {
     facts: Vec<Facts>,
     sending: BTreeMap<Machine, Instant>,
@@ -22,7 +22,7 @@ struct Facts {
     colocated: bool,
 }
 
-/// What has a network card: its data center, whether it is a worker alone, and its number.
+/// A machine: its data center, whether it runs only a worker, and its number.
 type Machine = (DcId, bool, u16);
 
 impl Lan {
@@ -40,7 +40,8 @@ impl Lan {
         }
     }
 
-    /// Sends a message between two nodes of one data center and returns when it is there: at once within a machine.
+    /// Sends a message between two nodes of one data center and returns when it arrives. Within a machine it arrives at
+    /// once.
     pub fn send(&mut self, now: Instant, from: NodeId, to: NodeId, bytes: u64) -> Instant {
         let (from, to) = (self.machine(from), self.machine(to));
         if from == to {

@@ -75,7 +75,7 @@ impl Checker for Conservation {
             Seen::Delivered { at, from, lane, frame } if is_word(lane, frame) => {
                 let dcs = view.present();
                 let word = decode_control(frame).ok();
-                let taken = word.and_then(|word| self.inheritance.hear((at, from), &word, dcs));
+                let taken = word.and_then(|word| self.inheritance.receive((at, from), &word, dcs));
                 if let Some(server) = taken {
                     self.inherit(view, server, at);
                 }
@@ -119,7 +119,7 @@ impl Checker for Conservation {
             }
             Undone::Delivered { at, from, lane, frame } if is_word(*lane, frame) => {
                 if let Ok(word) = decode_control(frame) {
-                    self.inheritance.unhear((*at, *from), &word);
+                    self.inheritance.undo_receive((*at, *from), &word);
                 }
             }
             Undone::Delivered { at, from, lane: Lane::Data, frame } => {

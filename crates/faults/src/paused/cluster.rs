@@ -19,6 +19,7 @@ use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
 use super::environment::{ProcessEnvironment, SharedEnvironment, World};
 use super::flood::flood;
+use crate::fault::Moment;
 use gaia_checkpoint::StateFile;
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -220,37 +221,8 @@ impl Cluster {
                 () = environment.died() => None,
                 ended = self.part(nodes, &environment, port) => Some(ended),
             };
-            match ended {
-                Some(Ok(NodeEnd::Over)) => {
-                    self.waits[process].set(None);
-                    if self.dies_at_end.take() {
-                        let coordinator = self.environments.len() - 1;
-                        self.returns[coordinator].set((Duration::from_secs(1), false));
-                        self.environments[coordinator].borrow().die();
-                    }
-                    return Ok(None);
-                }
-                Some(Ok(NodeEnd::Conducted(outcome))) => {
-                    self.waits[process].set(None);
-                    self.over.set(true);
-                    return Ok(Some(*outcome));
-                }
-                Some(Err(reason)) if reason.starts_with(DISMISSED) => {
-                    self.waits[process].set(Some(true));
-                    return Ok(None);
-                }
-                // During the drain no data center can leave. One that does ends the run.
-                Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
-                    self.over.set(true);
-                    return Err(GIVEN_UP.into());
-                }
-                // A server that has lost its disk while no mirror can provide a copy ends the run, too.
-                Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
-                    self.over.set(true);
-                    return Err(COPY_LOST.into());
-                }
-                Some(_) | None if environment.is_gone() => {}
-                other => return Err(format!("{nodes:?} ended with {other:?}")),
+            if let Some(result) = self.on_ended(process, ended, environment.is_gone()) {
+                return result;
             }
             if nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
                 self.waits[process].set(Some(true));
@@ -273,6 +245,50 @@ impl Cluster {
             self.waits[process].set(Some(true));
             let behind = self.behind[process].get();
             self.environments[process].replace(self.world.new_process(dc_of(nodes[0]), behind));
+        }
+    }
+
+    /// Handles the end of a process. Returns the result of [`Self::keep`], or `None` if the process was killed.
+    fn on_ended(
+        &self,
+        process: usize,
+        ended: Option<Result<NodeEnd, String>>,
+        is_killed: bool,
+    ) -> Option<Result<Option<Outcome>, String>> {
+        match ended {
+            Some(Ok(NodeEnd::Over)) => {
+                self.waits[process].set(None);
+                if self.dies_at_end.take() {
+                    let coordinator = self.environments.len() - 1;
+                    self.returns[coordinator].set((Duration::from_secs(1), false));
+                    self.environments[coordinator].borrow().die();
+                }
+                Some(Ok(None))
+            }
+            Some(Ok(NodeEnd::Conducted(outcome))) => {
+                self.waits[process].set(None);
+                self.over.set(true);
+                Some(Ok(Some(*outcome)))
+            }
+            Some(Err(reason)) if reason.starts_with(DISMISSED) => {
+                self.waits[process].set(Some(true));
+                Some(Ok(None))
+            }
+            // During the drain no data center can leave. One that does ends the run.
+            Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
+                self.over.set(true);
+                Some(Err(GIVEN_UP.into()))
+            }
+            // A server that has lost its disk while no mirror can provide a copy ends the run, too.
+            Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
+                self.over.set(true);
+                Some(Err(COPY_LOST.into()))
+            }
+            Some(_) | None if is_killed => None,
+            other => {
+                let nodes = &self.drawn.processes[process];
+                Some(Err(format!("{nodes:?} ended with {other:?}")))
+            }
         }
     }
 
@@ -313,6 +329,7 @@ impl Cluster {
         Network::address(DcId(0), PORT_MIN + self.drawn.processes.len() as u16 - 1)
     }
 
+    /// Carries out a fault.
     async fn befall(&self, began: Instant, trouble: Trouble, mut chance: Random) {
         let Trouble { at, lasts, what } = trouble;
         sleep_until(began + at).await;
@@ -336,18 +353,7 @@ impl Cluster {
             }
             What::Kill { .. } | What::LoseDisk { .. } if self.over.get() => {}
             What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
-            What::Leave { dc } => {
-                // Before a run has begun, the coordinator waits for all nodes.
-                while !self.application.has_begun() {
-                    sleep(LOOK_EVERY).await;
-                }
-                self.left.borrow_mut().insert(dc);
-                for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
-                    if nodes[0].dc() == Some(dc) {
-                        environment.borrow().die();
-                    }
-                }
-            }
+            What::Leave { dc } => self.leave(dc).await,
             What::Silence { process } => {
                 // No node may be left that notifies it of the end.
                 self.waits[process].set(self.waits[process].get().map(|_| true));
@@ -357,29 +363,60 @@ impl Cluster {
                 environment.part_from(None);
             }
             What::Kill { process, write, moves } => {
-                if let NodeId::Worker(worker) = self.drawn.processes[process][0]
-                    && lasts == FOR_GOOD
-                {
-                    // The coordinator would wait for a data center that has never started.
-                    while !self.application.has_worked(&self.drawn.plan, worker) {
-                        sleep(LOOK_EVERY).await;
-                    }
-                }
+                self.await_work(process, lasts).await;
                 self.returns[process].set((lasts, moves));
-                let environment = self.environments[process].borrow().clone();
-                match (write, environment.disks().first()) {
-                    (Some((writes, moment)), Some(files)) => {
-                        files.lock().unwrap().doom(writes, moment);
-                        sleep(lasts).await;
-                        files.lock().unwrap().spare();
-                    }
-                    _ => {
-                        environment.die();
-                        for files in environment.disks() {
-                            if self.drawn.plan.log.sync == LogSync::Always {
-                                files.lock().unwrap().crash(&mut chance);
-                            }
-                        }
+                self.kill(process, write, lasts, &mut chance).await;
+            }
+        }
+    }
+
+    /// Kills all processes of a data center, which do not restart.
+    async fn leave(&self, dc: DcId) {
+        // Before a run has begun, the coordinator waits for all nodes.
+        while !self.application.has_begun() {
+            sleep(LOOK_EVERY).await;
+        }
+
+        self.left.borrow_mut().insert(dc);
+        for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
+            if nodes[0].dc() == Some(dc) {
+                environment.borrow().die();
+            }
+        }
+    }
+
+    /// Waits until a worker has computed, if it is killed permanently. Otherwise the coordinator would wait for a data
+    /// center that has never started.
+    async fn await_work(&self, process: usize, lasts: Duration) {
+        if let NodeId::Worker(worker) = self.drawn.processes[process][0]
+            && lasts == FOR_GOOD
+        {
+            while !self.application.has_worked(&self.drawn.plan, worker) {
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    /// Kills a process: at once, or at a step of one of its next writes.
+    async fn kill(
+        &self,
+        process: usize,
+        write: Option<(u64, Moment)>,
+        lasts: Duration,
+        chance: &mut Random,
+    ) {
+        let environment = self.environments[process].borrow().clone();
+        match (write, environment.disks().first()) {
+            (Some((writes, moment)), Some(files)) => {
+                files.lock().unwrap().doom(writes, moment);
+                sleep(lasts).await;
+                files.lock().unwrap().spare();
+            }
+            _ => {
+                environment.die();
+                for files in environment.disks() {
+                    if self.drawn.plan.log.sync == LogSync::Always {
+                        files.lock().unwrap().crash(chance);
                     }
                 }
             }

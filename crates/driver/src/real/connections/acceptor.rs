@@ -1,8 +1,8 @@
-//! Where a node takes connections over TCP: callers are proven and heard, and their owner decides.
+//! Accepting connections over TCP: peers are authenticated, their hello is read, and the owner decides about them.
 //!
-//! Whoever reaches the port may call, so nothing that a caller does before it is proven keeps another waiting: connections
-//! are accepted always, and of the unproven ones so many are held ([`IncomingConnections`]). A caller that is proven waits
-//! for the owner, in its own place alone.
+//! Any host that reaches the port can connect, so an unauthenticated peer must not delay others: connections are always
+//! accepted, and the number of unauthenticated ones is limited ([`IncomingConnections`]). An authenticated peer waits
+//! for the owner in a slot of its own.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -26,24 +26,24 @@ use crate::real::node::context::NodeContext;
 use gaia_certificates::accepting;
 use gaia_core::types::NodeId;
 
-/// A caller that is who it says, of this run, and one that may call.
+/// An authenticated peer of this run that may connect to this node.
 pub(in crate::real) struct ProvenCaller {
     pub(in crate::real) hello: Hello,
-    /// Where it called from.
+    /// Its address.
     pub(in crate::real) from: SocketAddr,
     pub(in crate::real) channel: Channel,
 }
 
-/// Takes connections until it is dropped.
+/// Accepts connections until it is dropped.
 pub(in crate::real) struct Acceptor {
     proven: Arc<ProvenCallers>,
     /// Ends with the acceptor.
     _taking: JoinSet<()>,
 }
 
-/// Callers that wait for the owner, the first to come first.
+/// Authenticated peers that wait for the owner, in the order of arrival.
 ///
-/// Each node has at most one place: where it calls again, what it called over before is of no use to it.
+/// Each node has at most one slot: a new connection of a node replaces the one before.
 #[derive(Default)]
 struct ProvenCallers {
     waiting: Mutex<VecDeque<ProvenCaller>>,
@@ -57,7 +57,7 @@ struct Admission {
     callers: BTreeSet<NodeId>,
     incoming: IncomingConnections,
     proven: Arc<ProvenCallers>,
-    /// Log lines about callers that have said nothing of themselves, and about those that have.
+    /// Limits of log lines about peers that sent no hello, and about those that did.
     strangers: LogThrottle,
     refusals: LogThrottle,
 }
@@ -90,7 +90,7 @@ impl Acceptor {
         Self { proven, _taking: taking }
     }
 
-    /// The next caller. Dropping the future loses nobody.
+    /// The next authenticated peer. Cancel safe.
     pub(in crate::real) async fn proven_caller(&mut self) -> ProvenCaller {
         self.proven.next().await
     }
@@ -117,7 +117,7 @@ impl ProvenCallers {
         self.arrived.notify_one();
     }
 
-    /// To be awaited by one at a time.
+    /// Must be awaited by one task at a time.
     async fn next(&self) -> ProvenCaller {
         loop {
             let first = self.waiting().pop_front();
@@ -150,7 +150,7 @@ impl Admission {
                             self.context.name()
                         );
                     }
-                    // Out of file descriptors, as a rule: others may give some back, and an unproven one does.
+                    // Usually out of file descriptors: closing an unauthenticated connection frees one.
                     self.evict();
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -172,7 +172,7 @@ impl Admission {
         }
     }
 
-    /// Serves a connection until its caller is proven, is turned away or has to leave for others.
+    /// Serves a connection until its peer is authenticated, refused or evicted.
     async fn take(
         self: Arc<Self>,
         stream: Box<dyn Stream>,
@@ -209,7 +209,7 @@ impl Admission {
                 }
             }
             (Ok(()), Purpose::Check) => {
-                // A caller that only checks may hang up before it has heard.
+                // A peer that only checks may close the connection before it receives the answer.
                 let _gone = proven_caller.channel.answer(&Answer::Welcome).await;
             }
             (Ok(()), Purpose::Join) => {
@@ -220,7 +220,7 @@ impl Admission {
         }
     }
 
-    /// A caller is turned away, which is counted once.
+    /// Counts and logs a refused peer.
     fn on_refused(&self, from: SocketAddr, reason: impl fmt::Display, lines: &LogThrottle) {
         self.context.meter.on_caller_refused();
         if let Some(left_out) = lines.pass() {
@@ -229,7 +229,7 @@ impl Admission {
     }
 }
 
-/// Whether a node may call here at all, and in the place of whom it says.
+/// Checks that a node may connect here, and act for the worker that it names.
 fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
     let Hello { node, stand_in, .. } = hello;
     for caller in std::iter::once(*node).chain(stand_in.map(NodeId::Worker)) {
@@ -244,7 +244,8 @@ fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
     }
 }
 
-/// Unproven connections beyond those of the nodes that are due. Each costs a socket and some kilobytes.
+/// The number of unauthenticated connections in addition to those of the expected nodes. Each takes a socket and some
+/// kilobytes.
 const UNPROVEN_SPARE: usize = 256;
 const CROWDED: &str = "it had not proven who it is, and others called";
 const PAUSE: Duration = Duration::from_millis(100);

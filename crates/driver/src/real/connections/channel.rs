@@ -1,4 +1,4 @@
-//! A connection over TCP, with or without TLS, as a sequence of messages each way.
+//! A connection over TCP, with or without TLS, that carries messages in both directions.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use gaia_core::session::Incarnation;
 use gaia_core::topology::Address;
 use gaia_core::wire::{ENVELOPE_BYTES, Gathering, LanKind, encode_lan, frame_len};
 
-/// A message on its way out.
+/// A message to send.
 pub(in crate::real) type Parcel = (LanKind, Vec<u8>);
 
 /// Both halves of a connection.
 pub(in crate::real) struct Channel {
     reader: Reader,
     writer: Writer,
-    /// What the peer has shown, where there is TLS.
+    /// The peer's certificates, if the connection uses TLS.
     chain: Option<Vec<CertificateDer<'static>>>,
-    /// As what the peer has this node begin, where it was asked.
+    /// The incarnation that the peer has assigned to this node, if it was requested.
     incarnation: Option<Incarnation>,
 }
 
-/// The half of a connection that is read.
+/// The reading half of a connection.
 pub(in crate::real) struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
     gathering: Gathering,
     proof: Option<Proof>,
 }
 
-/// The half of a connection that is written.
+/// The writing half of a connection.
 pub(in crate::real) struct Writer {
     half: WriteHalf<Box<dyn Stream>>,
     bytes: Vec<u8>,
@@ -58,23 +58,23 @@ impl Channel {
         }
     }
 
-    /// The connection ends once what the peer has shown is revoked.
+    /// Closes the connection once the peer's certificate is revoked.
     pub(in crate::real) fn held_to(mut self, credentials: &Credentials) -> Self {
         self.reader.proof = self.chain.clone().map(|chain| credentials.proof(chain));
         self
     }
 
-    /// What the peer has shown, where there is TLS.
+    /// The peer's certificates, if the connection uses TLS.
     pub(in crate::real) fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         self.chain.as_deref()
     }
 
-    /// As which incarnation a server is to begin that has asked for it.
+    /// The incarnation that was assigned to a server that has requested one.
     pub(in crate::real) fn incarnation(&self) -> Option<Incarnation> {
         self.incarnation
     }
 
-    /// Connects, proves who this is, and says hello.
+    /// Connects, authenticates, and sends a hello.
     pub(in crate::real) async fn dial(
         environment: &dyn Environment,
         address: &Address,
@@ -129,11 +129,11 @@ impl Channel {
         }
     }
 
-    /// Takes a connection, with the hello of who calls.
+    /// Accepts a connection, and reads the peer's hello.
     ///
     /// # Errors
-    /// Where the caller takes longer than [`FIRST_FLIGHT_MAX`] for its first message, an opening of TLS or the hello, or
-    /// longer than [`HANDSHAKE_MAX`] for all, or proves nothing.
+    /// If the peer takes longer than [`FIRST_FLIGHT_MAX`] for its first message, which is a TLS ClientHello or the
+    /// hello, or longer than [`HANDSHAKE_MAX`] for all, or does not authenticate.
     pub(in crate::real) async fn take(
         stream: Box<dyn Stream>,
         tls: Option<Arc<ServerConfig>>,
@@ -159,7 +159,7 @@ impl Channel {
             match hello {
                 Ok(body) => Ok((channel, unpack(&body)?)),
                 Err(error) => {
-                    // The answer is a frame of this version: a peer of another reads both out of it.
+                    // The answer is a frame of this version. A peer of another version reads both versions from it.
                     let _gone = channel.answer(&refused(&error)).await;
                     channel.linger().await;
                     Err(error)
@@ -173,8 +173,8 @@ impl Channel {
         self.writer.send(LanKind::Hello, &pack(answer)).await
     }
 
-    /// Hangs up, and takes what is still on its way: a connection that is dropped with bytes unread is reset, and
-    /// with it what was answered.
+    /// Closes the connection, and reads the bytes in flight. A connection that is dropped with unread bytes is reset,
+    /// and the answer would be lost.
     async fn linger(mut self) {
         let _gone = self.writer.half.shutdown().await;
         let mut rest = self.reader.half.take(UNREAD_BYTES_MAX);
@@ -183,24 +183,24 @@ impl Channel {
         let _gone = timeout(LINGER_MAX, read).await;
     }
 
-    /// Refuses who calls, and hangs up.
+    /// Refuses the peer, and closes the connection.
     pub(in crate::real) async fn refuse(self, reason: String) {
         self.dismiss(&Answer::Refused { reason }).await;
     }
 
-    /// Has who calls try again later, and hangs up.
+    /// Tells the peer to try again later, and closes the connection.
     pub(in crate::real) async fn put_off(self, reason: String) {
         self.dismiss(&Answer::Later { reason }).await;
     }
 
     async fn dismiss(mut self, answer: &Answer) {
-        // A peer that has gone needs no reason.
+        // The peer may have closed the connection.
         let _gone = self.answer(answer).await;
         let _gone = self.writer.half.shutdown().await;
     }
 
-    /// Gives the writing half to a task that sends what is put into the channel, and hangs up once the channel is
-    /// closed and empty.
+    /// Passes the writing half to a task that sends the parcels of the returned channel, and closes the connection once
+    /// the channel is closed and empty.
     pub(in crate::real) fn start(
         self,
         parcels_max: usize,
@@ -211,8 +211,8 @@ impl Channel {
 }
 
 impl Reader {
-    /// The next message, of at most `bytes_max` bytes for its kind. Gives up where not even a frame of it comes
-    /// within `silence_max`. Not to be dropped half-way.
+    /// The next message, of at most `bytes_max` bytes for its kind. Fails if no frame of it arrives within
+    /// `silence_max`. Not cancel safe.
     pub(in crate::real) async fn next(
         &mut self,
         bytes_max: impl Fn(LanKind) -> usize,
@@ -239,7 +239,7 @@ impl Reader {
     }
 }
 
-/// Waits until what a peer has shown is revoked; for ever where it has shown nothing.
+/// Waits until a peer's certificate is revoked. Never returns if the peer has none.
 async fn revoked(proof: &mut Option<Proof>) -> Refusal {
     match proof {
         Some(proof) => proof.revoked().await,
@@ -257,7 +257,7 @@ async fn frame_within(
     }
 }
 
-/// What comes in time.
+/// The result of a future, or an error after a timeout.
 async fn within<T, E: Into<ChannelError>>(
     time_max: Duration,
     awaited: impl Future<Output = Result<T, E>>,
@@ -293,7 +293,7 @@ impl Writer {
     async fn run(mut self, mut outgoing: Receiver<Parcel>) {
         while let Some((kind, body)) = outgoing.recv().await {
             if self.send(kind, &body).await.is_err() {
-                // The reader of this connection says why.
+                // The reader of this connection returns the error.
                 return;
             }
         }
@@ -301,7 +301,7 @@ impl Writer {
     }
 }
 
-/// Every IP address that an address stands for.
+/// All IP addresses of an address.
 pub(in crate::real) async fn resolve(
     address: &Address,
 ) -> Result<Vec<std::net::SocketAddr>, LinkFault> {
@@ -316,11 +316,11 @@ fn refused(error: &ChannelError) -> Answer {
     Answer::Refused { reason: error.to_string() }
 }
 
-/// How long a caller may take to say its first word. An honest one says it as soon as it is connected; where that packet
-/// was lost, it comes again within a second.
+/// The longest time for the first message of a peer. A correct peer sends it as soon as it is connected. If the packet
+/// is lost, TCP sends it again within a second.
 pub(in crate::real) const FIRST_FLIGHT_MAX: Duration = Duration::from_secs(2);
 
-/// How long a peer may take to prove who it is.
+/// The longest time for the authentication of a peer.
 pub(in crate::real) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 << 10;

@@ -1,11 +1,11 @@
-//! Connections whose callers have not proven who they are: how many a listener holds, and which one it drops for the next.
+//! Unauthenticated connections: how many a listener keeps, and which one it evicts for the next.
 //!
-//! Anybody who reaches a port can open connections and leave them idle. So a listener accepts always, and holds a bounded
-//! number of unproven connections. One more takes the place of the oldest, of the address that has the most: a flood from
-//! one address evicts itself.
+//! Any host that reaches a port can open connections and leave them idle. So a listener always accepts, and keeps a
+//! bounded number of unauthenticated connections. A further one evicts the oldest of the address with the most
+//! connections. So a flood from one address evicts its own connections.
 //!
-//! No address has a limit of its own, since all nodes of a machine may share one, and a flood may come from that machine
-//! too. There an honest caller stays as long as fewer than all places are taken anew while it proves who it is.
+//! There is no limit for each address, because all nodes of a machine may share one. If the flood comes from that
+//! machine, a correct peer is evicted only if all slots are taken by newer connections while it authenticates.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The unproven connections of one listener.
+/// The unauthenticated connections of one listener.
 #[derive(Clone)]
 pub(in crate::real) struct IncomingConnections {
     connections_max: usize,
     held: Arc<Mutex<Held>>,
 }
 
-/// One of them. It leaves when this is dropped.
+/// One unauthenticated connection. Dropping it frees its slot.
 pub(in crate::real) struct IncomingConnection {
     number: u64,
     held: Arc<Mutex<Held>>,
@@ -30,7 +30,7 @@ pub(in crate::real) struct IncomingConnection {
 #[derive(Default)]
 struct Held {
     next: u64,
-    /// By number, which grows: the first is the oldest.
+    /// By increasing number: the first is the oldest.
     connections: BTreeMap<u64, Entry>,
 }
 
@@ -45,7 +45,7 @@ impl IncomingConnections {
         Self { connections_max, held: Arc::default() }
     }
 
-    /// Takes a connection in. Returns it, and where the one came from that had to leave for it.
+    /// Adds a connection. Returns it, and the address of the connection that was evicted for it, if any.
     pub(in crate::real) fn admit(
         &self,
         from: SocketAddr,
@@ -62,19 +62,19 @@ impl IncomingConnections {
         (IncomingConnection { number, held: self.held.clone(), evicted }, left)
     }
 
-    /// Has one connection leave, and says where it came from.
+    /// Evicts one connection, and returns its address.
     pub(in crate::real) fn evict(&self) -> Option<SocketAddr> {
         lock(&self.held).evict()
     }
 }
 
 impl IncomingConnection {
-    /// Waits until the connection has to leave. Its owner then closes it.
+    /// Waits until the connection is evicted. Its owner then closes it.
     pub(in crate::real) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// The connection is unproven no more. Returns false where it has been evicted before.
+    /// Frees the slot of a connection that is authenticated. Returns `false` if it was evicted before.
     pub(in crate::real) fn release(&self) -> bool {
         lock(&self.held).connections.remove(&self.number).is_some()
     }
@@ -87,7 +87,7 @@ impl Drop for IncomingConnection {
 }
 
 impl Held {
-    /// Linear in the number of connections, which is small beside the cost of an accept.
+    /// Linear in the number of connections, which is cheap compared with an accept.
     fn evict(&mut self) -> Option<SocketAddr> {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for entry in self.connections.values() {
@@ -106,7 +106,8 @@ impl Held {
     }
 }
 
-/// What counts as one address: of IPv6 the network, since a host has as many addresses there as it likes.
+/// The address of a peer for the count of its connections. For IPv6 it is the network, because a host can use any
+/// address of it.
 fn network_of(from: SocketAddr) -> IpAddr {
     match from.ip().to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & NETWORK_MASK).into(),
@@ -118,7 +119,7 @@ fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first 64 bits.
+/// The first 64 bits of an IPv6 address.
 const NETWORK_MASK: u128 = u128::MAX << 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a copy that came from a mirror holds of what others had changed: the part that its source had of each when the
-//! copy was taken, and what came there until a word said that the rest goes straight.
+//! The changes of other data centers in a copy that was taken from a mirror: those that the source had when the copy
+//! was taken, and those that the source received until the marker of a fork.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,10 @@ use gaia_core::codec::Changes;
 use gaia_core::types::{DcId, ServerId};
 use gaia_core::wire::ControlMessage;
 
+/// The inherited changes of all servers that have taken copies.
 #[derive(Debug, Default)]
 pub(super) struct Inheritance {
-    /// By server and the data center that had changed it.
+    /// The changes by server and by the data center that made them.
     held: BTreeMap<(ServerId, DcId), Vec<f64>>,
     /// For each server the copies that were taken for it, the latest last.
     takings: BTreeMap<ServerId, Vec<Taking>>,
@@ -19,19 +20,19 @@ pub(super) struct Inheritance {
 /// A copy that was taken for a server.
 #[derive(Debug)]
 struct Taking {
-    /// For which incarnation of the server.
+    /// The incarnation of the server that takes the copy.
     incarnation: u64,
     source: ServerId,
-    /// The word that made the source take it.
+    /// The sender and the message that made the source take it.
     word: (DcId, ControlMessage),
-    /// Data centers whose updates the source still owes the server.
+    /// Data centers whose links have not forked. The source forwards their updates to the server.
     unforked: BTreeSet<DcId>,
 }
 
 impl Inheritance {
-    /// A word has come to a server that may make it take its copy for another, or owe that less; answers with the server
-    /// whose copy is taken now.
-    pub(super) fn hear(
+    /// Handles a control message that a server has received. Returns the server for which it takes a copy because of
+    /// the message, if any.
+    pub(super) fn receive(
         &mut self,
         (at, from): (ServerId, DcId),
         word: &ControlMessage,
@@ -63,8 +64,8 @@ impl Inheritance {
         is_new.then_some(server)
     }
 
-    /// The word that has come was not on disk.
-    pub(super) fn unhear(&mut self, (at, from): (ServerId, DcId), word: &ControlMessage) {
+    /// Undoes [`Self::receive`] for a message that was not on disk.
+    pub(super) fn undo_receive(&mut self, (at, from): (ServerId, DcId), word: &ControlMessage) {
         let dc = match *word {
             ControlMessage::Rebuild { .. } => from,
             ControlMessage::Fork { to, .. } => to,
@@ -82,12 +83,13 @@ impl Inheritance {
         }
     }
 
-    /// The copy of a server begins with so much of what a data center has changed.
+    /// Sets the changes of a data center with which the copy of a server begins.
     pub(super) fn begin(&mut self, server: ServerId, of: DcId, changes: Vec<f64>) {
         self.held.insert((server, of), changes);
     }
 
-    /// An update has come to a server, or was undone: others are owed it whose copies it took before.
+    /// Adds an update that a server has received to the copies that were taken from it, `times` times. -1 undoes an
+    /// update.
     pub(super) fn enqueue(
         &mut self,
         (at, from): (ServerId, DcId),
@@ -104,7 +106,7 @@ impl Inheritance {
         }
     }
 
-    /// What comes from a data center to a server from now on goes straight to all.
+    /// Ends the forwarding of a data center's updates by one server, or by all.
     pub(super) fn settle(&mut self, at: Option<ServerId>, from: DcId) {
         for latest in self.takings.values_mut().filter_map(|takings| takings.last_mut()) {
             if at.is_none_or(|at| at == latest.source) {
@@ -113,7 +115,7 @@ impl Inheritance {
         }
     }
 
-    /// A server has lost its copy.
+    /// Discards the inherited changes of a server that has lost its copy.
     pub(super) fn lose(&mut self, server: ServerId) {
         self.held.retain(|(of, _), _| *of != server);
         if let Some(latest) = self.takings.get_mut(&server).and_then(|takings| takings.last_mut()) {
@@ -121,7 +123,7 @@ impl Inheritance {
         }
     }
 
-    /// Adds to a sum what a server's copy has inherited of what a data center had changed.
+    /// Adds the changes of a data center that a server's copy has inherited to a sum.
     pub(super) fn add_to(&self, sum: &mut [f64], server: ServerId, of: DcId) {
         if let Some(held) = self.held.get(&(server, of)) {
             sum.iter_mut().zip(held).for_each(|(sum, value)| *sum += value);

@@ -1,4 +1,4 @@
-//! How connections to mirrors come about: who calls, who is believed, what QUIC may use.
+//! Making connections to mirrors: connecting, accepting, authentication, and the settings of QUIC.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ use gaia_core::topology::{Address, Topology};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::PROTOCOL_VERSION;
 
-/// What makes connections to a server's mirrors.
+/// Makes connections to a server's mirrors.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) context: NodeContext,
@@ -42,14 +42,14 @@ pub(super) struct Connector {
     pub(super) counters: BTreeMap<DcId, Arc<LaneCounters>>,
 }
 
-/// A connection to a mirror that has proven itself, with its lanes open.
+/// A connection to an authenticated mirror, with open lanes.
 pub(super) struct Arrival {
     pub(super) peer: DcId,
     pub(super) connection: Connection,
     pub(super) lanes: Lanes,
 }
 
-/// One whose lanes are not.
+/// A connection to an authenticated mirror, without lanes.
 struct Met {
     peer: DcId,
     connection: Connection,
@@ -57,8 +57,8 @@ struct Met {
 }
 
 impl Connector {
-    /// Calls a mirror until it answers, once it listens somewhere. `again` says that it has been met before, so that
-    /// whatever is wrong may pass.
+    /// Connects to a mirror, and tries again until it answers, once its address is known. `again` is whether it was
+    /// connected before, so that all errors may be temporary.
     pub(super) async fn dial(
         &self,
         peer: DcId,
@@ -69,7 +69,7 @@ impl Connector {
         let to = ServerId { dc: peer, shard: self.own.shard };
         let node = context.run_context.name(NodeId::Server(to));
 
-        // A link that heals is to be found so at once: an attempt is one packet or two.
+        // A repaired link should be used at once, and an attempt is one or two packets.
         let mut patience = Patience::new(node, again).at_most(PAUSE_MAX);
         if again {
             sleep(BREATH).await;
@@ -79,7 +79,7 @@ impl Connector {
             let address = addresses.borrow_and_update().get(&to).cloned();
             let Some(address) = address else {
                 if addresses.changed().await.is_err() {
-                    // Who wanted to call has gone.
+                    // The owner has ended.
                     std::future::pending::<()>().await;
                 }
                 continue;
@@ -130,7 +130,7 @@ impl Connector {
     }
 }
 
-/// Tries once whether a server's mirror answers over QUIC.
+/// Checks once whether a server's mirror answers over QUIC.
 pub(in crate::real) async fn check(
     context: &NodeContext,
     to: ServerId,
@@ -142,7 +142,7 @@ pub(in crate::real) async fn check(
     tls.alpn_protocols = vec![CHECK.to_vec()];
     let connection = dial(&endpoint, address, tls, transport(context, None), ANSWER_MAX).await?;
 
-    // Who accepts a check closes it with the version that it speaks.
+    // The accepting end closes a check with its protocol version.
     let closed = timeout(ANSWER_MAX, connection.closed()).await;
     match closed {
         Ok(ConnectionError::ApplicationClosed(close)) if close.error_code == GOODBYE => {
@@ -172,7 +172,7 @@ pub(super) fn open(
     Ok(Endpoint::new_with_abstract_socket(config, Some(server), socket, runtime)?)
 }
 
-/// TLS and transport of a server that accepts its mirrors.
+/// The TLS and transport settings of a server that accepts its mirrors.
 fn server_config(
     context: &NodeContext,
     own: ServerId,
@@ -222,7 +222,7 @@ async fn dial(
     connected.map_err(|_| silent())?.map_err(|error| fault_of(&error))
 }
 
-/// An endpoint of the address family that the address has, for a check.
+/// An endpoint of an address's family, for a check.
 async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
     let first = resolve(address).await?.into_iter().next();
     let first =
@@ -235,7 +235,7 @@ async fn dialling_endpoint(address: &Address) -> Result<Endpoint, LinkFault> {
     Endpoint::client(any).map_err(|error| LinkFault::of_io(&error))
 }
 
-/// Accepts mirrors of lower-numbered data centers, and answers checks, for as long as the endpoint is open.
+/// Accepts mirrors of data centers with a lower number, and answers checks, until the endpoint is closed.
 pub(super) async fn accept_lower(
     connector: Connector,
     arrivals: UnboundedSender<Result<Arrival, RealError>>,
@@ -258,7 +258,7 @@ pub(super) async fn accept_lower(
                 Err(fault) => Err(fault),
             };
             match taken {
-                // An owner that has gone meets nobody.
+                // The owner may have ended.
                 Ok(arrival) => drop(arrivals.send(Ok(arrival))),
                 Err(fault) => {
                     context.meter.on_caller_refused();
@@ -313,14 +313,14 @@ async fn accept(
     }
 }
 
-/// What the peer of a connection has shown.
+/// The certificates of a connection's peer.
 pub(super) fn chain_of(connection: &Connection) -> Vec<CertificateDer<'static>> {
     let chain = connection.peer_identity();
     let chain = chain.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
     *chain.unwrap_or_default()
 }
 
-/// Gives a connection the congestion control of its link.
+/// Sets the congestion control of a connection's link.
 fn choose(factory: &TrackedFactory, context: &NodeContext, at: DcId, peer: DcId) {
     let plan = &context.run_context.plan;
     let (out, back) = (share(&plan.topology, at, peer), share(&plan.topology, peer, at));
@@ -329,14 +329,14 @@ fn choose(factory: &TrackedFactory, context: &NodeContext, at: DcId, peer: DcId)
     factory.chosen.set(chosen).expect("a connection turns out to be one link's");
 }
 
-/// What the receiver of a link grants one server's lanes.
+/// The windows that the receiver of a link grants one server's lanes.
 fn windows(context: &NodeContext, from: DcId, to: DcId) -> Windows {
     let plan = &context.run_context.plan;
     let (link, back) = (share(&plan.topology, from, to), share(&plan.topology, to, from));
     Windows::new(&link, &back, plan.deployment.dedicated.contains(&(from, to)))
 }
 
-/// Settings that fit whoever the peer turns out to be.
+/// Transport settings for any peer.
 fn transport(context: &NodeContext, factory: Option<Arc<TrackedFactory>>) -> Arc<TransportConfig> {
     let links = context.run_context.plan.topology.links.iter();
     let widest = links.map(|link| windows(context, link.from, link.to)).reduce(Windows::wider);
@@ -386,38 +386,39 @@ fn fault_of(error: &ConnectionError) -> LinkFault {
     }
 }
 
-/// How long an attempt to connect may take: some round trips, and packets that are lost. What is to be called again when a
-/// link heals should not wait for long.
+/// The longest time of an attempt to connect: some round trips, and lost packets. It is short, so that a repaired link
+/// is used soon.
 fn answer_max(topology: &Topology) -> Duration {
     (topology.rtt_max().0 * 8).clamp(Duration::from_millis(1500), ANSWER_MAX)
 }
 
-/// How long the end of a run may take: some round trips of the longest path.
+/// The longest time for the shutdown: some round trips of the longest path.
 pub(super) fn patience(topology: &Topology) -> Duration {
     (topology.rtt_max().0 * 8).clamp(Duration::from_secs(2), Duration::from_secs(10))
 }
 
-/// What a connection is for. A version that is not this node's is refused with both named, so none stands here.
+/// The ALPN protocol of a connection. It has no version, because a peer of another version is refused with an error
+/// that names both.
 const JOIN: &[u8] = b"gaia";
 const CHECK: &[u8] = b"gaia-check";
 
-/// The code of a connection that is closed because it has no place in the run.
+/// The code of a connection that is closed because its peer is refused.
 const REFUSED: VarInt = VarInt::from_u32(3);
 
 /// Transport error codes that carry a TLS alert (RFC 9001, section 4.8).
 const TLS_ALERTS: std::ops::Range<u64> = 0x100..0x200;
 
-/// Before a mirror is called again that was lost.
+/// The pause before a reconnect to a lost mirror.
 const BREATH: Duration = Duration::from_millis(50);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Between attempts to call a mirror.
+/// The longest pause between attempts to connect to a mirror.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Of a server there is one.
+/// The number of shards of a server.
 const SHARDS: usize = 1;
 
-/// What crosses every path that IPv6 may take; quinn searches for more.
+/// The initial MTU, which all IPv6 paths support. quinn probes for a larger one.
 const INITIAL_MTU: u16 = 1200;
 
 const _: () = assert!(DATAGRAM_BYTES_MAX >= INITIAL_MTU as u64);

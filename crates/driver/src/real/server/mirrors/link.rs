@@ -1,4 +1,4 @@
-//! What a server knows of the ways to its mirrors, and what may be under way on them.
+//! The state of a server's links to its mirrors, and their windows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use gaia_core::session::window;
 use gaia_core::topology::Topology;
 use gaia_core::types::DcId;
 
-/// What there is to know of the way to a mirror.
+/// The state of the link to a mirror.
 pub(in crate::real) struct LinkMonitor {
-    /// The frame size that keeps control prompt.
+    /// The largest frame size that keeps the control lane prompt.
     pub(in crate::real) room: usize,
-    /// How long news of what has come may wait for something to go with.
+    /// How long an acknowledgement may wait for a frame to be sent with.
     pub(in crate::real) news_wait: Duration,
-    /// When it has waited so long.
+    /// When it has waited that long.
     pub(in crate::real) news_due: Option<time::Instant>,
     pub(in crate::real) watch: Watch,
     pub(in crate::real) refusals: Refusals,
-    /// Since the ends are connected again, until they are level.
+    /// Present from a reconnect until both ends have the same frames.
     pub(in crate::real) resumption: Option<Resumption>,
 }
 
@@ -45,13 +45,13 @@ impl LinkMonitor {
     }
 }
 
-/// What may be under way between a server and each of its mirrors.
+/// The windows between a server and each of its mirrors, in bytes.
 pub(in crate::real) fn windows_of(topology: &Topology, own: DcId) -> BTreeMap<DcId, usize> {
     let peers = topology.dc_ids().filter(|peer| *peer != own);
     peers.map(|peer| (peer, window_of(topology, own, peer))).collect()
 }
 
-/// What may be under way between two mirrors: the wider of both directions, so that both ends allow the same.
+/// The window between two mirrors: the larger of both directions, so that both ends use the same.
 fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
     let ways = [(own, peer), (peer, own)].map(|(from, to)| {
         let (rtt, bandwidth) = (topology.link(from, to).rtt.0, topology.server_bandwidth(from, to));
@@ -60,9 +60,10 @@ fn window_of(topology: &Topology, own: DcId, peer: DcId) -> usize {
     ways[0].max(ways[1])
 }
 
-/// Frames of the usual size that may be under way, however short the link is.
+/// The smallest window, in frames of the usual size.
 const FRAMES_IN_WINDOW: usize = 4;
 
-/// A sender waits for news only once its window is full, which takes a round trip or more.
+/// The shortest time that an acknowledgement may wait. A sender needs it only once its window is full, which takes a
+/// round trip or more.
 const NEWS_WAIT_MIN: Duration = Duration::from_millis(10);
 const NEWS_WAIT_MAX: Duration = Duration::from_millis(100);

@@ -1,12 +1,12 @@
-//! A server's connections to its mirrors: QUIC over UDP, one connection a mirror at a time.
+//! A server's connections to its mirrors: QUIC over UDP, with one connection for each mirror.
 //!
-//! Of two mirrors the one of the lower-numbered data center connects, and connects again for as long as the run goes on.
-//! Both prove in the handshake who they are. Windows are no more than 1.25 bandwidth-delay products of the link, and
-//! 2.8 MB a stream, above which quinn may end a connection that loses packets. A connection sends no faster than its
-//! server's share of the link.
+//! Of two mirrors the one of the data center with the lower number connects, and reconnects during the whole run. Both
+//! authenticate in the handshake. Windows are at most 1.25 bandwidth-delay products of the link, and 2.8 MB for each
+//! stream, because quinn may end a connection with a larger window that loses packets. A connection sends no faster
+//! than its server's share of the link.
 //!
-//! A connection that comes takes the place of the one before, which may be dead without anyone knowing it yet. What a
-//! lost one had under way is the sessions' business.
+//! A new connection replaces the one before, whose loss may not be detected yet. Sessions send the frames of a lost
+//! connection again.
 
 mod connect;
 mod link;

@@ -152,7 +152,7 @@ impl DurableServer {
     /// on.
     ///
     /// # Panics
-    /// Where [`Self::check`] refuses the input.
+    /// [`Self::check`] accepts the input. Where it does not, this panics or leaves a state of no use.
     pub(super) fn apply(&mut self, at: Instant, input: Input) -> Result<Effects, PeerError> {
         let mut effects = Effects::default();
         match input {

@@ -56,7 +56,7 @@ impl ServerNode {
                 );
             }
             (None, Some(other)) => {
-                info!("{own}: {dc} has what it missed of {}, and goes on", name(other))
+                info!("{own}: {dc} has what it missed of {}, and goes on", name(other));
             }
             (None, None) => {}
         }

@@ -192,11 +192,11 @@ pub fn node(
     Ok(ended?)
 }
 
-/// As [`node`], on the runtime that it is called in and on whatever environment there is. To drop the future is to kill the
+/// As [`node()`], on the runtime that it is called in and on whatever environment there is. To drop the future is to kill the
 /// process.
 ///
 /// # Errors
-/// As [`node`].
+/// As [`node()`].
 pub async fn take_part(
     plan: &Plan,
     application: &Arc<dyn Application>,

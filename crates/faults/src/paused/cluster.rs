@@ -341,6 +341,7 @@ impl Cluster {
                     false => network.sever(from, to, severed),
                 };
                 sever(true);
+                self.expect_no_notice(from, to);
                 sleep(lasts).await;
                 sever(false);
             }
@@ -366,6 +367,21 @@ impl Cluster {
                 self.await_work(process, lasts).await;
                 self.returns[process].set((lasts, moves));
                 self.kill(process, write, lasts, &mut chance).await;
+            }
+        }
+    }
+
+    /// A data center that joins late and cannot reach the coordinator may begin after the run is over. No node may be left
+    /// that notifies it of the end.
+    fn expect_no_notice(&self, from: DcId, to: DcId) {
+        let coordinator = dc_of(NodeId::Coordinator);
+        let Some((dc, _)) = self.drawn.joins else { return };
+        if (from, to) != (coordinator, dc) && (from, to) != (dc, coordinator) {
+            return;
+        }
+        for (nodes, waits) in self.drawn.processes.iter().zip(&self.waits) {
+            if nodes[0].dc() == Some(dc) {
+                waits.set(waits.get().map(|_| true));
             }
         }
     }

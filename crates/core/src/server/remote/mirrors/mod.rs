@@ -386,7 +386,7 @@ impl RemoteModel for Mirrors {
     }
 
     fn may_hear(&self, from: DcId) -> bool {
-        !self.server.is_parted(from)
+        self.server.may_hear(from)
     }
 
     fn pauses_for(&self) -> Option<DcId> {

@@ -248,9 +248,9 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// Whether nothing can come from a mirror, as the driver says.
-    pub(super) fn is_parted(&self, from: DcId) -> bool {
-        self.mirrors.get(&from).is_some_and(|mirror| mirror.parted)
+    /// Whether a mirror is active, and the connection to it has not failed.
+    pub(super) fn may_hear(&self, from: DcId) -> bool {
+        self.mirrors.get(&from).is_some_and(|mirror| !mirror.parted && !mirror.inactive)
     }
 
     /// The clock of a mirror that counts. `None` if it is lost, inactive or not a neighbour.

@@ -1,11 +1,13 @@
 //! Frames arrive as sent, and nothing else arrives.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
 use gaia_core::types::{Clock, DcId, ShardId, Tightness};
 use gaia_core::wire::{
     BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, ENVELOPE_BYTES, FrameError, Hello,
-    PROTOCOL_VERSION, decode_bulk, decode_control, encode_bulk, encode_control, frame_len,
+    PROTOCOL_VERSION, Unheard, decode_bulk, decode_control, encode_bulk, encode_control, frame_len,
     peek_bulk,
 };
 use proptest::prelude::*;
@@ -179,7 +181,25 @@ fn a_hello_outside_the_limits_is_refused() {
     };
     assert_eq!(decoded(hello(1, 2, 10)), Ok(hello(1, 2, 10)));
     let beyond = ControlMessage::Tightness { steps: Tightness::MOST.steps() + 1 };
-    for message in [hello(2, 2, 10), hello(0, 2, 1 << 40), hello(0, 2000, 10), beyond] {
+    let unheard = |silent, behind, failed| {
+        ControlMessage::Unheard(Unheard {
+            version: 1,
+            silent: [DcId(0), DcId(silent)].into(),
+            behind: [DcId(behind)].into(),
+            failed: [(DcId(failed), 1)].into(),
+            pauses: true,
+        })
+    };
+    assert_eq!(decoded(unheard(1023, 1023, 1023)), Ok(unheard(1023, 1023, 1023)));
+    for message in [
+        hello(2, 2, 10),
+        hello(0, 2, 1 << 40),
+        hello(0, 2000, 10),
+        beyond,
+        unheard(1024, 1, 1),
+        unheard(1, 1024, 1),
+        unheard(1, 1, 1024),
+    ] {
         assert!(matches!(decoded(message), Err(FrameError::PeerSentOutOfBounds { .. })));
     }
 }
@@ -201,6 +221,10 @@ fn headers() -> impl Strategy<Value = BulkHeader> {
 
 fn messages() -> impl Strategy<Value = ControlMessage> {
     let number = any::<u64>;
+    let dcs = || {
+        let ids = prop::collection::btree_set(0_u16..1000, 0..20);
+        ids.prop_map(|ids| ids.into_iter().map(DcId).collect::<BTreeSet<DcId>>())
+    };
     prop_oneof![
         (0u16..1000, 1u16..1000, 0u64..1 << 31, number()).prop_map(
             |(from, shards, parameters, plan)| ControlMessage::Hello(Hello {
@@ -225,6 +249,12 @@ fn messages() -> impl Strategy<Value = ControlMessage> {
         ),
         number().prop_map(|sequence| ControlMessage::EndOfUpdates { sequence }),
         (0..=Tightness::MOST.steps()).prop_map(|steps| ControlMessage::Tightness { steps }),
+        (number(), number())
+            .prop_map(|(version, sequence)| ControlMessage::CaughtUp { version, sequence }),
+        (number(), dcs(), dcs(), any::<bool>()).prop_map(|(version, silent, behind, pauses)| {
+            let failed = silent.iter().map(|dc: &DcId| (*dc, 7)).collect();
+            ControlMessage::Unheard(Unheard { version, silent, behind, failed, pauses })
+        }),
     ]
 }
 

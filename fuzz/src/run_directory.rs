@@ -77,7 +77,13 @@ fn progress(clock: u64) -> Progress {
 }
 
 fn summary() -> Summary {
-    let blocked_s = BlockedSeconds { barrier: 1.0, mirror_clock: 0.0, bandwidth: 2.0, local: 0.5 };
+    let blocked_s = BlockedSeconds {
+        barrier: 1.0,
+        mirror_clock: 0.0,
+        bandwidth: 2.0,
+        local: 0.5,
+        partial_partition: 0.0,
+    };
     let link = |from: &str, to: &str| LinkRecord {
         from: from.into(),
         to: to.into(),

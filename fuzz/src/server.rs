@@ -37,6 +37,7 @@ fn check(data: &[u8]) {
             SEND => node.send(),
             WAKE => node.wake(),
             DRAIN => node.drain(),
+            PART => node.part(DcId(u16::from(event >> 5))),
             _ => {
                 let Some((length, rest)) = events.split_first_chunk() else { return };
                 let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
@@ -186,6 +187,12 @@ impl Node {
         }
     }
 
+    /// The connection to a mirror is lost, or to somebody who is none.
+    fn part(&mut self, from: DcId) {
+        let _stranger = self.server.handle_input(self.now, ServerInput::Disconnected { from });
+        self.collect();
+    }
+
     fn wake(&mut self) {
         if let Some((at, _)) = self.server.poll_timeout() {
             self.now = self.now.max(at);
@@ -249,7 +256,7 @@ fn seeds() -> Vec<Seed> {
         messages.iter().for_each(|bytes| frame(1 << 5 | 16 | RECEIVE, bytes));
         frames.iter().for_each(|bytes| frame(1 << 5 | CONTINUE, bytes));
         frames.iter().for_each(|bytes| frame(2 << 5 | CONTINUE, bytes));
-        events.extend([SEND, WORK, WAKE, WORK, SEND, WORK, DRAIN, SEND]);
+        events.extend([1 << 5 | PART, SEND, WORK, WAKE, WORK, SEND, WORK, DRAIN, SEND]);
         events
     };
     ["bsp", "ssp", "tap", "asp", "asp-guard", "local-steps", "local-steps-guard"]
@@ -266,3 +273,4 @@ const SEND: u8 = 2;
 const WAKE: u8 = 3;
 const DRAIN: u8 = 4;
 const CONTINUE: u8 = 5;
+const PART: u8 = 6;

@@ -12,6 +12,7 @@ mod local_steps;
 mod mirror_clock;
 mod momentum;
 mod overlay;
+mod partial_partition;
 mod peers;
 mod rebuilding;
 mod returning_worker;

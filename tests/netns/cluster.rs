@@ -88,6 +88,13 @@ impl Cluster {
         self.began.get_or_insert_with(Instant::now);
     }
 
+    /// Waits until a node has logged this.
+    pub(crate) fn wait_for_log(&mut self, name: &str, text: &str) {
+        while !self.log_of(name).contains(text) {
+            self.watch_for(Duration::from_millis(50));
+        }
+    }
+
     /// How long training has gone on since the first clock.
     pub(crate) fn trained(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())

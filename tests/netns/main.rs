@@ -14,6 +14,7 @@ mod cluster;
 mod network;
 mod soak;
 
+use std::thread;
 use std::time::Duration;
 
 use cluster::{Cluster, Outcome, Setting};
@@ -73,5 +74,38 @@ fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
     assert!(outcome.copies_equal, "{outcome:?}");
     assert!(outcome.clocks.iter().all(|clocks| *clocks >= 600), "{outcome:?}");
     assert!(outcome.objective < outcome.first_objective, "{outcome:?}");
+    check_conservation(&outcome);
+}
+
+/// The link between south and west is dead for half a minute, and both hear north. Were they to train on, the objective would
+/// grow a hundredfold (`docs/src/partial-partitions.md`).
+#[test]
+fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
+    if std::env::var_os(soak::SOAK).is_some() {
+        return;
+    }
+    let (Some(network), Some(other)) = (Network::new("50mbit"), Network::new("50mbit")) else {
+        println!("skipped: network namespaces are not allowed here");
+        return;
+    };
+    let setting =
+        || Setting { stop: "clocks = 500".into(), clock: "50 ms", users: 300, items: 200 };
+    // Both at the same time, so that both have the same machine.
+    let calm = thread::spawn(move || Cluster::start(other, &setting()).end());
+
+    let mut cluster = Cluster::start(network, &setting());
+    cluster.wait_for_clock(100);
+    let (south, west) = (1, 2);
+    cluster.network().cut_between(south, west);
+    cluster.wait_for_log("server-2", "west pauses: no updates pass between west and south");
+    cluster.watch_for(Duration::from_secs(25));
+    cluster.network().heal_between(south, west);
+    cluster.wait_for_log("server-2", "west has what it missed of south, and goes on");
+    let (outcome, calm) = (cluster.end(), calm.join().unwrap());
+
+    println!("objective {} of {} without", outcome.objective, calm.objective);
+    assert!(outcome.copies_equal && calm.copies_equal, "{outcome:?}");
+    assert!(outcome.objective < 1.05 * calm.objective, "{outcome:?} of {calm:?}");
+    assert!(outcome.clocks[0] > outcome.clocks[west] + 200, "north did not wait: {outcome:?}");
     check_conservation(&outcome);
 }

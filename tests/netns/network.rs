@@ -52,6 +52,23 @@ impl Network {
         assert!(ip(&["-n", &self.hub(), "link", "set", &port(dc), "up"]));
     }
 
+    /// No packet passes between two data centers, which both reach the others: each sends to an address that nobody has.
+    pub(crate) fn cut_between(&self, a: usize, b: usize) {
+        for (at, other) in [(a, b), (b, a)] {
+            let (space, other) = (self.space(at), address(other));
+            let nobody = ["lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent"];
+            let replace = ["-n", &space, "neigh", "replace", &other];
+            assert!(ip(&[&replace[..], &nobody].concat()));
+        }
+    }
+
+    pub(crate) fn heal_between(&self, a: usize, b: usize) {
+        for (at, other) in [(a, b), (b, a)] {
+            let (space, other) = (self.space(at), address(other));
+            assert!(ip(&["-n", &space, "neigh", "del", &other, "dev", "eth0"]));
+        }
+    }
+
     /// A command within a data center. The process that it starts is the program itself.
     pub(crate) fn command(&self, dc: usize, program: &str) -> Command {
         let mut command = Command::new("ip");

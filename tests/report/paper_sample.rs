@@ -139,6 +139,7 @@ fn place(app: &str, wan: &str, lan: f64, printed: Option<(f64, f64)>) -> Vec<Cel
                 mirror_clock: if model.starts_with("asp") { 33.0 } else { 0.0 },
                 bandwidth: if model == "bsp" { 2_900.0 } else { 0.0 },
                 local: 41.0,
+                partial_partition: 0.0,
             },
             curve: if model == "centralize" { Vec::new() } else { curve(time) },
         };

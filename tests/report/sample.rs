@@ -62,7 +62,13 @@ pub(crate) const LAN_BSP: Shape = Shape {
     clock_s: 0.105,
     clock_bytes: 0,
     drag: 1.0,
-    blocked: BlockedSeconds { barrier: 0.0, mirror_clock: 0.0, bandwidth: 0.0, local: 3.1 },
+    blocked: BlockedSeconds {
+        barrier: 0.0,
+        mirror_clock: 0.0,
+        bandwidth: 0.0,
+        local: 3.1,
+        partial_partition: 0.0,
+    },
     reaches: true,
 };
 pub(crate) const WAN_BSP: Shape = Shape {
@@ -72,21 +78,39 @@ pub(crate) const WAN_BSP: Shape = Shape {
     clock_s: 0.49,
     clock_bytes: 2_310_000,
     drag: 1.0,
-    blocked: BlockedSeconds { barrier: 0.0, mirror_clock: 0.0, bandwidth: 981.0, local: 12.2 },
+    blocked: BlockedSeconds {
+        barrier: 0.0,
+        mirror_clock: 0.0,
+        bandwidth: 981.0,
+        local: 12.2,
+        partial_partition: 0.0,
+    },
     reaches: true,
 };
 pub(crate) const WAN_SSP: Shape = Shape {
     remote: "ssp",
     clock_s: 0.43,
     drag: 1.12,
-    blocked: BlockedSeconds { barrier: 0.0, mirror_clock: 0.0, bandwidth: 844.0, local: 15.0 },
+    blocked: BlockedSeconds {
+        barrier: 0.0,
+        mirror_clock: 0.0,
+        bandwidth: 844.0,
+        local: 15.0,
+        partial_partition: 0.0,
+    },
     ..WAN_BSP
 };
 pub(crate) const WAN_TAP: Shape = Shape {
     remote: "tap",
     clock_s: 0.11,
     drag: 3.0,
-    blocked: BlockedSeconds { barrier: 0.0, mirror_clock: 0.0, bandwidth: 0.0, local: 15.0 },
+    blocked: BlockedSeconds {
+        barrier: 0.0,
+        mirror_clock: 0.0,
+        bandwidth: 0.0,
+        local: 15.0,
+        partial_partition: 0.0,
+    },
     reaches: false,
     ..WAN_BSP
 };
@@ -95,13 +119,25 @@ pub(crate) const WAN_ASP: Shape = Shape {
     clock_s: 0.112,
     clock_bytes: 121_000,
     drag: 1.06,
-    blocked: BlockedSeconds { barrier: 4.2, mirror_clock: 22.7, bandwidth: 0.0, local: 14.1 },
+    blocked: BlockedSeconds {
+        barrier: 4.2,
+        mirror_clock: 22.7,
+        bandwidth: 0.0,
+        local: 14.1,
+        partial_partition: 0.0,
+    },
     ..WAN_BSP
 };
 pub(crate) const THREE_ASP: Shape = Shape {
     wan: "three-regions",
     data_centers: &THREE,
-    blocked: BlockedSeconds { barrier: 0.42, mirror_clock: 2.27, bandwidth: 0.0, local: 1.1 },
+    blocked: BlockedSeconds {
+        barrier: 0.42,
+        mirror_clock: 2.27,
+        bandwidth: 0.0,
+        local: 1.1,
+        partial_partition: 0.0,
+    },
     ..WAN_ASP
 };
 
@@ -243,6 +279,7 @@ fn links(shape: Shape, last: u64, time_s: f64) -> Vec<LinkRecord> {
                     mirror_clock: share(shape.blocked.mirror_clock),
                     bandwidth: share(shape.blocked.bandwidth),
                     local: 0.0,
+                    partial_partition: 0.0,
                 },
                 cost_usd: bytes as f64 / 1e9 * if from == 10 { 0.138 } else { 0.02 },
             }

@@ -86,11 +86,13 @@ pub enum Bug {
     RepeatsNoOrder,
     /// Nodes do not repeat to a restarted coordinator what it may have lost.
     SaysNothingAgain,
+    /// Servers are not told that connections are lost.
+    MissesLostConnections,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -131,5 +133,6 @@ impl Bug {
         Self::OrdersBeforeWriting,
         Self::RepeatsNoOrder,
         Self::SaysNothingAgain,
+        Self::MissesLostConnections,
     ];
 }

@@ -55,7 +55,7 @@ fn no_schedule_breaks_a_promise() {
 }
 
 /// By which checker each planted bug must be caught; others may catch it too.
-const CAUGHT_BY: [(Bug, &str); 40] = [
+const CAUGHT_BY: [(Bug, &str); 41] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -96,6 +96,7 @@ const CAUGHT_BY: [(Bug, &str); 40] = [
     (Bug::OrdersBeforeWriting, "orders"),
     (Bug::RepeatsNoOrder, "liveness"),
     (Bug::SaysNothingAgain, "liveness"),
+    (Bug::MissesLostConnections, "partition"),
 ];
 
 #[test]
@@ -157,6 +158,23 @@ fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
         let after = run.lasted.as_secs_f64() - 1801.0;
         assert!((0.0..30.0).contains(&after), "{model} {seed}: {after} s after the heal");
     });
+}
+
+/// One of the two pauses for as long as the link is dead, and goes on after it.
+#[test]
+fn a_link_that_is_dead_for_long_between_two_of_several_holds_nobody_up_for_good() {
+    for kind in ["partition", "one-way-partition"] {
+        for (remote, data_centers) in [("tap", 3), ("asp", 3), ("asp", 4)] {
+            for (dc, peer) in [(0, 1), (1, 2), (2, 1)] {
+                let text = format!(
+                    "data_centers = {data_centers}\nservers = 2\nworkers = 1\nremote = \"{remote}\"\nclocks = 40\n\
+                     fault = [{{ kind = \"{kind}\", at = \"300 ms\", lasts = \"6 s\", dc = {dc}, peer = {peer} }}]\n\
+                     [packets]\n"
+                );
+                holds(&text, 5);
+            }
+        }
+    }
 }
 
 const CALM: &str = "data_centers = 2\nservers = 1\nworkers = 1\nclocks = 6\n[packets]\n";

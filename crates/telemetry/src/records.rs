@@ -69,6 +69,9 @@ pub struct BlockedSeconds {
     pub bandwidth: f64,
     /// Waiting for slower workers of the same data center.
     pub local: f64,
+    /// A data center that trains on and that no updates pass to or from, while a third one hears both.
+    #[serde(default)]
+    pub partial_partition: f64,
 }
 
 impl BlockedSeconds {
@@ -82,6 +85,7 @@ impl BlockedSeconds {
             "mirror_clock" => &mut self.mirror_clock,
             "bandwidth" => &mut self.bandwidth,
             "local" => &mut self.local,
+            "partial_partition" => &mut self.partial_partition,
             _ => panic!("{cause} is no cause of waiting"),
         }
     }
@@ -306,7 +310,7 @@ impl fmt::Display for BrokenLink {
 impl BlockedSeconds {
     /// The worker-seconds of all causes together.
     pub fn total(self) -> f64 {
-        self.barrier + self.mirror_clock + self.bandwidth + self.local
+        self.barrier + self.mirror_clock + self.bandwidth + self.local + self.partial_partition
     }
 }
 

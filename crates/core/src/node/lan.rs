@@ -160,6 +160,7 @@ pub fn encode_rows_read(message: &RowsRead) -> Vec<u8> {
             WaitReason::Updates { from } => (1, from, 0),
             WaitReason::MirrorClock { from } => (2, from, 0),
             WaitReason::Announced { from, row } => (3, from, row),
+            WaitReason::PartialPartition { from } => (4, from, 0),
         };
         out.push(kind);
         out.extend_from_slice(&from.0.to_le_bytes());
@@ -206,7 +207,8 @@ pub fn decode_rows_read(body: &[u8], layout: &ShardLayout) -> Result<RowsRead, L
             1 => WaitReason::Updates { from },
             2 => WaitReason::MirrorClock { from },
             3 => WaitReason::Announced { from, row: number },
-            found => return Err(LanError::PeerSentUnknown { what: "reason", found, most: 3 }),
+            4 => WaitReason::PartialPartition { from },
+            found => return Err(LanError::PeerSentUnknown { what: "reason", found, most: 4 }),
         };
         let nanos = u64::from_le_bytes(reader.array("a time")?);
         held.push((reason, Duration::from_nanos(nanos)));
@@ -358,6 +360,7 @@ mod tests {
                     Duration::ZERO,
                 ),
                 (WaitReason::MirrorClock { from: DcId(0) }, Duration::from_secs(2)),
+                (WaitReason::PartialPartition { from: DcId(3) }, Duration::from_secs(9)),
             ],
             probes: vec![ProbeRequest {
                 of: DcId(1),

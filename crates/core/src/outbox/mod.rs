@@ -153,6 +153,14 @@ impl Outbox {
         }
     }
 
+    /// How many of those must leave.
+    pub fn due(&self) -> usize {
+        match self {
+            Self::Sweep(sweep) => sweep.waiting(),
+            Self::Ranked(ranked) => ranked.hard_waiting(),
+        }
+    }
+
     /// An outbox of the same kind for a link on which `shared` of the source was sent.
     #[must_use]
     pub fn sharing(&self, shared: Vec<f32>) -> Self {

@@ -362,6 +362,18 @@ impl Server {
         self.remote.mirror_clock(of)
     }
 
+    /// Whether this server takes it that something may come from a mirror, so that a driver which has no connection to
+    /// it should say so. BSP, SSP and local steps wait for what they need, and never want to be told.
+    pub fn may_hear(&self, from: DcId) -> bool {
+        self.remote.may_hear(from)
+    }
+
+    /// The mirror whose updates this server misses, where it holds back all reads for that: no updates pass between the two,
+    /// and a third data center exchanges updates with both.
+    pub fn pauses_for(&self) -> Option<DcId> {
+        self.remote.pauses_for()
+    }
+
     /// The frames that were sent to a mirror.
     ///
     /// # Panics

@@ -41,11 +41,18 @@ pub enum WaitReason {
         /// The shard-wide number of the row.
         row: u32,
     },
+    /// No updates pass between this data center and a mirror, and a third exchanges updates with both: training on both
+    /// would diverge.
+    PartialPartition {
+        /// The mirror's data center.
+        from: DcId,
+    },
 }
 
 impl WaitReason {
     /// The names of all reasons, in the order of the variants.
-    pub const NAMES: [&str; 4] = ["local", "bandwidth", "mirror_clock", "barrier"];
+    pub const NAMES: [&str; 5] =
+        ["local", "bandwidth", "mirror_clock", "barrier", "partial_partition"];
 
     /// The reason's name in reports and metrics.
     pub fn name(self) -> &'static str {
@@ -54,6 +61,7 @@ impl WaitReason {
             Self::Updates { .. } => "bandwidth",
             Self::MirrorClock { .. } => "mirror_clock",
             Self::Announced { .. } => "barrier",
+            Self::PartialPartition { .. } => "partial_partition",
         }
     }
 
@@ -61,9 +69,10 @@ impl WaitReason {
     pub fn from(self) -> Option<DcId> {
         match self {
             Self::LocalWorker { .. } => None,
-            Self::Updates { from } | Self::MirrorClock { from } | Self::Announced { from, .. } => {
-                Some(from)
-            }
+            Self::Updates { from }
+            | Self::MirrorClock { from }
+            | Self::Announced { from, .. }
+            | Self::PartialPartition { from } => Some(from),
         }
     }
 }
@@ -75,6 +84,9 @@ impl fmt::Display for WaitReason {
             Self::Updates { from } => write!(f, "updates of {from} are due"),
             Self::MirrorClock { from } => write!(f, "the mirror clock of {from} is behind"),
             Self::Announced { from, row } => write!(f, "{from} announced row {row}"),
+            Self::PartialPartition { from } => {
+                write!(f, "updates do not pass to and from {from}, which trains on")
+            }
         }
     }
 }

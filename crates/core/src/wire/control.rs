@@ -3,6 +3,8 @@
 //! The body is one [`ControlMessage`] as MessagePack arrays. The protocol version is in the envelope, so that a hello
 //! of another version is rejected by its first bytes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +65,31 @@ pub enum ControlMessage {
         /// The incarnation of that server.
         incarnation: u64,
     },
+    /// Which mirrors the sender does not hear. Said whenever that changes.
+    Unheard(Unheard),
+    /// Answers the receiver's [`Unheard`] of this version, which named the sender: what it missed are updates up to
+    /// `sequence`.
+    CaughtUp {
+        /// The version of the answered message.
+        version: u64,
+        /// The sequence number of the last missed update.
+        sequence: u64,
+    },
+}
+
+/// What one server says of the mirrors that it exchanges updates with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unheard {
+    /// Rises with each change; 0 before there was any.
+    pub version: u64,
+    /// The mirrors that nothing comes from.
+    pub silent: BTreeSet<DcId>,
+    /// The mirrors that are heard again, and have yet to send what was missed.
+    pub behind: BTreeSet<DcId>,
+    /// Of mirrors that are heard: how many mirrors each does not hear, where it is more than none.
+    pub failed: BTreeMap<DcId, u16>,
+    /// Whether the sender's data center pauses for that.
+    pub pauses: bool,
 }
 
 /// The description of a mirror in its first message. Both ends must agree on all fields but `from`.
@@ -91,6 +118,8 @@ impl ControlMessage {
             Self::EndOfUpdates { .. } => "end of updates",
             Self::Rebuild { .. } => "rebuild",
             Self::Fork { .. } => "fork",
+            Self::Unheard(_) => "unheard mirrors",
+            Self::CaughtUp { .. } => "caught up",
         }
     }
 }
@@ -148,6 +177,11 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         }
         ControlMessage::Rebuild { from: dc, .. } | ControlMessage::Fork { to: dc, .. } => {
             return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
+        }
+        ControlMessage::Unheard(word) => {
+            let named = word.silent.iter().chain(&word.behind).chain(word.failed.keys());
+            let last = named.max().map_or(0, |dc| u64::from(dc.0));
+            return within("data center", last, DATA_CENTERS_MAX as u64 - 1);
         }
         _ => return Ok(()),
     };

@@ -12,6 +12,7 @@ mod divergence;
 mod durability;
 mod memory;
 mod orders;
+mod partition;
 pub(super) mod quiescence;
 mod server_processes;
 
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use crate::cluster::network::Network;
 use crate::cluster::nodes::{Nodes, ReplayPair};
 use crate::cluster::undone::Undone;
 use gaia_config::Plan;
@@ -48,6 +50,8 @@ pub(super) enum Seen<'a> {
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// The server has handled the frame.
     Taken { at: ServerId },
+    /// A server has learnt that a connection is lost.
+    Disconnected { at: ServerId },
     /// A message was sent on a link, whose data lane has room again at `departs`.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
     /// The size of the data frames that a session holds.
@@ -93,6 +97,7 @@ pub(super) enum Seen<'a> {
 pub(super) struct View<'a> {
     pub(super) now: Instant,
     pub(super) nodes: &'a Nodes<'a>,
+    pub(super) network: &'a Network,
     pub(super) plan: &'a Plan,
     pub(super) overlay: &'a Overlay,
     /// Inactive data centers.
@@ -142,6 +147,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(divergence::Divergence),
         Box::new(barrier::Barrier::default()),
         Box::new(clock_bound::ClockBound::default()),
+        Box::new(partition::Partition::default()),
         Box::new(durability::Durability::default()),
         Box::new(server_processes::ServerProcesses::default()),
         Box::new(orders::Orders::default()),

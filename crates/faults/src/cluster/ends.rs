@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) up: bool,
     /// Which ends have sent their hello on it, the lower data center's first.
     pub(crate) greeted: [bool; 2],
+    /// Which ends have received a message on it.
+    pub(crate) received: [bool; 2],
     /// The progress of each end at the last check.
     progress: [Progress; 2],
 }
@@ -60,6 +62,17 @@ impl Ends {
     /// Records that a server has sent its hello on the current connection.
     pub(crate) fn greet(&mut self, server: ServerId, peer: DcId) {
         self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
+    }
+
+    /// Records that a server has received a message of a mirror on the current connection.
+    pub(crate) fn on_received(&mut self, server: ServerId, peer: DcId) {
+        self.connection(pair_of(server, peer)).received[end_of(server, peer)] = true;
+    }
+
+    /// Whether both ends have received a message on the current connection. A transport's handshake needs both directions.
+    pub(crate) fn is_established(&self, server: ServerId, peer: DcId) -> bool {
+        let connection = &self.connections[&pair_of(server, peer)];
+        connection.up && connection.received == [true; 2]
     }
 
     /// Whether a server may send messages: it is connected and has sent its hello.

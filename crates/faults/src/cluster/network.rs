@@ -19,8 +19,10 @@ pub(crate) struct Network {
     topology: Topology,
     chance: Random,
     packets: Packets,
-    /// Partitions and slow links in force, by link.
+    /// How many partitions are in force, by link.
     cut: BTreeMap<(DcId, DcId), u32>,
+    /// Since when there is any, by link.
+    cut_since: BTreeMap<(DcId, DcId), Instant>,
     /// When the latest message of a lane arrives. Delayed messages also delay those behind them.
     floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
     pub(crate) messages: u64,
@@ -42,6 +44,7 @@ impl Network {
             chance: seed.child("packet faults").random(),
             packets,
             cut: BTreeMap::new(),
+            cut_since: BTreeMap::new(),
             floors: BTreeMap::new(),
             messages: 0,
             counts: PacketCounts::default(),
@@ -121,10 +124,10 @@ impl Network {
         let (from, to) = (DcId(fault.dc), peer);
         match fault.kind {
             FaultKind::Partition => {
-                self.set_cut((from, to), in_force);
-                self.set_cut((to, from), in_force);
+                self.set_cut(now, (from, to), in_force);
+                self.set_cut(now, (to, from), in_force);
             }
-            FaultKind::OneWayPartition => self.set_cut((from, to), in_force),
+            FaultKind::OneWayPartition => self.set_cut(now, (from, to), in_force),
             FaultKind::SlowLink => {
                 let bandwidth = self.topology.link(from, to).bandwidth;
                 let factor = if in_force { fault.factor } else { 1.0 };
@@ -151,9 +154,19 @@ impl Network {
         self.wan.turns(from, to).collect()
     }
 
-    fn set_cut(&mut self, link: (DcId, DcId), in_force: bool) {
+    /// Since when nothing has passed between two data centers, in one direction at least; nothing where all passes.
+    pub(crate) fn dead_since(&self, a: DcId, b: DcId) -> Option<Instant> {
+        [(a, b), (b, a)].iter().filter_map(|link| self.cut_since.get(link).copied()).min()
+    }
+
+    fn set_cut(&mut self, now: Instant, link: (DcId, DcId), in_force: bool) {
         let cuts = self.cut.entry(link).or_default();
         *cuts = if in_force { *cuts + 1 } else { cuts.saturating_sub(1) };
+        if *cuts == 0 {
+            self.cut_since.remove(&link);
+        } else {
+            self.cut_since.entry(link).or_insert(now);
+        }
     }
 
     fn is_cut(&self, from: DcId, to: DcId) -> bool {

@@ -111,6 +111,7 @@ pub(crate) enum Task {
     Timeout,
     Acknowledge { peer: DcId },
     Connect { peer: DcId, epoch: u64 },
+    Disconnected { peer: DcId },
     Join { worker: WorkerId },
     Drain { clocks: Vec<Clock>, inactive: BTreeSet<DcId> },
     Left { dc: DcId, incarnation: u64 },

@@ -324,6 +324,7 @@ impl Cluster {
                     false => network.sever(from, to, severed),
                 };
                 sever(true);
+                self.expect_no_notice(from, to);
                 sleep(lasts).await;
                 sever(false);
             }
@@ -336,18 +337,7 @@ impl Cluster {
             }
             What::Kill { .. } | What::LoseDisk { .. } if self.over.get() => {}
             What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
-            What::Leave { dc } => {
-                // Before a run has begun, the coordinator waits for all nodes.
-                while !self.application.has_begun() {
-                    sleep(LOOK_EVERY).await;
-                }
-                self.left.borrow_mut().insert(dc);
-                for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
-                    if nodes[0].dc() == Some(dc) {
-                        environment.borrow().die();
-                    }
-                }
-            }
+            What::Leave { dc } => self.leave(dc).await,
             What::Silence { process } => {
                 // No node may be left that notifies it of the end.
                 self.waits[process].set(self.waits[process].get().map(|_| true));
@@ -357,29 +347,75 @@ impl Cluster {
                 environment.part_from(None);
             }
             What::Kill { process, write, moves } => {
-                if let NodeId::Worker(worker) = self.drawn.processes[process][0]
-                    && lasts == FOR_GOOD
-                {
-                    // The coordinator would wait for a data center that has never started.
-                    while !self.application.has_worked(&self.drawn.plan, worker) {
-                        sleep(LOOK_EVERY).await;
-                    }
-                }
+                self.await_work(process, lasts).await;
                 self.returns[process].set((lasts, moves));
-                let environment = self.environments[process].borrow().clone();
-                match (write, environment.disks().first()) {
-                    (Some((writes, moment)), Some(files)) => {
-                        files.lock().unwrap().doom(writes, moment);
-                        sleep(lasts).await;
-                        files.lock().unwrap().spare();
-                    }
-                    _ => {
-                        environment.die();
-                        for files in environment.disks() {
-                            if self.drawn.plan.log.sync == LogSync::Always {
-                                files.lock().unwrap().crash(&mut chance);
-                            }
-                        }
+                self.kill(process, write, lasts, &mut chance).await;
+            }
+        }
+    }
+
+    /// A data center that joins late and cannot reach the coordinator may begin after the run is over. No node may be left
+    /// that notifies it of the end.
+    fn expect_no_notice(&self, from: DcId, to: DcId) {
+        let coordinator = dc_of(NodeId::Coordinator);
+        let Some((dc, _)) = self.drawn.joins else { return };
+        if (from, to) != (coordinator, dc) && (from, to) != (dc, coordinator) {
+            return;
+        }
+        for (nodes, waits) in self.drawn.processes.iter().zip(&self.waits) {
+            if nodes[0].dc() == Some(dc) {
+                waits.set(waits.get().map(|_| true));
+            }
+        }
+    }
+
+    /// Kills all processes of a data center, which do not restart.
+    async fn leave(&self, dc: DcId) {
+        // Before a run has begun, the coordinator waits for all nodes.
+        while !self.application.has_begun() {
+            sleep(LOOK_EVERY).await;
+        }
+
+        self.left.borrow_mut().insert(dc);
+        for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
+            if nodes[0].dc() == Some(dc) {
+                environment.borrow().die();
+            }
+        }
+    }
+
+    /// Waits until a worker has computed, if it is killed permanently. Otherwise the coordinator would wait for a data
+    /// center that has never started.
+    async fn await_work(&self, process: usize, lasts: Duration) {
+        if let NodeId::Worker(worker) = self.drawn.processes[process][0]
+            && lasts == FOR_GOOD
+        {
+            while !self.application.has_worked(&self.drawn.plan, worker) {
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    /// Kills a process: at once, or at a step of one of its next writes.
+    async fn kill(
+        &self,
+        process: usize,
+        write: Option<(u64, Moment)>,
+        lasts: Duration,
+        chance: &mut Random,
+    ) {
+        let environment = self.environments[process].borrow().clone();
+        match (write, environment.disks().first()) {
+            (Some((writes, moment)), Some(files)) => {
+                files.lock().unwrap().doom(writes, moment);
+                sleep(lasts).await;
+                files.lock().unwrap().spare();
+            }
+            _ => {
+                environment.die();
+                for files in environment.disks() {
+                    if self.drawn.plan.log.sync == LogSync::Always {
+                        files.lock().unwrap().crash(chance);
                     }
                 }
             }

@@ -169,18 +169,25 @@ impl Scenario {
         let servers = keys.servers.unwrap_or_else(|| from("servers", 1, 2));
         let workers = keys.workers.unwrap_or_else(|| from("workers", 1, 2));
         let nodes = nodes(data_centers, servers, workers);
+
+        // A run must outlast its faults for them to matter.
+        let is_drawn = keys.fault.is_none();
+        let faults = keys.fault.unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes));
+        let is_long = is_drawn && faults.iter().any(Fault::is_long);
+        let stretch = if is_long { CLOCKS_STRETCH } else { 1 };
+
         Self {
             seed,
             data_centers,
             servers,
             workers,
             rows: keys.rows.unwrap_or_else(|| from("rows", 4, 40)),
-            clocks: keys.clocks.unwrap_or_else(|| from("clocks", 4, 14) as u64),
+            clocks: keys.clocks.unwrap_or_else(|| stretch * from("clocks", 4, 14) as u64),
             remote: keys
                 .remote
                 .unwrap_or_else(|| names[from("remote", 0, names.len() - 1)].to_owned()),
             packets: keys.packets.unwrap_or_else(|| Packets::draw(root.child("packets"))),
-            faults: keys.fault.unwrap_or_else(|| Fault::draw_all(root.child("faults"), nodes)),
+            faults,
         }
     }
 
@@ -391,6 +398,9 @@ const BASE: &str = r#"
     [stop]
     clocks = 1
 "#;
+
+/// How many times the clocks a run has in which a fault lasts long.
+const CLOCKS_STRETCH: u64 = 5;
 
 const DATA_CENTERS_MAX: usize = 8;
 const NODES_MAX: usize = 4;

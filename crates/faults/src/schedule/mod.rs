@@ -301,6 +301,7 @@ impl<'p> Schedule<'p> {
             Event::Arrives { at, from, epoch, message } => {
                 self.under_way -= 1;
                 if epoch == self.ends.epoch(at, from) {
+                    self.ends.on_received(at, from);
                     self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
                 } else if self.network.is_stale() && !self.has_been_lost(at, from) {
                     self.events.push(self.now, Event::Strays { at, from, message });
@@ -422,6 +423,7 @@ impl<'p> Schedule<'p> {
         let view = View {
             now: self.now,
             nodes: &self.nodes,
+            network: &self.network,
             plan: self.plan,
             overlay: &self.overlay,
             inactive: self.coordinator.run.inactive(),

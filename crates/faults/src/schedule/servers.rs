@@ -58,6 +58,14 @@ impl Schedule<'_> {
                     self.send(id, peer, Lane::Control, hello)?;
                 }
             }
+            Task::Disconnected { peer } if self.ends.is_established(id, peer) => {}
+            Task::Disconnected { peer } => {
+                if !self.fault_injector.has(Bug::MissesLostConnections) {
+                    let parted = node.machine.handle_disconnected(now, peer);
+                    parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+                }
+                self.see(Seen::Disconnected { at: id })?;
+            }
             Task::Join { worker } => self.join(id, worker),
             Task::Drain { clocks, inactive } => node.machine.handle_drain(now, clocks, inactive),
             Task::Left { dc, incarnation } => {

@@ -1,5 +1,7 @@
 //! The WAN: sending messages, and opening and closing connections.
 
+use std::time::Duration;
+
 use super::{Done, Event, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
@@ -143,9 +145,17 @@ impl Schedule<'_> {
             return;
         }
         connection.up = false;
-        connection.greeted = [false; 2];
+        (connection.greeted, connection.received) = ([false; 2], [false; 2]);
         connection.epoch += 1;
         self.counts.reconnects += 1;
+        for (server, peer) in ends_of(pair) {
+            let (node, incarnation) =
+                (NodeId::Server(server), self.nodes.servers[&server].host.incarnation);
+            self.events.push(
+                self.now + SILENCE,
+                Event::Node { node, incarnation, task: Task::Disconnected { peer } },
+            );
+        }
         self.reconnect(pair);
     }
 
@@ -162,3 +172,6 @@ impl Schedule<'_> {
         peers.map(|peer| pair_of(server, peer)).collect()
     }
 }
+
+/// How long a connection may be down before a server learns that it does not receive from its mirror.
+const SILENCE: Duration = Duration::from_secs(1);

@@ -138,6 +138,7 @@ fn blocked_causes(blocked: BlockedSeconds) -> Vec<(&'static str, f64)> {
         ("mirror clock", blocked.mirror_clock),
         ("bandwidth", blocked.bandwidth),
         ("local", blocked.local),
+        ("partial partition", blocked.partial_partition),
     ];
     causes.retain(|(_, seconds)| *seconds > 0.0);
     causes.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -228,6 +228,17 @@ pub(super) trait RemoteModel:
         Clock::ZERO
     }
 
+    /// Whether something may come from a mirror, as far as this model keeps note of that.
+    fn may_hear(&self, _from: DcId) -> bool {
+        false
+    }
+
+    /// The mirror whose updates are missed, where this data center pauses under a partial partition. A model that waits for
+    /// all never does.
+    fn pauses_for(&self) -> Option<DcId> {
+        None
+    }
+
     // The guard against skew. Called only for a model whose configuration has a guard.
 
     /// Assigns the next sequence number of a link to a frame of the guard. `None` if the model supports no such frames.

@@ -3,6 +3,7 @@
 //! It works in groups. It passes received messages to the server, cuts frames for links that have room, writes the
 //! resulting entries to the log, and then sends the server's outputs.
 
+mod links;
 mod messages;
 pub(super) mod mirrors;
 mod proven_callers;
@@ -48,6 +49,8 @@ struct ServerNode {
     parked: BTreeMap<WorkerId, Option<ProvenCaller>>,
     /// The stand-in of each worker that has one.
     stand_ins: StandIns,
+    /// The mirror for which reads are held back, as was last logged.
+    pauses_for: Option<DcId>,
     beat: Interval,
     /// A time of the server, and the same moment on the driver's clock.
     origin: (Instant, time::Instant),
@@ -132,6 +135,7 @@ pub(super) async fn serve(
         acceptor,
         parked: BTreeMap::new(),
         stand_ins: StandIns::default(),
+        pauses_for: None,
         beat,
         origin,
         ready: false,
@@ -257,7 +261,7 @@ impl ServerNode {
             Event::Worker(worker, message) => self.on_worker(worker, message)?,
             Event::Mirror(from) => self.on_mirror(from)?,
             Event::Timeout => self.server.handle_timeout(self.now()),
-            Event::Link => self.look_at_links(),
+            Event::Link => self.look_at_links()?,
         }
         Ok(())
     }
@@ -348,20 +352,6 @@ impl ServerNode {
         }
     }
 
-    /// Closes stalled connections. A due acknowledgement is sent with the group.
-    fn look_at_links(&mut self) {
-        let now = time::Instant::now();
-        for (peer, link) in &mut self.links {
-            if link.watch.due() > now {
-                continue;
-            }
-            let stalled = link.watch.is_stalled(self.server.session(*peer));
-            if stalled && self.mirrors.is_joined(*peer) {
-                self.mirrors.part(*peer, "nothing comes of the connection");
-            }
-        }
-    }
-
     fn report_resumptions(&mut self) {
         for (peer, link) in &mut self.links {
             let Some(resumption) = &mut link.resumption else { continue };
@@ -394,6 +384,7 @@ impl ServerNode {
 
         self.transmit()?;
         self.report_resumptions();
+        self.log_pause();
         let is_whole = self.server.server().is_whole();
 
         if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {

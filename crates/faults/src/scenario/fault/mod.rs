@@ -1,6 +1,7 @@
 //! Structural faults: their kinds, their random choice, and the check of faults in a file.
 
 mod blank;
+mod dead_links;
 mod members;
 
 use std::time::Duration;
@@ -139,6 +140,7 @@ impl Fault {
         faults.extend(Self::draw_lost_disk(&mut seed.child("lost disk").random(), nodes));
         faults.extend(members::draw(seed.child("members"), nodes));
         members::draw_lost_joiner(seed.child("lost joiner"), nodes, &mut faults);
+        faults.extend(dead_links::draw(seed.child("dead links"), nodes));
         faults.extend(Self::draw_coordinator_crash(&mut seed.child("coordinator").random()));
         faults.sort_by_key(|fault| fault.at);
         blank::draw(seed.child("blank"), &mut faults);
@@ -227,6 +229,11 @@ impl Fault {
             factor: if kind.slows() { factor } else { 1.0 },
             step_s: if kind == FaultKind::ClockStep { step_s } else { 0.0 },
         }
+    }
+
+    /// Whether it lasts longer than most that are drawn.
+    pub(super) fn is_long(&self) -> bool {
+        self.lasts.0 > LASTS_MAX
     }
 
     /// Whether nodes need logs to survive it.

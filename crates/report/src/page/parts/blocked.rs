@@ -43,11 +43,12 @@ impl BlockedBar {
 }
 
 /// Every cause with its class and its seconds.
-fn causes(blocked: BlockedSeconds) -> [(&'static str, &'static str, f64); 4] {
+fn causes(blocked: BlockedSeconds) -> [(&'static str, &'static str, f64); 5] {
     [
         ("barrier", "c-barrier", blocked.barrier),
         ("mirror clock", "c-mirror", blocked.mirror_clock),
         ("bandwidth", "c-bandwidth", blocked.bandwidth),
         ("local", "c-local", blocked.local),
+        ("partial partition", "c-partition", blocked.partial_partition),
     ]
 }

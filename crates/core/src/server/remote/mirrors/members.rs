@@ -18,6 +18,7 @@ impl Mirrors {
         for dc in self.first_hops.keys() {
             self.server.begin(*dc, inactive.contains(dc));
         }
+        self.judge_partition();
     }
 
     /// Adopts the coordinator's set of inactive data centers, in case this data center has missed a change.
@@ -30,6 +31,7 @@ impl Mirrors {
                 _ => {}
             }
         }
+        self.judge_partition();
     }
 
     /// Marks a mirror as inactive, from this incarnation of it on.
@@ -37,9 +39,11 @@ impl Mirrors {
         self.client.on_left(dc, incarnation);
         self.server.on_reset(dc, store.layout());
         self.server.set_inactive(dc, true);
+        self.reachability.on_reset(dc);
         if let Some(wishes) = &mut self.wishes {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());
         }
+        self.judge_partition();
     }
 }

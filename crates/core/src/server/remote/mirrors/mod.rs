@@ -1,7 +1,7 @@
 //! TAP and ASP: updates are sent directly to all mirrors, and copies differ by unsent updates and those in flight.
 //!
 //! The room sequences its parts: [`mirror_client`] decides what is sent, [`mirror_server`] applies received updates and
-//! holds back reads, [`momentum_correction`] applies momentum to mirrors' gradients. It does not know the meaning of an
+//! holds back reads, [`reachability`] decides who pauses while links are dead, [`momentum_correction`] applies momentum to mirrors' gradients. It does not know the meaning of an
 //! update, and the workers. It is the model of the paper (Hsieh et al., NSDI 2017, sections 3 and 4).
 
 mod draining;
@@ -10,6 +10,8 @@ mod members;
 mod mirror_client;
 mod mirror_server;
 mod momentum_correction;
+mod partition;
+mod reachability;
 mod rebuild;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +37,7 @@ use limits::{Bound, FOR_EVER, Limits};
 use mirror_client::MirrorClient;
 use mirror_server::MirrorServer;
 use momentum_correction::MomentumCorrection;
+use reachability::Reachability;
 
 /// The faces towards mirrors, and the drain at their end.
 #[derive(Debug)]
@@ -43,6 +46,7 @@ pub(super) struct Mirrors {
     shards: usize,
     client: MirrorClient,
     server: MirrorServer,
+    reachability: Reachability,
     /// The data centers that this one sends to, for each clique of the overlay.
     neighbours: Vec<Vec<DcId>>,
     first_hops: BTreeMap<DcId, DcId>,
@@ -112,6 +116,7 @@ impl Mirrors {
             shards: config.shards,
             client,
             server: MirrorServer::new(links, &config.layout, [barrier, mirror_clock], on_partition),
+            reachability: Reachability::new(config.id.dc, neighbours.clone()),
             neighbours,
             first_hops: config.first_hops.clone(),
             momentum_correction: None,
@@ -154,11 +159,18 @@ impl RemoteModel for Mirrors {
         if let Some(from) = self.rebuilding {
             return Gate::Closed(WaitReason::Updates { from });
         }
+        if let Some(pause) = self.reachability.pause() {
+            return Gate::Closed(WaitReason::PartialPartition { from: pause.missed });
+        }
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
     fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_heard(now, from)
+        if self.server.on_heard(now, from)? {
+            self.reachability.on_heard(from);
+            self.judge_partition();
+        }
+        Ok(())
     }
 
     fn on_bulk(
@@ -199,14 +211,16 @@ impl RemoteModel for Mirrors {
         }
 
         self.server.on_applied(from, header.sequence);
+        self.catch_up(from);
         self.advance_drain(store);
         Ok(())
     }
 
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
-        self.client
-            .poll_transmit(to, lane, room)
-            .or_else(|| if lane == Lane::Data { self.next_drain_frame(to, room) } else { None })
+        self.client.poll_transmit(to, lane, room).or_else(|| match lane {
+            Lane::Control => self.next_word(to),
+            Lane::Data => self.next_drain_frame(to, room),
+        })
     }
 
     fn on_control(
@@ -248,7 +262,13 @@ impl RemoteModel for Mirrors {
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
                 self.server.set_inactive(from, false);
+                self.judge_partition();
                 self.on_rebuild(from, source, incarnation, store);
+            }
+            ControlMessage::Unheard(word) => self.on_unheard(from, word),
+            ControlMessage::CaughtUp { version, sequence } => {
+                self.server.on_caught_up(from, version, sequence);
+                self.catch_up(from);
             }
             ControlMessage::Fork { .. } => return unexpected("the control lane"),
             ControlMessage::Hello(_) => {}
@@ -295,7 +315,9 @@ impl RemoteModel for Mirrors {
     }
 
     fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
-        self.server.on_disconnected(from)
+        self.server.on_disconnected(from)?;
+        self.miss(from);
+        Ok(())
     }
 
     fn begin_rebuild(
@@ -363,6 +385,14 @@ impl RemoteModel for Mirrors {
         self.clock
     }
 
+    fn may_hear(&self, from: DcId) -> bool {
+        self.server.may_hear(from)
+    }
+
+    fn pauses_for(&self) -> Option<DcId> {
+        self.reachability.pause().map(|pause| pause.missed)
+    }
+
     fn next_sequence(&mut self, to: DcId) -> Option<u64> {
         Some(self.client.next_sequence(to))
     }
@@ -375,6 +405,7 @@ impl RemoteModel for Mirrors {
             return Err(PeerError::PeerSentUnexpectedKind { from, found, sync: "a drain" });
         }
         self.server.on_applied(from, sequence);
+        self.catch_up(from);
         Ok(())
     }
 
@@ -431,6 +462,7 @@ persist! {
                 shards: _,
                 client,
                 server,
+                reachability,
                 neighbours: _,
                 first_hops,
                 momentum_correction,
@@ -447,6 +479,7 @@ persist! {
         ) {
             walk.part("client", client, layout)?;
             walk.part("server", server, layout)?;
+            walk.part("reachability", reachability, ())?;
             if let Some(momentum_correction) = momentum_correction {
                 walk.part("momentum_correction", momentum_correction, ())?;
             }
@@ -477,7 +510,7 @@ impl Mirrors {
         let slowest = |of: usize| {
             let others = self.neighbours.iter().enumerate().filter(|(clique, _)| *clique != of);
             let clocks = others.flat_map(|(_, members)| members);
-            clocks.filter_map(|dc| self.server.clock_of(*dc)).min()
+            clocks.filter_map(|dc| self.server.counted_clock_of(*dc)).min()
         };
         let cliques = 0..self.neighbours.len();
         cliques.map(|clique| slowest(clique).map_or(own, |slowest| slowest.min(own))).collect()
@@ -492,6 +525,7 @@ impl Mirrors {
         store: &mut ShardStore,
     ) {
         self.server.on_update(from, sequence, changes, store);
+        self.reachability.on_update();
         if let Some(momentum_correction) = &mut self.momentum_correction {
             let clock_time = self.client.clock_time();
             momentum_correction.on_received(from, clock_time, changes, store.values_mut());

@@ -76,6 +76,8 @@ impl Mirrors {
         }
 
         self.server.on_reset(from, store.layout());
+        self.reachability.on_reset(from);
+        self.judge_partition();
         if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
             self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });
         }

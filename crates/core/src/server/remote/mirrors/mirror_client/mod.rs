@@ -5,6 +5,7 @@
 //! room. Announcements and mirror clocks are sent in the control lane, which overtakes the data lane.
 
 mod budget;
+mod catch_up;
 mod catch_up_backlog;
 mod copying;
 mod filter;
@@ -329,6 +330,9 @@ impl MirrorClient {
         };
 
         let most = entries_in(quantum, self.format);
+        if let Some(catch_up) = &mut peer.catch_up {
+            catch_up.left.get_or_insert_with(|| route.outbox.due());
+        }
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch);
             if !self.batch.is_empty() {
@@ -362,6 +366,10 @@ impl MirrorClient {
 
         route.budget.spend(frame.len(), self.batch.indexes.len());
         let updates = self.batch.values.iter().filter(|value| **value != 0.0).count() as u64;
+        if let Some(left) = peer.catch_up.as_mut().and_then(|catch_up| catch_up.left.as_mut()) {
+            *left = left.saturating_sub(self.batch.indexes.len());
+        }
+
         peer.stats.frames += 1;
         peer.stats.data_bytes += frame.len() as u64;
         peer.stats.updates += updates;

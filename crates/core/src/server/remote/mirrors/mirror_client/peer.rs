@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::budget::Budget;
 use super::rate::RateEstimate;
 use super::rebuild::Rebuild;
@@ -31,8 +33,20 @@ pub(super) struct Peer {
     pub(super) rebuild: Option<Rebuild>,
     /// Mirrors, each with its incarnation, whose links continue from what was sent on this link so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
+    /// The answer that is due once the updates are sent that the mirror has missed.
+    pub(super) catch_up: Option<CatchUp>,
     pub(super) rate: RateEstimate,
     pub(super) stats: LinkStats,
+}
+
+/// A mirror's report that it has missed updates. They are sent before updates that are made meanwhile, since they are more
+/// significant, or come first in the sweep.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CatchUp {
+    /// The version of that report.
+    pub(super) version: u64,
+    /// The number of missed updates that are unsent. Known once the first of them is sent.
+    pub(super) left: Option<usize>,
 }
 
 /// The unsent updates of a link to a neighbour in the overlay.
@@ -64,6 +78,7 @@ impl Peer {
             met: 0,
             rebuild: None,
             forks: VecDeque::new(),
+            catch_up: None,
             rate,
             stats: LinkStats::default(),
         }
@@ -73,6 +88,7 @@ impl Peer {
     pub(super) fn begin_anew(&mut self) {
         self.control.clear();
         self.forks.clear();
+        self.catch_up = None;
         (self.sequence, self.announcements) = (0, 0);
     }
 
@@ -120,6 +136,7 @@ persist! {
                 met,
                 rebuild,
                 forks,
+                catch_up,
                 rate,
                 stats,
             },
@@ -134,6 +151,7 @@ persist! {
             let fresh = || Some(Rebuild::none());
             walk.option("rebuild", rebuild, fresh, |one, walk| walk.flatten(one, parameters))?;
             walk.record("forks", forks)?;
+            walk.record("catch_up", catch_up)?;
             walk.record("rate", rate)?;
             walk.record("stats", stats)?;
 

@@ -25,10 +25,18 @@ pub(super) struct Mirror {
     pub(super) lost: bool,
     /// Whether the connection to it has failed, by the driver.
     pub(super) parted: bool,
+    /// Since it last was so, until it has sent what was missed: the version of this server's word on that.
+    pub(super) missed: Option<u64>,
+    /// The version of the word that it has answered, and the update that is the last of what was missed.
+    pub(super) caught_up: Option<(u64, u64)>,
     /// Whether it has lost its state, or was inactive, and has reported no clock since.
     pub(super) returning: bool,
     /// Whether it takes no part in the run: it has left, or has not joined.
     pub(super) inactive: bool,
+    /// Whether its data center pauses, since updates do not pass between it and one that trains.
+    pub(super) paused: bool,
+    /// Clocks that this data center finished while that one was paused: nobody waits for it to make them up.
+    pub(super) excused: u64,
     pub(super) announced: BTreeMap<u32, Awaited>,
     /// The deadlines of announced parameters, ascending.
     pub(super) deadlines: VecDeque<Instant>,
@@ -57,8 +65,12 @@ impl Mirror {
             heard: Instant::ZERO,
             lost: false,
             parted: false,
+            missed: None,
+            caught_up: None,
             returning: false,
             inactive: false,
+            paused: false,
+            excused: 0,
             announced: BTreeMap::new(),
             deadlines: VecDeque::new(),
             end: None,
@@ -67,7 +79,12 @@ impl Mirror {
 
     /// Whether its clock holds back reads: it is a neighbour, active and not lost.
     pub(super) fn counts(&self) -> bool {
-        self.neighbour && !self.lost
+        self.neighbour && !self.lost && !self.paused
+    }
+
+    /// The clock that it is taken for: its own, and those that it is excused from.
+    pub(super) fn counted(&self) -> Clock {
+        Clock(self.clock.0.saturating_add(self.excused))
     }
 
     /// When this mirror is excluded if no frame of it is received: once a read has waited for the whole deadline
@@ -106,8 +123,12 @@ persist! {
                 heard,
                 lost,
                 parted,
+                missed,
+                caught_up,
                 returning,
                 inactive,
+                paused,
+                excused,
                 announced,
                 deadlines,
                 end,
@@ -122,8 +143,12 @@ persist! {
             walk.record("heard", heard)?;
             walk.record("lost", lost)?;
             walk.record("parted", parted)?;
+            walk.record("missed", missed)?;
+            walk.record("caught_up", caught_up)?;
             walk.record("returning", returning)?;
             walk.record("inactive", inactive)?;
+            walk.record("paused", paused)?;
+            walk.record("excused", excused)?;
             walk.record_that("announced", announced, |found, _| {
                 found.keys().all(|place| (*place as usize) < parameters)
             })?;

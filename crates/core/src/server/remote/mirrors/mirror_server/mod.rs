@@ -48,24 +48,65 @@ impl MirrorServer {
         }
     }
 
-    /// Records that a frame was received. An excluded mirror counts again.
-    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+    /// Records that a frame was received. An excluded mirror counts again. Returns whether the connection to the mirror
+    /// had failed.
+    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<bool, PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.heard = now;
         mirror.lost = mirror.returning;
-        mirror.parted = false;
-        Ok(())
+        Ok(std::mem::take(&mut mirror.parted))
     }
 
     /// Records that the connection to a mirror has failed.
     pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.parted = true;
-        if self.on_partition == OnPartition::Continue && mirror.counts() {
+        if self.on_partition == OnPartition::Continue {
+            self.stats.mirrors_lost += u64::from(mirror.counts());
             mirror.lost = true;
-            self.stats.mirrors_lost += 1;
         }
         Ok(())
+    }
+
+    /// What a mirror sends is missed from now on, as this server says in its word of this version.
+    pub(super) fn on_missed(&mut self, from: DcId, version: u64) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.missed = Some(version);
+        }
+    }
+
+    /// A mirror says that what was missed of it ends with an update.
+    pub(super) fn on_caught_up(&mut self, from: DcId, version: u64, sequence: u64) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.caught_up = Some((version, sequence));
+        }
+    }
+
+    /// Whether all is here that was missed of a mirror. Says so once.
+    pub(super) fn has_caught_up(&mut self, from: DcId) -> bool {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return false };
+        let (Some(missed), Some((version, sequence))) = (mirror.missed, mirror.caught_up) else {
+            return false;
+        };
+        let is_here = !mirror.parted && version >= missed && sequence <= mirror.applied;
+        if is_here {
+            (mirror.missed, mirror.caught_up) = (None, None);
+        }
+        is_here
+    }
+
+    /// A mirror says whether its data center pauses, while this one is at `clock`. Nobody waits for one that does, nor
+    /// afterwards for the clocks that it has missed.
+    pub(super) fn set_paused(&mut self, from: DcId, paused: bool, clock: Clock) {
+        let Some(mirror) = self.mirrors.get_mut(&from) else { return };
+        match (mirror.paused, paused) {
+            (false, true) => self.stats.mirrors_lost += u64::from(mirror.counts()),
+            (true, false) => {
+                mirror.excused = mirror.excused.max(clock.0.saturating_sub(mirror.clock.0));
+            }
+            _ => {}
+        }
+        mirror.paused = paused;
     }
 
     /// Resets a mirror that has lost its state or becomes active. It counts once it reports a clock, and its sequence
@@ -81,6 +122,8 @@ impl MirrorServer {
         mirror.deadlines.clear();
         self.stats.mirrors_lost += u64::from(mirror.counts());
         (mirror.lost, mirror.returning, mirror.inactive) = (true, true, false);
+        (mirror.missed, mirror.caught_up) = (None, None);
+        (mirror.paused, mirror.excused) = (false, 0);
     }
 
     /// Begins with an active or inactive mirror.
@@ -205,9 +248,19 @@ impl MirrorServer {
         Ok(())
     }
 
+    /// Whether a mirror is active, and the connection to it has not failed.
+    pub(super) fn may_hear(&self, from: DcId) -> bool {
+        self.mirrors.get(&from).is_some_and(|mirror| !mirror.parted && !mirror.inactive)
+    }
+
     /// The clock of a mirror that counts. `None` if it is lost, inactive or not a neighbour.
     pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
+    }
+
+    /// The clock that a mirror is taken for, where it counts: its own, and those that it is excused from.
+    pub(super) fn counted_clock_of(&self, mirror: DcId) -> Option<Clock> {
+        self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(Mirror::counted)
     }
 
     /// Whether all active mirrors have ended their updates, and all of these were applied.
@@ -235,9 +288,9 @@ impl MirrorServer {
         }
         if let Some(staleness) = staleness {
             let counted = self.mirrors.iter().filter(|(_, mirror)| mirror.counts());
-            let slowest = counted.min_by_key(|(_, mirror)| mirror.clock);
+            let slowest = counted.min_by_key(|(_, mirror)| mirror.counted());
             if let Some((&from, mirror)) = slowest
-                && clock.next().ahead_of(mirror.clock) > staleness.0.max(1)
+                && clock.next().ahead_of(mirror.counted()) > staleness.0.max(1)
             {
                 return Gate::Closed(WaitReason::MirrorClock { from });
             }

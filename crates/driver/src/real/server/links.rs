@@ -1,0 +1,65 @@
+//! Connections that come to nothing, links that are dead, and what is logged of the pause for them.
+
+use tokio::time;
+use tracing::{info, warn};
+
+use super::ServerNode;
+use crate::real::error::RealError;
+use gaia_core::types::{Clock, DcId};
+
+impl ServerNode {
+    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
+    pub(super) fn look_at_links(&mut self) -> Result<(), RealError> {
+        let now = time::Instant::now();
+        let mut unjoined = Vec::new();
+        for (peer, link) in &mut self.links {
+            if link.watch.due() > now {
+                continue;
+            }
+            let stalled = link.watch.is_stalled(self.server.session(*peer));
+            if !self.mirrors.is_joined(*peer) {
+                unjoined.push(*peer);
+            } else if stalled {
+                self.mirrors.part(*peer, "nothing comes of the connection");
+            }
+        }
+        unjoined.into_iter().try_for_each(|peer| self.on_unjoined(peer))
+    }
+
+    /// There has been no connection to a mirror for as long as one may stand still. A process that has begun while the
+    /// link was dead has none to lose, and its server is to know all the same.
+    fn on_unjoined(&mut self, peer: DcId) -> Result<(), RealError> {
+        let server = self.server.server();
+        let has_begun = server.clock() > Clock::ZERO || self.server.session(peer).met().is_some();
+        if !has_begun || !server.may_hear(peer) {
+            return Ok(());
+        }
+        let parted = self.server.handle_disconnected(self.now(), peer);
+        parted.map_err(|error| self.refused(error))
+    }
+
+    /// Says that reads are held back for a partial partition, when that begins and when it ends.
+    pub(super) fn log_pause(&mut self) {
+        let pauses_for = self.server.server().pauses_for();
+        if pauses_for == self.pauses_for {
+            return;
+        }
+
+        let own = self.context.name();
+        let name = |dc: DcId| &self.context.run_context.plan.topology.dc(dc).name;
+        let dc = name(self.server.server().id().dc);
+        match (pauses_for, self.pauses_for) {
+            (Some(other), _) => {
+                let other = name(other);
+                warn!(
+                    "{own}: {dc} pauses: no updates pass between {dc} and {other}, and others exchange updates with both"
+                );
+            }
+            (None, Some(other)) => {
+                info!("{own}: {dc} has what it missed of {}, and goes on", name(other));
+            }
+            (None, None) => {}
+        }
+        self.pauses_for = pauses_for;
+    }
+}

@@ -13,7 +13,7 @@ use gaia_core::node::Lane;
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{Bandwidth, ByteSize, DcId, DurationSetting, Seed, ShardId, UsdPerGb};
 use gaia_driver::emulated::{
-    Certificates, DcTransport, Event, Incoming, LinkTraffic, TransportError, Wan,
+    Certificates, DcTransport, EmulatedWan, Event, Incoming, LinkTraffic, TransportError,
 };
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
@@ -58,9 +58,9 @@ fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
     }
 }
 
-async fn pair(mbit: f64, rtt_ms: u64, loss: f64) -> (Wan, DcTransport, DcTransport) {
+async fn pair(mbit: f64, rtt_ms: u64, loss: f64) -> (EmulatedWan, DcTransport, DcTransport) {
     let topology = topology(&["oregon", "tokyo"], mbit, rtt_ms, loss);
-    let (wan, transports) = Wan::start(&topology, 1, Seed(7)).await.unwrap();
+    let (wan, transports) = EmulatedWan::start(&topology, 1, Seed(7)).await.unwrap();
     let [oregon, tokyo] = transports.try_into().ok().unwrap();
     (wan, oregon, tokyo)
 }
@@ -100,7 +100,7 @@ async fn collect(mut transport: DcTransport) -> Vec<(Instant, Incoming)> {
     frames
 }
 
-fn link(wan: &Wan, from: u16, to: u16) -> LinkTraffic {
+fn link(wan: &EmulatedWan, from: u16, to: u16) -> LinkTraffic {
     wan.meter().link(DcId(from), DcId(to))
 }
 
@@ -301,7 +301,7 @@ async fn both_directions_are_full_at_once_even_where_one_is_much_slower() {
     let mut topology = topology(&["oregon", "tokyo"], 50.0, 100, 0.0);
     topology.links[1].bandwidth = Bandwidth::from_mbit(5.0);
     topology.links[1].queue = queue(topology.links[1].bandwidth);
-    let (wan, transports) = Wan::start(&topology, 1, Seed(5)).await.unwrap();
+    let (wan, transports) = EmulatedWan::start(&topology, 1, Seed(5)).await.unwrap();
     let time = Duration::from_secs(10);
     let directions = transports.into_iter().zip(&topology.links).map(|(transport, link)| {
         let bytes = quantum(link.bandwidth).0 as usize;
@@ -339,7 +339,7 @@ async fn saturate_and_take(mut transport: DcTransport, bytes: usize, time: Durat
 #[tokio::test(start_paused = true)]
 async fn a_link_scaled_down_a_thousand_times_still_works() {
     let topology = topology(&["oregon", "tokyo"], 0.05, 200, 0.0);
-    let (wan, transports) = Wan::start(&topology, 1, Seed(5)).await.unwrap();
+    let (wan, transports) = EmulatedWan::start(&topology, 1, Seed(5)).await.unwrap();
     let [mut oregon, tokyo] = transports.try_into().ok().unwrap();
     let receiver = tokio::spawn(collect(tokyo));
     let started = Instant::now();
@@ -357,7 +357,7 @@ async fn a_link_scaled_down_a_thousand_times_still_works() {
 async fn three_data_centers_exchange_frames_of_every_shard_and_lane() {
     let topology = topology(&["oregon", "tokyo", "sao paulo"], 20.0, 80, 1e-3);
     let shards = 2;
-    let (wan, transports) = Wan::start(&topology, shards, Seed(3)).await.unwrap();
+    let (wan, transports) = EmulatedWan::start(&topology, shards, Seed(3)).await.unwrap();
     let mut tasks = Vec::new();
     for transport in transports {
         tasks.push(tokio::spawn(exchange(transport, shards, 40)));
@@ -425,7 +425,7 @@ async fn a_certificate_of_another_data_center_is_refused() {
     for (impostor, expected) in [(0, "tokyo refused oregon: "), (1, "oregon refused tokyo: ")] {
         let mut certificates = Certificates::for_data_centers(&three).unwrap();
         certificates.identities.swap(impostor, 2);
-        let started = Wan::start_with(&two, 1, Seed(1), &certificates).await;
+        let started = EmulatedWan::start_with(&two, 1, Seed(1), &certificates).await;
         let error = started.err().expect("an impostor is refused");
         assert!(matches!(error, TransportError::WrongCertificate { .. }), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");
@@ -439,7 +439,7 @@ async fn a_certificate_of_another_run_is_refused() {
     let mut certificates = Certificates::for_data_centers(&topology).unwrap();
     let mut others = Certificates::for_data_centers(&topology).unwrap();
     std::mem::swap(&mut certificates.identities[0], &mut others.identities[0]);
-    let started = Wan::start_with(&topology, 1, Seed(1), &certificates).await;
+    let started = EmulatedWan::start_with(&topology, 1, Seed(1), &certificates).await;
     let error = started.err().expect("a stranger is refused");
     println!("{error}");
     assert!(error.to_string().contains("oregon") && error.to_string().contains("tokyo"), "{error}");
@@ -477,7 +477,7 @@ async fn every_wrong_certificate_is_refused_whoever_connects() {
             let mut identities = honest.to_vec();
             identities[impostor] = wrong;
             let certificates = Certificates { identities };
-            let started = Wan::start_with(&two, 1, Seed(1), &certificates).await;
+            let started = EmulatedWan::start_with(&two, 1, Seed(1), &certificates).await;
             let error = started.err().expect("an impostor is refused");
             assert!(matches!(error, TransportError::WrongCertificate { .. }), "{error}");
             assert!(error.to_string().contains(says), "should say {says:?}: {error}");

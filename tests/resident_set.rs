@@ -26,7 +26,7 @@ use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
     Bandwidth, ByteSize, DcId, DurationSetting, Instant, Seed, ShardId, UsdPerGb,
 };
-use gaia_driver::emulated::{DcTransport, Event, Wan};
+use gaia_driver::emulated::{DcTransport, EmulatedWan, Event};
 
 const SHARD: ShardId = ShardId(0);
 const ATTACKED: DcId = DcId(0);
@@ -38,7 +38,7 @@ const GROWTH_BYTES_MAX: u64 = 32 << 20;
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_hostile_frames_neither_grow_a_node_nor_stop_it() {
-    let (wan, transports) = Wan::start(&topology(), 1, Seed(7)).await.unwrap();
+    let (wan, transports) = EmulatedWan::start(&topology(), 1, Seed(7)).await.unwrap();
     let [attacked, honest, hostile] = transports.try_into().ok().unwrap();
     let before = resident_bytes();
     let attack = tokio::spawn(attack(hostile));

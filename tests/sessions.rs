@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gaia_core::session::{
-    HEADER_BYTES, Incarnation, Meeting, Message, Session, SessionConfig, SessionError, message_len,
-    window,
+    HEADER_BYTES, HelloKind, Incarnation, Message, Session, SessionConfig, SessionError,
+    message_len, window,
 };
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use gaia_core::types::{Bandwidth, Lane};
@@ -33,21 +33,21 @@ fn session(number: u64) -> Session {
     Session::new(config(number))
 }
 
-fn give(to: &mut Session, message: &Message) -> Result<Option<Meeting>, SessionError> {
+fn give(to: &mut Session, message: &Message) -> Result<Option<HelloKind>, SessionError> {
     to.handle_message(&message.to_bytes())
 }
 
 /// Two ends that have met.
 fn pair() -> (Session, Session) {
     let (mut a, mut b) = (session(1), session(1));
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(Meeting::First))));
+    assert_eq!(meet(&mut a, &mut b), (Ok(Some(HelloKind::First)), Ok(Some(HelloKind::First))));
     (a, b)
 }
 
-type Met = Result<Option<Meeting>, SessionError>;
+type Hellos = Result<Option<HelloKind>, SessionError>;
 
 /// Connects two ends; answers with what each says of the other.
-fn meet(a: &mut Session, b: &mut Session) -> (Met, Met) {
+fn meet(a: &mut Session, b: &mut Session) -> (Hellos, Hellos) {
     let (from_a, from_b) = (a.connect(), b.connect());
     let of_a = give(b, &from_a);
     (give(a, &from_b), of_a)
@@ -188,7 +188,10 @@ fn a_new_connection_goes_on_where_the_receiver_is() {
     give(&mut b, &messages[0]).unwrap();
     give(&mut b, &messages[2]).unwrap();
     assert_eq!(frames(&mut b), [1]);
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::Again)), Ok(Some(Meeting::Again))));
+    assert_eq!(
+        meet(&mut a, &mut b),
+        (Ok(Some(HelloKind::Reconnected)), Ok(Some(HelloKind::Reconnected)))
+    );
     assert_eq!(a.acknowledged(Lane::Data), 1);
     let again: Vec<Message> = std::iter::from_fn(|| a.poll_transmit(Lane::Data)).collect();
     assert_eq!(again.len(), 3);
@@ -223,7 +226,10 @@ fn a_peer_that_restarted_with_its_state_goes_on() {
     let not_passed_on = sent(&mut b, 9);
     give(&mut a, &not_passed_on).unwrap();
     let mut a = Session::resume(config(2), &a.state());
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::Again)), Ok(Some(Meeting::Resumed))));
+    assert_eq!(
+        meet(&mut a, &mut b),
+        (Ok(Some(HelloKind::Reconnected)), Ok(Some(HelloKind::Resumed)))
+    );
     let again = a.poll_transmit(Lane::Data).unwrap();
     assert_eq!(
         give(&mut b, &messages[1]),
@@ -261,13 +267,17 @@ fn a_peer_that_has_lost_its_state_is_told_from_one_that_resumed() {
     assert_eq!(frames(&mut b), [1]);
     let _under_way = [sent(&mut b, 7), sent(&mut b, 8)];
     let mut kept = Session::resume(config(1), &b.state());
-    assert_eq!(kept.meet(b.met().unwrap()), Meeting::Resumed, "it is the one that was known");
+    assert_eq!(
+        kept.accept_hello(b.peer_hello().unwrap()),
+        HelloKind::Resumed,
+        "it is the one that was known"
+    );
     let mut a = session(2);
     a.push(Lane::Data, frame(3, 8));
-    let anew = Meeting::Reset { lost: 2, began: incarnation(2) };
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(anew))));
-    // A log that tells of the same makes the same state, and says that both begin anew.
-    assert_eq!(kept.meet(b.met().unwrap()), anew);
+    let reset = HelloKind::Reset { lost: 2, began: incarnation(2) };
+    assert_eq!(meet(&mut a, &mut b), (Ok(Some(HelloKind::First)), Ok(Some(reset))));
+    // A log that tells of the same makes the same state, and reports that both reset.
+    assert_eq!(kept.accept_hello(b.peer_hello().unwrap()), reset);
     assert_eq!(kept.state(), b.state());
     let message = a.poll_transmit(Lane::Data).unwrap();
     give(&mut b, &message).unwrap();
@@ -276,7 +286,10 @@ fn a_peer_that_has_lost_its_state_is_told_from_one_that_resumed() {
     give(&mut a, &word).unwrap();
     assert_eq!((frames(&mut a), a.acknowledged(Lane::Data)), (vec![9], 1));
     // Both ends have it the same way at the next connection.
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::Again)), Ok(Some(Meeting::Again))));
+    assert_eq!(
+        meet(&mut a, &mut b),
+        (Ok(Some(HelloKind::Reconnected)), Ok(Some(HelloKind::Reconnected)))
+    );
 }
 
 #[test]
@@ -284,8 +297,8 @@ fn a_peer_that_lost_its_state_and_restarted_before_it_was_met_again_is_told_too(
     let (_, mut b) = pair();
     let lost = session(3);
     let mut a = Session::resume(config(4), &lost.state());
-    let anew = Meeting::Reset { lost: 0, began: incarnation(3) };
-    assert_eq!(meet(&mut a, &mut b), (Ok(Some(Meeting::First)), Ok(Some(anew))));
+    let reset = HelloKind::Reset { lost: 0, began: incarnation(3) };
+    assert_eq!(meet(&mut a, &mut b), (Ok(Some(HelloKind::First)), Ok(Some(reset))));
 }
 
 #[test]

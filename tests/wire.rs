@@ -7,8 +7,8 @@ use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes, quantise};
 use gaia_core::types::{Clock, DcId, ShardId, Tightness};
 use gaia_core::wire::{
     BULK_HEADER_BYTES, BulkHeader, BulkKind, ControlMessage, ENVELOPE_BYTES, FrameError, Hello,
-    PROTOCOL_VERSION, Unheard, decode_bulk, decode_control, encode_bulk, encode_control, frame_len,
-    peek_bulk,
+    LinkReport, PROTOCOL_VERSION, decode_bulk, decode_control, encode_bulk, encode_control,
+    frame_len, peek_bulk,
 };
 use proptest::prelude::*;
 
@@ -181,8 +181,8 @@ fn a_hello_outside_the_limits_is_refused() {
     };
     assert_eq!(decoded(hello(1, 2, 10)), Ok(hello(1, 2, 10)));
     let beyond = ControlMessage::Tightness { steps: Tightness::MOST.steps() + 1 };
-    let unheard = |silent, behind, failed| {
-        ControlMessage::Unheard(Unheard {
+    let link_report = |silent, behind, failed| {
+        ControlMessage::LinkReport(LinkReport {
             version: 1,
             silent: [DcId(0), DcId(silent)].into(),
             behind: [DcId(behind)].into(),
@@ -190,15 +190,15 @@ fn a_hello_outside_the_limits_is_refused() {
             pauses: true,
         })
     };
-    assert_eq!(decoded(unheard(1023, 1023, 1023)), Ok(unheard(1023, 1023, 1023)));
+    assert_eq!(decoded(link_report(1023, 1023, 1023)), Ok(link_report(1023, 1023, 1023)));
     for message in [
         hello(2, 2, 10),
         hello(0, 2, 1 << 40),
         hello(0, 2000, 10),
         beyond,
-        unheard(1024, 1, 1),
-        unheard(1, 1024, 1),
-        unheard(1, 1, 1024),
+        link_report(1024, 1, 1),
+        link_report(1, 1024, 1),
+        link_report(1, 1, 1024),
     ] {
         assert!(matches!(decoded(message), Err(FrameError::PeerSentOutOfBounds { .. })));
     }
@@ -253,7 +253,7 @@ fn messages() -> impl Strategy<Value = ControlMessage> {
             .prop_map(|(version, sequence)| ControlMessage::CaughtUp { version, sequence }),
         (number(), dcs(), dcs(), any::<bool>()).prop_map(|(version, silent, behind, pauses)| {
             let failed = silent.iter().map(|dc: &DcId| (*dc, 7)).collect();
-            ControlMessage::Unheard(Unheard { version, silent, behind, failed, pauses })
+            ControlMessage::LinkReport(LinkReport { version, silent, behind, failed, pauses })
         }),
     ]
 }

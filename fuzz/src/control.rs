@@ -2,7 +2,7 @@
 
 use gaia_core::codec::encode_indexes;
 use gaia_core::types::{Clock, DcId, ShardId};
-use gaia_core::wire::{ControlMessage, Hello, Unheard, decode_control, encode_control};
+use gaia_core::wire::{ControlMessage, Hello, LinkReport, decode_control, encode_control};
 
 use super::sealed::{CONTROL, sealed};
 use super::{Seed, Target};
@@ -47,8 +47,8 @@ pub fn seeds() -> Vec<Seed> {
         ("end-of-updates", ControlMessage::EndOfUpdates { sequence: 1 << 40 }),
         ("caught-up", ControlMessage::CaughtUp { version: 3, sequence: 5 }),
         (
-            "unheard-mirrors",
-            ControlMessage::Unheard(Unheard {
+            "link-report",
+            ControlMessage::LinkReport(LinkReport {
                 version: 3,
                 silent: [DcId(700)].into(),
                 behind: [DcId(0)].into(),

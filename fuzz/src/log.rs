@@ -1,4 +1,4 @@
-//! A segment of a node's log, as it is and sealed anew.
+//! A segment of a node's log, as it is and sealed again.
 
 use gaia_core::log::{Appender, Owner, Scan};
 

@@ -1,4 +1,4 @@
-//! The manifest of a checkpoint whose other files are whole, as it is and sealed anew.
+//! The manifest of a checkpoint whose other files are whole, as it is and sealed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What one end of a session makes of messages, sealed anew: two bytes for the length of each, the message.
+//! What one end of a session makes of messages, sealed again: two bytes for the length of each, the message.
 
 use std::num::NonZeroU64;
 

@@ -245,7 +245,7 @@ fn show(path: &Path, now: UnixTime, terminal: &Terminal) -> Result<(), Failure> 
         let credentials = Credentials::load(path)?;
         let row = Row::new(&credentials.listed(now)?, now);
         let run = credentials.identity().run.clone();
-        tell(Answer { run, directory: path.into(), certificates: vec![row] }, terminal);
+        print_answer(Answer { run, directory: path.into(), certificates: vec![row] }, terminal);
         return Ok(());
     }
     answer(&Directory::open(path)?, path, now, None, terminal)
@@ -262,11 +262,14 @@ fn answer(
     let mut listed = directory.list(now)?;
     listed.retain(|entry| about.is_none() || entry.identity.as_ref() == about);
     let certificates = listed.iter().map(|entry| Row::new(entry, now)).collect();
-    tell(Answer { run: directory.run().into(), directory: path.into(), certificates }, terminal);
+    print_answer(
+        Answer { run: directory.run().into(), directory: path.into(), certificates },
+        terminal,
+    );
     Ok(())
 }
 
-fn tell(answer: Answer, terminal: &Terminal) {
+fn print_answer(answer: Answer, terminal: &Terminal) {
     for line in answer.lines() {
         terminal.line(&line);
     }

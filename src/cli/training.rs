@@ -52,7 +52,7 @@ pub(super) fn carry_out_with(
     finish(directory, &run_toml, recorder, outcome)
 }
 
-/// As [`carry_out`], with checkpoints. Where the run goes on from one, `progress.jsonl` is written anew from what that
+/// As [`carry_out`], with checkpoints. Where the run goes on from one, `progress.jsonl` is rewritten from what that
 /// holds.
 pub(super) fn carry_out_kept(
     plan: &Plan,

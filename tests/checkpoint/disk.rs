@@ -141,7 +141,7 @@ fn the_newest_are_kept_and_one_written_again_is_not_lost() {
     // A run that has gone back writes what it comes by again, and what is later stays until it is reached.
     three.write(&checkpoint(11)).unwrap();
     assert_eq!(three.numbers().unwrap(), [10, 11, 12_345]);
-    // A damaged one is written anew.
+    // A damaged one is rewritten.
     std::fs::write(directory.path().join("clock-0011/state.msgpack"), "").unwrap();
     three.write(&checkpoint(11)).unwrap();
     assert_eq!(three.read(&directory.path().join("clock-0011")).unwrap().facts.clock, 11);

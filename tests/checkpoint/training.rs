@@ -77,20 +77,20 @@ impl Training {
     }
 
     /// Runs without checkpoints.
-    pub fn run(&self) -> Heard {
-        let mut heard = Heard::default();
-        let outcome = gaia_driver::run(&self.plan, &self.application, &mut heard).unwrap();
-        heard.ended(outcome)
+    pub fn run(&self) -> Recorded {
+        let mut recorded = Recorded::default();
+        let outcome = gaia_driver::run(&self.plan, &self.application, &mut recorded).unwrap();
+        recorded.ended(outcome)
     }
 
     /// Runs to the end with a checkpoint at every clock.
-    pub fn run_with_checkpoints(&self, path: &Path) -> Heard {
+    pub fn run_with_checkpoints(&self, path: &Path) -> Recorded {
         let keeper = Keeper::new(self.checkpoints(path), Some(1), Arc::default());
         self.go_on(keeper).unwrap()
     }
 
     /// Goes on from a checkpoint to the end.
-    pub fn resume(&self, path: &Path, from: Resumed) -> Result<Heard, RunError> {
+    pub fn resume(&self, path: &Path, from: Resumed) -> Result<Recorded, RunError> {
         let keeper = Keeper::new(self.checkpoints(path), None, Arc::default());
         self.go_on(keeper.resuming(Some(from)))
     }
@@ -99,14 +99,14 @@ impl Training {
     pub fn one_clock(&self, path: &Path, from: Option<Resumed>) -> Ending {
         let told = Arc::new(AtomicBool::new(true));
         let mut keeper = Keeper::new(self.checkpoints(path), None, told).resuming(from);
-        gaia_driver::run_kept(&self.plan, &self.application, &mut Heard::default(), &mut keeper)
+        gaia_driver::run_kept(&self.plan, &self.application, &mut Recorded::default(), &mut keeper)
             .unwrap()
     }
 
-    fn go_on(&self, mut keeper: Keeper) -> Result<Heard, RunError> {
-        let mut heard = Heard::default();
-        match gaia_driver::run_kept(&self.plan, &self.application, &mut heard, &mut keeper)? {
-            Ending::Finished(outcome) => Ok(heard.ended(*outcome)),
+    fn go_on(&self, mut keeper: Keeper) -> Result<Recorded, RunError> {
+        let mut recorded = Recorded::default();
+        match gaia_driver::run_kept(&self.plan, &self.application, &mut recorded, &mut keeper)? {
+            Ending::Finished(outcome) => Ok(recorded.ended(*outcome)),
             Ending::Interrupted { .. } => panic!("nobody interrupts"),
         }
     }
@@ -139,12 +139,12 @@ impl Disk for Unsynced {
 
 /// All that a run has told, but for the time that it took on this machine.
 #[derive(Default, PartialEq)]
-pub struct Heard {
+pub struct Recorded {
     pub lines: Vec<String>,
     pub end: BTreeMap<&'static str, String>,
 }
 
-impl Heard {
+impl Recorded {
     fn ended(mut self, mut outcome: Outcome) -> Self {
         outcome.summary.wall_s = 0.0;
         let progress: Vec<String> =
@@ -156,7 +156,7 @@ impl Heard {
     }
 }
 
-impl Observer for Heard {
+impl Observer for Recorded {
     fn on_progress(&mut self, progress: &Progress) {
         self.lines.push(serde_json::to_string(progress).unwrap());
     }

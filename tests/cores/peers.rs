@@ -9,8 +9,8 @@ use gaia_core::server::{DrainMethod, PeerError};
 use gaia_core::sync::{AspConfig, Brake, Combine, LocalStepsConfig, RemoteSync};
 use gaia_core::types::{Clock, DcId, Instant, ShardId, Staleness, Tightness};
 use gaia_core::wire::{
-    BulkHeader, BulkKind, ControlMessage, Hello, Unheard, decode_bulk, decode_control, encode_bulk,
-    encode_control,
+    BulkHeader, BulkKind, ControlMessage, Hello, LinkReport, decode_bulk, decode_control,
+    encode_bulk, encode_control,
 };
 use proptest::prelude::*;
 
@@ -142,13 +142,13 @@ fn control_that_a_model_does_not_use_is_refused() {
     };
     let report = ControlMessage::MirrorClock { clock: Clock(1), sequence: 0 };
     let end = ControlMessage::EndOfUpdates { sequence: 0 };
-    let unheard = ControlMessage::Unheard(Unheard::default());
+    let link_report = ControlMessage::LinkReport(LinkReport::default());
     for (remote, message, sync) in [
         (tap(ValueFormat::F32), &announce, "tap"),
         (tap(ValueFormat::F32), &report, "tap"),
         (bsp(ValueFormat::F32), &announce, "bsp or ssp"),
         (ssp(1), &end, "bsp or ssp"),
-        (bsp(ValueFormat::F32), &unheard, "bsp or ssp"),
+        (bsp(ValueFormat::F32), &link_report, "bsp or ssp"),
     ] {
         let found = message.name();
         let expected = PeerError::PeerSentUnexpectedKind { from: DcId(1), found, sync };
@@ -273,14 +273,14 @@ fn lie() -> impl Strategy<Value = (Lane, Bytes)> {
         let ids = prop::collection::btree_set(0_u16..4, 0..4);
         ids.prop_map(|ids| ids.into_iter().map(DcId).collect::<BTreeSet<DcId>>())
     };
-    let unheard = (small(), dcs(), dcs(), any::<bool>());
-    let unheard = unheard.prop_map(|(version, silent, behind, pauses)| {
+    let link_report = (small(), dcs(), dcs(), any::<bool>());
+    let link_report = link_report.prop_map(|(version, silent, behind, pauses)| {
         let failed = silent.iter().map(|dc| (*dc, 1)).collect();
-        ControlMessage::Unheard(Unheard { version, silent, behind, failed, pauses })
+        ControlMessage::LinkReport(LinkReport { version, silent, behind, failed, pauses })
     });
     let caught_up = (small(), small())
         .prop_map(|(version, sequence)| ControlMessage::CaughtUp { version, sequence });
-    let message = prop_oneof![announce, packed, report, end, unheard, caught_up]
+    let message = prop_oneof![announce, packed, report, end, link_report, caught_up]
         .prop_map(|message| (Lane::Control, control(&message)));
     let noise = (
         prop_oneof![Just(Lane::Control), Just(Lane::Data)],

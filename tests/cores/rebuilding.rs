@@ -79,8 +79,8 @@ fn what_is_owed_when_all_end_is_for_the_drain() {
 #[test]
 fn a_copy_that_is_not_whole_is_lost_with_its_source() {
     let mut cluster = copied();
-    let anew = ServerInput::Reset { from: DcId(SOURCE), incarnation: 1 };
-    let error = cluster.servers[usize::from(LOST)].handle_input(cluster.now, anew).unwrap_err();
+    let reset = ServerInput::Reset { from: DcId(SOURCE), incarnation: 1 };
+    let error = cluster.servers[usize::from(LOST)].handle_input(cluster.now, reset).unwrap_err();
     assert_eq!(error, PeerError::PeerLostCopy { from: DcId(SOURCE), sync: "tap" });
 }
 

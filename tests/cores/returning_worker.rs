@@ -135,7 +135,7 @@ fn a_worker_that_comes_back_with_its_state_has_stopped_where_it_had() {
 
 /// One server has lost what it knew and guesses; another knows that the worker, with a state of before, has gone on.
 #[test]
-fn a_worker_that_is_over_where_it_begins_anew_says_so_to_a_server_that_guesses() {
+fn a_worker_that_is_over_where_it_is_reset_says_so_to_a_server_that_guesses() {
     let mut before = begun();
     said(&mut before);
     let mut back = worker(before.state());
@@ -185,11 +185,11 @@ fn a_server_that_another_process_took_back_is_asked_again_together_with_the_othe
     let mut worker = halfway();
     assert!(worker.handle_joined(SERVERS[0], turn(1, true)).is_empty());
     assert_eq!(worker.handle_joined(SERVERS[1], turn(0, true)).len(), 2);
-    // Another began anew, and was gone before it read; or after, where the second lacked an update.
+    // Another began again, and was gone before it read; or after, where the second lacked an update.
     for due in [turn(1, false), turn(0, true), turn(0, false)] {
         let mut worker = halfway();
-        let anew = worker.handle_joined(SERVERS[0], due);
-        assert!(matches!(*anew, [WorkerMessage::Reset]), "{due}: {anew:?}");
+        let reset = worker.handle_joined(SERVERS[0], due);
+        assert!(matches!(*reset, [WorkerMessage::Reset]), "{due}: {reset:?}");
         assert_eq!(said(&mut worker), [(SERVERS[1], None)], "{due}");
         worker.handle_due(SERVERS[0], turn(1, false), false);
         worker.handle_due(SERVERS[1], turn(0, false), false);

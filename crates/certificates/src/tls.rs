@@ -8,7 +8,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig, version};
 
 use super::provider::provider;
-use super::trust::Judge;
+use super::trust::PeerVerifier;
 use super::{Credentials, Identity};
 
 /// TLS for a node that accepts connections: the peer must prove that it is one of `allowed`.
@@ -19,7 +19,7 @@ pub fn accepting(
     credentials: &Credentials,
     allowed: impl IntoIterator<Item = Identity>,
 ) -> ServerConfig {
-    let verifier = Arc::new(judge(credentials, allowed.into_iter().collect()));
+    let verifier = Arc::new(verifier(credentials, allowed.into_iter().collect()));
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])
         .expect("ring has the ciphers of TLS 1.3")
@@ -35,7 +35,7 @@ pub fn accepting(
 ///
 /// The server name of TLS ([`SERVER_NAME`]) is not sent and not checked.
 pub fn connecting(credentials: &Credentials, expected: &Identity) -> ClientConfig {
-    let verifier = Arc::new(judge(credentials, BTreeSet::from([expected.clone()])));
+    let verifier = Arc::new(verifier(credentials, BTreeSet::from([expected.clone()])));
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])
         .expect("ring has the ciphers of TLS 1.3")
@@ -48,8 +48,8 @@ pub fn connecting(credentials: &Credentials, expected: &Identity) -> ClientConfi
     config
 }
 
-fn judge(credentials: &Credentials, expected: BTreeSet<Identity>) -> Judge {
-    Judge::new(credentials.trust(), &credentials.identity().run, expected, provider())
+fn verifier(credentials: &Credentials, expected: BTreeSet<Identity>) -> PeerVerifier {
+    PeerVerifier::new(credentials.trust(), &credentials.identity().run, expected, provider())
 }
 
 /// The server name that TLS asks a connecting node for. It has no effect.

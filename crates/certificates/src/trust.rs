@@ -41,7 +41,7 @@ pub(super) struct Believed {
 
 /// Verifies the peers of one node.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct PeerVerifier {
     trust: Arc<Trust>,
     run: String,
     expected: BTreeSet<Identity>,
@@ -191,7 +191,7 @@ impl Believed {
     }
 }
 
-impl Judge {
+impl PeerVerifier {
     pub(super) fn new(
         trust: Arc<Trust>,
         run: &str,
@@ -201,7 +201,7 @@ impl Judge {
         Self { trust, run: run.into(), expected, provider }
     }
 
-    fn judge(
+    fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -243,7 +243,7 @@ impl Judge {
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for PeerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -252,7 +252,7 @@ impl ServerCertVerifier for Judge {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.judge(end_entity, intermediates, now, KeyUsage::server_auth())?;
+        self.verify(end_entity, intermediates, now, KeyUsage::server_auth())?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -281,7 +281,7 @@ impl ServerCertVerifier for Judge {
     }
 }
 
-impl ClientCertVerifier for Judge {
+impl ClientCertVerifier for PeerVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -292,7 +292,7 @@ impl ClientCertVerifier for Judge {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.judge(end_entity, intermediates, now, KeyUsage::client_auth())?;
+        self.verify(end_entity, intermediates, now, KeyUsage::client_auth())?;
         Ok(ClientCertVerified::assertion())
     }
 

@@ -109,7 +109,7 @@ impl LogDirectory {
 
         let proven_bytes = end.proven_bytes as u64;
         disk.rewrite(&name(last), proven_bytes, &tail)
-            .map_err(CheckpointError::io(&file, "cannot be written anew"))?;
+            .map_err(CheckpointError::io(&file, "cannot be rewritten"))?;
 
         let mut log = Self::at(disk, path, config, segments, end.appender, whole_bytes);
         if log.synced() < log.next_number() {

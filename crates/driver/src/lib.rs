@@ -8,9 +8,9 @@
 
 mod blocking;
 pub mod cluster;
+mod copies;
 pub mod cost;
 pub mod emulated;
-mod judge;
 mod quic;
 pub mod real;
 mod recorder;
@@ -297,7 +297,7 @@ fn carry_out(
     }?;
 
     match &ending {
-        Ending::Finished(outcome) => tell(plan, &outcome.summary),
+        Ending::Finished(outcome) => log_outcome(plan, &outcome.summary),
         Ending::Interrupted { clock, checkpoint } => {
             info!(clock = clock.0, checkpoint = %checkpoint.display(), "run was interrupted");
         }
@@ -307,7 +307,7 @@ fn carry_out(
 }
 
 /// Logs the end of a run.
-fn tell(plan: &Plan, summary: &Summary) {
+fn log_outcome(plan: &Plan, summary: &Summary) {
     let Summary { stopped_by, time_s, clocks, objective, brakes, copies_equal, .. } = summary;
     info!(stopped_by, time_s, clocks, objective, copies_equal, "run has ended");
     if *brakes != BrakeRecord::default() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::Verdict;
+use super::copies::CopyEvaluations;
 use super::server_stats::{ServerStats, conserved};
 use gaia_config::Plan;
 use gaia_core::application::Application;
@@ -103,14 +103,14 @@ impl RunRecorder {
         &mut self,
         now: Instant,
         clock: Clock,
-        verdict: &Verdict,
+        results: &CopyEvaluations,
         clocks: impl Iterator<Item = (DcId, Clock)>,
         link_counters: &AllLinkCounters,
     ) -> &Progress {
         let topology = &self.plan.topology;
-        let worst = verdict.worst();
+        let worst = results.worst();
         let data_centers = clocks
-            .zip(&verdict.evaluations)
+            .zip(&results.evaluations)
             .map(|((dc, clock), evaluation)| DcProgress {
                 name: topology.dc(dc).name.clone(),
                 clock: clock.0,
@@ -125,7 +125,7 @@ impl RunRecorder {
             time_s: now.as_secs_f64(),
             clock: clock.0,
             objective: worst.objective,
-            objective_mean: verdict.mean_objective(),
+            objective_mean: results.mean_objective(),
             metric: worst.metric,
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             data_centers,
@@ -164,19 +164,19 @@ impl RunRecorder {
         self.divergence.get_or_insert(divergence);
     }
 
-    /// The summary of a run. `verdict` is that of the copies after the drain.
+    /// The summary of a run. `results` are those of the copies after the drain.
     pub(crate) fn summary(
         &self,
         all_server_stats: &[ServerStats],
         application: &dyn Application,
-        verdict: &Verdict,
+        results: &CopyEvaluations,
         link_counters: &AllLinkCounters,
         wall: Duration,
     ) -> Summary {
         let plan = &self.plan;
         let topology = &plan.topology;
         let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
-        let worst = verdict.worst();
+        let worst = results.worst();
         let diverged = self.diverged(application, worst.objective);
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
         let links = self.links(all_server_stats, link_counters, stopped_at);
@@ -226,7 +226,7 @@ impl RunRecorder {
             brakes: brakes(all_server_stats),
             guard: guard(all_server_stats),
             conservation: conserved(all_server_stats, |dc| topology.dc(dc).name.clone()),
-            copies_equal: verdict.equal,
+            copies_equal: results.equal,
             links,
             wall_s: wall.as_secs_f64(),
         }
@@ -299,8 +299,8 @@ impl RunRecorder {
                 worker.index
             ));
         }
-        let judged = self.stopped.is_some_and(|(_, reason)| reason == StopReason::Diverged);
-        (judged || !objective.is_finite()).then(|| "the objective is not finite".into())
+        let evaluated = self.stopped.is_some_and(|(_, reason)| reason == StopReason::Diverged);
+        (evaluated || !objective.is_finite()).then(|| "the objective is not finite".into())
     }
 
     fn blocked(&self, counts: impl Fn(DcId, Option<DcId>) -> bool) -> BlockedSeconds {

@@ -8,13 +8,13 @@
 //! | [`a_worker_computes_an_iteration_once`] | panic | a worker asked twice for what it has to compute gave its iteration twice | it is given away once (`recovery/worker.rs`) |
 //! | [`updates_that_come_to_nothing_are_not_asked_for_twice`], seed 548 | durability | a server that came back reported a clock at another number: it had taken updates off its outbox that cancelled out, which was not logged | the cut is logged though it gave no frame (`recovery/durable_server.rs`) |
 //! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
-//! | 11111, [`a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
-//! | 204870, [`a_worker_that_begins_anew_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
+//! | 11111, [`a_worker_that_is_reset_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
+//! | 204870, [`a_worker_that_is_reset_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
 //! | 700008577, [`a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everything_once`] | conservation | a late joiner lost its disk before its source had met it. A mirror had told the source of the joiner's first incarnation, so that the source had taken a copy for that; when the joiner asked in its second incarnation, the source took what the first copy held for sent, and had the joiner take it off again | the first hello of a server resets its link where others have told of an earlier incarnation of it (`server/remote/mirrors/rebuild.rs`) |
 //! | 931028167, 931069069, `a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy` in `tests/cores/` | conservation | what a mirror said of an incarnation came after its successor had met the source: the source took a copy for the incarnation that was over, and then counted it as carried to the successor | what is said of incarnations before the first one met is out of date (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
 //! | `nothing_leaves_for_a_life_that_has_not_asked` in `tests/cores/` | reading | a source whose connection still led to the incarnation before sent it updates after it had taken a copy for the next incarnation: they were lost | nothing leaves before the incarnation that is counted for has asked (`server/remote/mirrors/mirror_client/peer.rs`) |
 //! | 820006196, [`mirrors_that_talk_before_any_worker_has_asked_are_booked`] | panic | the checker of conservation opened its books at the first read of a worker, and two mirrors had exchanged frames before | it opens them with the first event there is (`checkers/conservation.rs`) |
-//! | 930063933, [`a_worker_that_begins_anew_after_a_restart_may_read_other_rows`] | durability | a worker had taken up its work at a clock that one server had behind it, and was started again before any server had answered: it began anew, and read other rows at that clock. The checker took that for a contradiction | who begins anew may do otherwise what no server of it waits for (`checkers/durability.rs`) |
+//! | 930063933, [`a_worker_that_is_reset_after_a_restart_may_read_other_rows`] | durability | a worker had taken up its work at a clock that one server had behind it, and was started again before any server had answered: it began anew, and read other rows at that clock. The checker took that for a contradiction | who begins anew may do otherwise what no server of it waits for (`checkers/durability.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,7 +317,7 @@ fn updates_that_come_to_nothing_are_not_asked_for_twice() {
 /// The first server loses its disk before the stop, and comes back when all drain; the worker, with the state of a
 /// checkpoint, while its copy is on the way.
 #[test]
-fn a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost_it() {
+fn a_worker_that_is_reset_where_it_is_over_is_known_to_a_server_that_has_lost_it() {
     let text = r#"
         seed = 11111
         data_centers = 2
@@ -338,7 +338,7 @@ fn a_worker_that_begins_anew_where_it_is_over_is_known_to_a_server_that_has_lost
 }
 
 #[test]
-fn a_worker_that_begins_anew_twice_is_not_behind_its_servers() {
+fn a_worker_that_is_reset_twice_is_not_behind_its_servers() {
     let text = r#"
         seed = 204870
         data_centers = 2
@@ -398,7 +398,7 @@ fn mirrors_that_talk_before_any_worker_has_asked_are_booked() {
 /// The worker loses its disk while one server is gone, takes up its work once that is back, and all of the data center dies
 /// before the read is answered.
 #[test]
-fn a_worker_that_begins_anew_after_a_restart_may_read_other_rows() {
+fn a_worker_that_is_reset_after_a_restart_may_read_other_rows() {
     let text = r#"
         seed = 930063933
         data_centers = 4

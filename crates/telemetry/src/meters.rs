@@ -209,8 +209,8 @@ impl MirrorMeter {
     }
 
     /// The clock of this data center, and the latest clock received from the mirror.
-    pub fn on_clocks(&self, own: Clock, heard: Clock) {
-        let lag = i128::from(own.0) - i128::from(heard.0);
+    pub fn on_clocks(&self, own: Clock, mirror: Clock) {
+        let lag = i128::from(own.0) - i128::from(mirror.0);
         let lag = i64::try_from(lag).unwrap_or(i64::MAX);
         self.node.definitions.lag.with_label_values(&self.labels()).set(lag);
     }

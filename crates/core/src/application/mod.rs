@@ -93,7 +93,7 @@ pub trait Task: Send {
         (0.0, Work::default())
     }
 
-    /// Saves whatever iterations leave behind for later ones. A task that was made anew and has restored this goes on as
+    /// Saves whatever iterations leave behind for later ones. A task that was created again and has restored this goes on as
     /// the one that has saved it, to the bit. Called between iterations, and after [`Task::rows`] as well as before.
     ///
     /// The default keeps nothing: right where a clock and a seed say what an iteration does. A task that keeps more,

@@ -188,7 +188,7 @@ impl ClusterCoordinator {
     ///
     /// # Errors
     /// If the server needs a copy and `source` fails. Nothing has changed then.
-    pub fn meet<E>(
+    pub fn register_server<E>(
         &mut self,
         server: ServerId,
         process: ServerProcess,
@@ -202,7 +202,7 @@ impl ClusterCoordinator {
         }
 
         self.joining.remove(&server);
-        self.processes.meet(server, process);
+        self.processes.register(server, process);
         Ok(self.processes != known)
     }
 
@@ -518,7 +518,7 @@ mod tests {
     fn a_server_that_comes_back_with_nothing_takes_a_copy_of_a_mirror_that_takes_part() {
         let mut cluster = cluster();
         let meet = |cluster: &mut ClusterCoordinator, began| {
-            cluster.meet(server(0), process(began), |cluster| source(cluster, 0))
+            cluster.register_server(server(0), process(began), |cluster| source(cluster, 0))
         };
         assert_eq!(meet(&mut cluster, 1), Ok(true));
         assert_eq!(cluster.copy_of(server(0), process(1)), None);
@@ -538,7 +538,7 @@ mod tests {
         let mut cluster = cluster();
         cluster.join(DcId(2));
         let meet = |cluster: &mut ClusterCoordinator| {
-            cluster.meet(server(2), process(1), |cluster| source(cluster, 2))
+            cluster.register_server(server(2), process(1), |cluster| source(cluster, 2))
         };
         assert_eq!(meet(&mut cluster), Ok(true));
         assert_eq!(cluster.copy_of(server(2), process(1)), Some(DcId(0)));
@@ -578,7 +578,7 @@ mod tests {
     #[test]
     fn who_was_given_up_joins_again_only_with_nothing_and_where_nothing_is_counted_twice() {
         let mut cluster = cluster();
-        cluster.processes.meet(server(1), process(7));
+        cluster.processes.register(server(1), process(7));
         cluster.leave(&BTreeSet::from([DcId(1)]));
         let left = NodeOrder::Left { from: DcId(1), process: 7 };
         assert_eq!(cluster.orders_of_leaving(DcId(1)), [(server(0), left.clone())]);
@@ -639,8 +639,8 @@ mod tests {
     fn what_a_coordinator_has_ordered_and_met_outlives_its_process() {
         let mut before = cluster();
         before.run.poll_output();
-        before.meet(server(0), process(1), |cluster| source(cluster, 0)).unwrap();
-        before.meet(server(0), process(2), |cluster| source(cluster, 0)).unwrap();
+        before.register_server(server(0), process(1), |cluster| source(cluster, 0)).unwrap();
+        before.register_server(server(0), process(2), |cluster| source(cluster, 0)).unwrap();
         before.record(Recipients::Workers, &NodeOrder::Stop { last: Clock(3) });
 
         let mut after = cluster();

@@ -55,7 +55,7 @@ pub struct CoordinatorConfig {
 pub enum CoordinatorOutput {
     /// Order every worker to start.
     Start,
-    /// Evaluate the copy of every data center that is [judged](Coordinator::is_judged), and pass the result to
+    /// Evaluate the copy of every data center that is [judged](Coordinator::is_evaluated), and pass the result to
     /// [`Coordinator::handle_evaluation`].
     Evaluate {
         /// The clock that all these copies have reached.
@@ -282,7 +282,7 @@ impl Coordinator {
 
     /// Whether the copies of a data center are evaluated while the run trains: it takes part, and has received all of
     /// them.
-    pub fn is_judged(&self, dc: DcId) -> bool {
+    pub fn is_evaluated(&self, dc: DcId) -> bool {
         !self.inactive.contains(&dc) && !self.arriving.contains(&dc)
     }
 
@@ -291,7 +291,7 @@ impl Coordinator {
     pub fn evaluated(&self) -> Vec<(DcId, Clock)> {
         let dcs: BTreeSet<DcId> = self.config.servers.iter().map(|server| server.dc).collect();
         let present = dcs.into_iter().filter(|dc| !self.inactive.contains(dc));
-        let evaluated = present.filter(|dc| self.is_judged(*dc) || self.is_finished());
+        let evaluated = present.filter(|dc| self.is_evaluated(*dc) || self.is_finished());
         evaluated.map(|dc| (dc, self.clock_of(dc))).collect()
     }
 
@@ -308,8 +308,8 @@ impl Coordinator {
 
     /// Requests an evaluation once every judged copy is ready for the next clock that needs one.
     fn evaluate_once_ready(&mut self) {
-        let judged = self.copies.iter().filter(|(server, _)| self.is_judged(server.dc));
-        let ready = judged.map(|(_, clock)| *clock).min().unwrap_or_default();
+        let evaluated = self.copies.iter().filter(|(server, _)| self.is_evaluated(server.dc));
+        let ready = evaluated.map(|(_, clock)| *clock).min().unwrap_or_default();
         if self.phase == Phase::Training && ready >= self.next_evaluation {
             self.outputs.push_back(CoordinatorOutput::Evaluate { clock: ready });
             self.next_evaluation = next_evaluation(&self.config, ready);
@@ -441,18 +441,18 @@ mod tests {
         let rules = StopRules { clocks: Some(3), ..StopRules::default() };
         let mut run = coordinator(rules, None);
         run.handle_start();
-        let mut judged = Vec::new();
+        let mut evaluated = Vec::new();
         for clock in 1..=3 {
             for dc in 0..2 {
                 run.handle_copy_ready(ServerId { dc: DcId(dc), shard: ShardId(0) }, Clock(clock));
             }
             while let Some(output) = run.poll_output() {
                 if let CoordinatorOutput::Evaluate { clock } = output {
-                    judged.push(clock.0);
+                    evaluated.push(clock.0);
                 }
             }
         }
-        assert_eq!(judged, [2, 3]);
+        assert_eq!(evaluated, [2, 3]);
     }
 
     #[test]
@@ -520,7 +520,7 @@ mod tests {
         run.handle_start();
         let server = |dc| ServerId { dc: DcId(dc), shard: ShardId(0) };
         let worker = |dc| WorkerId { dc: DcId(dc), index: 0 };
-        let judged = |run: &mut Coordinator| {
+        let evaluated = |run: &mut Coordinator| {
             let outputs = std::mem::take(&mut run.outputs).into_iter();
             let clocks = outputs.filter_map(|output| match output {
                 CoordinatorOutput::Evaluate { clock } => Some(clock.0),
@@ -530,16 +530,16 @@ mod tests {
         };
 
         run.handle_copy_ready(server(0), Clock(2));
-        assert_eq!(judged(&mut run), [2], "the one that is there");
+        assert_eq!(evaluated(&mut run), [2], "the one that is there");
         run.handle_joined(DcId(1));
         run.handle_copy_ready(server(0), Clock(4));
-        assert_eq!(judged(&mut run), [4], "without the copy that is on its way");
+        assert_eq!(evaluated(&mut run), [4], "without the copy that is on its way");
         run.handle_copy_ready(server(1), Clock(4));
         run.handle_copy_ready(server(0), Clock(6));
-        assert_eq!(judged(&mut run), [0; 0], "with the copy that is behind");
+        assert_eq!(evaluated(&mut run), [0; 0], "with the copy that is behind");
         run.handle_left(&BTreeSet::from([DcId(1)]));
         run.advance();
-        assert_eq!(judged(&mut run), [6]);
+        assert_eq!(evaluated(&mut run), [6]);
         run.handle_evaluation(Instant::ZERO, Clock(6), 1.0);
         run.outputs.clear();
         run.handle_worker_stopped(worker(1), Clock(5));

@@ -61,7 +61,7 @@ impl ServerProcesses {
     }
 
     /// Notes the process in which a server takes part.
-    pub(super) fn meet(&mut self, server: ServerId, process: ServerProcess) {
+    pub(super) fn register(&mut self, server: ServerId, process: ServerProcess) {
         self.met.insert(server, process.began);
     }
 
@@ -120,14 +120,14 @@ mod tests {
         let process = |began, is_new| ServerProcess { began, incarnation: began, is_new };
         let mut server_processes = ServerProcesses::default();
         assert!(!server_processes.is_lost(server, process(7, true)), "the first");
-        server_processes.meet(server, process(7, true));
+        server_processes.register(server, process(7, true));
         assert!(
             !server_processes.is_lost(server, process(7, true)),
             "the same, over another connection"
         );
         assert!(!server_processes.is_lost(server, process(7, false)), "one that has its log");
         assert!(server_processes.is_lost(server, process(9, true)));
-        server_processes.meet(server, process(9, true));
+        server_processes.register(server, process(9, true));
         server_processes.rebuild(server, process(9, true), DcId(2));
         assert_eq!(server_processes.copy_of(server, process(9, true)), Some(DcId(2)));
         assert_eq!(server_processes.copy_of(server, process(10, false)), None);
@@ -144,7 +144,8 @@ mod tests {
         let first = server_processes.give_incarnations(true, today).give(server, 1);
         let began = first.number();
         assert!(began > today.as_millis() as u64);
-        server_processes.meet(server, ServerProcess { began, incarnation: began, is_new: true });
+        server_processes
+            .register(server, ServerProcess { began, incarnation: began, is_new: true });
 
         let written = rmp_serde::to_vec(&server_processes).unwrap();
         let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();

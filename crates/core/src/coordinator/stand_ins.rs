@@ -76,7 +76,7 @@ mod tests {
         check(4, &[3, 1, 2], Some(1));
         check(5, &[3, 1, 2], Some(2));
         check(6, &[1, 2], Some(1));
-        // Appointed anew, it no longer counts for the one before.
+        // Once appointed again, it no longer counts for the one before.
         check(4, &[1, 2], Some(1));
         check(7, &[], None);
         check(6, &[], None);

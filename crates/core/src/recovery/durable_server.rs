@@ -20,7 +20,7 @@ use super::ledger::Ledger;
 use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
 use crate::node::{RowsRead, ServerInput, WorkerMessage};
 use crate::server::{Divergence, PeerError, Server, ServerOutput};
-use crate::session::{Incarnation, Meeting, Met, Session, SessionConfig, SessionState};
+use crate::session::{HelloKind, Incarnation, PeerHello, Session, SessionConfig, SessionState};
 use crate::types::{
     Clock, DcId, Instant, Lane, Persist, Restorer, Saved, Saver, StateError, WorkerId,
 };
@@ -122,7 +122,7 @@ impl DurableServer {
                 }
             }
             Input::Worker { from, message } => self.check_worker(*from, message)?,
-            Input::Met { from: peer, .. }
+            Input::Hello { from: peer, .. }
             | Input::Frame { from: peer, .. }
             | Input::Acknowledged { by: peer, .. }
             | Input::Cut { to: peer, .. }
@@ -168,12 +168,12 @@ impl DurableServer {
         match input {
             Input::Started { incarnation } => self.on_started(incarnation),
             Input::Worker { from, message } => self.on_worker(at, from, message, &mut effects),
-            Input::Met { from, met } => {
-                let meeting = self.session_mut(from).meet(met);
-                if matches!(meeting, Meeting::Reset { .. }) {
+            Input::Hello { from, hello } => {
+                let kind = self.session_mut(from).accept_hello(hello);
+                if matches!(kind, HelloKind::Reset { .. }) {
                     *self.ledger_mut(from) = Ledger::default();
                 }
-                greet(&mut self.server, at, from, (meeting, met))?;
+                greet(&mut self.server, at, from, (kind, hello))?;
             }
             Input::Frame { from, lane, frame } => self.on_frame(at, from, lane, frame)?,
             Input::Acknowledged { by, counts } => self.session_mut(by).acknowledge(counts),
@@ -381,18 +381,20 @@ impl Persist for DurableServer {
     }
 }
 
-/// Notifies the server of a mirror whose incarnation it has not met.
+/// Notifies the server of a mirror's incarnation that is new to it.
 fn greet(
     server: &mut Server,
     now: Instant,
     from: DcId,
-    (meeting, met): (Meeting, Met),
+    (kind, hello): (HelloKind, PeerHello),
 ) -> Result<(), PeerError> {
-    let incarnation = met.began().number();
-    match meeting {
-        Meeting::First => server.handle_input(now, ServerInput::First { from, incarnation }),
-        Meeting::Reset { .. } => server.handle_input(now, ServerInput::Reset { from, incarnation }),
-        Meeting::Again | Meeting::Resumed => Ok(()),
+    let incarnation = hello.began().number();
+    match kind {
+        HelloKind::First => server.handle_input(now, ServerInput::First { from, incarnation }),
+        HelloKind::Reset { .. } => {
+            server.handle_input(now, ServerInput::Reset { from, incarnation })
+        }
+        HelloKind::Reconnected | HelloKind::Resumed => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct DurableWorker {
     pub(super) worker: Option<Box<Worker>>,
     /// By server, the messages that it may not have received or has not answered, oldest first: an update and the read
     /// after it at most.
-    pub(super) unheard: Vec<VecDeque<WorkerMessage>>,
+    pub(super) unacknowledged: Vec<VecDeque<WorkerMessage>>,
     pub(super) started: bool,
     /// Servers that have not answered since the worker took up its work, and may have taken requests that it does not
     /// know of.
@@ -38,7 +38,7 @@ impl DurableWorker {
     pub(super) fn new(worker: Worker, servers: usize) -> Self {
         Self {
             worker: Some(Box::new(worker)),
-            unheard: vec![VecDeque::new(); servers],
+            unacknowledged: vec![VecDeque::new(); servers],
             started: false,
             ahead: vec![false; servers],
             clock: Clock::ZERO,
@@ -86,7 +86,7 @@ impl DurableWorker {
             }
             WorkerEntry::Outrun { .. } => {
                 self.started = false;
-                self.unheard.iter_mut().for_each(VecDeque::clear);
+                self.unacknowledged.iter_mut().for_each(VecDeque::clear);
                 self.ahead.fill(false);
                 (self.to_compute, self.stopped) = (false, None);
                 self.worker_mut().handle_outrun();
@@ -125,17 +125,17 @@ impl DurableWorker {
 
     /// The first request that can still be sent to a server.
     pub(super) fn first_for(&self, server: ShardId) -> RequestSeq {
-        let unheard = self.unheard[server.index()].front().and_then(RequestSeq::of);
+        let unacknowledged = self.unacknowledged[server.index()].front().and_then(RequestSeq::of);
         let next = match self.stopped {
             Some(clock) => RequestSeq { clock, updates: false },
             None => RequestSeq { clock: self.clock, updates: true },
         };
-        unheard.unwrap_or(next)
+        unacknowledged.unwrap_or(next)
     }
 
     /// Drops the messages that a server has taken: every request before `due`.
     pub(super) fn forget(&mut self, server: ShardId, due: RequestSeq) {
-        self.unheard[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
+        self.unacknowledged[server.index()].retain(|message| RequestSeq::of(message) >= Some(due));
     }
 
     /// Takes the outputs of the worker, and returns the messages. A message is kept until its server has taken it.
@@ -148,7 +148,7 @@ impl DurableWorker {
                     if let WorkerMessage::Read { clock, .. } = &message {
                         self.clock = *clock;
                     }
-                    self.unheard[shard.index()].push_back(message.clone());
+                    self.unacknowledged[shard.index()].push_back(message.clone());
                     messages.push((shard, message));
                 }
                 WorkerOutput::Compute => self.to_compute = true,
@@ -163,10 +163,10 @@ persist! {
     /// # Panics
     /// If the worker is away.
     impl Persist<()> for DurableWorker {
-        fn walk(Self { worker, unheard, started, ahead, clock, to_compute, stopped }, walk, ()) {
+        fn walk(Self { worker, unacknowledged, started, ahead, clock, to_compute, stopped }, walk, ()) {
             let Some(worker) = worker else { panic!("a worker is here unless it computes") };
             walk.part("worker", worker, ())?;
-            walk.record_that("unheard", unheard, |found, made| found.len() == made.len())?;
+            walk.record_that("unheard", unacknowledged, |found, made| found.len() == made.len())?;
             walk.record("started", started)?;
             walk.record_that("ahead", ahead, |found, made| found.len() == made.len())?;
             walk.record("clock", clock)?;

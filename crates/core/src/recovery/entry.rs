@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::RecoveryError;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
-use crate::session::{Incarnation, Met};
+use crate::session::{Incarnation, PeerHello};
 use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
 
 /// An input of a server, with its time.
@@ -37,12 +37,12 @@ pub enum Input {
         /// The request or the reset.
         message: WorkerMessage,
     },
-    /// The hello of a mirror was received whose incarnation has not been met before.
-    Met {
+    /// The hello of a mirror was received of an incarnation that is new to this server.
+    Hello {
         /// The mirror's data center.
         from: DcId,
         /// The durable part of the hello.
-        met: Met,
+        hello: PeerHello,
     },
     /// The next frame of a mirror was received.
     Frame {

@@ -14,7 +14,7 @@ use super::log_buffer::LogBuffer;
 use super::worker_session::{RequestOrder, RequestSeq, WorkerSession};
 use crate::node::WorkerMessage;
 use crate::server::{PeerError, Server};
-use crate::session::{CheckedMessage, Incarnation, Meeting, Message, Session};
+use crate::session::{CheckedMessage, HelloKind, Incarnation, Message, Session};
 use crate::types::{Clock, DcId, Instant, Lane, Persist, State, WorkerId};
 
 /// A parameter server that can be recovered.
@@ -130,7 +130,7 @@ impl RecoverableServer {
             !worker_session.lost && worker_session.next == RequestSeq::default()
         };
         !self.is_rebuilding()
-            && self.durable.sessions.values().all(|session| session.met().is_none())
+            && self.durable.sessions.values().all(|session| session.peer_hello().is_none())
             && self.durable.worker_sessions.values().all(untouched)
     }
 
@@ -148,7 +148,7 @@ impl RecoverableServer {
         self.durable.session_mut(peer).connect()
     }
 
-    /// Takes a message from a mirror. Returns the [`Meeting`] if it is a hello. The frames that are then in turn are
+    /// Takes a message from a mirror. Returns the [`HelloKind`] if it is a hello. The frames that are then in turn are
     /// applied by [`Self::deliver`].
     ///
     /// # Errors
@@ -162,15 +162,15 @@ impl RecoverableServer {
         now: Instant,
         from: DcId,
         message: &Bytes,
-    ) -> Result<Option<Meeting>, MessageError> {
+    ) -> Result<Option<HelloKind>, MessageError> {
         let session = self.durable.session_mut(from);
         let before = session.acknowledged_by_lane();
-        let CheckedMessage { hello, received } = session.check_message(message)?;
+        let CheckedMessage { hello: found, received } = session.check_message(message)?;
 
-        if let Some((meeting, met)) = hello
-            && meeting != Meeting::Again
+        if let Some((kind, hello)) = found
+            && kind != HelloKind::Reconnected
         {
-            self.handle(now, Input::Met { from, met })?;
+            self.handle(now, Input::Hello { from, hello })?;
         }
 
         // Messages of two connections may arrive out of order: the higher count holds.
@@ -180,7 +180,7 @@ impl RecoverableServer {
             self.handle_own(now, Input::Acknowledged { by: from, counts });
         }
 
-        Ok(hello.map(|(meeting, _)| meeting))
+        Ok(found.map(|(kind, _)| kind))
     }
 
     /// Applies the next frame of a mirror that is in turn, and returns it. `None` if there is none.
@@ -244,7 +244,7 @@ impl RecoverableServer {
     pub fn cut(&mut self, now: Instant, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         let session = self.session(to);
         let room = room.min(session.room(lane));
-        if room == 0 || !session.has_met() {
+        if room == 0 || !session.has_hello() {
             return None;
         }
         let waited = lane == Lane::Data && self.server().has_updates_for(to);

@@ -55,7 +55,7 @@ pub struct RecoverableWorker {
 impl RecoverableWorker {
     /// A worker that continues in a process. If `logs` is false, no entries are kept.
     pub(super) fn start(durable: DurableWorker, logs: bool) -> Self {
-        let servers = durable.unheard.len();
+        let servers = durable.unacknowledged.len();
         Self {
             durable,
             ran: false,
@@ -129,8 +129,8 @@ impl RecoverableWorker {
     /// answered, or the update after it. An update that the server may have taken is not sent again, since the copy
     /// that the server takes from a mirror may hold it.
     pub fn next_request(&self, server: ShardId) -> Option<RequestSeq> {
-        let DurableWorker { unheard, started, clock, stopped, .. } = &self.durable;
-        let reads = unheard[server.index()].iter().find(|message| is_read(message));
+        let DurableWorker { unacknowledged, started, clock, stopped, .. } = &self.durable;
+        let reads = unacknowledged[server.index()].iter().find(|message| is_read(message));
         let reads = reads.and_then(RequestSeq::of);
         let updates = RequestSeq { clock: *clock, updates: true };
         let stopped = stopped.map(|clock| RequestSeq { clock, updates: false });
@@ -139,7 +139,7 @@ impl RecoverableWorker {
 
     /// [`Self::next_request`] to each server.
     pub fn next_requests(&self) -> Vec<Option<RequestSeq>> {
-        let servers = 0..self.durable.unheard.len() as u16;
+        let servers = 0..self.durable.unacknowledged.len() as u16;
         servers.map(|server| self.next_request(ShardId(server))).collect()
     }
 
@@ -162,14 +162,18 @@ impl RecoverableWorker {
             return vec![WorkerMessage::Reset];
         }
 
-        let unheard = &mut self.durable.unheard[server.index()];
+        let unacknowledged = &mut self.durable.unacknowledged[server.index()];
         if self.durable.ahead[server.index()] {
-            return unheard.iter().cloned().collect();
+            return unacknowledged.iter().cloned().collect();
         }
 
         // A read is kept until it is answered: the server may still lose it.
-        unheard.retain(|message| RequestSeq::of(message) >= Some(due) || is_read(message));
-        unheard.iter().filter(|message| RequestSeq::of(message) >= Some(due)).cloned().collect()
+        unacknowledged.retain(|message| RequestSeq::of(message) >= Some(due) || is_read(message));
+        unacknowledged
+            .iter()
+            .filter(|message| RequestSeq::of(message) >= Some(due))
+            .cloned()
+            .collect()
     }
 
     /// Another process may have done the work of this worker meanwhile. The worker resets: it continues at the request

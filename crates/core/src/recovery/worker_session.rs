@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_begins_anew_has_each_clock_counted_once() {
+    fn a_worker_that_is_reset_has_each_clock_counted_once() {
         let at = |clock, updates| RequestSeq { clock: Clock(clock), updates };
         use RequestOrder::{AlreadyApplied, Due, Early, Repeated};
 
@@ -211,9 +211,9 @@ mod tests {
         );
 
         // Twice in a row.
-        let anew = (WorkerMessage::Reset, Due);
+        let reset = (WorkerMessage::Reset, Due);
         check(
-            &[anew.clone(), (read(2), Due), anew, (read(2), Due), (update(2), AlreadyApplied)],
+            &[reset.clone(), (read(2), Due), reset, (read(2), Due), (update(2), AlreadyApplied)],
             at(3, false),
         );
     }

@@ -20,7 +20,7 @@ impl Server {
         lane: Lane,
         frame: &[u8],
     ) -> Result<(), PeerError> {
-        self.remote.on_heard(now, from)?;
+        self.remote.on_received(now, from)?;
         match lane {
             Lane::Control => {
                 let message = decode_control(frame)

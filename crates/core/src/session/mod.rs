@@ -17,7 +17,7 @@
 //! **Incarnations.** A node has a new, higher incarnation each time it starts. Frame numbers belong to a *state*, which
 //! the incarnation that began it identifies. A node that restarts with its state ([`Session::resume`]) continues with
 //! its numbers. A node that has lost its state begins a new one. The other end recognises this from the hello, and
-//! resets its own state, too ([`Meeting::Reset`]). A message of other incarnations than those of the hellos is
+//! resets its own state, too ([`HelloKind::Reset`]). A message of other incarnations than those of the hellos is
 //! rejected.
 //!
 //! **Losses within a connection** are repaired by the transport. If they are not, the driver closes a connection that
@@ -131,9 +131,9 @@ struct Peer {
 /// The durable part of a received hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Met(Peer);
+pub struct PeerHello(Peer);
 
-impl Met {
+impl PeerHello {
     /// The incarnation that began the other end's state.
     pub fn began(self) -> Incarnation {
         self.0.began
@@ -144,18 +144,18 @@ impl Met {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedMessage {
     /// Whom one meets, where it is a hello.
-    pub hello: Option<(Meeting, Met)>,
+    pub hello: Option<(HelloKind, PeerHello)>,
     /// How many frames of each lane the other end has.
     pub received: [u64; 2],
 }
 
 /// How a received hello relates to those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum HelloKind {
     /// The first hello of the other end.
     First,
     /// The same incarnation, on another connection.
-    Again,
+    Reconnected,
     /// The other end has restarted with its state.
     Resumed,
     /// The other end has restarted without its state. All frames that it had received are lost with it. Both ends reset
@@ -212,23 +212,23 @@ impl Session {
     ///
     /// # Errors
     /// If the message is invalid. It has changed nothing. The connection must be closed.
-    pub fn handle_message(&mut self, message: &Bytes) -> Result<Option<Meeting>, SessionError> {
+    pub fn handle_message(&mut self, message: &Bytes) -> Result<Option<HelloKind>, SessionError> {
         let CheckedMessage { hello, received } = self.check_message(message)?;
-        if let Some((meeting, met)) = hello
-            && meeting != Meeting::Again
+        if let Some((kind, met)) = hello
+            && kind != HelloKind::Reconnected
         {
-            self.meet(met);
+            self.accept_hello(met);
         }
         self.acknowledge(received);
 
-        Ok(hello.map(|(meeting, _)| meeting))
+        Ok(hello.map(|(kind, _)| kind))
     }
 
     /// The first step of [`Self::handle_message`]: takes what belongs to the connection, and says what the message
     /// changes besides.
     ///
     /// Before anything else is done with this session the caller has to let it [meet](Self::meet) whom it has not met,
-    /// which is every [`Meeting`] but [`Meeting::Again`], and then [acknowledge](Self::acknowledge).
+    /// which is every [`HelloKind`] but [`HelloKind::Reconnected`], and then [acknowledge](Self::acknowledge).
     ///
     /// # Errors
     /// As [`Self::handle_message`].
@@ -260,22 +260,22 @@ impl Session {
     }
 
     /// Meets the other end in an incarnation that is new to this one. Where it has lost its state, both count from 1 again.
-    pub fn meet(&mut self, Met(peer): Met) -> Meeting {
-        let meeting = match self.peer {
-            None => Meeting::First,
-            Some(known) if known.began == peer.began => Meeting::Resumed,
-            Some(_) => Meeting::Reset { lost: self.kept_frames(), began: peer.began },
+    pub fn accept_hello(&mut self, PeerHello(peer): PeerHello) -> HelloKind {
+        let kind = match self.peer {
+            None => HelloKind::First,
+            Some(known) if known.began == peer.began => HelloKind::Resumed,
+            Some(_) => HelloKind::Reset { lost: self.kept_frames(), began: peer.began },
         };
 
-        match meeting {
-            Meeting::First | Meeting::Again => {}
+        match kind {
+            HelloKind::First | HelloKind::Reconnected => {}
             // Its state may be from before these frames: under their numbers it may send others.
-            Meeting::Resumed => self.incoming.iter_mut().for_each(Incoming::forget_early),
-            Meeting::Reset { .. } => self.reset(),
+            HelloKind::Resumed => self.incoming.iter_mut().for_each(Incoming::forget_early),
+            HelloKind::Reset { .. } => self.reset(),
         }
         self.peer = Some(peer);
 
-        meeting
+        kind
     }
 
     /// The other end has so many frames of each lane. What it acknowledged before stays so.
@@ -370,7 +370,7 @@ impl Session {
     }
 
     /// Whether the other end's hello was received on this connection.
-    pub fn has_met(&self) -> bool {
+    pub fn has_hello(&self) -> bool {
         self.met
     }
 
@@ -380,8 +380,8 @@ impl Session {
     }
 
     /// The durable part of the other end's last hello. `None` before the first.
-    pub fn met(&self) -> Option<Met> {
-        self.peer.map(Met)
+    pub fn peer_hello(&self) -> Option<PeerHello> {
+        self.peer.map(PeerHello)
     }
 
     /// The durable state of the session.
@@ -404,7 +404,7 @@ impl Session {
         if self.met {
             return Err(SessionError::PeerSaidHelloTwice);
         }
-        let meeting = match self.peer {
+        let kind = match self.peer {
             Some(known) if incarnation < known.incarnation => {
                 return Err(SessionError::PeerIsStale {
                     found: incarnation,
@@ -412,19 +412,19 @@ impl Session {
                 });
             }
             Some(known) if incarnation == known.incarnation && began == known.began => {
-                Meeting::Again
+                HelloKind::Reconnected
             }
             Some(known) if incarnation > known.incarnation && began == known.began => {
-                Meeting::Resumed
+                HelloKind::Resumed
             }
             Some(known) if began > known.incarnation && began <= incarnation => {
-                Meeting::Reset { lost: self.kept_frames(), began }
+                HelloKind::Reset { lost: self.kept_frames(), began }
             }
-            None if began <= incarnation => Meeting::First,
+            None if began <= incarnation => HelloKind::First,
             _ => return Err(SessionError::PeerClaimsForeignState { incarnation, began }),
         };
 
-        let is_reset = matches!(meeting, Meeting::Reset { .. });
+        let is_reset = matches!(kind, HelloKind::Reset { .. });
         let received = if is_reset { [0, 0] } else { self.received_of_ours(header) };
         for lane in Lane::ALL.into_iter().filter(|_| !is_reset) {
             let (outgoing, received) = (&self.outgoing[lane.index()], received[lane.index()]);
@@ -438,7 +438,7 @@ impl Session {
         self.outgoing.iter_mut().for_each(Outgoing::rewind);
         self.met = true;
 
-        Ok(CheckedMessage { hello: Some((meeting, Met(Peer { incarnation, began }))), received })
+        Ok(CheckedMessage { hello: Some((kind, PeerHello(Peer { incarnation, began }))), received })
     }
 
     /// The number of this end's frames that a hello acknowledges. 0 if it counts frames of a state that was lost.

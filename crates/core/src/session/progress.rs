@@ -18,7 +18,7 @@ impl Progress {
     /// unacknowledged frames has no further acknowledgement.
     pub fn is_stalled(&mut self, session: &Session) -> bool {
         let before = std::mem::take(&mut self.seen);
-        let mut stalled = !session.has_met();
+        let mut stalled = !session.has_hello();
         for lane in Lane::ALL {
             let acknowledged = session.acknowledged(lane);
             if session.pushed(lane) > acknowledged {

@@ -66,8 +66,8 @@ pub enum ControlMessage {
         incarnation: u64,
     },
     /// Which mirrors the sender does not hear. Said whenever that changes.
-    Unheard(Unheard),
-    /// Answers the receiver's [`Unheard`] of this version, which named the sender: what it missed are updates up to
+    LinkReport(LinkReport),
+    /// Answers the receiver's [`LinkReport`] of this version, which named the sender: what it missed are updates up to
     /// `sequence`.
     CaughtUp {
         /// The version of the answered message.
@@ -79,7 +79,7 @@ pub enum ControlMessage {
 
 /// What one server says of the mirrors that it exchanges updates with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unheard {
+pub struct LinkReport {
     /// Rises with each change; 0 before there was any.
     pub version: u64,
     /// The mirrors that nothing comes from.
@@ -118,7 +118,7 @@ impl ControlMessage {
             Self::EndOfUpdates { .. } => "end of updates",
             Self::Rebuild { .. } => "rebuild",
             Self::Fork { .. } => "fork",
-            Self::Unheard(_) => "unheard mirrors",
+            Self::LinkReport(_) => "link report",
             Self::CaughtUp { .. } => "caught up",
         }
     }
@@ -178,7 +178,7 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         ControlMessage::Rebuild { from: dc, .. } | ControlMessage::Fork { to: dc, .. } => {
             return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
         }
-        ControlMessage::Unheard(word) => {
+        ControlMessage::LinkReport(word) => {
             let named = word.silent.iter().chain(&word.behind).chain(word.failed.keys());
             let last = named.max().map_or(0, |dc| u64::from(dc.0));
             return within("data center", last, DATA_CENTERS_MAX as u64 - 1);

@@ -15,7 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until};
 
 use super::data_center::{Command, DataCenter, Remains, Report};
-use super::transport::Wan;
+use super::transport::EmulatedWan;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::recorder::{AllLinkCounters, LinkCounters};
@@ -56,7 +56,7 @@ async fn conduct(
     let started = std::time::Instant::now();
     let topology = &plan.topology;
     let mut cluster = Cluster::new(&options.blueprint(plan, application));
-    let (wan, transports) = Wan::start(topology, cluster.shards, plan.seed.child("links"))
+    let (wan, transports) = EmulatedWan::start(topology, cluster.shards, plan.seed.child("links"))
         .await
         .map_err(RunError::Transport)?;
     let (reports, incoming) = channel(REPORTS_MAX);
@@ -142,7 +142,7 @@ struct Conductor<'a, 'w> {
     tickets: u64,
     commands: Vec<Sender<Command>>,
     data_centers: DataCenters,
-    wan: &'w Wan,
+    wan: &'w EmulatedWan,
     /// The traffic of links before training began, which is that of handshakes.
     base: AllLinkCounters,
     origin: time::Instant,
@@ -272,10 +272,10 @@ impl Conductor<'_, '_> {
 
     fn on_evaluated(&mut self, evaluated: Result<Evaluated, String>) -> Result<(), RunError> {
         let part = "the evaluation".into();
-        let Evaluated { evaluation, verdict, .. } =
+        let Evaluated { evaluation, results, .. } =
             evaluated.map_err(|message| RunError::Panicked { part, message })?;
         let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
-        self.monitor.handle_verdict(now, coordinator, evaluation, &verdict);
+        self.monitor.handle_results(now, coordinator, evaluation, &results);
         Ok(())
     }
 
@@ -320,7 +320,7 @@ fn message_of_join(error: JoinError) -> String {
     error.try_into_panic().map_or_else(|error| error.to_string(), |panic| message_of(&*panic))
 }
 
-fn link_counters(wan: &Wan) -> AllLinkCounters {
+fn link_counters(wan: &EmulatedWan) -> AllLinkCounters {
     let traffic = wan.meter().traffic();
     traffic
         .iter()

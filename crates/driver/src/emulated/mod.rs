@@ -40,7 +40,7 @@ pub use super::quic::{
 pub use certificates::Certificates;
 pub use meter::{LinkTraffic, Meter};
 pub use socket::{Disorder, Network, Socket};
-pub use transport::Wan;
+pub use transport::EmulatedWan;
 
 /// The parts of a stream, for tests with hostile peers.
 #[doc(hidden)]

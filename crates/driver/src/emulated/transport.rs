@@ -1,4 +1,4 @@
-//! The WAN of the emulated driver: [`Wan::start`] connects all data centers and returns a [`DcTransport`] for each.
+//! The WAN of the emulated driver: [`EmulatedWan::start`] connects all data centers and returns a [`DcTransport`] for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::Seed;
 
 /// All connections of a run. Frames are sent by the [`DcTransport`]s.
-pub struct Wan {
+pub struct EmulatedWan {
     network: Arc<Network>,
     meter: Meter,
     endpoints: Vec<Endpoint>,
@@ -26,7 +26,7 @@ pub struct Wan {
     patience: Duration,
 }
 
-impl Wan {
+impl EmulatedWan {
     /// Connects the data centers of a topology, each of which has `shards` shards.
     ///
     /// All random numbers of links and QUIC come from `seed`. Must be called within a tokio runtime.

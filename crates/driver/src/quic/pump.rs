@@ -253,7 +253,7 @@ impl Pump {
         self.take_commands(cx);
         self.write_control(cx)?;
         self.write_data(cx)?;
-        self.tell_of_room(cx);
+        self.notify_room(cx);
         let idle = |lanes: &[Outgoing]| lanes.iter().all(Outgoing::is_idle);
         if self.finishing && idle(&self.control) && idle(&self.data) {
             return Poll::Ready(Ok(()));
@@ -352,7 +352,7 @@ impl Pump {
         self.rooms.insert(self.rooms.len() - later, (due, room));
     }
 
-    fn tell_of_room(&mut self, cx: &mut Context<'_>) {
+    fn notify_room(&mut self, cx: &mut Context<'_>) {
         while let Some((due, _)) = self.rooms.front() {
             if *due > Instant::now() {
                 if self.room_timer.deadline() != *due {

@@ -92,7 +92,7 @@ pub enum RealError {
     },
     /// A worker has restarted without its state, and repeating its work would add counts twice.
     #[error(
-        "{node} comes back without its state, and cannot begin anew: the deltas of {app} are counts, which would be \
+        "{node} comes back without its state, and cannot start again: the deltas of {app} are counts, which would be \
          counted again; give it --state"
     )]
     CountsLost {

@@ -142,16 +142,16 @@ enum Exit {
 struct NearWorker {
     worker: WorkerId,
     next_requests: watched::Receiver<NextRequests>,
-    says: Receiver<WorkerMessage>,
-    hears: Sender<FromNear>,
+    requests: Receiver<WorkerMessage>,
+    replies: Sender<FromNear>,
 }
 
 /// The worker's end of the channels to a server in the same process.
 struct NearServer {
     shard: ShardId,
     next_requests: watched::Sender<NextRequests>,
-    says: Sender<WorkerMessage>,
-    hears: Receiver<FromNear>,
+    requests: Sender<WorkerMessage>,
+    replies: Receiver<FromNear>,
 }
 
 /// The next request of a worker to each server. `None` if the worker does not know it.
@@ -317,11 +317,12 @@ impl Interrupted {
 fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     let (to_server, from_worker) = channel(PARCELS_MAX);
     let (to_worker, from_server) = channel(PARCELS_MAX);
-    let (tells, told) = watched::channel(NextRequests::new());
-    let (says, hears) = (from_worker, to_worker);
-    let near_worker = NearWorker { worker, next_requests: told, says, hears };
-    let (says, hears) = (to_server, from_server);
-    let near_server = NearServer { shard: server.shard, next_requests: tells, says, hears };
+    let (next_sender, next_receiver) = watched::channel(NextRequests::new());
+    let (requests, replies) = (from_worker, to_worker);
+    let near_worker = NearWorker { worker, next_requests: next_receiver, requests, replies };
+    let (requests, replies) = (to_server, from_server);
+    let near_server =
+        NearServer { shard: server.shard, next_requests: next_sender, requests, replies };
     (near_worker, near_server)
 }
 

@@ -108,12 +108,12 @@ fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<String
             page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EXPOSITION));
             page
         }
-        HEALTH => verdict(telemetry.alive()),
-        _ => verdict(telemetry.ready()),
+        HEALTH => health_response(telemetry.alive()),
+        _ => health_response(telemetry.ready()),
     }
 }
 
-fn verdict(found: Result<(), String>) -> Response<String> {
+fn health_response(found: Result<(), String>) -> Response<String> {
     match found {
         Ok(()) => plain(StatusCode::OK, "ok\n".into()),
         Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),

@@ -1,4 +1,4 @@
-//! Evaluations: which copies are evaluated, at which time, and what follows from the verdict.
+//! Evaluations: which copies are evaluated, at which time, and what follows from the results.
 //!
 //! If copies must travel, between tasks or processes, evaluations run concurrently with training, one at a time. If
 //! an evaluation takes longer than the clocks between two of them, fewer copies are evaluated.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use crate::blocking::beside;
-use crate::judge::{Verdict, judge_values};
+use crate::copies::{CopyEvaluations, evaluate_values};
 use crate::message_of;
 use crate::recorder::AllLinkCounters;
 use gaia_core::application::Application;
@@ -29,10 +29,10 @@ pub(crate) struct Evaluation {
     pub(crate) link_counters: AllLinkCounters,
 }
 
-/// An evaluation with its verdict.
+/// An evaluation with its results.
 pub(crate) struct Evaluated {
     pub(crate) evaluation: Evaluation,
-    pub(crate) verdict: Verdict,
+    pub(crate) results: CopyEvaluations,
     pub(crate) copies: Copies,
 }
 
@@ -54,7 +54,7 @@ struct AtWork {
     ticket: u64,
     evaluation: Evaluation,
     copies: BTreeMap<ServerId, Vec<f32>>,
-    verdict: Option<JoinHandle<(Verdict, Copies)>>,
+    results: Option<JoinHandle<(CopyEvaluations, Copies)>>,
 }
 
 impl Evaluation {
@@ -70,7 +70,7 @@ impl Evaluation {
 
     /// Whether the copy of a data center is evaluated.
     pub(crate) fn is_of(&self, dc: DcId) -> bool {
-        self.clocks.iter().any(|(judged, _)| *judged == dc)
+        self.clocks.iter().any(|(evaluated, _)| *evaluated == dc)
     }
 }
 
@@ -95,7 +95,7 @@ impl Evaluations {
     /// Begins an evaluation. The caller requests copies from the servers of its data centers under this ticket.
     pub(crate) fn begin(&mut self, ticket: u64, evaluation: Evaluation) {
         assert!(self.at_work.is_none(), "one evaluation is at work at a time");
-        self.at_work = Some(AtWork { ticket, evaluation, copies: BTreeMap::new(), verdict: None });
+        self.at_work = Some(AtWork { ticket, evaluation, copies: BTreeMap::new(), results: None });
     }
 
     /// Adds the copy of a server. After the last one the evaluation starts.
@@ -114,14 +114,14 @@ impl Evaluations {
         let copies: Copies = (0..dcs).map(|_| all.by_ref().take(shards).collect()).collect();
         let (layouts, application) = (self.layouts.clone(), self.application.clone());
 
-        at_work.verdict =
-            Some(beside(move || (judge_values(&copies, &layouts, &application), copies)));
+        at_work.results =
+            Some(beside(move || (evaluate_values(&copies, &layouts, &application), copies)));
     }
 
     /// Handles a data center that has left. An evaluation that still needs its copy is requested again, without it.
     pub(crate) fn handle_left(&mut self, dc: DcId) {
         let needs =
-            |at_work: &mut AtWork| at_work.evaluation.is_of(dc) && at_work.verdict.is_none();
+            |at_work: &mut AtWork| at_work.evaluation.is_of(dc) && at_work.results.is_none();
         if let Some(at_work) = self.at_work.take_if(needs) {
             self.due = Some(at_work.evaluation.clock).max(self.due);
         }
@@ -130,8 +130,8 @@ impl Evaluations {
     /// The ticket under which the copy of a server is expected, if one is.
     pub(crate) fn awaits(&self, server: ServerId) -> Option<u64> {
         let at_work = self.at_work.as_ref()?;
-        let is_judged = at_work.evaluation.is_of(server.dc) && at_work.verdict.is_none();
-        (is_judged && !at_work.copies.contains_key(&server)).then_some(at_work.ticket)
+        let is_evaluated = at_work.evaluation.is_of(server.dc) && at_work.results.is_none();
+        (is_evaluated && !at_work.copies.contains_key(&server)).then_some(at_work.ticket)
     }
 
     /// Whether an evaluation is in progress.
@@ -139,18 +139,18 @@ impl Evaluations {
         self.at_work.is_some()
     }
 
-    /// Waits for the verdict. Waits forever if no copies are being evaluated. Cancel safe.
+    /// Waits for the results. Waits forever if no copies are being evaluated. Cancel safe.
     ///
     /// # Errors
     /// The message of a panic in the evaluation.
     pub(crate) async fn evaluated(&mut self) -> Result<Evaluated, String> {
-        let judging = self.at_work.as_mut().and_then(|at_work| at_work.verdict.as_mut());
-        let Some(judging) = judging else { return std::future::pending().await };
-        let judged = judging.await;
+        let results = self.at_work.as_mut().and_then(|at_work| at_work.results.as_mut());
+        let Some(results) = results else { return std::future::pending().await };
+        let evaluated = results.await;
 
-        let AtWork { evaluation, .. } = self.at_work.take().expect("copies are being judged");
-        match judged {
-            Ok((verdict, copies)) => Ok(Evaluated { evaluation, verdict, copies }),
+        let AtWork { evaluation, .. } = self.at_work.take().expect("copies are being evaluated");
+        match evaluated {
+            Ok((results, copies)) => Ok(Evaluated { evaluation, results, copies }),
             Err(error) => Err(error
                 .try_into_panic()
                 .map_or_else(|error| error.to_string(), |panic| message_of(&*panic))),
@@ -208,7 +208,7 @@ mod tests {
 
         let evaluated = evaluations.evaluated().await.unwrap();
         assert_eq!(evaluated.evaluation.clock, Clock(3));
-        assert_eq!((evaluated.verdict.evaluations.len(), evaluated.verdict.equal), (2, true));
+        assert_eq!((evaluated.results.evaluations.len(), evaluated.results.equal), (2, true));
         assert!(!evaluations.is_at_work());
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::evaluations::Evaluation;
 use crate::Outcome;
 use crate::cluster::Cluster;
-use crate::judge::{Verdict, highlights, judge};
+use crate::copies::{CopyEvaluations, evaluate_copies, highlights};
 use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
 use gaia_config::Plan;
@@ -40,7 +40,7 @@ pub(crate) enum NodeReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ended {
     /// The evaluation of the final copies.
-    pub(crate) verdict: Verdict,
+    pub(crate) results: CopyEvaluations,
     pub(crate) all_server_stats: Vec<ServerStats>,
     /// The application's description of the final model.
     pub(crate) highlights: Vec<String>,
@@ -57,7 +57,7 @@ impl Ended {
     pub(crate) fn of(cluster: &Cluster, application: &Arc<dyn Application>) -> Self {
         let Cluster { servers, shards, .. } = cluster;
         Self {
-            verdict: judge(servers, *shards, application),
+            results: evaluate_copies(servers, *shards, application),
             all_server_stats: ServerStats::all(servers, servers.len() / shards),
             highlights: highlights(servers, *shards, application),
         }
@@ -74,10 +74,10 @@ impl<'a> RunMonitor<'a> {
         match report {
             NodeReport::ClockFinished { server, clock } => {
                 coordinator.handle_clock_finished(server, clock);
-                let judged = self.recorder.topology().dc_ids();
-                let judged = judged.filter(|dc| coordinator.is_judged(*dc));
+                let evaluated = self.recorder.topology().dc_ids();
+                let evaluated = evaluated.filter(|dc| coordinator.is_evaluated(*dc));
                 let clocks: Vec<(DcId, Clock)> =
-                    judged.map(|dc| (dc, coordinator.clock_of(dc))).collect();
+                    evaluated.map(|dc| (dc, coordinator.clock_of(dc))).collect();
                 self.recorder.on_clocks(clocks.into_iter());
             }
             NodeReport::CopyReady { server, clock } => coordinator.handle_copy_ready(server, clock),
@@ -100,24 +100,24 @@ impl<'a> RunMonitor<'a> {
         evaluation: Evaluation,
         application: &Arc<dyn Application>,
     ) {
-        let verdict = judge(&cluster.servers, cluster.shards, application);
-        self.handle_verdict(evaluation.at, &mut cluster.coordinator, evaluation, &verdict);
+        let results = evaluate_copies(&cluster.servers, cluster.shards, application);
+        self.handle_results(evaluation.at, &mut cluster.coordinator, evaluation, &results);
     }
 
-    /// Records a verdict, shows it, and passes it to the coordinator. `now` is the coordinator's time.
-    pub(crate) fn handle_verdict(
+    /// Records the results of an evaluation, shows them, and passes them to the coordinator. `now` is the coordinator's time.
+    pub(crate) fn handle_results(
         &mut self,
         now: Instant,
         coordinator: &mut Coordinator,
         evaluation: Evaluation,
-        verdict: &Verdict,
+        results: &CopyEvaluations,
     ) {
         let Evaluation { at, clock, clocks, link_counters } = evaluation;
         let clocks = clocks.into_iter();
-        let progress = self.recorder.on_evaluation(at, clock, verdict, clocks, &link_counters);
+        let progress = self.recorder.on_evaluation(at, clock, results, clocks, &link_counters);
         self.observer.on_progress(progress);
 
-        coordinator.handle_evaluation(now, clock, verdict.worst().objective);
+        coordinator.handle_evaluation(now, clock, results.worst().objective);
     }
 
     /// Records that the run stops.
@@ -157,10 +157,10 @@ impl<'a> RunMonitor<'a> {
         link_counters: &AllLinkCounters,
         wall: Duration,
     ) -> Outcome {
-        let Ended { verdict, all_server_stats, highlights } = ended;
+        let Ended { results, all_server_stats, highlights } = ended;
         let recorder = self.recorder;
         let summary =
-            recorder.summary(&all_server_stats, application, &verdict, link_counters, wall);
+            recorder.summary(&all_server_stats, application, &results, link_counters, wall);
         Outcome { summary, progress: recorder.into_progress(), highlights }
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::events::Events;
 use self::lan::Lan;
-use self::wan::Wan;
+use self::wan::SimulatedWan;
 use super::cluster::Cluster;
 use super::cost::CostModel;
 use super::run_loop::{Ended, Evaluation, NodeReport, RunDriver, RunMonitor, execute_outputs};
@@ -110,7 +110,7 @@ struct Simulation<'a> {
     events: Events<Event>,
     cluster: Cluster,
     lan: Lan,
-    wan: Wan,
+    wan: SimulatedWan,
     cost: CostModel,
     monitor: RunMonitor<'a>,
     /// The next timeout scheduled for each server.
@@ -132,7 +132,7 @@ impl<'a> Simulation<'a> {
             now: Instant::ZERO,
             events: Events::new(),
             lan: Lan::new(&plan.topology),
-            wan: Wan::new(&plan.topology, cluster.shards, plan.seed.child("links")),
+            wan: SimulatedWan::new(&plan.topology, cluster.shards, plan.seed.child("links")),
             cost: CostModel::new(&plan.compute, cluster.workers.len(), plan.seed),
             monitor: RunMonitor::new(plan, observer),
             timeouts: vec![None; cluster.servers.len()],
@@ -166,7 +166,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Frame { server, from, lane, frame, packets } => {
                 self.wan.acknowledge(server.dc, from, now, packets);
-                self.tell_server(server, ServerInput::Frame { from, lane, frame })?;
+                self.handle_server_input(server, ServerInput::Frame { from, lane, frame })?;
             }
             Event::Computed { worker } => {
                 let index = self.cluster.worker_index(worker);
@@ -176,7 +176,7 @@ impl<'a> Simulation<'a> {
             Event::LinkReady { from, to } => {
                 let (shard, bytes, busy) = self.wan.on_ready(from, to);
                 let server = ServerId { dc: from, shard };
-                self.tell_server(server, ServerInput::Drained { to, bytes, busy })?;
+                self.handle_server_input(server, ServerInput::Drained { to, bytes, busy })?;
                 self.transmit(from, to);
             }
             Event::ServerTimeout { server } => {
@@ -197,7 +197,11 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    fn tell_server(&mut self, server: ServerId, input: ServerInput) -> Result<(), RunError> {
+    fn handle_server_input(
+        &mut self,
+        server: ServerId,
+        input: ServerInput,
+    ) -> Result<(), RunError> {
         let index = self.cluster.server_index(server);
         self.cluster.servers[index]
             .handle_input(self.now, input)

@@ -3,7 +3,7 @@
 use super::{Event, Simulation};
 use crate::RunError;
 use crate::cluster::Cluster;
-use crate::judge::first_copy;
+use crate::copies::first_copy;
 use crate::run_loop::RunMonitor;
 use gaia_checkpoint::{Checkpoint, CheckpointError, ClockOf, Facts, LinkMark, Resumed};
 use gaia_core::persist;

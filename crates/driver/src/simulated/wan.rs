@@ -9,7 +9,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Instant, Seed, ShardId};
 
 /// All directed links.
-pub struct Wan {
+pub struct SimulatedWan {
     data_centers: usize,
     shards: usize,
     /// By sender, then receiver; `None` on the diagonal.
@@ -26,7 +26,7 @@ struct DirectedLink {
     leaving: (ShardId, u64, Duration),
 }
 
-impl Wan {
+impl SimulatedWan {
     /// The links of a topology. The seed determines which packets are lost.
     pub fn new(topology: &Topology, shards: usize, seed: Seed) -> Self {
         let data_centers = topology.data_centers.len();
@@ -168,7 +168,7 @@ impl Wan {
 }
 
 persist! {
-    impl Persist<()> for Wan {
+    impl Persist<()> for SimulatedWan {
         fn walk(Self { data_centers: _, shards, links }, walk, ()) {
             let shards = *shards;
             for (pair, link) in (0..).zip(links) {

@@ -98,11 +98,14 @@ impl Report {
         for failure in &self.failures {
             let Failure { scenario, violation, shortest, shortest_violation } = failure;
             lines.push(String::new());
-            lines.push(format!("seed {} breaks {}", scenario.seed, told(violation)));
+            lines.push(format!("seed {} breaks {}", scenario.seed, describe(violation)));
             lines.push(format!("again with: {command} --seed {}", scenario.seed));
             lines.push("drawn:".into());
             lines.extend(indented(scenario));
-            lines.push(format!("shortest found, as a scenario file: {}", told(shortest_violation)));
+            lines.push(format!(
+                "shortest found, as a scenario file: {}",
+                describe(shortest_violation)
+            ));
             lines.extend(indented(shortest));
         }
 
@@ -122,7 +125,7 @@ fn listed(counts: &[(u64, &'static str)]) -> String {
     counts.collect::<Vec<_>>().join(", ")
 }
 
-fn told(violation: &Violation) -> String {
+fn describe(violation: &Violation) -> String {
     format!("{} at {:.6} s: {}", violation.checker, violation.at_s, violation.what)
 }
 

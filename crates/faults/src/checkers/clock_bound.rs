@@ -14,7 +14,7 @@ use gaia_core::wire::{ControlMessage, decode_control};
 /// The mirror clocks that were sent on each link.
 #[derive(Debug, Default)]
 pub(super) struct ClockBound {
-    told: BTreeMap<(ServerId, DcId), Vec<Clock>>,
+    reported: BTreeMap<(ServerId, DcId), Vec<Clock>>,
     /// Servers that have lost their state: their clocks are those of other servers' copies.
     lost: BTreeSet<ServerId>,
 }
@@ -30,7 +30,7 @@ impl Checker for ClockBound {
         }
         if let Seen::Lost { server, .. } = seen {
             self.lost.insert(server);
-            self.told.retain(|(from, to), _| {
+            self.reported.retain(|(from, to), _| {
                 from.shard != server.shard || (*from != server && *to != server.dc)
             });
         }
@@ -62,9 +62,9 @@ impl Checker for ClockBound {
     fn undo(&mut self, undone: &Undone) {
         if let Undone::Cut { from, to, lane: Lane::Control, frame } = undone
             && mirror_clock(frame).is_some()
-            && let Some(told) = self.told.get_mut(&(*from, *to))
+            && let Some(reported) = self.reported.get_mut(&(*from, *to))
         {
-            told.pop();
+            reported.pop();
         }
     }
 }
@@ -72,11 +72,11 @@ impl Checker for ClockBound {
 impl ClockBound {
     fn check_told(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
         let Some(clock) = mirror_clock(frame) else { return Ok(()) };
-        let told = self.told.entry((from, to)).or_default();
-        if let Some(before) = told.last().filter(|before| **before >= clock) {
+        let reported = self.reported.entry((from, to)).or_default();
+        if let Some(before) = reported.last().filter(|before| **before >= clock) {
             return Err(format!("{from} reports clock {clock} to {to} after clock {before}"));
         }
-        told.push(clock);
+        reported.push(clock);
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl Checker for Durability {
                 Ok(())
             }
             // The due request is void, and the worker may send different messages for the same clocks.
-            Seen::BegunAnew { server, worker } => {
+            Seen::WorkerReset { server, worker } => {
                 self.due.remove(&(server, worker));
                 self.said.retain(|(of, shard, _), _| (*of, *shard) != (worker, server.shard));
                 Ok(())
@@ -107,11 +107,11 @@ impl Durability {
         {
             return Ok(());
         }
-        let told = self.acknowledged.entry((from, to)).or_default();
+        let reported = self.acknowledged.entry((from, to)).or_default();
 
         for lane in Lane::ALL {
             let count = u64_at(&message.header, RECEIVED + 8 * lane.index());
-            told[lane.index()] = count.max(told[lane.index()]);
+            reported[lane.index()] = count.max(reported[lane.index()]);
         }
 
         let Some(lane) = lane_of(&message.header) else { return Ok(()) };
@@ -176,15 +176,16 @@ impl Durability {
 
     fn check_recovered(&self, view: &View<'_>, server: ServerId) -> Result<(), Broken> {
         let machine = &view.nodes.servers[&server].machine;
-        for ((_, peer), told) in
+        for ((_, peer), reported) in
             self.acknowledged.range((server, DcId(0))..=(server, DcId(u16::MAX)))
         {
             for lane in Lane::ALL {
-                let (told, found) = (told[lane.index()], machine.session(*peer).received(lane));
-                if found < told {
+                let (reported, found) =
+                    (reported[lane.index()], machine.session(*peer).received(lane));
+                if found < reported {
                     let lane = lane.name();
                     return Err(format!(
-                        "{server} comes back with {found} {lane} frames of {peer}, who was told of {told}"
+                        "{server} comes back with {found} {lane} frames of {peer}, to whom {reported} were acknowledged"
                     ));
                 }
             }
@@ -204,18 +205,20 @@ impl Durability {
 
         let of_server = |(of, _): &&(ServerId, WorkerId)| *of == server;
         for key in self.due.keys().filter(of_server) {
-            let (told, found) = (self.due[key], machine.due(key.1));
-            if found < told {
+            let (reported, found) = (self.due[key], machine.due(key.1));
+            if found < reported {
                 let worker = key.1;
-                return Err(format!("{server} waits for {found} of {worker}, whom it told {told}"));
+                return Err(format!(
+                    "{server} waits for {found} of {worker}, to whom it reported {reported}"
+                ));
             }
         }
 
         let found = machine.server().clock();
-        match self.reported.get(&server).filter(|told| **told > found) {
-            Some(told) => {
-                Err(format!("{server} comes back at clock {found} and has reported clock {told}"))
-            }
+        match self.reported.get(&server).filter(|reported| **reported > found) {
+            Some(reported) => Err(format!(
+                "{server} comes back at clock {found} and has reported clock {reported}"
+            )),
             None => Ok(()),
         }
     }

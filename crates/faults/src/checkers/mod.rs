@@ -59,7 +59,7 @@ pub(super) enum Seen<'a> {
     /// A server sent a message of a session.
     Left { from: ServerId, to: DcId, message: &'a Message },
     /// A session handled a message. `own` is the incarnation of its server.
-    Heard { at: ServerId, from: DcId, message: &'a Bytes, own: u64 },
+    Received { at: ServerId, from: DcId, message: &'a Bytes, own: u64 },
     /// A server sent a reply.
     Said { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
     /// A server sent the sequence number of the next due request to a worker.
@@ -71,7 +71,7 @@ pub(super) enum Seen<'a> {
     /// An idle or restarted node, and its shadow.
     ReplayPair { node: NodeId, replay_pair: &'a ReplayPair },
     /// A server handled the reset of a worker.
-    BegunAnew { server: ServerId, worker: WorkerId },
+    WorkerReset { server: ServerId, worker: WorkerId },
     /// A worker restarts without its state.
     LostState { worker: WorkerId },
     /// A server has restarted.

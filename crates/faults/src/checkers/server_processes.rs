@@ -35,7 +35,7 @@ impl Checker for ServerProcesses {
                     _ => Ok(()),
                 }
             }
-            Seen::Heard { at, from, message, own } => {
+            Seen::Received { at, from, message, own } => {
                 let speaker = u64_at(message, FROM);
                 if message[KIND] == HELLO {
                     let known = self.met.insert((at, from), speaker).unwrap_or_default();

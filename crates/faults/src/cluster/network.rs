@@ -12,10 +12,10 @@ use gaia_core::link::FrameFate;
 use gaia_core::session::Message;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Instant, Lane, Random, Seed, ServerId, ShardId};
-use gaia_driver::simulated::wan::Wan;
+use gaia_driver::simulated::wan::SimulatedWan;
 
 pub(crate) struct Network {
-    pub(crate) wan: Wan,
+    pub(crate) wan: SimulatedWan,
     topology: Topology,
     chance: Random,
     packets: Packets,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 impl Network {
     pub(crate) fn new(topology: &Topology, shards: usize, packets: Packets, seed: Seed) -> Self {
         Self {
-            wan: Wan::new(topology, shards, seed.child("links")),
+            wan: SimulatedWan::new(topology, shards, seed.child("links")),
             topology: topology.clone(),
             chance: seed.child("packet faults").random(),
             packets,

@@ -58,7 +58,7 @@ pub(crate) struct Host {
     /// How far its clock is off, in nanoseconds.
     pub(crate) clock_off: i64,
     /// Records that the shadow has heard.
-    heard: u64,
+    replayed_to: u64,
 }
 
 pub(crate) struct ServerNode {
@@ -91,9 +91,9 @@ pub(crate) struct WorkerNode {
     pub(crate) machine: RecoverableWorker,
     shadow: RecoveringWorker,
     /// What the coordinator was last told of where it stopped.
-    pub(crate) told: Option<Clock>,
+    pub(crate) reported_stop: Option<Clock>,
     /// The incarnation in which it last began with nothing: what it said before that is not heard any more.
-    pub(crate) anew: u64,
+    pub(crate) reset_incarnation: u64,
 }
 
 impl ServerNode {
@@ -212,7 +212,10 @@ impl<'p> Nodes<'p> {
             for layout in blueprint.layouts() {
                 machine.handle_due(layout.shard(), RequestSeq::default(), false);
             }
-            nodes.workers.insert(id, WorkerNode { host, machine, shadow, told: None, anew: 0 });
+            nodes.workers.insert(
+                id,
+                WorkerNode { host, machine, shadow, reported_stop: None, reset_incarnation: 0 },
+            );
         }
 
         for node in nodes.ids() {
@@ -309,7 +312,7 @@ impl<'p> Nodes<'p> {
         let name = node.to_string();
         let chance = disks.child(&format!("{name} {}", host.incarnation)).random();
         host.disk = Disk::new(name, plan, chance);
-        (host.heard, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
+        (host.replayed_to, host.disk_lost, host.is_blank, host.blank) = (0, false, true, false);
         let incarnation = host.incarnation;
 
         match node {
@@ -322,7 +325,7 @@ impl<'p> Nodes<'p> {
             NodeId::Worker(id) => {
                 let shadow = self.fresh_worker(id);
                 let worker = self.worker_mut(id);
-                (worker.shadow, worker.anew) = (shadow, incarnation);
+                (worker.shadow, worker.reset_incarnation) = (shadow, incarnation);
             }
             NodeId::Coordinator => {}
         }
@@ -397,7 +400,7 @@ impl<'p> Nodes<'p> {
                 let state = without_leftovers(recovering.state());
                 let logs = self.logs;
                 let node = self.worker_mut(id);
-                (node.machine, node.told) = (recovering.begin(logs), None);
+                (node.machine, node.reported_stop) = (recovering.begin(logs), None);
                 state
             }
             NodeId::Coordinator => State::default(),
@@ -415,8 +418,8 @@ impl<'p> Nodes<'p> {
         if let Some(state) = worker.host.disk.replace() {
             shadow.restore(state)?;
         }
-        worker.host.heard = worker.host.disk.next_number();
-        (worker.shadow, worker.anew) = (shadow, worker.host.incarnation);
+        worker.host.replayed_to = worker.host.disk.next_number();
+        (worker.shadow, worker.reset_incarnation) = (shadow, worker.host.incarnation);
         Ok(())
     }
 
@@ -427,9 +430,9 @@ impl<'p> Nodes<'p> {
             Ok(found) => found.records,
             Err(_) => Vec::new(),
         };
-        let heard = host.heard;
-        host.heard = host.disk.next_number();
-        let new = records.iter().filter(|(number, _)| *number >= heard);
+        let replayed_to = host.replayed_to;
+        host.replayed_to = host.disk.next_number();
+        let new = records.iter().filter(|(number, _)| *number >= replayed_to);
 
         match node {
             NodeId::Server(id) => {
@@ -484,7 +487,7 @@ impl Host {
             is_blank: false,
             room_at: Instant::ZERO,
             clock_off: 0,
-            heard: 0,
+            replayed_to: 0,
         }
     }
 

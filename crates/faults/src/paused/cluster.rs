@@ -19,6 +19,7 @@ use super::certificates::{CERTIFICATES, certificates};
 use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
 use super::environment::{ProcessEnvironment, SharedEnvironment, World};
 use super::flood::flood;
+use crate::scenario::fault::Moment;
 use gaia_checkpoint::StateFile;
 use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
@@ -295,9 +296,10 @@ impl Cluster {
 
         let application: Arc<dyn Application> = self.application.clone();
         let environment = Arc::new(SharedEnvironment(environment.clone()));
-        let mut told = Told { taken_over: &self.taken_over, given_back: &self.given_back };
+        let mut events =
+            MemberEvents { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended =
-            take_part(&self.drawn.plan, &application, &options, &mut told, environment).await;
+            take_part(&self.drawn.plan, &application, &options, &mut events, environment).await;
 
         ended.map_err(|error| error.to_string())
     }
@@ -528,12 +530,12 @@ thread_local! {
 }
 
 /// Counts the events of workers that coordinators report.
-struct Told<'a> {
+struct MemberEvents<'a> {
     taken_over: &'a Cell<u64>,
     given_back: &'a Cell<u64>,
 }
 
-impl Observer for Told<'_> {
+impl Observer for MemberEvents<'_> {
     fn on_progress(&mut self, _: &Progress) {}
 
     fn on_taken_over(&mut self, _: &str, _: &str) {

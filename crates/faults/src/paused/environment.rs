@@ -46,7 +46,7 @@ pub(super) struct ProcessEnvironment {
     gone: AtomicBool,
     died: Notify,
     /// An address that it cannot reach.
-    parted_from: Mutex<Option<SocketAddr>>,
+    disconnected_from: Mutex<Option<SocketAddr>>,
     listens: Mutex<Vec<SocketAddr>>,
     streams: Mutex<Vec<[Weak<Mutex<Way>>; 2]>>,
     disks: Mutex<Vec<Arc<Mutex<Files>>>>,
@@ -79,7 +79,7 @@ impl World {
             calendar_began: CALENDAR_BEGAN - behind,
             gone: AtomicBool::new(false),
             died: Notify::new(),
-            parted_from: Mutex::default(),
+            disconnected_from: Mutex::default(),
             listens: Mutex::default(),
             streams: Mutex::default(),
             disks: Mutex::default(),
@@ -119,7 +119,7 @@ impl ProcessEnvironment {
 
     /// Fails its streams. It cannot open new ones to `address` until this is called with `None`.
     pub(super) fn part_from(&self, address: Option<SocketAddr>) {
-        *self.parted_from.lock().unwrap() = address;
+        *self.disconnected_from.lock().unwrap() = address;
         if address.is_some() {
             self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
         }
@@ -159,7 +159,7 @@ impl Environment for SharedEnvironment {
         Box::pin(async move {
             let environment = &self.0;
             environment.present()?;
-            if *environment.parted_from.lock().unwrap() == Some(to) {
+            if *environment.disconnected_from.lock().unwrap() == Some(to) {
                 return Err(io::ErrorKind::HostUnreachable.into());
             }
             let from = Network::address(environment.dc, environment.world.port());

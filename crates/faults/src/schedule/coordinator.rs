@@ -109,7 +109,7 @@ impl Schedule<'_> {
                 continue;
             }
             if let NodeId::Server(id) = node {
-                self.meet(id)?;
+                self.register(id)?;
             }
             if !self.fault_injector.has(Bug::RepeatsNoOrder) {
                 self.repeat_orders(node)?;
@@ -117,7 +117,7 @@ impl Schedule<'_> {
             if !self.fault_injector.has(Bug::SaysNothingAgain) {
                 match node {
                     NodeId::Server(id) => self.nodes.server_mut(id).has_stated = false,
-                    NodeId::Worker(id) => self.nodes.worker_mut(id).told = None,
+                    NodeId::Worker(id) => self.nodes.worker_mut(id).reported_stop = None,
                     NodeId::Coordinator => {}
                 }
             }

@@ -258,7 +258,7 @@ impl<'p> Schedule<'p> {
             if let NodeId::Server(id) = node
                 && self.coordinator.takes_part(node)
             {
-                self.meet(id)?;
+                self.register(id)?;
             }
             if self.logs {
                 self.schedule_checkpoint(node);
@@ -363,8 +363,8 @@ impl<'p> Schedule<'p> {
             let Some(task) = self.nodes.host(node).inbox.pop_front() else { break };
             match (node, task) {
                 (node, Task::Checkpoint) => self.write_checkpoint(node)?,
-                (NodeId::Server(id), task) => self.tell_server(id, task)?,
-                (NodeId::Worker(id), task) => self.tell_worker(id, task)?,
+                (NodeId::Server(id), task) => self.handle_server_task(id, task)?,
+                (NodeId::Worker(id), task) => self.handle_worker_task(id, task)?,
                 (NodeId::Coordinator, _) => {}
             }
         }
@@ -464,8 +464,7 @@ impl<'p> Schedule<'p> {
             quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.run.inactive());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
-            return self
-                .broken(quiescence::NAME, format!("{lasted:?} of calm, and {held}"));
+            return self.broken(quiescence::NAME, format!("{lasted:?} of calm, and {held}"));
         }
         let reads = self.nodes.servers().filter_map(|server| {
             server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))

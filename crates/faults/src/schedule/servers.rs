@@ -10,17 +10,17 @@ use crate::cluster::undone::Undone;
 use gaia_core::link::Train;
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{MessageError, Output, RequestOrder};
-use gaia_core::session::Meeting;
+use gaia_core::session::HelloKind;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 impl Schedule<'_> {
-    pub(super) fn tell_server(&mut self, id: ServerId, task: Task) -> Done {
+    pub(super) fn handle_server_task(&mut self, id: ServerId, task: Task) -> Done {
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         match task {
             Task::FromWorker { from, incarnation, message } => {
                 // Messages on an earlier connection are lost with it.
-                if incarnation >= self.nodes.workers[&from].anew {
+                if incarnation >= self.nodes.workers[&from].reset_incarnation {
                     self.take_from_worker(id, from, message)?;
                 }
             }
@@ -124,7 +124,7 @@ impl Schedule<'_> {
             return Ok(());
         }
         match message {
-            WorkerMessage::Reset => self.see(Seen::BegunAnew { server: id, worker: from })?,
+            WorkerMessage::Reset => self.see(Seen::WorkerReset { server: id, worker: from })?,
             WorkerMessage::Read { clock, rows } => {
                 self.see(Seen::Asked { server: id, worker: from, clock, rows: &rows })?;
                 self.recorder(id, Undone::Asked { server: id, worker: from });
@@ -152,7 +152,7 @@ impl Schedule<'_> {
 
         let taken = node.machine.handle_message(now, from, &taken);
         match taken {
-            Ok(Some(Meeting::Reset { .. })) => self.see(Seen::Reset { at, from })?,
+            Ok(Some(HelloKind::Reset { .. })) => self.see(Seen::Reset { at, from })?,
             Ok(_) => {}
             Err(MessageError::Session(_)) => {
                 self.counts.refused += 1;
@@ -165,7 +165,7 @@ impl Schedule<'_> {
         }
 
         let bytes = self.nodes.servers[&at].machine.session(from).held_bytes(Lane::Data);
-        self.see(Seen::Heard { at, from, message: &message, own })?;
+        self.see(Seen::Received { at, from, message: &message, own })?;
         self.see(Seen::Held { at, peer: from, bytes })?;
         while let Some((lane, frame)) = self.deliver(at, from)? {
             let number = self.nodes.servers[&at].machine.session(from).received(lane);

@@ -258,7 +258,7 @@ impl Schedule<'_> {
         self.see(Seen::ReplayPair { node, replay_pair: &back.replay_pair })?;
 
         match node {
-            NodeId::Server(id) => self.meet(id),
+            NodeId::Server(id) => self.register(id),
             _ => Ok(()),
         }
     }
@@ -281,13 +281,13 @@ impl Schedule<'_> {
     }
 
     /// Has the coordinator note the process of a server that calls it.
-    pub(super) fn meet(&mut self, id: ServerId) -> Done {
+    pub(super) fn register(&mut self, id: ServerId) -> Done {
         let nodes = &self.nodes;
         let node = &nodes.servers[&id];
         let nearest = |there: &dyn Fn(DcId) -> bool| nodes.nearest_to(id, there);
         let is_up = |node| matches!(node, NodeId::Server(id) if nodes.servers[&id].host.up);
 
-        let met = self.coordinator.meet(id, node.process, |coordinator| {
+        let met = self.coordinator.register_server(id, node.process, |coordinator| {
             if let Some(source) = node.source.filter(|_| node.machine.is_rebuilding()) {
                 return Ok(source);
             }

@@ -8,7 +8,7 @@ use gaia_core::node::WorkerMessage;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
-    pub(super) fn tell_worker(&mut self, id: WorkerId, task: Task) -> Done {
+    pub(super) fn handle_worker_task(&mut self, id: WorkerId, task: Task) -> Done {
         let machine = &mut self.nodes.worker_mut(id).machine;
         match task {
             Task::Rows { from, rows } => drop(machine.handle_rows(from, rows)),
@@ -53,8 +53,8 @@ impl Schedule<'_> {
             stopped = node.machine.worker_mut().map(|worker| worker.clock());
         }
 
-        if stopped != node.told {
-            node.told = stopped;
+        if stopped != node.reported_stop {
+            node.reported_stop = stopped;
             if let Some(clock) = stopped {
                 self.inform(|coordinator| coordinator.handle_worker_stopped(id, clock));
             }

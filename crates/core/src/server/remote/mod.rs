@@ -79,7 +79,7 @@ pub(super) trait RemoteModel:
     // Frames of mirrors, and frames for them.
 
     /// A frame of any kind was received. Called before the method that handles the frame.
-    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError>;
+    fn on_received(&mut self, now: Instant, from: DcId) -> Result<(), PeerError>;
 
     /// Handles the changes of a data frame. The caller has checked origin, shard and the bounds of values. The model
     /// checks sequence number, clock and parameters.
@@ -157,7 +157,7 @@ pub(super) trait RemoteModel:
 
     /// The connection to a mirror has failed. A model that needs the mirror's updates waits for them.
     fn on_disconnected(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        self.on_heard(now, from)
+        self.on_received(now, from)
     }
 
     /// This data center has lost its copy. It begins a new incarnation and takes the copy of the mirror `from`.

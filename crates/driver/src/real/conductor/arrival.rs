@@ -19,20 +19,20 @@ impl Conductor<'_> {
             return self.on_newcomer(node).await;
         }
         if let NodeId::Server(server) = node {
-            self.meet(server)?;
-            self.tell_source(server).await?;
+            self.register(server)?;
+            self.send_source(server).await?;
         }
 
         match node {
             // It may listen on another address than before.
-            NodeId::Server(_) => self.tell_addresses().await,
+            NodeId::Server(_) => self.send_addresses().await,
             _ => {
                 let begin = self.membership.begin(&self.coordinator);
-                self.membership.tell(node, &begin).await;
+                self.membership.send(node, &begin).await;
             }
         }
 
-        self.tell_standing(node).await;
+        self.send_orders(node).await;
         Ok(())
     }
 
@@ -40,19 +40,19 @@ impl Conductor<'_> {
     pub(super) async fn welcome(&mut self, nodes: Vec<NodeId>) -> Result<(), RealError> {
         for node in &nodes {
             if let NodeId::Server(server) = node {
-                self.meet(*server)?;
-                self.tell_source(*server).await?;
+                self.register(*server)?;
+                self.send_source(*server).await?;
             }
         }
-        self.tell_addresses().await;
+        self.send_addresses().await;
         for node in nodes {
-            self.tell_standing(node).await;
+            self.send_orders(node).await;
         }
         Ok(())
     }
 
     /// Records the process of a server that is connected.
-    pub(super) fn meet(&mut self, server: ServerId) -> Result<(), RealError> {
+    pub(super) fn register(&mut self, server: ServerId) -> Result<(), RealError> {
         let Some(process) = self.membership.incarnation_of(NodeId::Server(server)) else {
             return Ok(());
         };
@@ -60,10 +60,10 @@ impl Conductor<'_> {
         let (plan, membership) = (&self.context.run_context.plan, &self.membership);
         let bytes = 4 * self.layouts[server.shard.index()].parameters() as u64;
         let nearest = |there: &dyn Fn(DcId) -> bool| plan.copy_source(server.dc, bytes, there);
-        let met = self.coordinator.meet(server, process, |coordinator| {
+        let registered = self.coordinator.register_server(server, process, |coordinator| {
             coordinator.source_for(server, |node| membership.has(node), &nearest)
         });
-        self.unwritten |= met.map_err(|reason| self.no_source(server, reason))?;
+        self.unwritten |= registered.map_err(|reason| self.no_source(server, reason))?;
 
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Conductor<'_> {
 
     /// Sends a server whose copy to take, if it has no copy. The coordinator writes this decision to its state file
     /// first, unless the next outputs are written with it.
-    async fn tell_source(&mut self, server: ServerId) -> Result<(), RealError> {
+    async fn send_source(&mut self, server: ServerId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(NodeId::Server(server));
         let copy_of = |process| self.coordinator.copy_of(server, process);
         let Some(from) = process.and_then(copy_of) else { return Ok(()) };
@@ -96,27 +96,27 @@ impl Conductor<'_> {
         }
 
         let inactive = self.coordinator.run.inactive().clone();
-        self.membership.tell(NodeId::Server(server), &Order::Rebuild { from, inactive }).await;
+        self.membership.send(NodeId::Server(server), &Order::Rebuild { from, inactive }).await;
         Ok(())
     }
 
     /// Sends the addresses of servers to all nodes that take part.
-    pub(super) async fn tell_addresses(&self) {
+    pub(super) async fn send_addresses(&self) {
         let begin = self.membership.begin(&self.coordinator);
-        self.membership.tell_all(|node| self.coordinator.takes_part(*node), &begin).await;
+        self.membership.send_all(|node| self.coordinator.takes_part(*node), &begin).await;
     }
 
     /// Sends a node the orders that are in force.
-    pub(super) async fn tell_standing(&self, node: NodeId) {
+    pub(super) async fn send_orders(&self, node: NodeId) {
         for order in self.coordinator.orders_for(node) {
-            self.membership.tell(node, &order.into()).await;
+            self.membership.send(node, &order.into()).await;
         }
         let NodeId::Server(server) = node else { return };
         if let Some(ticket) = self.evaluations.awaits(server) {
-            self.membership.tell(node, &Order::Copy { ticket }).await;
+            self.membership.send(node, &Order::Copy { ticket }).await;
         }
         if self.coordinator.orders().server_stats && !self.all_server_stats.contains_key(&server) {
-            self.membership.tell(node, &Order::ServerStats).await;
+            self.membership.send(node, &Order::ServerStats).await;
         }
     }
 }

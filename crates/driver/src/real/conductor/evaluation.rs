@@ -19,20 +19,20 @@ impl Conductor<'_> {
 
         let of: Vec<DcId> = evaluation.clocks.iter().map(|(dc, _)| *dc).collect();
         self.evaluations.begin(ticket, evaluation);
-        let is_judged =
+        let is_evaluated =
             |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
-        self.membership.tell_all(is_judged, &Order::Copy { ticket }).await;
+        self.membership.send_all(is_evaluated, &Order::Copy { ticket }).await;
     }
 
     pub(super) fn on_evaluated(
         &mut self,
         evaluated: Result<Evaluated, String>,
     ) -> Result<(), RealError> {
-        let Evaluated { evaluation, verdict, .. } = evaluated.map_err(panicked)?;
-        let objective = verdict.worst().objective;
+        let Evaluated { evaluation, results, .. } = evaluated.map_err(panicked)?;
+        let objective = results.worst().objective;
         info!(clock = evaluation.clock.0, objective, "copies were evaluated");
         let now = self.now();
-        self.monitor.handle_verdict(now, &mut self.coordinator.run, evaluation, &verdict);
+        self.monitor.handle_results(now, &mut self.coordinator.run, evaluation, &results);
 
         // If the coordinator has outputs, the caller executes them and writes the state with them.
         if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }

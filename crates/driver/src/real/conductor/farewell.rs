@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tokio::time::timeout;
 
 use super::{Conductor, RETURN_MAX};
-use crate::real::conductor::hearing::Heard;
 use crate::real::conductor::membership::MembershipEvent;
+use crate::real::conductor::receiving::Received;
 use crate::real::connections::message::Order;
 use crate::real::error::{ChannelError, RealError};
 use gaia_core::types::NodeId;
@@ -20,17 +20,17 @@ impl Conductor<'_> {
                 match self.membership.news(&mut self.coordinator).await {
                     MembershipEvent::Joined(node) => {
                         self.on_joined(node).await?;
-                        self.membership.tell(node, &Order::End).await;
+                        self.membership.send(node, &Order::End).await;
                         here.insert(node);
                     }
-                    MembershipEvent::Heard(Heard {
+                    MembershipEvent::Received(Received {
                         node,
                         message: Err(ChannelError::Closed),
                         ..
                     }) => {
                         here.remove(&node);
                     }
-                    MembershipEvent::Heard(_) => {}
+                    MembershipEvent::Received(_) => {}
                 }
             }
             Ok(())

@@ -8,7 +8,7 @@
 use tracing::{info, warn};
 
 use super::{Conductor, nodes};
-use crate::real::conductor::hearing::{Heard, Message};
+use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
 use gaia_core::coordinator::{Admission, MustStay, NotAdmitted};
@@ -44,7 +44,7 @@ impl Conductor<'_> {
         match self.coordinator.admission(is_there) {
             Admission::NotYet => Ok(()),
             Admission::Closed => {
-                self.dismiss_absent("the run is about to end").await;
+                self.dismiss_inactive("the run is about to end").await;
                 Ok(())
             }
             Admission::Join(dc) => self.admit(dc).await,
@@ -56,7 +56,7 @@ impl Conductor<'_> {
         self.coordinator.join(dc);
         for node in &nodes {
             let NodeId::Server(server) = node else { continue };
-            self.meet(*server)?;
+            self.register(*server)?;
         }
         self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
@@ -98,12 +98,12 @@ impl Conductor<'_> {
         let reason = format!("its data center was given up, since {name} is lost: {reason}");
 
         for dc in gone {
-            self.tell_left(dc, &reason).await;
+            self.send_left(dc, &reason).await;
         }
 
         // Before the run begins or resumes, no node has their addresses.
         if self.begun {
-            self.tell_addresses().await;
+            self.send_addresses().await;
         }
         self.coordinator.run.advance();
         self.settle().await?;
@@ -120,7 +120,7 @@ impl Conductor<'_> {
     }
 
     /// Notifies the nodes of a data center, and its mirrors if the run has begun, that it has left.
-    async fn tell_left(&mut self, dc: DcId, reason: &str) {
+    async fn send_left(&mut self, dc: DcId, reason: &str) {
         warn!("{} has left for good: {reason}", self.context.run_context.plan.topology.dc(dc).name);
         for node in self.nodes_of(dc) {
             self.dismiss(node, reason).await;
@@ -130,13 +130,13 @@ impl Conductor<'_> {
             return;
         }
         for (mirror, order) in self.coordinator.orders_of_leaving(dc) {
-            self.membership.tell(NodeId::Server(mirror), &order.into()).await;
+            self.membership.send(NodeId::Server(mirror), &order.into()).await;
         }
     }
 
     /// Handles a message of a node that takes no part.
-    pub(super) fn on_heard_of_absent(&mut self, heard: Heard) {
-        let Heard { node, message, .. } = heard;
+    pub(super) fn on_received_from_inactive(&mut self, received: Received) {
+        let Received { node, message, .. } = received;
         let name = self.context.run_context.name(node);
         match message {
             Ok(Message::Report(Report::Failed { reason })) => {
@@ -151,7 +151,7 @@ impl Conductor<'_> {
     }
 
     /// Dismisses the connected nodes that take no part.
-    pub(super) async fn dismiss_absent(&mut self, reason: &str) {
+    pub(super) async fn dismiss_inactive(&mut self, reason: &str) {
         let inactive =
             nodes(&self.context.run_context).filter(|node| !self.coordinator.takes_part(*node));
         for node in inactive.filter(|node| self.membership.has(*node)).collect::<Vec<_>>() {
@@ -160,7 +160,7 @@ impl Conductor<'_> {
     }
 
     async fn dismiss(&mut self, node: NodeId, reason: &str) {
-        self.membership.tell(node, &Order::Dismiss { reason: reason.into() }).await;
+        self.membership.send(node, &Order::Dismiss { reason: reason.into() }).await;
         self.forget(node);
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{self, timeout};
 use tracing::warn;
 
 use crate::real::SILENCE_MAX;
-use crate::real::conductor::hearing::{Heard, hear};
+use crate::real::conductor::receiving::{Received, receive};
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
 use crate::real::connections::channel::Parcel;
 use crate::real::connections::message::{Answer, Order, pack};
@@ -31,8 +31,8 @@ pub(in crate::real) struct Membership {
     server_processes: BTreeMap<NodeId, ServerProcess>,
     /// The zero of [`Self::now`].
     origin: time::Instant,
-    heard: Receiver<Heard>,
-    hears: Sender<Heard>,
+    received: Receiver<Received>,
+    received_sender: Sender<Received>,
     /// The number of connections so far. Each connection has a number.
     connections: u64,
     /// Ends with this value.
@@ -51,7 +51,7 @@ struct NodeConnection {
 pub(in crate::real) enum MembershipEvent {
     /// A node has connected or reconnected.
     Joined(NodeId),
-    Heard(Heard),
+    Received(Received),
 }
 
 impl Membership {
@@ -60,7 +60,7 @@ impl Membership {
         layouts: Vec<ShardLayout>,
         acceptor: Acceptor,
     ) -> Self {
-        let (hears, heard) = channel(HEARD_MAX);
+        let (received_sender, received) = channel(RECEIVED_MAX);
         Self {
             run_context,
             layouts,
@@ -69,8 +69,8 @@ impl Membership {
             listening: BTreeMap::new(),
             server_processes: BTreeMap::new(),
             origin: time::Instant::now(),
-            heard,
-            hears,
+            received,
+            received_sender,
             connections: 0,
             reading: JoinSet::new(),
             writing: Vec::new(),
@@ -90,11 +90,11 @@ impl Membership {
                         return MembershipEvent::Joined(node);
                     }
                 }
-                Some(heard) = self.heard.recv() => {
+                Some(received) = self.received.recv() => {
                     // Messages of a connection that was replaced do not concern the node.
-                    let current = self.lines.get(&heard.node).map(|line| line.connection);
-                    if current == Some(heard.connection) {
-                        return MembershipEvent::Heard(heard);
+                    let current = self.lines.get(&received.node).map(|line| line.connection);
+                    if current == Some(received.connection) {
+                        return MembershipEvent::Received(received);
                     }
                 }
             }
@@ -168,7 +168,13 @@ impl Membership {
             _ => 0,
         };
         while self.reading.try_join_next().is_some() {}
-        self.reading.spawn(hear(node, connection, reader, copy_bytes_max, self.hears.clone()));
+        self.reading.spawn(receive(
+            node,
+            connection,
+            reader,
+            copy_bytes_max,
+            self.received_sender.clone(),
+        ));
 
         Some(node)
     }
@@ -225,11 +231,11 @@ impl Membership {
         Order::Begin { servers, stand_ins: coordinator.stand_ins().clone() }
     }
 
-    pub(in crate::real) async fn tell(&self, node: NodeId, order: &Order) {
-        self.tell_all(|known| *known == node, order).await;
+    pub(in crate::real) async fn send(&self, node: NodeId, order: &Order) {
+        self.send_all(|known| *known == node, order).await;
     }
 
-    pub(in crate::real) async fn tell_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
+    pub(in crate::real) async fn send_all(&self, whom: impl Fn(&NodeId) -> bool, order: &Order) {
         let body = pack(order);
         for (_, line) in self.lines.iter().filter(|(node, _)| whom(node)) {
             // The reader of a connection detects that its node is gone, also if the node does not read.
@@ -239,7 +245,7 @@ impl Membership {
     }
 
     /// Sends all queued messages, and closes all connections.
-    pub(in crate::real) async fn hang_up(&mut self) {
+    pub(in crate::real) async fn close_all(&mut self) {
         self.lines.clear();
         for writing in self.writing.drain(..) {
             let _late = timeout(HANG_UP_MAX, writing).await;
@@ -247,6 +253,6 @@ impl Membership {
     }
 }
 
-const HEARD_MAX: usize = 1024;
+const RECEIVED_MAX: usize = 1024;
 const ORDERS_MAX: usize = 64;
 const HANG_UP_MAX: Duration = Duration::from_secs(2);

@@ -16,10 +16,10 @@
 mod arrival;
 mod evaluation;
 mod farewell;
-pub(super) mod hearing;
 mod members;
 pub(super) mod membership;
 mod meters;
+pub(super) mod receiving;
 mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +33,11 @@ use tracing::warn;
 use self::evaluation::panicked;
 use crate::Outcome;
 use crate::cluster::Blueprint;
-use crate::judge::highlights_of;
+use crate::copies::highlights_of;
 use crate::real::HEARTBEAT;
-use crate::real::conductor::hearing::{Heard, Message};
 use crate::real::conductor::membership::{Membership, MembershipEvent};
 use crate::real::conductor::meters::Meters;
+use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
@@ -162,8 +162,8 @@ impl<'a> Conductor<'a> {
             Ok(ended) => ended,
             Err(error) => {
                 let reason = error.to_string();
-                self.membership.tell_all(|_| true, &Order::Abort { reason }).await;
-                self.membership.hang_up().await;
+                self.membership.send_all(|_| true, &Order::Abort { reason }).await;
+                self.membership.close_all().await;
                 return Err(error);
             }
         };
@@ -176,7 +176,7 @@ impl<'a> Conductor<'a> {
     async fn run(&mut self) -> Result<Ended, RealError> {
         if let Some(ended) = self.ended.clone() {
             self.see_off(self.present().collect()).await?;
-            self.membership.hang_up().await;
+            self.membership.close_all().await;
             return Ok(ended);
         }
 
@@ -234,15 +234,15 @@ impl<'a> Conductor<'a> {
     /// Evaluates the final copies, requests counters, and ends workers before servers.
     async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
-        self.dismiss_absent("the run has ended").await;
+        self.dismiss_inactive("the run has ended").await;
         self.evaluations.request(Clock::ZERO);
         self.take_copies().await;
         self.coordinator.request_server_stats();
-        self.membership.tell_all(servers, &Order::ServerStats).await;
+        self.membership.send_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
 
-        let Evaluated { verdict, copies, .. } = loop {
+        let Evaluated { results, copies, .. } = loop {
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
@@ -254,7 +254,7 @@ impl<'a> Conductor<'a> {
         let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
         let highlights = highlights_of(copy, self.application);
         let all_server_stats = self.all_server_stats.values().cloned().collect();
-        let ended = Ended { verdict, all_server_stats, highlights };
+        let ended = Ended { results, all_server_stats, highlights };
 
         // A later process of this coordinator cannot request this from nodes that have ended.
         self.ended = Some(ended.clone());
@@ -273,13 +273,13 @@ impl<'a> Conductor<'a> {
         };
 
         timeout(RETURN_MAX, back).await.unwrap_or(Ok(()))?;
-        self.membership.tell_all(|node| !servers(node), &Order::End).await;
-        self.membership.tell_all(servers, &Order::End).await;
+        self.membership.send_all(|node| !servers(node), &Order::End).await;
+        self.membership.send_all(servers, &Order::End).await;
         self.see_off(
             nodes(&self.context.run_context).filter(|node| self.membership.has(*node)).collect(),
         )
         .await?;
-        self.membership.hang_up().await;
+        self.membership.close_all().await;
 
         Ok(ended)
     }
@@ -287,7 +287,7 @@ impl<'a> Conductor<'a> {
     /// Sends a heartbeat, and handles nodes that have been away for too long.
     async fn on_beat(&mut self) -> Result<(), RealError> {
         self.context.meter.on_turn();
-        self.membership.tell_all(|_| true, &Order::Alive).await;
+        self.membership.send_all(|_| true, &Order::Alive).await;
         self.take_over().await;
         match self.coordinator.given_up(self.membership.now()) {
             None => Ok(()),
@@ -303,16 +303,16 @@ impl<'a> Conductor<'a> {
         self.context.meter.on_turn();
         match news {
             MembershipEvent::Joined(node) => self.on_joined(node).await,
-            MembershipEvent::Heard(heard) if !self.coordinator.takes_part(heard.node) => {
-                self.on_heard_of_absent(heard);
+            MembershipEvent::Received(received) if !self.coordinator.takes_part(received.node) => {
+                self.on_received_from_inactive(received);
                 Ok(())
             }
-            MembershipEvent::Heard(Heard {
+            MembershipEvent::Received(Received {
                 node: NodeId::Server(at),
                 message: Ok(Message::Report(Report::Refuses { peer, reason })),
                 ..
             }) => self.on_refuses(at, peer, &reason).await,
-            MembershipEvent::Heard(Heard {
+            MembershipEvent::Received(Received {
                 node,
                 message: Ok(Message::Report(Report::Ready)),
                 ..
@@ -324,12 +324,12 @@ impl<'a> Conductor<'a> {
                 }
                 Ok(())
             }
-            MembershipEvent::Heard(heard) => self.on_heard(heard),
+            MembershipEvent::Received(received) => self.on_received(received),
         }
     }
 
-    fn on_heard(&mut self, heard: Heard) -> Result<(), RealError> {
-        let Heard { node, message, .. } = heard;
+    fn on_received(&mut self, received: Received) -> Result<(), RealError> {
+        let Received { node, message, .. } = received;
         let name = || self.context.run_context.name(node);
         let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
         let report = match message {
@@ -411,7 +411,7 @@ impl<'a> Conductor<'a> {
 
         for (to, order) in orders {
             let whom = |node: &NodeId| self.coordinator.is_for(to, *node);
-            self.membership.tell_all(whom, &order.into()).await;
+            self.membership.send_all(whom, &order.into()).await;
         }
 
         Ok(())

@@ -40,7 +40,7 @@ impl Conductor<'_> {
         let NodeId::Worker(back) = node else { return };
         // After this order the process of that worker has no state but what servers send it.
         if self.coordinator.must_reset(back) {
-            self.membership.tell(node, &Order::Reset).await;
+            self.membership.send(node, &Order::Reset).await;
         }
 
         if !self.membership.has_itself(node) {
@@ -72,7 +72,7 @@ impl Conductor<'_> {
     async fn say_who_stands_in(&mut self) {
         self.unwritten = true;
         if self.begun {
-            self.tell_addresses().await;
+            self.send_addresses().await;
         }
     }
 

@@ -213,7 +213,7 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
     loop {
         sleep(TRUST_READ_EVERY).await;
         match in_place(|| credentials.reload(&folder)) {
-            Ok(true) => info!("{name} has read anew whom it believes"),
+            Ok(true) => info!("{name} has reloaded its trusted certificates"),
             Ok(false) => {}
             Err(error) => {
                 let complaint = error.to_string();

@@ -41,7 +41,7 @@ pub(in crate::real) struct Begun {
     /// The mirror whose copy a server without a copy is to take, and the data centers that take no part.
     pub(in crate::real) copy_from: Option<(DcId, BTreeSet<DcId>)>,
     /// Whether stand-ins have done a worker's work.
-    pub(in crate::real) anew: bool,
+    pub(in crate::real) reset: bool,
 }
 
 /// A message of a node to the coordinator.
@@ -137,7 +137,7 @@ impl CoordinatorClient {
 
     /// Waits until all nodes are connected. Sends heartbeats meanwhile.
     pub(in crate::real) async fn begin(&mut self) -> Result<Begun, RealError> {
-        let (mut copy_from, mut anew) = (None, false);
+        let (mut copy_from, mut reset) = (None, false);
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             let order = tokio::select! {
@@ -151,10 +151,10 @@ impl CoordinatorClient {
             match order {
                 Order::Begin { servers, stand_ins } => {
                     let servers = addresses_of(servers)?;
-                    return Ok(Begun { servers, stand_ins, copy_from, anew });
+                    return Ok(Begun { servers, stand_ins, copy_from, reset });
                 }
                 Order::Rebuild { from, inactive } => copy_from = Some((from, inactive)),
-                Order::Reset => anew = true,
+                Order::Reset => reset = true,
                 Order::Alive => {}
                 other => return Err(Self::unexpected(&other)),
             }

@@ -47,8 +47,8 @@ impl Meters {
         self.node.on_server(clock, server.brake_stats(), server.waiting());
         for (dc, mirror) in &self.mirrors {
             mirror.on_stats(&server.link_stats(*dc));
-            if let Some(heard) = server.mirror_clock(*dc) {
-                mirror.on_clocks(clock, heard);
+            if let Some(clock_of_mirror) = server.mirror_clock(*dc) {
+                mirror.on_clocks(clock, clock_of_mirror);
             }
         }
         for (dc, counters) in links {
@@ -59,7 +59,7 @@ impl Meters {
 
 /// Records why a worker's reads were held back, as servers report it. A report may name a data center that does not
 /// exist.
-pub(in crate::real) fn tell_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
+pub(in crate::real) fn report_held(context: &NodeContext, held: &[(WaitReason, Duration)]) {
     for (reason, time) in held {
         let named = |dc: DcId| context.run_context.plan.topology.data_centers.get(dc.index());
         let from = reason.from().and_then(named).map_or("", |dc| &dc.name);

@@ -30,7 +30,8 @@ impl ServerNode {
     /// link was dead has none to lose, and its server is to know all the same.
     fn on_unjoined(&mut self, peer: DcId) -> Result<(), RealError> {
         let server = self.server.server();
-        let has_begun = server.clock() > Clock::ZERO || self.server.session(peer).met().is_some();
+        let has_begun =
+            server.clock() > Clock::ZERO || self.server.session(peer).peer_hello().is_some();
         if !has_begun || !server.may_hear(peer) {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::real::error::RealError;
 use crate::real::node::coordinator_client::CoordinatorClient;
 use gaia_core::recovery::MessageError;
 use gaia_core::server::PeerError;
-use gaia_core::session::{Meeting, SessionError};
+use gaia_core::session::{HelloKind, SessionError};
 use gaia_core::types::{DcId, Lane};
 
 impl ServerNode {
@@ -18,9 +18,11 @@ impl ServerNode {
     pub(super) fn on_message(&mut self, from: DcId, message: &Bytes) -> Result<(), RealError> {
         let now = self.now();
         match self.server.handle_message(now, from, message) {
-            Ok(Some(Meeting::Reset { lost, .. })) => {
+            Ok(Some(HelloKind::Reset { lost, .. })) => {
                 let (name, peer) = (self.context.name(), self.mirrors.name(from));
-                info!("{name} meets {peer} anew: it has lost its copy, and {lost} frames for it");
+                info!(
+                    "{peer} has lost its copy: {name} resets the link and drops {lost} frames for it"
+                );
             }
             // Either end may be the one that has lost its state.
             Err(MessageError::Session(
@@ -46,10 +48,10 @@ impl ServerNode {
                 return Ok(());
             };
             self.meters.on_frame(from, lane, frame.len());
-            self.link(from).refusals.on_heard();
+            self.link(from).refusals.on_message();
             if lane == Lane::Data && self.link(from).resumption.is_some() {
                 let (own, peer) = (self.context.name(), self.mirrors.name(from));
-                self.link(from).resumption.iter_mut().for_each(|one| one.on_heard(&own, &peer));
+                self.link(from).resumption.iter_mut().for_each(|one| one.on_message(&own, &peer));
             }
             let link = self.link(from);
             link.news_due.get_or_insert_with(|| time::Instant::now() + link.news_wait);
@@ -66,7 +68,7 @@ impl ServerNode {
     }
 
     /// Reports mirrors that have been refused for the longest absence of a node. They count as lost.
-    pub(super) async fn tell_refusals(&self, coordinator: &CoordinatorClient) {
+    pub(super) async fn report_refusals(&self, coordinator: &CoordinatorClient) {
         let after = self.context.run_context.plan.failures.give_up_after.0;
         for (peer, link) in &self.links {
             if let Some(reason) = link.refusals.lasting(after) {

@@ -255,7 +255,7 @@ impl ServerNode {
                 let links = self.mirrors.link_counters();
                 self.meters.read(self.server.server(), &links);
                 coordinator.report(&Report::Alive { links, lan_bytes: 0 }).await;
-                self.tell_refusals(coordinator).await;
+                self.report_refusals(coordinator).await;
             }
             Event::ProvenCaller(proven_caller) => self.on_proven_caller(*proven_caller).await?,
             Event::Worker(worker, message) => self.on_worker(worker, message)?,
@@ -274,7 +274,7 @@ impl ServerNode {
         match order {
             Order::Begin { servers, stand_ins } => {
                 self.mirrors.reach(addresses_of(servers)?);
-                self.hear_instead(stand_ins)?;
+                self.accept_stand_ins(stand_ins)?;
             }
             Order::Rebuild { from, inactive } => self.rebuild(from, &inactive)?,
             Order::Left { from, process } => {
@@ -332,7 +332,7 @@ impl ServerNode {
                 let hello = self.server.connect(peer);
                 self.mirrors.send(peer, Lane::Control, hello.to_bytes())?;
                 let session = self.server.session(peer);
-                let resumption = session.met().map(|_| Resumption::begin(session));
+                let resumption = session.peer_hello().map(|_| Resumption::begin(session));
                 let link = self.link(peer);
                 link.watch.begin();
                 link.resumption = resumption;
@@ -371,7 +371,7 @@ impl ServerNode {
             match output {
                 Output::ToWorker { worker, message } => self.workers.answer(worker, message),
                 Output::Due { worker, due, guessed } => {
-                    self.workers.tell_due(worker, (due, guessed));
+                    self.workers.send_due(worker, (due, guessed));
                 }
                 Output::ClockFinished { clock } => {
                     coordinator.report(&Report::ClockFinished(clock)).await;
@@ -387,7 +387,7 @@ impl ServerNode {
         self.log_pause();
         let is_whole = self.server.server().is_whole();
 
-        if !self.ready && is_whole && self.mirrors.are_met() && self.workers.are_met() {
+        if !self.ready && is_whole && self.mirrors.are_joined() && self.workers.are_joined() {
             self.ready = true;
             coordinator.report(&Report::Ready).await;
         }

@@ -40,7 +40,7 @@ impl ServerNode {
 
     /// Sets the stand-ins that the coordinator has appointed. Connections of workers and stand-ins that were replaced
     /// are closed.
-    pub(super) fn hear_instead(&mut self, stand_ins: StandIns) -> Result<(), RealError> {
+    pub(super) fn accept_stand_ins(&mut self, stand_ins: StandIns) -> Result<(), RealError> {
         let known = std::mem::replace(&mut self.stand_ins, stand_ins);
         let lost = known.iter().chain(self.stand_ins.iter()).map(|(lost, _)| lost);
         let lost: BTreeSet<WorkerId> = lost.collect();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// The due request that a server sends to an admitted worker, and the connection to the server.
-    async fn hear_due(channel: Channel) -> (RequestSeq, Reader, mpsc::Sender<Parcel>) {
+    async fn receive_due(channel: Channel) -> (RequestSeq, Reader, mpsc::Sender<Parcel>) {
         let (mut reader, parcels, _) = channel.start(1);
         let (kind, body) = reader.next(|_| 1024, None).await.unwrap();
         assert_eq!(kind, LanKind::Hello);
@@ -236,11 +236,11 @@ mod tests {
         let serving = serve(context, SERVER, machine, &node_config, listens, None);
         tokio::select! {
             served = serving => panic!("{:?}", served.err()),
-            () = hears_one(&mut stage) => {}
+            () = receives_one(&mut stage) => {}
         }
     }
 
-    async fn hears_one(stage: &mut Stage) {
+    async fn receives_one(stage: &mut Stage) {
         let mut proven_caller = stage.acceptor.as_mut().unwrap().proven_caller().await;
         assert!(proven_caller.hello.begins.is_some(), "it has nothing to go on from");
         let answer = Answer::Begin { incarnation: Incarnation::FIRST };
@@ -275,14 +275,14 @@ mod tests {
         let refused = call(&lost, server, &at, afar).await.map(drop).unwrap_err();
         assert!(matches!(refused, LinkFault::Refused(_)), "{refused}");
         let (_, mut first, _open) =
-            hear_due(call(&lost, server, &at, |hello| hello).await.unwrap()).await;
+            receive_due(call(&lost, server, &at, |hello| hello).await.unwrap()).await;
 
         // The coordinator's order closes the one connection, and allows the other.
         stand_ins.appoint(LOST, [OWN].into_iter());
         say(&stand_ins).await;
         assert!(matches!(first.next(|_| 1024, None).await, Err(ChannelError::Closed)));
         let joined = stand_in.join(server, &at, &stand_in.hello(Purpose::Join)).await.unwrap();
-        let (due, mut second, _open) = hear_due(joined).await;
+        let (due, mut second, _open) = receive_due(joined).await;
         assert_eq!(due, RequestSeq::default());
         let called = call(&lost, server, &at, |hello| hello).await;
         assert!(is_put_off(&called, "worker 1 of a is to be heard"), "{:?}", called.err());

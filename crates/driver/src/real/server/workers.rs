@@ -39,7 +39,7 @@ struct Near {
     worker: WorkerId,
     /// The next request to each server, if the worker knows it.
     next_requests: watch::Receiver<NextRequests>,
-    hears: Sender<FromNear>,
+    replies: Sender<FromNear>,
 }
 
 /// The connection to a worker.
@@ -81,11 +81,11 @@ impl Workers {
             reading: JoinSet::new(),
         };
 
-        if let Some(NearWorker { worker, next_requests, mut says, hears }) = near {
-            workers.near = Some(Near { worker, next_requests, hears });
+        if let Some(NearWorker { worker, next_requests, mut requests, replies }) = near {
+            workers.near = Some(Near { worker, next_requests, replies });
             let sender = workers.sender.clone();
             workers.reading.spawn(async move {
-                while let Some(message) = says.recv().await {
+                while let Some(message) = requests.recv().await {
                     let message = FromWorker { worker, connection: None, message: Ok(message) };
                     if sender.send(message).await.is_err() {
                         return;
@@ -110,13 +110,13 @@ impl Workers {
 
     /// Connects the worker in this process, in place of any connection before, and sends it the due request.
     pub(in crate::real) fn join_near(&mut self, due: RequestSeq) {
-        let Some(Near { worker, hears, .. }) = &self.near else { return };
-        let (worker, hears) = (*worker, hears.clone());
+        let Some(Near { worker, replies, .. }) = &self.near else { return };
+        let (worker, replies) = (*worker, replies.clone());
         self.part(worker);
         self.context.on_connected(NodeId::Worker(worker));
         // If the worker has ended, this process ends.
-        let _ended = hears.try_send(FromNear::Joined(due));
-        self.ways.insert(worker, Way::Near(hears));
+        let _ended = replies.try_send(FromNear::Joined(due));
+        self.ways.insert(worker, Way::Near(replies));
         self.missing.remove(&worker);
     }
 
@@ -130,8 +130,9 @@ impl Workers {
         self.connections += 1;
         let connection = self.connections;
         while self.reading.try_join_next().is_some() {}
-        let heard = hear((worker, connection), reader, self.layout.clone(), self.sender.clone());
-        let reading = self.reading.spawn(heard);
+        let requests =
+            receive((worker, connection), reader, self.layout.clone(), self.sender.clone());
+        let reading = self.reading.spawn(requests);
         self.ways.insert(worker, Way::Far { connection, parcels, reading });
         self.context.on_connected(NodeId::Worker(worker));
         self.missing.remove(&worker);
@@ -177,26 +178,26 @@ impl Workers {
     pub(in crate::real) fn answer(&mut self, worker: WorkerId, rows: Arc<RowsRead>) {
         match self.ways.get(&worker) {
             Some(Way::Far { .. }) => {
-                self.tell_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
+                self.send_far(worker, (LanKind::RowsRead, encode_rows_read(&rows)));
             }
             // If the worker has ended, this process ends.
-            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Rows(rows))),
+            Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Rows(rows))),
             None => {}
         }
     }
 
     /// Sends the due request to a worker that starts again, if it is connected. If not, it asks again after its
     /// reconnect.
-    pub(in crate::real) fn tell_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
+    pub(in crate::real) fn send_due(&mut self, worker: WorkerId, due: (RequestSeq, bool)) {
         match self.ways.get(&worker) {
-            Some(Way::Far { .. }) => self.tell_far(worker, (LanKind::Hello, pack(&due))),
+            Some(Way::Far { .. }) => self.send_far(worker, (LanKind::Hello, pack(&due))),
             // If the worker has ended, this process ends.
-            Some(Way::Near(hears)) => drop(hears.try_send(FromNear::Due(due))),
+            Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Due(due))),
             None => {}
         }
     }
 
-    fn tell_far(&mut self, worker: WorkerId, parcel: Parcel) {
+    fn send_far(&mut self, worker: WorkerId, parcel: Parcel) {
         if let Some(Way::Far { parcels, .. }) = self.ways.get(&worker)
             && parcels.try_send(parcel).is_err()
         {
@@ -205,13 +206,13 @@ impl Workers {
     }
 
     /// Whether all workers have been connected.
-    pub(in crate::real) fn are_met(&self) -> bool {
+    pub(in crate::real) fn are_joined(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
 /// Receives the messages of a worker over TCP until its connection ends. The last item sent is the reason.
-async fn hear(
+async fn receive(
     (worker, connection): (WorkerId, u64),
     mut reader: Reader,
     layout: ShardLayout,

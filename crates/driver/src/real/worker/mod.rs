@@ -19,7 +19,7 @@ use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
-use crate::real::node::measure::tell_held;
+use crate::real::node::measure::report_held;
 use crate::real::node::node_log::NodeLog;
 use crate::real::worker::servers::{FromServer, Servers};
 use crate::real::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
@@ -104,7 +104,7 @@ pub(super) async fn work(
         () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
     };
     let worked = async {
-        let Begun { servers: addresses, stand_ins, anew, .. } = tokio::select! {
+        let Begun { servers: addresses, stand_ins, reset, .. } = tokio::select! {
             biased;
             begun = coordinator.begin() => begun?,
             () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
@@ -118,7 +118,7 @@ pub(super) async fn work(
             worker,
             node_log,
             replay: Duration::ZERO,
-            servers: Servers::meet(
+            servers: Servers::connect(
                 &context,
                 id,
                 &layouts,
@@ -137,7 +137,7 @@ pub(super) async fn work(
             interrupted: node_config.interrupted.clone(),
             stands_in_for: node_config.stands_in_for.clone(),
         };
-        if anew {
+        if reset {
             node.worker.handle_back();
         }
         node.run(&mut coordinator).await
@@ -298,7 +298,7 @@ impl WorkerNode {
             && let Some(mut worker) = self.worker.poll_compute()
         {
             let held = worker.take_held();
-            tell_held(&self.context, &held);
+            report_held(&self.context, &held);
             if !held.is_empty() {
                 coordinator.report(&Report::Held(held)).await;
             }
@@ -315,7 +315,7 @@ impl WorkerNode {
             }
         }
 
-        if !self.ready && self.servers.are_met() {
+        if !self.ready && self.servers.are_joined() {
             self.ready = true;
             coordinator.report(&Report::Ready).await;
         }

@@ -29,7 +29,7 @@ pub(super) struct Servers {
     layouts: Vec<ShardLayout>,
     ways: Vec<ToServer>,
     /// Which servers have been connected.
-    met: Vec<bool>,
+    joined: Vec<bool>,
     incoming: Receiver<Came>,
     addresses: watch::Sender<Addresses>,
     /// Ends with this value.
@@ -64,7 +64,7 @@ enum ToServer {
 
 impl Servers {
     /// Connects to all servers of a worker's data center, except for one in this process.
-    pub(super) fn meet(
+    pub(super) fn connect(
         context: &NodeContext,
         id: WorkerId,
         layouts: &[ShardLayout],
@@ -79,9 +79,11 @@ impl Servers {
 
         for (shard, layout) in (0_u16..).map(ShardId).zip(layouts) {
             let sender = sender.clone();
-            if let Some(NearServer { says, hears, .. }) = near.take_if(|near| near.shard == shard) {
-                reading.spawn(hear_near(shard, hears, sender));
-                ways.push(ToServer::Near(says));
+            if let Some(NearServer { requests, replies, .. }) =
+                near.take_if(|near| near.shard == shard)
+            {
+                reading.spawn(receive_near(shard, replies, sender));
+                ways.push(ToServer::Near(requests));
                 continue;
             }
             let server = Far {
@@ -95,13 +97,13 @@ impl Servers {
             ways.push(ToServer::Far(None));
         }
 
-        let met = vec![false; ways.len()];
+        let joined = vec![false; ways.len()];
         Self {
             context: context.clone(),
             dc: id.dc,
             layouts: layouts.to_vec(),
             ways,
-            met,
+            joined,
             incoming,
             addresses,
             _reading: reading,
@@ -124,7 +126,7 @@ impl Servers {
             self.ways[shard.index()] = ToServer::Far(way);
         }
         if let FromServer::Joined(_) = from {
-            self.met[shard.index()] = true;
+            self.joined[shard.index()] = true;
             self.context.on_connected(NodeId::Server(ServerId { dc: self.dc, shard }));
         }
         (shard, from)
@@ -143,19 +145,19 @@ impl Servers {
             }
             ToServer::Far(None) => {}
             // If the server has ended, this process ends.
-            ToServer::Near(says) => drop(says.try_send(message)),
+            ToServer::Near(requests) => drop(requests.try_send(message)),
         }
         bytes
     }
 
     /// Whether all servers have been connected.
-    pub(super) fn are_met(&self) -> bool {
-        self.met.iter().all(|met| *met)
+    pub(super) fn are_joined(&self) -> bool {
+        self.joined.iter().all(|joined| *joined)
     }
 }
 
-async fn hear_near(shard: ShardId, mut hears: Receiver<FromNear>, sender: Sender<Came>) {
-    while let Some(from) = hears.recv().await {
+async fn receive_near(shard: ShardId, mut replies: Receiver<FromNear>, sender: Sender<Came>) {
+    while let Some(from) = replies.recv().await {
         let from = match from {
             FromNear::Joined(due) => FromServer::Joined(due),
             FromNear::Due(due) => FromServer::Due(due),
@@ -181,7 +183,7 @@ impl Far {
     /// Connects to a server, and reconnects whenever the connection is lost, until the receiver is dropped.
     async fn keep(self, mut addresses: watch::Receiver<Addresses>, sender: Sender<Came>) {
         let mut again = false;
-        while let Err(error) = self.meet(&mut addresses, &sender, &mut again).await {
+        while let Err(error) = self.connect(&mut addresses, &sender, &mut again).await {
             let lost = Came { shard: self.id.shard, way: None, from: FromServer::Lost(error) };
             if sender.send(lost).await.is_err() {
                 return;
@@ -190,7 +192,7 @@ impl Far {
     }
 
     /// Ends with an error if the server is permanently unreachable, and without one once the receiver is dropped.
-    async fn meet(
+    async fn connect(
         &self,
         addresses: &mut watch::Receiver<Addresses>,
         sender: &Sender<Came>,
@@ -218,7 +220,7 @@ impl Far {
             let (reader, parcels, _) = joined.start(PARCELS_MAX);
             let error = tokio::select! {
                 biased;
-                error = self.hear(reader, parcels, sender) => error,
+                error = self.receive(reader, parcels, sender) => error,
                 () = moved(addresses, self.id, &address) => {
                     ChannelError::Other("it listens elsewhere now".into())
                 }
@@ -232,7 +234,7 @@ impl Far {
         }
     }
 
-    async fn hear(
+    async fn receive(
         &self,
         mut reader: Reader,
         parcels: Sender<Parcel>,

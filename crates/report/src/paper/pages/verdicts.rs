@@ -31,42 +31,43 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
     }
 
     let mut verdicts = vec![
-        judge(grid, "asp reaches the target", |pair| reaches(grid, pair)),
-        judge(grid, "asp is within 1.10× of the LAN", |pair| near_lan(grid, pair)),
+        check_claim(grid, "asp reaches the target", |pair| reaches(grid, pair)),
+        check_claim(grid, "asp is within 1.10× of the LAN", |pair| near_lan(grid, pair)),
     ];
     if the_papers_own {
         verdicts[1].published = printed_near_lan(grid);
         let claim = "asp's speed-up over BSP is at least what the paper printed";
-        verdicts.push(judge(grid, claim, |pair| beats_printed(grid, pair)));
+        verdicts.push(check_claim(grid, claim, |pair| beats_printed(grid, pair)));
     }
 
-    let faster = judge(grid, "asp is faster than shipping the data first", |pair| {
+    let faster = check_claim(grid, "asp is faster than shipping the data first", |pair| {
         against(grid, pair, CENTRALIZE, |row| row.time_s, "the time")
     });
 
-    let cheaper = judge(grid, "asp costs no more than shipping the data first", |pair| {
+    let cheaper = check_claim(grid, "asp costs no more than shipping the data first", |pair| {
         against(grid, pair, CENTRALIZE, dollars, "the dollars")
     });
 
     let claim = "asp costs no more than shipping the data first with machines waiting for it";
-    let cheaper_waiting =
-        judge(grid, claim, |pair| against(grid, pair, CENTRALIZE, dollars_waiting, "the dollars"));
+    let cheaper_waiting = check_claim(grid, claim, |pair| {
+        against(grid, pair, CENTRALIZE, dollars_waiting, "the dollars")
+    });
 
     let (printed_faster, printed_cheaper) = shipping::printed_wins();
     let printed = |text: String| if the_papers_own { text } else { String::new() };
     verdicts.push(Verdict { published: printed(printed_faster), ..faster });
     verdicts.push(Verdict { published: printed(printed_cheaper), ..cheaper });
     verdicts.push(cheaper_waiting);
-    verdicts.push(judge(grid, "asp costs no more than BSP", |pair| {
+    verdicts.push(check_claim(grid, "asp costs no more than BSP", |pair| {
         against(grid, pair, BSP, dollars, "the dollars")
     }));
-    verdicts.push(judge(grid, "asp takes no longer than ASP as published", |pair| {
+    verdicts.push(check_claim(grid, "asp takes no longer than ASP as published", |pair| {
         against(grid, pair, ASP_PAPER, |row| row.time_s, "the time")
     }));
-    verdicts.push(judge(grid, "asp sends no more WAN bytes than ASP as published", |pair| {
+    verdicts.push(check_claim(grid, "asp sends no more WAN bytes than ASP as published", |pair| {
         against(grid, pair, ASP_PAPER, |row| Some(row.wan_bytes as f64), "the bytes")
     }));
-    verdicts.push(judge(grid, "all copies of asp are equal after the drain", |pair| {
+    verdicts.push(check_claim(grid, "all copies of asp are equal after the drain", |pair| {
         let row = grid.find(pair, ASP)?;
         Some(if row.copies_equal { Ok(()) } else { Err("not equal".into()) })
     }));
@@ -74,7 +75,11 @@ pub(super) fn verdicts(grid: &Grid<'_>, the_papers_own: bool) -> Vec<Verdict> {
     verdicts
 }
 
-fn judge<'a>(grid: &Grid<'a>, claim: &str, answer: impl Fn(AppWanPair<'a>) -> Answer) -> Verdict {
+fn check_claim<'a>(
+    grid: &Grid<'a>,
+    claim: &str,
+    answer: impl Fn(AppWanPair<'a>) -> Answer,
+) -> Verdict {
     let answers = grid.pairs().into_iter().filter_map(|pair| Some((pair, answer(pair)?)));
     let answers: Vec<_> = answers.collect();
     let misses: Vec<String> = answers

@@ -132,7 +132,7 @@ impl RemoteModel for Exchange {
         }
     }
 
-    fn on_heard(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
+    fn on_received(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
         self.links.contains_key(&from).then_some(()).ok_or(PeerError::UnknownPeer { from })
     }
 

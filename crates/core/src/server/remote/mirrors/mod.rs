@@ -165,9 +165,9 @@ impl RemoteModel for Mirrors {
         self.server.gate(clock, rows, self.staleness(), store.layout())
     }
 
-    fn on_heard(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
-        if self.server.on_heard(now, from)? {
-            self.reachability.on_heard(from);
+    fn on_received(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
+        if self.server.on_received(now, from)? {
+            self.reachability.on_received(from);
             self.judge_partition();
         }
         Ok(())
@@ -265,7 +265,7 @@ impl RemoteModel for Mirrors {
                 self.judge_partition();
                 self.on_rebuild(from, source, incarnation, store);
             }
-            ControlMessage::Unheard(word) => self.on_unheard(from, word),
+            ControlMessage::LinkReport(word) => self.on_link_report(from, word),
             ControlMessage::CaughtUp { version, sequence } => {
                 self.server.on_caught_up(from, version, sequence);
                 self.catch_up(from);
@@ -336,7 +336,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
-        self.meet(from, incarnation, store)
+        self.on_incarnation(from, incarnation, store)
     }
 
     fn on_reset(
@@ -345,7 +345,7 @@ impl RemoteModel for Mirrors {
         incarnation: u64,
         store: &ShardStore,
     ) -> Result<(), PeerError> {
-        self.begin_anew_with(from, incarnation, store)
+        self.reset_with(from, incarnation, store)
     }
 
     /// Ignored if the mirror has begun a later incarnation since, because it has returned.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::Mirrors;
 use crate::types::DcId;
-use crate::wire::{Unheard, encode_control};
+use crate::wire::{LinkReport, encode_control};
 
 impl Mirrors {
     /// Nothing comes from a mirror any more: all are told, if updates should come from it and it takes part.
@@ -26,7 +26,7 @@ impl Mirrors {
     }
 
     /// A mirror says which others it does not hear, or has yet to get what it missed of.
-    pub(super) fn on_unheard(&mut self, from: DcId, word: Unheard) {
+    pub(super) fn on_link_report(&mut self, from: DcId, word: LinkReport) {
         if self.client.clique_of(from).is_none() {
             return;
         }
@@ -36,14 +36,14 @@ impl Mirrors {
             self.client.on_missed(from, word.version, is_silent);
         }
         self.server.set_paused(from, word.pauses, self.clock);
-        self.reachability.on_unheard(from, word);
+        self.reachability.on_link_report(from, word);
         self.judge_partition();
     }
 
     /// Looks whether all has come that was missed of a mirror.
     pub(super) fn catch_up(&mut self, from: DcId) {
         if self.server.has_caught_up(from) {
-            self.reachability.on_level(from);
+            self.reachability.on_caught_up(from);
             self.judge_partition();
         }
     }
@@ -51,7 +51,7 @@ impl Mirrors {
     /// Decides whether this data center pauses, from what is new of who hears whom or takes part.
     pub(super) fn judge_partition(&mut self) {
         let present: BTreeSet<DcId> = self.server.present().collect();
-        self.reachability.judge(&present);
+        self.reachability.decide(&present);
     }
 
     /// The next word to a mirror: on who hears whom, or that it has what it missed.

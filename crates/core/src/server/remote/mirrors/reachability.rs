@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::persist;
 use crate::types::DcId;
-use crate::wire::{ControlMessage, Unheard};
+use crate::wire::{ControlMessage, LinkReport};
 
 /// What one server knows of who hears whom.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub(super) struct Reachability {
     /// The cliques of the overlay that this data center is in, without itself.
     cliques: Vec<Vec<DcId>>,
     /// What this server says, and the mirrors that have yet to be told.
-    word: Unheard,
+    report: LinkReport,
     due: BTreeSet<DcId>,
     /// What mirrors have last said.
-    heard: BTreeMap<DcId, Unheard>,
+    reports: BTreeMap<DcId, LinkReport>,
     pause: Option<Pause>,
 }
 
@@ -46,34 +46,34 @@ impl Reachability {
         Self {
             own,
             cliques,
-            word: Unheard::default(),
+            report: LinkReport::default(),
             due: BTreeSet::new(),
-            heard: BTreeMap::new(),
+            reports: BTreeMap::new(),
             pause: None,
         }
     }
 
     /// Nothing comes from a mirror any more. Gives the version of the word that says so.
     pub(super) fn on_disconnected(&mut self, mirror: DcId) -> u64 {
-        self.word.behind.remove(&mirror);
-        if self.word.silent.insert(mirror) {
-            self.say();
+        self.report.behind.remove(&mirror);
+        if self.report.silent.insert(mirror) {
+            self.queue_report();
         }
-        self.word.version
+        self.report.version
     }
 
     /// A mirror is heard, again if it was not: what it has sent meanwhile is still missed then.
-    pub(super) fn on_heard(&mut self, mirror: DcId) {
-        if self.word.silent.remove(&mirror) {
-            self.word.behind.insert(mirror);
-            self.say();
+    pub(super) fn on_received(&mut self, mirror: DcId) {
+        if self.report.silent.remove(&mirror) {
+            self.report.behind.insert(mirror);
+            self.queue_report();
         }
     }
 
     /// All that was missed of a mirror has come, or is not owed any more.
-    pub(super) fn on_level(&mut self, mirror: DcId) {
-        if self.word.silent.remove(&mirror) | self.word.behind.remove(&mirror) {
-            self.say();
+    pub(super) fn on_caught_up(&mut self, mirror: DcId) {
+        if self.report.silent.remove(&mirror) | self.report.behind.remove(&mirror) {
+            self.queue_report();
         }
     }
 
@@ -85,26 +85,26 @@ impl Reachability {
     }
 
     /// A mirror says whom it does not hear.
-    pub(super) fn on_unheard(&mut self, from: DcId, word: Unheard) {
-        self.heard.insert(from, word);
+    pub(super) fn on_link_report(&mut self, from: DcId, report: LinkReport) {
+        self.reports.insert(from, report);
     }
 
     /// A mirror has lost what it was told, and what it has said.
     pub(super) fn on_reset(&mut self, mirror: DcId) {
-        self.on_level(mirror);
-        self.heard.remove(&mirror);
-        if self.word.version > 0 {
+        self.on_caught_up(mirror);
+        self.reports.remove(&mirror);
+        if self.report.version > 0 {
             self.due.insert(mirror);
         }
     }
 
     /// The word for a mirror that has yet to be told, with what holds at this moment.
     pub(super) fn next(&mut self, to: DcId) -> Option<ControlMessage> {
-        self.due.remove(&to).then(|| ControlMessage::Unheard(self.word.clone()))
+        self.due.remove(&to).then(|| ControlMessage::LinkReport(self.report.clone()))
     }
 
     /// Decides whether this data center pauses, where these take part in the run.
-    pub(super) fn judge(&mut self, present: &BTreeSet<DcId>) {
+    pub(super) fn decide(&mut self, present: &BTreeSet<DcId>) {
         let misses = |mirror: &DcId| self.misses(*mirror) && present.contains(mirror);
         // A copy that got only some of the updates has drifted: it is not trained on before it has the others.
         let holds = |pause: &Pause| pause.agreed && pause.drifted && misses(&pause.missed);
@@ -113,7 +113,7 @@ impl Reachability {
             let cliques = self.cliques.iter();
             let mut mirrors = cliques.flat_map(|clique| clique.iter().map(move |dc| (clique, *dc)));
             let found = mirrors.find(|(clique, dc)| {
-                misses(dc) && self.gives_way_to(*dc) && self.has_witness(clique, *dc, present)
+                misses(dc) && self.yields_to(*dc) && self.has_witness(clique, *dc, present)
             });
             found.map(|(_, missed)| Pause {
                 missed,
@@ -124,14 +124,14 @@ impl Reachability {
 
         // Who hears two that do not hear each other tells each how many links the other has lost.
         let is_heard =
-            |mirror: &DcId| present.contains(mirror) && !self.word.silent.contains(mirror);
-        let heard = self.heard.iter().filter(|(mirror, _)| is_heard(mirror));
-        let failed = heard.map(|(mirror, word)| (*mirror, failed_links(word)));
+            |mirror: &DcId| present.contains(mirror) && !self.report.silent.contains(mirror);
+        let received = self.reports.iter().filter(|(mirror, _)| is_heard(mirror));
+        let failed = received.map(|(mirror, report)| (*mirror, failed_links(report)));
         let failed: BTreeMap<DcId, u16> = failed.filter(|(_, failed)| *failed > 0).collect();
 
-        if (self.word.pauses, &self.word.failed) != (self.pause.is_some(), &failed) {
-            (self.word.pauses, self.word.failed) = (self.pause.is_some(), failed);
-            self.say();
+        if (self.report.pauses, &self.report.failed) != (self.pause.is_some(), &failed) {
+            (self.report.pauses, self.report.failed) = (self.pause.is_some(), failed);
+            self.queue_report();
         }
     }
 
@@ -144,20 +144,20 @@ impl Reachability {
     /// to send what it owes since.
     fn misses(&self, mirror: DcId) -> bool {
         let is_unheard =
-            self.heard.get(&mirror).is_some_and(|word| word.silent.contains(&self.own));
-        is_unheard || self.word.silent.contains(&mirror) || self.word.behind.contains(&mirror)
+            self.reports.get(&mirror).is_some_and(|report| report.silent.contains(&self.own));
+        is_unheard || self.report.silent.contains(&mirror) || self.report.behind.contains(&mirror)
     }
 
     /// Whether of the two this data center is the one that pauses.
-    fn gives_way_to(&self, mirror: DcId) -> bool {
+    fn yields_to(&self, mirror: DcId) -> bool {
         // Each has lost the link to the other at the least, or is about to notice.
-        let (ours, theirs) = (failed_links(&self.word), self.failed_links_of(mirror));
+        let (ours, theirs) = (failed_links(&self.report), self.failed_links_of(mirror));
         (ours.max(1), self.own) > (theirs.max(1), mirror)
     }
 
     /// How many links of a mirror have failed, by what others say.
     fn failed_links_of(&self, mirror: DcId) -> u16 {
-        let said = self.heard.values().filter_map(|word| word.failed.get(&mirror));
+        let said = self.reports.values().filter_map(|report| report.failed.get(&mirror));
         said.copied().max().unwrap_or_default()
     }
 
@@ -165,30 +165,31 @@ impl Reachability {
     fn has_witness(&self, clique: &[DcId], mirror: DcId, present: &BTreeSet<DcId>) -> bool {
         let mut others = clique.iter().filter(|dc| **dc != mirror && present.contains(dc));
         others.any(|third| {
-            let says = |dc| self.heard.get(third).is_some_and(|word| word.silent.contains(&dc));
-            !self.word.silent.contains(third) && !says(self.own) && !says(mirror)
+            let says =
+                |dc| self.reports.get(third).is_some_and(|report| report.silent.contains(&dc));
+            !self.report.silent.contains(third) && !says(self.own) && !says(mirror)
         })
     }
 
     /// Has all mirrors told of a word that has changed.
-    fn say(&mut self) {
-        self.word.version = self.word.version.saturating_add(1);
+    fn queue_report(&mut self) {
+        self.report.version = self.report.version.saturating_add(1);
         self.due.extend(self.cliques.iter().flatten());
     }
 }
 
-/// How many links of its sender a word says to have failed.
-fn failed_links(word: &Unheard) -> u16 {
-    u16::try_from(word.silent.len()).unwrap_or(u16::MAX)
+/// The number of failed links of the sender of a report.
+fn failed_links(report: &LinkReport) -> u16 {
+    u16::try_from(report.silent.len()).unwrap_or(u16::MAX)
 }
 
 persist! {
     impl Persist<()> for Reachability {
-        fn walk(Self { own: _, cliques, word, due, heard, pause }, walk, ()) {
+        fn walk(Self { own: _, cliques, report, due, reports, pause }, walk, ()) {
             let is_mirror = |dc: &DcId| cliques.iter().any(|clique| clique.contains(dc));
-            walk.record("word", word)?;
+            walk.record("word", report)?;
             walk.record_that("due", due, |found, _| found.iter().all(is_mirror))?;
-            walk.record_that("heard", heard, |found, _| found.keys().all(is_mirror))?;
+            walk.record_that("heard", reports, |found, _| found.keys().all(is_mirror))?;
             walk.record_that("pause", pause, |found, _| {
                 found.as_ref().is_none_or(|pause| is_mirror(&pause.missed))
             })
@@ -224,7 +225,7 @@ mod tests {
             for (a, b) in pairs {
                 self.dead.remove(&(*a, *b));
                 for (at, from) in [(*a, *b), (*b, *a)] {
-                    self.servers[usize::from(at)].on_level(DcId(from));
+                    self.servers[usize::from(at)].on_caught_up(DcId(from));
                 }
             }
             self.settle();
@@ -240,7 +241,7 @@ mod tests {
             let count = self.servers.len() as u16;
             let present: BTreeSet<DcId> = (0..count).map(DcId).collect();
             loop {
-                self.servers.iter_mut().for_each(|server| server.judge(&present));
+                self.servers.iter_mut().for_each(|server| server.decide(&present));
                 if !self.carry() {
                     return;
                 }
@@ -255,9 +256,9 @@ mod tests {
                 if self.dead.contains(&(from.min(to), from.max(to))) {
                     continue;
                 }
-                let word = self.servers[usize::from(from)].next(DcId(to));
-                if let Some(ControlMessage::Unheard(word)) = word {
-                    self.servers[usize::from(to)].on_unheard(DcId(from), word);
+                let report = self.servers[usize::from(from)].next(DcId(to));
+                if let Some(ControlMessage::LinkReport(report)) = report {
+                    self.servers[usize::from(to)].on_link_report(DcId(from), report);
                     carried = true;
                 }
             }
@@ -332,7 +333,7 @@ mod tests {
         shard.servers[0].on_reset(DcId(2));
         shard.servers[1].on_reset(DcId(2));
         shard.settle();
-        assert_eq!(shard.servers[2].heard[&DcId(0)].silent, [DcId(1)].into());
+        assert_eq!(shard.servers[2].reports[&DcId(0)].silent, [DcId(1)].into());
         shard.check(&[(1, 0)]);
     }
 }

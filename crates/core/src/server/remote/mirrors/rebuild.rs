@@ -41,7 +41,7 @@ impl Mirrors {
     /// Handles the first hello of a mirror. If other mirrors have announced the mirror's incarnation before, it has
     /// lost its state before this connection: its state here is reset, although nothing was sent to it. A hello of an
     /// earlier incarnation than the known one is ignored.
-    pub(super) fn meet(
+    pub(super) fn on_incarnation(
         &mut self,
         from: DcId,
         incarnation: u64,
@@ -55,11 +55,11 @@ impl Mirrors {
         if known == 0 || incarnation < known || drains {
             return Ok(());
         }
-        self.begin_anew_with(from, incarnation, store)
+        self.reset_with(from, incarnation, store)
     }
 
     /// Resets the state of a mirror that has lost its own.
-    pub(super) fn begin_anew_with(
+    pub(super) fn reset_with(
         &mut self,
         from: DcId,
         incarnation: u64,

@@ -50,7 +50,7 @@ pub(super) struct Arrival {
 }
 
 /// A connection to an authenticated mirror, without lanes.
-struct Met {
+struct Accepted {
     peer: DcId,
     connection: Connection,
     factory: Arc<TrackedFactory>,
@@ -93,7 +93,7 @@ impl Connector {
                 let transport = transport(context, Some(factory.clone()));
                 let answer_max = answer_max(topology);
                 let connection = dial(&self.endpoint, &address, tls, transport, answer_max).await?;
-                self.open(Met { peer, connection, factory }).await
+                self.open(Accepted { peer, connection, factory }).await
             };
             match dialled.await {
                 Ok(arrival) => return Ok(arrival),
@@ -102,8 +102,8 @@ impl Connector {
         }
     }
 
-    async fn open(&self, met: Met) -> Result<Arrival, LinkFault> {
-        let Met { peer, connection, factory } = met;
+    async fn open(&self, accepted: Accepted) -> Result<Arrival, LinkFault> {
+        let Accepted { peer, connection, factory } = accepted;
         let (run_context, own) = (&self.context.run_context, self.own);
         let topology = &run_context.plan.topology;
         let end = End {
@@ -253,7 +253,7 @@ pub(super) async fn accept_lower(
             let from = incoming.remote_address();
             let (context, own) = (&connector.context, connector.own);
             let taken = match accept(context, own, incoming).await {
-                Ok(ControlFlow::Continue(met)) => connector.open(met).await,
+                Ok(ControlFlow::Continue(accepted)) => connector.open(accepted).await,
                 Ok(ControlFlow::Break(())) => return,
                 Err(fault) => Err(fault),
             };
@@ -279,7 +279,7 @@ async fn accept(
     context: &NodeContext,
     own: ServerId,
     incoming: Incoming,
-) -> Result<ControlFlow<(), Met>, LinkFault> {
+) -> Result<ControlFlow<(), Accepted>, LinkFault> {
     let factory = Arc::new(TrackedFactory::default());
     let config = server_config(context, own, Some(factory.clone()))?;
     let connecting = incoming.accept_with(Arc::new(config)).map_err(|error| fault_of(&error))?;
@@ -303,7 +303,7 @@ async fn accept(
     match peer.filter(|peer| *peer < own.dc) {
         Some(peer) => {
             choose(&factory, context, own.dc, peer);
-            Ok(ControlFlow::Continue(Met { peer, connection, factory }))
+            Ok(ControlFlow::Continue(Accepted { peer, connection, factory }))
         }
         None => {
             let reason = format!("{proven} is called, it does not call");

@@ -253,7 +253,7 @@ impl Mirrors {
     }
 
     /// Whether all mirrors that take part have been connected.
-    pub(in crate::real) fn are_met(&self) -> bool {
+    pub(in crate::real) fn are_joined(&self) -> bool {
         let mut present = self.links.iter().filter(|(peer, _)| self.takes_part(**peer));
         present.all(|(_, link)| link.met_before)
     }

@@ -38,7 +38,7 @@ impl Refusals {
     }
 
     /// Records an accepted frame.
-    pub(in crate::real) fn on_heard(&mut self) {
+    pub(in crate::real) fn on_message(&mut self) {
         self.latest = None;
     }
 
@@ -66,17 +66,17 @@ mod tests {
     async fn a_mirror_is_refused_for_as_long_as_it_calls_again_and_is_not_heard() {
         let mut refusals = Refusals::default();
         let longer_than = Duration::from_secs(30);
-        let mut told = 0;
+        let mut reported = 0;
         for _ in 0..31 {
             assert_eq!(refusals.lasting(longer_than), None);
-            told += u32::from(refusals.on_refused("stale".into()));
+            reported += u32::from(refusals.on_refused("stale".into()));
             advance(Duration::from_secs(1)).await;
         }
         refusals.on_refused("still stale".into());
         assert_eq!(refusals.lasting(longer_than), Some("still stale"));
-        assert_eq!(told, 4, "once in ten seconds");
+        assert_eq!(reported, 4, "once in ten seconds");
 
-        refusals.on_heard();
+        refusals.on_message();
         refusals.on_refused("once".into());
         assert_eq!(refusals.lasting(longer_than), None, "it was heard in between");
     }

@@ -11,15 +11,15 @@ pub(in crate::real) struct Resumption {
     since: time::Instant,
     /// Bytes of data frames that were not acknowledged at the reconnect, or were cut since.
     bytes: usize,
-    hears: bool,
-    tells: bool,
+    receives: bool,
+    sends: bool,
 }
 
 impl Resumption {
     /// Begins with the end that has this session.
     pub(in crate::real) fn begin(session: &Session) -> Self {
         let bytes = session.held_bytes(Lane::Data);
-        Self { since: time::Instant::now(), bytes, hears: false, tells: false }
+        Self { since: time::Instant::now(), bytes, receives: false, sends: false }
     }
 
     /// Records a data frame that was cut for the mirror.
@@ -28,8 +28,8 @@ impl Resumption {
     }
 
     /// Records a data frame of the mirror.
-    pub(in crate::real) fn on_heard(&mut self, own: &str, peer: &str) {
-        if !std::mem::replace(&mut self.hears, true) {
+    pub(in crate::real) fn on_message(&mut self, own: &str, peer: &str) {
+        if !std::mem::replace(&mut self.receives, true) {
             let seconds = self.since.elapsed().as_secs_f64();
             info!(peer, seconds, "{own} has updates of {peer} again");
         }
@@ -45,11 +45,11 @@ impl Resumption {
         peer: &str,
     ) -> bool {
         let under_way = session.pushed(Lane::Data) > session.acknowledged(Lane::Data);
-        if !self.tells && session.has_met() && !waits && !under_way {
-            self.tells = true;
+        if !self.sends && session.has_hello() && !waits && !under_way {
+            self.sends = true;
             let (bytes, seconds) = (self.bytes, self.since.elapsed().as_secs_f64());
             info!(peer, bytes, seconds, "{peer} has all that waited for it at {own}");
         }
-        self.tells && self.hears
+        self.sends && self.receives
     }
 }

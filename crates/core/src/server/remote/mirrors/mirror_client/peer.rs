@@ -85,7 +85,7 @@ impl Peer {
     }
 
     /// Resets the connection's state: sequence numbers begin at 1, and queued control messages are discarded.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.control.clear();
         self.forks.clear();
         self.catch_up = None;
@@ -95,7 +95,7 @@ impl Peer {
     /// Begins an incarnation of the mirror, which has none of the updates so far. The shard has `parameters`
     /// parameters.
     pub(super) fn forget(&mut self, incarnation: u64, parameters: usize) {
-        self.begin_anew();
+        self.reset();
         (self.incarnation, self.rebuild) = (incarnation, None);
         if let Some(route) = &mut self.route {
             route.outbox = route.outbox.sharing(vec![0.0; parameters]);

@@ -30,7 +30,7 @@ impl MirrorClient {
             peer.forget(incarnation, parameters);
             return;
         }
-        peer.begin_anew();
+        peer.reset();
         if let Some(rebuild) = &mut peer.rebuild {
             rebuild.carried.clear();
         }

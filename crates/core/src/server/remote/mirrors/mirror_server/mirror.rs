@@ -21,7 +21,7 @@ pub(super) struct Mirror {
     pub(super) clock: Clock,
     /// Reported clocks whose updates were not applied, each with the sequence number of the last of them.
     pub(super) reported: VecDeque<(Clock, u64)>,
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
     pub(super) lost: bool,
     /// Whether the connection to it has failed, by the driver.
     pub(super) parted: bool,
@@ -62,7 +62,7 @@ impl Mirror {
             updated: 0,
             clock: Clock::ZERO,
             reported: VecDeque::new(),
-            heard: Instant::ZERO,
+            last_received: Instant::ZERO,
             lost: false,
             parted: false,
             missed: None,
@@ -95,7 +95,7 @@ impl Mirror {
         deadline: Duration,
     ) -> Option<Instant> {
         let since = waiting_since.filter(|_| self.counts())?;
-        Some(since.max(self.heard) + deadline)
+        Some(since.max(self.last_received) + deadline)
     }
 
     /// Counts the reported clocks whose updates were applied.
@@ -120,7 +120,7 @@ persist! {
                 updated,
                 clock,
                 reported,
-                heard,
+                last_received,
                 lost,
                 parted,
                 missed,
@@ -140,7 +140,7 @@ persist! {
             walk.record("updated", updated)?;
             walk.record("clock", clock)?;
             walk.record("reported", reported)?;
-            walk.record("heard", heard)?;
+            walk.record("heard", last_received)?;
             walk.record("lost", lost)?;
             walk.record("parted", parted)?;
             walk.record("missed", missed)?;

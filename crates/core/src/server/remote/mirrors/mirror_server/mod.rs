@@ -50,9 +50,9 @@ impl MirrorServer {
 
     /// Records that a frame was received. An excluded mirror counts again. Returns whether the connection to the mirror
     /// had failed.
-    pub(super) fn on_heard(&mut self, now: Instant, from: DcId) -> Result<bool, PeerError> {
+    pub(super) fn on_received(&mut self, now: Instant, from: DcId) -> Result<bool, PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
-        mirror.heard = now;
+        mirror.last_received = now;
         mirror.lost = mirror.returning;
         Ok(std::mem::take(&mut mirror.parted))
     }

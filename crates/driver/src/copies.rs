@@ -14,13 +14,13 @@ use gaia_core::types::{Model, ShardLayout};
 
 /// The evaluations of all data centers' copies, in the topology's order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct CopyEvaluations {
     pub(crate) evaluations: Vec<Evaluation>,
     /// Whether all copies are equal to the bit.
     pub(crate) equal: bool,
 }
 
-impl Verdict {
+impl CopyEvaluations {
     /// The evaluation of the copy with the worst objective.
     pub(crate) fn worst(&self) -> Evaluation {
         let by_objective = |a: &&Evaluation, b: &&Evaluation| a.objective.total_cmp(&b.objective);
@@ -34,18 +34,18 @@ impl Verdict {
 }
 
 /// Evaluates the copies of servers, with `shards` shards in each data center.
-pub(crate) fn judge(
+pub(crate) fn evaluate_copies(
     servers: &[Server],
     shards: usize,
     application: &Arc<dyn Application>,
-) -> Verdict {
+) -> CopyEvaluations {
     let layouts: Vec<ShardLayout> =
         servers[..shards].iter().map(|server| server.layout().clone()).collect();
     let copies: Vec<Vec<&[f32]>> = servers
         .chunks_exact(shards)
         .map(|servers| servers.iter().map(Server::copy).collect())
         .collect();
-    judge_values(&copies, &layouts, application)
+    evaluate_values(&copies, &layouts, application)
 }
 
 /// The application's highlights of the first data center's copy. After a drain all copies are equal.
@@ -86,11 +86,11 @@ fn assemble<'a>(
 }
 
 /// Evaluates copies, given by data center and shard. Equal copies are evaluated once.
-pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
+pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
     copies: &[Vec<V>],
     layouts: &[ShardLayout],
     application: &Arc<dyn Application>,
-) -> Verdict {
+) -> CopyEvaluations {
     let equals_first: Vec<bool> = copies
         .iter()
         .map(|copy| {
@@ -98,18 +98,18 @@ pub(crate) fn judge_values<V: AsRef<[f32]> + Sync>(
         })
         .collect();
 
-    let judged = |copy: &[V]| {
+    let evaluate = |copy: &[V]| {
         let copy = layouts.iter().zip(copy.iter().map(AsRef::as_ref));
         application.evaluate(&assemble(copy, application))
     };
-    let of_first = judged(&copies[0]);
+    let of_first = evaluate(&copies[0]);
     let evaluations = copies
         .par_iter()
         .zip(&equals_first)
-        .map(|(copy, equal)| if *equal { of_first } else { judged(copy) })
+        .map(|(copy, equal)| if *equal { of_first } else { evaluate(copy) })
         .collect();
 
-    Verdict { evaluations, equal: equals_first.iter().all(|equal| *equal) }
+    CopyEvaluations { evaluations, equal: equals_first.iter().all(|equal| *equal) }
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {

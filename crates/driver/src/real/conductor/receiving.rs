@@ -10,7 +10,7 @@ use gaia_core::types::NodeId;
 use gaia_core::wire::LanKind;
 
 /// A message from a node, or the end of its connection.
-pub(in crate::real) struct Heard {
+pub(in crate::real) struct Received {
     pub(in crate::real) node: NodeId,
     /// The number of the connection that it arrived on.
     pub(in crate::real) connection: u64,
@@ -24,12 +24,12 @@ pub(in crate::real) enum Message {
 }
 
 /// Receives the messages of a node until its connection ends. The last item sent is the reason.
-pub(in crate::real) async fn hear(
+pub(in crate::real) async fn receive(
     node: NodeId,
     connection: u64,
     mut reader: Reader,
     copy_bytes_max: usize,
-    sender: Sender<Heard>,
+    sender: Sender<Received>,
 ) {
     let bytes_max = |kind| if kind == LanKind::Copy { copy_bytes_max } else { MESSAGE_BYTES_MAX };
     loop {
@@ -47,7 +47,7 @@ pub(in crate::real) async fn hear(
             other => Err(ChannelError::Other(format!("a {other:?} where a report was due"))),
         });
         let last = message.is_err();
-        if sender.send(Heard { node, connection, message }).await.is_err() || last {
+        if sender.send(Received { node, connection, message }).await.is_err() || last {
             return;
         }
     }

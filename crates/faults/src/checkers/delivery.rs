@@ -26,7 +26,7 @@ impl Checker for Delivery {
                 self.under_way.entry((from, to, lane)).or_default().push_back(frame.clone());
                 Ok(())
             }
-            Seen::Delivered { at, from, lane, frame } => {
+            Seen::InTurn { at, from, lane, frame } => {
                 let sender = ServerId { dc: from, shard: at.shard };
                 let due = self.under_way.get_mut(&(sender, at.dc, lane));
                 let lane = lane.name();

@@ -41,13 +41,17 @@ impl Checker for Durability {
         }
         match seen {
             Seen::Left { from, to, message } => self.on_left(from, to, message),
-            Seen::Said { server, worker, rows } => self.on_said(server, worker, rows),
+            Seen::Said { server, worker, rows } => {
+                check_synced(view, server, "answers a worker")?;
+                self.on_said(server, worker, rows)
+            }
             Seen::Due { server, worker, due } => {
                 let known = self.due.entry((server, worker)).or_default();
                 *known = due.max(*known);
                 Ok(())
             }
             Seen::Reported { server, clock } => {
+                check_synced(view, server, "reports a clock")?;
                 let known = self.reported.entry(server).or_default();
                 *known = clock.max(*known);
                 Ok(())
@@ -83,6 +87,12 @@ impl Checker for Durability {
             _ => Ok(()),
         }
     }
+}
+
+/// A server releases an output only after everything that led to it is on disk.
+fn check_synced(view: &View<'_>, server: ServerId, does: &str) -> Result<(), Broken> {
+    let is_synced = view.nodes.servers[&server].machine.is_settled();
+    if is_synced { Ok(()) } else { Err(format!("{server} {does} before its log is synced")) }
 }
 
 impl Durability {

@@ -46,6 +46,8 @@ pub(super) enum Seen<'a> {
     Updated { server: ServerId, worker: WorkerId, clock: Clock, deltas: &'a ShardDeltas },
     /// A server cut a frame for a mirror.
     Cut { from: ServerId, to: DcId, lane: Lane, frame: &'a Bytes },
+    /// The next frame of a lane, which the session passes on to the server.
+    InTurn { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// A session passed on a frame, which the server handles next.
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// The server has handled the frame.

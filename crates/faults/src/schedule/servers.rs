@@ -195,6 +195,13 @@ impl Schedule<'_> {
         at: ServerId,
         from: DcId,
     ) -> Result<Option<(Lane, Bytes)>, Box<super::Violation>> {
+        let session = self.nodes.servers[&at].machine.session(from);
+        if let Some((lane, frame)) = session.next_frame() {
+            let number = session.received(lane) + 1;
+            let frame = self.fault_injector.original((at, from), lane, number, frame);
+            self.see(Seen::InTurn { at, from, lane, frame: &frame })?;
+        }
+
         let node = self.nodes.server_mut(at);
         let now = node.host.shows(self.now);
         let delivered = node.machine.deliver(now, from);

@@ -53,7 +53,7 @@ impl Partition {
             for b in dcs.iter().filter(|b| a < *b) {
                 let hears = |at: DcId, from: DcId| {
                     let node = &view.nodes.servers[&ServerId { dc: at, shard }];
-                    node.host.up && node.machine.server().may_hear(from)
+                    node.host.up && node.machine.server().may_receive_from(from)
                 };
                 let there = !view.inactive.contains(a) && !view.inactive.contains(b);
                 let passes = view.network.dead_since(*a, *b).is_none();

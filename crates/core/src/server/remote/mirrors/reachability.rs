@@ -1,4 +1,4 @@
-//! The decision which data center pauses under a partial partition: the link between two data centers is dead, and a
+//! Decides whether this data center pauses under a partial partition: the link between two data centers is dead, and a
 //! third one exchanges updates with both.
 //!
 //! A copy is the sum of the updates that it receives. Such copies diverge under a partial partition

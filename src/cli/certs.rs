@@ -110,7 +110,7 @@ pub(super) struct LastingFlags {
     validity: Duration,
 }
 
-/// What the verbs say in JSON.
+/// The JSON output of the verbs.
 #[derive(Debug, Serialize)]
 struct Answer {
     run: String,
@@ -156,7 +156,7 @@ impl CertsVerb {
     }
 }
 
-/// Does what one of the verbs says, and shows the certificates that it is about.
+/// Executes one of the verbs, and shows the affected certificates.
 pub(super) fn certs(verb: &CertsVerb, terminal: &Terminal) -> Result<(), Failure> {
     let path = verb.output().out.clone().unwrap_or_else(|| DIRECTORY.into());
     let now = UnixTime::now();

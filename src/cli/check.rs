@@ -61,7 +61,7 @@ struct LinkFindings {
     dense_update_slowest: DurationSetting,
 }
 
-/// Checks a run file, its topology and its data, and says what would run.
+/// Checks a run file, its topology and its data, and shows what would run.
 pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = file.plan()?;

@@ -31,10 +31,10 @@ pub(crate) enum Failure {
     /// The paper's evaluation did not come to its end.
     #[error(transparent)]
     Evaluation(EvaluationError),
-    /// A checkpoint is not to be believed.
+    /// A checkpoint is invalid.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A driver is to go on from a checkpoint that cannot.
+    /// The driver cannot continue from a checkpoint.
     #[error("--resume: {0}")]
     NoCheckpoints(RunError),
     /// The files were right and the run failed.

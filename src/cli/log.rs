@@ -22,11 +22,11 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Writes what `GAIA_LOG` asks for to standard error: warnings where it is not set. In JSON, what a person would be
-/// told there comes as events too.
+/// Writes the events that `GAIA_LOG` selects to standard error; warnings if it is not set. In JSON, the notes that a
+/// person would read there are written as events, too.
 ///
 /// # Errors
-/// Where `GAIA_LOG` is no filter.
+/// If `GAIA_LOG` is not a filter.
 pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> {
     let told = flags.log == LogFormat::Json && !flags.quiet;
     let default = if told { TOLD_TOO } else { "warn" };
@@ -92,13 +92,13 @@ where
 /// Which node this process is, once that is known.
 static NODE: OnceLock<String> = OnceLock::new();
 
-/// The environment variable that says what is logged.
+/// The environment variable that selects the logged events.
 const LOG: &str = "GAIA_LOG";
 
-/// The target of events that tell a person something.
+/// The target of events that are notes for a person.
 pub(super) const TOLD: &str = "gaia::told";
 
-/// Warnings, and what a person is told.
+/// Warnings, and notes for a person.
 const TOLD_TOO: &str = "warn,gaia::told=info";
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub(crate) struct TrainFlags {
     pub(crate) resume: Resume,
 }
 
-/// Whether a run goes on from a checkpoint.
+/// Whether a run continues from a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
     /// From the newest whole one in the run's directory; from the start where there is none.
@@ -202,7 +202,7 @@ pub(crate) struct OutputFlags {
 
 const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 
-/// Runs the program: parses `arguments`, does what the verb says and returns the exit code.
+/// Runs the program: parses `arguments`, executes the verb and returns the exit code.
 ///
 /// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted, and a checkpoint was written.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -246,7 +246,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Whole,
-    /// A run was told to stop, and can be resumed.
+    /// A run was interrupted, and can be resumed.
     Interrupted,
 }
 
@@ -278,7 +278,7 @@ impl From<OsString> for Resume {
 }
 
 impl RunFlags {
-    /// The run file, which names an application, with everything that the flags say laid over it.
+    /// The run file, which names an application, with the overrides of the flags.
     pub(crate) fn read(&self) -> Result<RunFile, ConfigError> {
         let mut overrides = Vec::new();
         for setting in &self.settings {

@@ -73,10 +73,10 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
     let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
     if !options.nodes.contains(&NodeId::Coordinator) {
         if options.state.is_some() {
-            // Without what is kept there is nothing to go on from, and the signal ends the process as it would.
+            // A node without a state directory cannot continue later. There the signal keeps its default effect.
             options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
         }
-        // Nodes that are not the coordinator hear nothing of how the run goes.
+        // Only the coordinator receives the progress of the run.
         let end = run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
         return Ok(if matches!(end, NodeEnd::Interrupted) {
             Done::Interrupted
@@ -113,7 +113,10 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
 }
 
 impl PlaceFlags {
-    /// Whether anything says which node this is.
+    /// The options of this process. Flags take precedence over environment variables.
+    ///
+    /// # Errors
+    /// If neither names a node, or a value is wrong.
     pub(super) fn options(
         &self,
         plan: &Plan,

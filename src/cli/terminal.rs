@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::log::TOLD;
 use super::{Failure, LogFormat, OutputFlags};
 
-/// The two streams, and how much may be said on them.
+/// The two output streams, and how much is written to them.
 ///
-/// A reader that goes away is no error: what is left is written to nobody.
+/// A closed pipe is not an error: further output is discarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     quiet: bool,

@@ -76,7 +76,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
 
 /// The checkpoints of a run, under a path.
 fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Checkpoints {
-    // Files may change under the same path: what is told of them is part of what a run is.
+    // Files may change under the same path. So their description is part of the run's identity.
     let identity = Seed(plan.fingerprint()).child(&application.describe()).0;
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }

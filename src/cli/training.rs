@@ -52,8 +52,7 @@ pub(super) fn carry_out_with(
     finish(directory, &run_toml, recorder, outcome)
 }
 
-/// As [`carry_out`], with checkpoints. Where the run goes on from one, `progress.jsonl` is rewritten from what that
-/// holds.
+/// As [`carry_out`], with checkpoints. If the run continues from one, `progress.jsonl` is rewritten from its contents.
 pub(super) fn carry_out_kept(
     plan: &Plan,
     application: &Arc<dyn Application>,

@@ -77,8 +77,8 @@ fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
     check_conservation(&outcome);
 }
 
-/// The link between south and west is dead for half a minute, and both hear north. Were they to train on, the objective would
-/// grow a hundredfold (`docs/src/partial-partitions.md`).
+/// The link between south and west is dead for half a minute, and both exchange updates with north. If both continued to
+/// train, the objective would grow a hundredfold (`docs/src/partial-partitions.md`).
 #[test]
 fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     if std::env::var_os(soak::SOAK).is_some() {
@@ -100,7 +100,10 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     cluster.wait_for_log("server-2", "west pauses: no updates pass between west and south");
     cluster.watch_for(Duration::from_secs(25));
     cluster.network().heal_between(south, west);
-    cluster.wait_for_log("server-2", "west has what it missed of south, and goes on");
+    cluster.wait_for_log(
+        "server-2",
+        "west has received the updates that it missed from south, and continues",
+    );
     let (outcome, calm) = (cluster.end(), calm.join().unwrap());
 
     println!("objective {} of {} without", outcome.objective, calm.objective);

@@ -489,8 +489,7 @@ fn where_the_model_has_no_other_copy_a_server_that_has_lost_its_disk_ends_the_ru
     let _limit = Limit::on(&[&conductor]);
     let (code, said) = conductor.end();
     assert_eq!(code, Some(1), "{said}");
-    let expected =
-        "server 0 of south has lost its copy, and cannot take another's: under bsp nobody else has";
+    let expected = "server 0 of south has lost its copy, and cannot take another's: under bsp no other data center has";
     assert!(said.contains(expected), "{said}");
 }
 

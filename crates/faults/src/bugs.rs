@@ -86,7 +86,7 @@ pub enum Bug {
     RepeatsNoOrder,
     /// Nodes do not repeat to a restarted coordinator what it may have lost.
     SaysNothingAgain,
-    /// Servers are not told that connections are lost.
+    /// Servers are not notified of lost connections.
     MissesLostConnections,
 }
 

@@ -107,7 +107,7 @@ impl PacketCounts {
 }
 
 impl StructuralCounts {
-    /// Counts a fault that has struck; crashes at writes and full disks strike when a node writes.
+    /// Counts a fault that has occurred. Crashes at writes and full disks occur when a node writes.
     pub(super) fn count(&mut self, kind: FaultKind) {
         *match kind {
             FaultKind::Partition => &mut self.partitions,

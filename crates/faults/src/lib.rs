@@ -16,8 +16,8 @@
 //! outputs. Records that were written and not synced survive a crash completely, in part or not at all, and the real
 //! code reads what is left. Checkpoints are written at random times. Each node has a *shadow*, which replays the
 //! records on the disk and nothing else. The node is compared with it, to the bit, at each checkpoint, at each restart
-//! and at the end. The coordinator has a file instead, which it replaces as a whole before it gives an order. Nodes
-//! send it all else that it knew again.
+//! and at the end. The coordinator has a file instead, which it replaces as a whole before it gives an order. After a
+//! restart of the coordinator, nodes send it again what the file does not contain.
 //!
 //! The laws are in `checkers/`, one in each file. A crash undoes what was not on disk, and checkers undo it too. Each
 //! checker has caught a planted bug ([`Bug`]). The bugs are in the adapters of this room around the core, so that the

@@ -126,11 +126,11 @@ const BROKEN_LAW: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
 const AFTER_HELP: &str = "\
-Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. First the faults \
-happen, and no law may be broken; then they stop, and everything must come to its end and fall quiet. Structural \
-faults (partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks \
-a law is printed with all it drew, the command that repeats it, and the shortest schedule found that still fails; \
---out writes that one as DIR/seed-N.toml.
+Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. While faults \
+occur, no law may be broken. After the last fault the run must end, and no message may remain. Structural faults \
+(partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks a law \
+is printed with its drawn parameters, the command that repeats it, and the shortest schedule found that still fails; \
+--out writes that schedule as DIR/seed-N.toml.
 
 Examples:
   scripts/faults --seed 1 --seeds 1000
@@ -162,7 +162,7 @@ A scenario file fixes what it names; seeds draw the rest. All its keys, each of 
 Kinds of faults: partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, \
 a worker or the whole data center, at its next write where `write` is before, torn or after, and with the disk of a \
 worker where `blank` is true; disk-full, of a server or a worker; lost-disk, of a server; clock-step, of a server by \
-`step_s` seconds; coordinator-crash, with 0 as its dc, at its next write where `write` says so; late-join and leave, of \
+`step_s` seconds; coordinator-crash, with 0 as its dc, at its next write if `write` is given; late-join and leave, of \
 a data center. Stragglers and slow links have a factor.
 
 Exit codes:

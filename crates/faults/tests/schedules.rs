@@ -1,20 +1,20 @@
-//! Fault schedules: none of the true protocol breaks a promise, and each planted bug does.
+//! Fault schedules: without a planted bug no schedule breaks a law, and with each planted bug some schedule does.
 //!
-//! Schedules that once failed, by their seeds of that time, and tests of them below:
+//! Schedules that have failed, by the seeds that drew them then, and their regression tests below:
 //!
 //! | seed or test | found by | symptom | fix |
 //! |---|---|---|---|
-//! | 10, 44, 67 | conservation | `drain.method = "residuals"` over hubs lost what links behind a hub had not carried | each link on the way drains its own residuals (`server/remote/mirrors/draining.rs`) |
-//! | [`a_worker_computes_an_iteration_once`] | panic | a worker asked twice for what it has to compute gave its iteration twice | it is given away once (`recovery/worker.rs`) |
-//! | [`updates_that_come_to_nothing_are_not_asked_for_twice`], seed 548 | durability | a server that came back reported a clock at another number: it had taken updates off its outbox that cancelled out, which was not logged | the cut is logged though it gave no frame (`recovery/durable_server.rs`) |
-//! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy got the updates of one that joined later twice: from it, and from that mirror, which took them for what it still owed | a copy owes the updates of those alone that took part when it was taken (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
-//! | 11111, [`a_worker_that_is_reset_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker with an older state than its servers knew began anew at the clock where it was to stop, and read nothing: a server that had lost its disk and guessed its clock waited for it for ever | who begins anew reads, though it is over (`worker/mod.rs`) |
-//! | 204870, [`a_worker_that_is_reset_twice_is_not_behind_its_servers`] | liveness | a worker came back with a checkpoint that was written when it had begun anew and no server had answered: it took what they had heard since for what they had known then, and repeated a read for ever | only the process that took up the work counts servers as ahead (`recovery/worker.rs`) |
-//! | 700008577, [`a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everything_once`] | conservation | a late joiner lost its disk before its source had met it. A mirror had told the source of the joiner's first incarnation, so that the source had taken a copy for that; when the joiner asked in its second incarnation, the source took what the first copy held for sent, and had the joiner take it off again | the first hello of a server resets its link where others have told of an earlier incarnation of it (`server/remote/mirrors/rebuild.rs`) |
-//! | 931028167, 931069069, `a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy` in `tests/cores/` | conservation | what a mirror said of an incarnation came after its successor had met the source: the source took a copy for the incarnation that was over, and then counted it as carried to the successor | what is said of incarnations before the first one met is out of date (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
-//! | `nothing_leaves_for_a_life_that_has_not_asked` in `tests/cores/` | reading | a source whose connection still led to the incarnation before sent it updates after it had taken a copy for the next incarnation: they were lost | nothing leaves before the incarnation that is counted for has asked (`server/remote/mirrors/mirror_client/peer.rs`) |
-//! | 820006196, [`mirrors_that_talk_before_any_worker_has_asked_are_booked`] | panic | the checker of conservation opened its books at the first read of a worker, and two mirrors had exchanged frames before | it opens them with the first event there is (`checkers/conservation.rs`) |
-//! | 930063933, [`a_worker_that_is_reset_after_a_restart_may_read_other_rows`] | durability | a worker had taken up its work at a clock that one server had behind it, and was started again before any server had answered: it began anew, and read other rows at that clock. The checker took that for a contradiction | who begins anew may do otherwise what no server of it waits for (`checkers/durability.rs`) |
+//! | 10, 44, 67 | conservation | with `drain.method = "residuals"`, the drain over hubs lost the updates that links behind a hub had not carried | each link on the way drains its own residuals (`server/remote/mirrors/draining.rs`) |
+//! | [`a_worker_computes_an_iteration_once`] | panic | a worker that was polled twice for its next iteration returned it twice | an iteration is returned once (`recovery/worker.rs`) |
+//! | [`updates_that_come_to_nothing_are_not_asked_for_twice`], seed 548 | durability | a restarted server reported a clock with another sequence number: it had removed updates that cancelled out from its outbox, and this was not logged | a cut is logged even if it yields no frame (`recovery/durable_server.rs`) |
+//! | 468, 869, 2622, 12055 | conservation | a server that had taken a mirror's copy received the updates of a later joiner twice: from the joiner, and from that mirror, which forwarded them as part of its backlog | a backlog contains only updates of data centers that were active when the copy was taken (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
+//! | 11111, [`a_worker_that_is_reset_where_it_is_over_is_known_to_a_server_that_has_lost_it`] | liveness | a worker whose state was older than its servers' was reset at the clock where it had to stop, and read nothing. A server that had lost its disk and estimated the worker's clock waited for it forever | a worker that is reset reads, even if it has to stop (`worker/mod.rs`) |
+//! | 204870, [`a_worker_that_is_reset_twice_is_not_behind_its_servers`] | liveness | a worker restarted with a checkpoint that was written after a reset and before any reply of a server. It took what the servers had received since for what they had received before, and repeated a read forever | only the process that resumed the work counts servers as ahead (`recovery/worker.rs`) |
+//! | 700008577, [`a_late_joiner_that_loses_its_disk_before_it_connects_to_its_source_receives_each_update_once`] | conservation | a late joiner lost its disk before it was ever connected to its source. A mirror had notified the source of the joiner's first incarnation, and the source had taken a copy for it. When the joiner requested a copy in its second incarnation, the source counted the contents of the first copy as sent, and made the joiner subtract them | the first hello of a server resets its link if other mirrors have reported an earlier incarnation of it (`server/remote/mirrors/rebuild.rs`) |
+//! | 931028167, 931069069, `a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy` in `tests/cores/` | conservation | a mirror's message about an incarnation arrived after the next incarnation had connected to the source. The source took a copy for the incarnation that had ended, and then counted it as sent to the next one | messages about incarnations before the first connected one are out of date (`server/remote/mirrors/mirror_client/rebuilding.rs`) |
+//! | `nothing_leaves_for_a_life_that_has_not_asked` in `tests/cores/` | reading | a source that was still connected to the previous incarnation sent updates to it after it had taken a copy for the next incarnation: they were lost | no update is sent before the incarnation for which it is counted has requested its copy (`server/remote/mirrors/mirror_client/peer.rs`) |
+//! | 820006196, [`frames_between_mirrors_before_the_first_read_are_counted`] | panic | the conservation checker initialised its sums at the first read of a worker, and two mirrors had exchanged frames before | it initialises them at the first event (`checkers/conservation.rs`) |
+//! | 930063933, [`a_worker_that_is_reset_after_a_restart_may_read_other_rows`] | durability | a worker had resumed its work at a clock that one server had not reached, and restarted before any server had answered. It was reset, and read other rows at that clock. The checker took that for a contradiction | a worker that is reset may send other requests than before, unless one of its servers waits for them (`checkers/durability.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ use gaia_core::sync::RemoteSync;
 use gaia_faults::{Bug, Campaign, Counts, FaultKind, Scenario, run, shrink};
 use rayon::prelude::*;
 
-/// What every commit runs.
+/// The number of schedules that every commit runs.
 const SCHEDULES: u64 = 20_000;
 
-/// Within so many schedules a checker must have caught a planted bug.
+/// The number of schedules within which a checker must catch a planted bug.
 const CAUGHT_WITHIN: u64 = 1_000;
 
 #[test]
@@ -42,7 +42,7 @@ fn no_schedule_breaks_a_promise() {
     assert!(report.failures.is_empty(), "{lines}");
     let Counts { packet, structural, recovery, refused, reconnects, .. } = report.faults;
     let named = packet.named().into_iter().chain(structural.named());
-    for (struck, what) in named.chain([
+    for (count, what) in named.chain([
         (refused, "refused"),
         (reconnects, "reconnects"),
         (recovery.restarts, "restarts"),
@@ -50,11 +50,11 @@ fn no_schedule_breaks_a_promise() {
         (recovery.torn, "torn logs"),
         (recovery.checkpoints, "checkpoints"),
     ]) {
-        assert!(struck > SCHEDULES / 40, "{struck} {what}\n{lines}");
+        assert!(count > SCHEDULES / 40, "{count} {what}\n{lines}");
     }
 }
 
-/// By which checker each planted bug must be caught; others may catch it too.
+/// The checker that must catch each planted bug. Others may catch it, too.
 const CAUGHT_BY: [(Bug, &str); 41] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
@@ -100,14 +100,14 @@ const CAUGHT_BY: [(Bug, &str); 41] = [
 ];
 
 #[test]
-fn every_planted_bug_is_caught_by_the_checker_that_is_there_for_it() {
+fn every_planted_bug_is_caught_by_its_checker() {
     assert_eq!(CAUGHT_BY.map(|(bug, _)| bug), Bug::ALL);
     let missed: Vec<String> =
         CAUGHT_BY.par_iter().filter_map(|(bug, by)| missed(*bug, by)).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// How a planted bug was not caught by its checker, if it was not.
+/// A description of the result if a planted bug is not caught by its checker. `None` if it is.
 fn missed(bug: Bug, by: &str) -> Option<String> {
     let mut caught: BTreeMap<&str, u64> = BTreeMap::new();
     let at = (0..CAUGHT_WITHIN).find(|seed| {
@@ -121,7 +121,7 @@ fn missed(bug: Bug, by: &str) -> Option<String> {
     at.is_none().then(|| format!("{bug:?} is not caught by {by} but by {caught:?}"))
 }
 
-/// Runs a schedule from a file with many seeds: none breaks a promise.
+/// Runs a schedule from a file with many seeds. None may break a law.
 fn holds(text: &str, seeds: u64) {
     for seed in 0..seeds {
         let scenario = Scenario::from_text("fixed.toml", text, Some(seed)).unwrap();
@@ -130,13 +130,14 @@ fn holds(text: &str, seeds: u64) {
     }
 }
 
-/// Runs a schedule from a file that fixes its seed: it breaks no promise.
+/// Runs a schedule from a file that fixes its seed. It must not break a law.
 fn holds_as_it_is(text: &str) {
     let scenario = Scenario::from_text("fixed.toml", text, None).unwrap();
     assert_eq!(run(&scenario, None).broken, None);
 }
 
-/// For as long as a fault may last. What is owed by then is no more than the model, and so is what catching up takes.
+/// Half an hour is the longest duration of a fault. The unsent updates are never larger than the model, and this bounds
+/// the time for catching up.
 #[test]
 fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
     let cut = |peer| {
@@ -160,9 +161,9 @@ fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
     });
 }
 
-/// One of the two pauses for as long as the link is dead, and goes on after it.
+/// One of the two data centers pauses while the link is dead, and continues afterwards.
 #[test]
-fn a_link_that_is_dead_for_long_between_two_of_several_holds_nobody_up_for_good() {
+fn a_link_that_is_dead_for_long_between_two_of_several_stops_no_data_center_permanently() {
     for kind in ["partition", "one-way-partition"] {
         for (remote, data_centers) in [("tap", 3), ("asp", 3), ("asp", 4)] {
             for (dc, peer) in [(0, 1), (1, 2), (2, 1)] {
@@ -177,11 +178,11 @@ fn a_link_that_is_dead_for_long_between_two_of_several_holds_nobody_up_for_good(
     }
 }
 
-const CALM: &str = "data_centers = 2\nservers = 1\nworkers = 1\nclocks = 6\n[packets]\n";
+const WITHOUT_FAULTS: &str = "data_centers = 2\nservers = 1\nworkers = 1\nclocks = 6\n[packets]\n";
 
 #[test]
 fn a_worker_computes_an_iteration_once() {
-    holds(&format!("remote = \"ssp\"\n{CALM}"), 20);
+    holds(&format!("remote = \"ssp\"\n{WITHOUT_FAULTS}"), 20);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_worker_that_stopped_and_comes_back_has_stopped() {
         )
     };
     let crashes: String = (1..30).map(|number| crash(100 * number)).collect();
-    holds(&format!("remote = \"tap\"\n{CALM}{crashes}"), 20);
+    holds(&format!("remote = \"tap\"\n{WITHOUT_FAULTS}{crashes}"), 20);
 }
 
 /// Crashes of the first worker every `apart` milliseconds, each with its disk.
@@ -210,17 +211,21 @@ fn crash_at(at: u64, lasts: u64, node: &str) -> String {
 #[test]
 fn a_worker_that_comes_back_without_its_state_is_counted_once_for_each_clock() {
     for remote in ["bsp", "tap", "asp", "local-steps"] {
-        let many = CALM.replace("servers = 1", "servers = 3").replace("clocks = 6", "clocks = 12");
+        let many = WITHOUT_FAULTS
+            .replace("servers = 1", "servers = 3")
+            .replace("clocks = 6", "clocks = 12");
         let many = many.replace("workers = 1", "workers = 2");
         holds(&format!("remote = \"{remote}\"\n{many}{}", blanks(47)), 20);
     }
 }
 
-/// One server hears what the worker changed, the other is away meanwhile; the worker dies before that is back.
+/// One server receives the worker's update while the other one is down. The worker crashes before the other one
+/// restarts.
 #[test]
-fn an_iteration_that_one_server_has_heard_of_is_gone_through_again_for_the_other() {
-    let two = CALM.replace("servers = 1", "servers = 2").replace("clocks = 6", "clocks = 10");
-    let trouble: String = (1..8)
+fn an_iteration_that_one_server_has_received_is_repeated_for_the_other() {
+    let two =
+        WITHOUT_FAULTS.replace("servers = 1", "servers = 2").replace("clocks = 6", "clocks = 10");
+    let crashes: String = (1..8)
         .map(|number| {
             let at = 250 * number;
             crash_at(at, 180, "server = 1") + &crash_at(at + 150, 5, "worker = 0\nblank = true")
@@ -228,7 +233,7 @@ fn an_iteration_that_one_server_has_heard_of_is_gone_through_again_for_the_other
         .collect();
     let mut passed_over = 0;
     for remote in ["bsp", "ssp", "tap", "asp"] {
-        let text = format!("remote = \"{remote}\"\n{two}{trouble}");
+        let text = format!("remote = \"{remote}\"\n{two}{crashes}");
         holds(&text, 10);
         for seed in 0..10 {
             let scenario = Scenario::from_text("fixed.toml", &text, Some(seed)).unwrap();
@@ -240,7 +245,7 @@ fn an_iteration_that_one_server_has_heard_of_is_gone_through_again_for_the_other
 
 #[test]
 fn a_worker_without_a_log_comes_back_where_nobody_keeps_one() {
-    let text = format!("remote = \"ssp\"\n{CALM}{}", blanks(61));
+    let text = format!("remote = \"ssp\"\n{WITHOUT_FAULTS}{}", blanks(61));
     let mut back = 0;
     for seed in 0..20 {
         let scenario = Scenario::from_text("blank.toml", &text, Some(seed)).unwrap();
@@ -253,18 +258,20 @@ fn a_worker_without_a_log_comes_back_where_nobody_keeps_one() {
 }
 
 #[test]
-fn data_centers_come_and_go_and_the_rest_go_on() {
+fn data_centers_join_and_leave_while_the_others_continue() {
     let change = |kind: &str, at: u64, dc: u64| {
         format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at} ms\"\ndc = {dc}\n")
     };
-    // The second is late and leaves twice, the third leaves while the second is away and when it is back.
+    // The second joins late and leaves twice. The third leaves while the second is absent, and again after it has
+    // returned.
     let changes =
         [(1, "late-join", 100), (1, "leave", 350), (2, "leave", 420), (1, "late-join", 600)];
     let later =
         [(2, "late-join", 800), (1, "leave", 1_050), (2, "leave", 1_400), (1, "late-join", 1_500)];
     let faults: String =
         changes.into_iter().chain(later).map(|(dc, kind, at)| change(kind, at, dc)).collect();
-    let many = CALM.replace("clocks = 6", "clocks = 40").replace("workers = 1", "workers = 2");
+    let many =
+        WITHOUT_FAULTS.replace("clocks = 6", "clocks = 40").replace("workers = 1", "workers = 2");
     let many = many.replace("data_centers = 2", "data_centers = 3");
     for remote in ["tap", "asp"] {
         let text = format!("remote = \"{remote}\"\n{many}{faults}");
@@ -291,7 +298,7 @@ fn a_coordinator_that_dies_again_and_again_ends_the_run() {
     };
     let crashes: String = (1..40).map(crash).collect();
     for remote in RemoteSync::NAMES {
-        let text = format!("remote = \"{remote}\"\n{CALM}{crashes}");
+        let text = format!("remote = \"{remote}\"\n{WITHOUT_FAULTS}{crashes}");
         holds(&text, 20);
         let scenario = Scenario::from_text("dies.toml", &text, Some(0)).unwrap();
         assert!(run(&scenario, None).counts.structural.coordinator_crashes > 2, "{remote}");
@@ -314,8 +321,8 @@ fn updates_that_come_to_nothing_are_not_asked_for_twice() {
     holds_as_it_is(text);
 }
 
-/// The first server loses its disk before the stop, and comes back when all drain; the worker, with the state of a
-/// checkpoint, while its copy is on the way.
+/// The first server loses its disk before the stop, and restarts when all data centers drain. While its copy is in
+/// flight, the worker restarts with the state of a checkpoint.
 #[test]
 fn a_worker_that_is_reset_where_it_is_over_is_known_to_a_server_that_has_lost_it() {
     let text = r#"
@@ -356,10 +363,11 @@ fn a_worker_that_is_reset_twice_is_not_behind_its_servers() {
     holds_as_it_is(text);
 }
 
-/// The source has a full disk while the first data center joins, and is gone when that loses its disk: of the joiner's first
-/// incarnation it hears from another mirror alone, and the first hello that it hears is of the second.
+/// The source has a full disk while the first data center joins, and is down when that data center loses its disk. So
+/// only another mirror notifies it of the joiner's first incarnation, and the first hello that it receives is of the
+/// second.
 #[test]
-fn a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everything_once() {
+fn a_late_joiner_that_loses_its_disk_before_it_connects_to_its_source_receives_each_update_once() {
     let text = r#"
         seed = 700008577
         data_centers = 4
@@ -378,9 +386,9 @@ fn a_late_joiner_that_loses_its_disk_before_its_source_has_met_it_gets_everythin
     holds_as_it_is(text);
 }
 
-/// Links are faster than disks, so that servers greet each other while workers still write down their first read.
+/// Links are faster than disks, so servers exchange hellos while workers still log their first read.
 #[test]
-fn mirrors_that_talk_before_any_worker_has_asked_are_booked() {
+fn frames_between_mirrors_before_the_first_read_are_counted() {
     let text = r#"
         seed = 820006196
         data_centers = 3
@@ -395,8 +403,8 @@ fn mirrors_that_talk_before_any_worker_has_asked_are_booked() {
     holds_as_it_is(text);
 }
 
-/// The worker loses its disk while one server is gone, takes up its work once that is back, and all of the data center dies
-/// before the read is answered.
+/// The worker loses its disk while one server is down, and resumes its work once that server has restarted. The whole
+/// data center crashes before the read is answered.
 #[test]
 fn a_worker_that_is_reset_after_a_restart_may_read_other_rows() {
     let text = r#"
@@ -417,9 +425,10 @@ fn a_worker_that_is_reset_after_a_restart_may_read_other_rows() {
     holds_as_it_is(text);
 }
 
-/// Where nothing passes between a joiner and one other for a while, and a server of the joiner loses its disk meanwhile.
+/// The link between a joiner and one other data center is cut for a time, and a server of the joiner loses its disk
+/// meanwhile.
 #[test]
-fn joiners_that_lose_their_disk_before_all_have_met_them_get_everything_once() {
+fn joiners_that_lose_their_disk_before_they_connect_to_all_mirrors_receive_each_update_once() {
     let fault = |at: &str, lasts: u64, rest: &str| {
         format!("[[fault]]\nat = \"{at}\"\nlasts = \"{lasts} ms\"\ndc = 0\n{rest}\n")
     };
@@ -429,7 +438,7 @@ fn joiners_that_lose_their_disk_before_all_have_met_them_get_everything_once() {
         fault("550 ms", 50, "kind = \"lost-disk\"\nserver = 0"),
     ]
     .concat();
-    let three = CALM.replace("data_centers = 2", "data_centers = 3");
+    let three = WITHOUT_FAULTS.replace("data_centers = 2", "data_centers = 3");
     let three = three.replace("clocks = 6", "clocks = 20");
     for remote in ["tap", "asp"] {
         holds(&format!("remote = \"{remote}\"\n{three}{faults}"), 60);
@@ -443,12 +452,12 @@ fn a_seed_draws_the_same_schedule_and_gives_the_same_bytes() {
         assert_eq!(scenario, Scenario::draw(seed));
         assert_eq!(run(&scenario, None), run(&scenario, None));
     }
-    let told = || {
+    let report = || {
         let mut campaign = Campaign::default();
         campaign.run_all(&(0..40).map(Scenario::draw).collect::<Vec<_>>());
         serde_json::to_string(&campaign.report()).unwrap()
     };
-    assert_eq!(told(), told());
+    assert_eq!(report(), report());
 }
 
 #[test]
@@ -507,11 +516,11 @@ fn what_a_file_fixes_is_kept_and_the_rest_is_drawn() {
 #[test]
 fn scenario_files_are_refused_where_they_are_wrong() {
     let fault = "data_centers = 3\n[[fault]]\nkind = \"partition\"\nat = \"1 s\"\ndc = 0\n";
-    let check = |text: String, line: usize, key: &str, says: &str| {
+    let check = |text: String, line: usize, key: &str, expected: &str| {
         let error = Scenario::from_text("wrong.toml", &text, None).unwrap_err();
         let ErrorLocation::File { line: found, .. } = error.place() else { panic!("{error}") };
         assert_eq!((*found, error.key()), (line, key), "{text}: {error}");
-        assert!(error.to_string().contains(says), "{text}: {error}");
+        assert!(error.to_string().contains(expected), "{text}: {error}");
     };
     check("clocks = 1\nspeed = 2\n".into(), 2, "speed", "unknown key");
     check("clocks = 0\n".into(), 1, "clocks", "from 1 to 10000");
@@ -532,42 +541,42 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     check(fault.replace("1 s", "3000 s") + "peer = 1\n", 4, "fault.0.at", "at most");
     check(fault.replace("partition", "rain"), 3, "fault.0.kind", "");
     let reset = fault.replace("partition", "reset");
-    check(format!("{reset}peer = 1\nlasts = \"1 s\"\n"), 7, "fault.0.lasts", "a moment");
+    check(format!("{reset}peer = 1\nlasts = \"1 s\"\n"), 7, "fault.0.lasts", "no duration");
     let straggler = fault.replace("partition", "straggler");
-    check(format!("{straggler}peer = 1\n"), 6, "fault.0.peer", "alone");
+    check(format!("{straggler}peer = 1\n"), 6, "fault.0.peer", "no peer");
     check(format!("{straggler}factor = 101.0\n"), 6, "fault.0.factor", "from 1 to 100");
     let crash = "data_centers = 3\nservers = 2\nworkers = 1\n[[fault]]\nkind = \"crash\"\nat = \"1 s\"\ndc = 0\n";
     check(format!("{crash}server = 2\n"), 8, "fault.0.server", "a server from 0 to 1");
     check(format!("{crash}worker = 1\n"), 8, "fault.0.worker", "a worker from 0 to 0");
     check(format!("{crash}server = 0\nworker = 0\n"), 9, "fault.0.worker", "no worker");
-    check(format!("{crash}peer = 1\n"), 8, "fault.0.peer", "alone");
+    check(format!("{crash}peer = 1\n"), 8, "fault.0.peer", "no peer");
     check(format!("{crash}write = \"torn\"\n"), 8, "fault.0.write", "a single node");
     check(format!("{crash}blank = true\n"), 8, "fault.0.blank", "a single worker");
     check(format!("{crash}server = 0\nblank = true\n"), 9, "fault.0.blank", "a single worker");
     let worn = format!("{crash}worker = 0\nwrite = \"torn\"\nblank = true\n");
-    check(worn, 10, "fault.0.blank", "at no write");
+    check(worn, 10, "fault.0.blank", "without `write`");
     check(format!("{crash}step_s = 1.0\n"), 8, "fault.0.step_s", "from -0 to 0");
     let join = crash.replace("crash", "late-join");
-    check(format!("{join}lasts = \"1 s\"\n"), 8, "fault.0.lasts", "a moment");
+    check(format!("{join}lasts = \"1 s\"\n"), 8, "fault.0.lasts", "no duration");
     check(format!("{join}server = 0\n"), 8, "fault.0.server", "no server");
     let leave = crash.replace("crash", "leave");
     check(format!("{leave}worker = 0\n"), 8, "fault.0.worker", "no worker");
     let late = |dc: u16| format!("[[fault]]\nkind = \"late-join\"\nat = \"1 s\"\ndc = {dc}\n");
     let all: String = (0..3).map(late).collect();
-    check(format!("data_centers = 3\n{all}"), 2, "fault", "there from the start");
+    check(format!("data_centers = 3\n{all}"), 2, "fault", "from the start");
     let full = crash.replace("crash", "disk-full");
-    check(full.clone(), 4, "fault.0.server", "the node");
-    check(format!("{full}server = 0\nwrite = \"torn\"\n"), 9, "fault.0.write", "crashes");
+    check(full.clone(), 4, "fault.0.server", "the affected node");
+    check(format!("{full}server = 0\nwrite = \"torn\"\n"), 9, "fault.0.write", "a single node");
     let step = crash.replace("crash", "clock-step");
     check(format!("{step}worker = 0\n"), 8, "fault.0.worker", "no worker");
     check(format!("{step}server = 0\nstep_s = 61.0\n"), 9, "fault.0.step_s", "from -60 to 60");
-    check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "a moment");
+    check(format!("{step}server = 0\nlasts = \"1 s\"\n"), 9, "fault.0.lasts", "no duration");
     let coordinator = crash.replace("crash", "coordinator-crash");
     check(coordinator.replace("dc = 0", "dc = 1"), 7, "fault.0.dc", "0, for the coordinator");
     check(format!("{coordinator}server = 0\n"), 8, "fault.0.server", "no server");
     check(format!("{coordinator}worker = 0\n"), 8, "fault.0.worker", "no worker");
     check(format!("{coordinator}blank = true\n"), 8, "fault.0.blank", "a single worker");
-    check(format!("{coordinator}peer = 1\n"), 8, "fault.0.peer", "alone");
+    check(format!("{coordinator}peer = 1\n"), 8, "fault.0.peer", "no peer");
     let at_write = format!("{coordinator}write = \"after\"\n");
     assert!(Scenario::from_text("right.toml", &at_write, None).is_ok());
     assert!(
@@ -577,7 +586,7 @@ fn scenario_files_are_refused_where_they_are_wrong() {
     assert!(Scenario::from_text("right.toml", &format!("{fault}peer = 1\n"), None).is_ok());
 }
 
-/// The program with some arguments: its exit code, what it wrote and what it complained of.
+/// Runs the program with arguments. Returns its exit code, its standard output and its standard error.
 fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_gaia-faults"));
     let output = program.args(arguments).output().unwrap();
@@ -586,10 +595,10 @@ fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_program_tells_what_it_found_and_repeats_it() {
-    let (code, told, _) = simulate(&["--seed", "5", "--seeds", "20"]);
+fn the_program_reports_its_results_and_repeats_them() {
+    let (code, output, _) = simulate(&["--seed", "5", "--seeds", "20"]);
     assert_eq!(code, Some(0));
-    assert!(told.starts_with("20 schedules") && told.contains("structural faults"), "{told}");
+    assert!(output.starts_with("20 schedules") && output.contains("structural faults"), "{output}");
     let json = || simulate(&["--seed", "5", "--seeds", "20", "--json"]);
     assert_eq!(json(), json());
     let report: serde_json::Value = serde_json::from_str(&json().1).unwrap();
@@ -605,9 +614,9 @@ fn the_program_takes_a_scenario_file_and_shows_what_is_wrong_with_one() {
     let fault =
         "[[fault]]\nkind = \"partition\"\nat = \"100 ms\"\nlasts = \"1 s\"\ndc = 0\npeer = 1\n";
     std::fs::write(&file, format!("clocks = 8\n{fault}")).unwrap();
-    let (code, told, _) = simulate(&["--scenario", name, "--seeds", "3"]);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("3 partitions"), "{told}");
+    let (code, output, _) = simulate(&["--scenario", name, "--seeds", "3"]);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("3 partitions"), "{output}");
     std::fs::write(&file, format!("clocks = 8\nclock = 9\n{fault}")).unwrap();
     let (code, _, complaint) = simulate(&["--scenario", name]);
     assert_eq!(code, Some(2), "{complaint}");

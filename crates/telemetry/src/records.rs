@@ -69,7 +69,7 @@ pub struct BlockedSeconds {
     pub bandwidth: f64,
     /// Waiting for slower workers of the same data center.
     pub local: f64,
-    /// A data center that trains on and that no updates pass to or from, while a third one hears both.
+    /// Waiting for a data center with which no updates are exchanged, while a third one exchanges updates with both.
     #[serde(default)]
     pub partial_partition: f64,
 }
@@ -96,7 +96,7 @@ impl BlockedSeconds {
 pub struct BrakeRecord {
     /// Announced parameters that did not arrive in time.
     pub announcements_expired: u64,
-    /// How often a silent mirror was left out.
+    /// How often a silent mirror, or one whose data center pauses, was excluded.
     pub mirrors_lost: u64,
 }
 

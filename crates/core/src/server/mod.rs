@@ -362,14 +362,15 @@ impl Server {
         self.remote.mirror_clock(of)
     }
 
-    /// Whether this server takes it that something may come from a mirror, so that a driver which has no connection to
-    /// it should say so. BSP, SSP and local steps wait for what they need, and never want to be told.
-    pub fn may_hear(&self, from: DcId) -> bool {
-        self.remote.may_hear(from)
+    /// Whether this server takes the connection to an active mirror to be up. A driver without such a connection must
+    /// then report it as failed. Always `false` under BSP, SSP and local steps: they wait for the updates that they
+    /// need, and make no use of such a report.
+    pub fn may_receive_from(&self, from: DcId) -> bool {
+        self.remote.may_receive_from(from)
     }
 
-    /// The mirror whose updates this server misses, where it holds back all reads for that: no updates pass between the two,
-    /// and a third data center exchanges updates with both.
+    /// The mirror whose updates are missing, while this server holds back all reads under a partial partition: the link
+    /// between the two is dead, and a third data center exchanges updates with both. `None` otherwise.
     pub fn pauses_for(&self) -> Option<DcId> {
         self.remote.pauses_for()
     }

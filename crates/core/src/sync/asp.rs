@@ -161,7 +161,8 @@ pub enum Brake {
 
 /// The reaction of a data center to a mirror that it cannot reach.
 ///
-/// Under a partial partition one of the two data centers pauses in either case: see `docs/src/partial-partitions.md`.
+/// Under a partial partition one of the two data centers pauses with either setting: see
+/// `docs/src/partial-partitions.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnPartition {

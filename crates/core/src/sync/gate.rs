@@ -1,4 +1,4 @@
-//! The answer to "may this read go now?".
+//! The decision whether a read may be answered.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ pub enum WaitReason {
         /// The shard-wide number of the row.
         row: u32,
     },
-    /// No updates pass between this data center and a mirror, and a third exchanges updates with both: training on both
-    /// would diverge.
+    /// A partial partition: no updates pass between this data center and a mirror, and a third one exchanges updates
+    /// with both. Copies would diverge if both trained.
     PartialPartition {
         /// The mirror's data center.
         from: DcId,
@@ -85,7 +85,7 @@ impl fmt::Display for WaitReason {
             Self::MirrorClock { from } => write!(f, "the mirror clock of {from} is behind"),
             Self::Announced { from, row } => write!(f, "{from} announced row {row}"),
             Self::PartialPartition { from } => {
-                write!(f, "updates do not pass to and from {from}, which trains on")
+                write!(f, "no updates pass to and from {from}, which continues to train")
             }
         }
     }

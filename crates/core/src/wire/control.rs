@@ -65,30 +65,33 @@ pub enum ControlMessage {
         /// The incarnation of that server.
         incarnation: u64,
     },
-    /// Which mirrors the sender does not hear. Said whenever that changes.
+    /// The state of the sender's links. Sent whenever that changes.
     LinkReport(LinkReport),
-    /// Answers the receiver's [`LinkReport`] of this version, which named the sender: what it missed are updates up to
-    /// `sequence`.
+    /// Answers the receiver's [`LinkReport`], which named the sender as silent or behind: the updates that the receiver
+    /// missed end with `sequence`.
     CaughtUp {
-        /// The version of the answered message.
+        /// The version of the answered report.
         version: u64,
         /// The sequence number of the last missed update.
         sequence: u64,
     },
 }
 
-/// What one server says of the mirrors that it exchanges updates with.
+/// One server's report of its links to the mirrors with which it exchanges updates.
+///
+/// A later report replaces an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// Rises with each change; 0 before there was any.
+    /// The number of changes to the report so far.
     pub version: u64,
-    /// The mirrors that nothing comes from.
+    /// The mirrors from which the sender receives nothing.
     pub silent: BTreeSet<DcId>,
-    /// The mirrors that are heard again, and have yet to send what was missed.
+    /// The mirrors from which the sender receives again, but not yet all updates that it missed.
     pub behind: BTreeSet<DcId>,
-    /// Of mirrors that are heard: how many mirrors each does not hear, where it is more than none.
+    /// For each mirror from which the sender receives: the number of mirrors from which that mirror receives nothing.
+    /// Mirrors with 0 are left out.
     pub failed: BTreeMap<DcId, u16>,
-    /// Whether the sender's data center pauses for that.
+    /// Whether the sender's data center pauses because of dead links.
     pub pauses: bool,
 }
 
@@ -178,8 +181,8 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
         ControlMessage::Rebuild { from: dc, .. } | ControlMessage::Fork { to: dc, .. } => {
             return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
         }
-        ControlMessage::LinkReport(word) => {
-            let named = word.silent.iter().chain(&word.behind).chain(word.failed.keys());
+        ControlMessage::LinkReport(report) => {
+            let named = report.silent.iter().chain(&report.behind).chain(report.failed.keys());
             let last = named.max().map_or(0, |dc| u64::from(dc.0));
             return within("data center", last, DATA_CENTERS_MAX as u64 - 1);
         }

@@ -257,7 +257,7 @@ impl From<FrameError> for LinkFault {
 pub(super) enum ChannelError {
     #[error("the connection was closed")]
     Closed,
-    #[error("nothing was heard for {0} s")]
+    #[error("nothing was received for {0} s")]
     Silent(u64),
     #[error("{0}")]
     Io(#[from] io::Error),

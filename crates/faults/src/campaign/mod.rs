@@ -111,9 +111,9 @@ impl Report {
 
         let failures = self.failures.len();
         lines.push(if failures == 0 {
-            "no promise was broken".into()
+            "no law was broken".into()
         } else {
-            format!("{failures} of {} schedules broke a promise", self.schedules)
+            format!("{failures} of {} schedules broke a law", self.schedules)
         });
 
         lines

@@ -26,7 +26,7 @@ impl Checker for Bandwidth {
         if lane == Lane::Data && *busy_until > view.now + ROUNDING {
             let early = busy_until.since(view.now);
             return Err(format!(
-                "{from} gives data to the link to {to} {early:?} before it has room"
+                "{from} sends data on the link to {to} {early:?} before the link has room"
             ));
         }
         let earliest = (*busy_until).max(view.now) + time;

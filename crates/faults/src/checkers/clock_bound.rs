@@ -26,7 +26,7 @@ impl Checker for ClockBound {
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
         if let Seen::Cut { from, to, lane: Lane::Control, frame } = seen {
-            return self.check_told(from, to, frame);
+            return self.check_reported(from, to, frame);
         }
         if let Seen::Lost { server, .. } = seen {
             self.lost.insert(server);
@@ -40,7 +40,7 @@ impl Checker for ClockBound {
         let own = clock_of(view, server, server.dc);
         if read.ahead_of(own) > local {
             return Err(format!(
-                "{worker} reads at clock {read} while its data center is at {own}, {local} apart at most"
+                "{worker} reads at clock {read}, but its data center is at {own}: the bound is {local}"
             ));
         }
         let least = least_of_others(view, server, read);
@@ -52,7 +52,7 @@ impl Checker for ClockBound {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);
                 Err(format!(
-                    "{worker} reads at clock {read} while {dc} is at {theirs}, which must be at {least}"
+                    "{worker} reads at clock {read}, but {dc} is at {theirs} and must be at {least}"
                 ))
             }
             None => Ok(()),
@@ -70,7 +70,7 @@ impl Checker for ClockBound {
 }
 
 impl ClockBound {
-    fn check_told(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
+    fn check_reported(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
         let Some(clock) = mirror_clock(frame) else { return Ok(()) };
         let reported = self.reported.entry((from, to)).or_default();
         if let Some(before) = reported.last().filter(|before| **before >= clock) {

@@ -48,7 +48,7 @@ impl Checker for Conservation {
     }
 
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken> {
-        self.open(view);
+        self.initialise(view);
 
         match seen {
             Seen::Updated { server, worker, clock, deltas } => {
@@ -56,34 +56,35 @@ impl Checker for Conservation {
                 let next = self.next.entry((server, worker)).or_insert(begins);
                 if clock != *next {
                     return Err(format!(
-                        "{server} adds what {worker} changed at clock {clock}, where clock {next} was due"
+                        "{server} adds the changes of {worker} at clock {clock} instead of clock {next}"
                     ));
                 }
                 *next = next.next();
                 let layout = layout_of(view, server);
                 for sums in [&mut self.own, &mut self.copies] {
-                    let sums = sums.get_mut(&server).expect("the books are open");
+                    let sums = sums.get_mut(&server).expect("the sums are initialised");
                     add_deltas(sums, deltas, layout, 1.0);
                 }
                 self.check_copy(view, server)
             }
             Seen::Cut { from, to, lane: Lane::Data, frame } => {
-                if self.book(frame, (from, to), true, 1.0) {
+                if self.add_frame(frame, (from, to), true, 1.0) {
                     return self.check_link(view, from, to);
                 }
                 Ok(())
             }
-            Seen::Delivered { at, from, lane, frame } if is_word(lane, frame) => {
+            Seen::Delivered { at, from, lane, frame } if is_copy_message(lane, frame) => {
                 let dcs = view.present();
-                let word = decode_control(frame).ok();
-                let taken = word.and_then(|word| self.inheritance.receive((at, from), &word, dcs));
+                let message = decode_control(frame).ok();
+                let taken =
+                    message.and_then(|message| self.inheritance.receive((at, from), &message, dcs));
                 if let Some(server) = taken {
                     self.inherit(view, server, at);
                 }
                 Ok(())
             }
             Seen::Delivered { at, from, lane: Lane::Data, frame } => {
-                self.book(frame, (at, from), false, 1.0);
+                self.add_frame(frame, (at, from), false, 1.0);
                 Ok(())
             }
             Seen::Reset { at, from } => {
@@ -111,20 +112,20 @@ impl Checker for Conservation {
                 *next = Clock(next.0.saturating_sub(1));
                 let layout = self.layouts[server].clone();
                 for sums in [&mut self.own, &mut self.copies] {
-                    let sums = sums.get_mut(server).expect("the books are open");
+                    let sums = sums.get_mut(server).expect("the sums are initialised");
                     add_deltas(sums, deltas, &layout, -1.0);
                 }
             }
             Undone::Cut { from, to, lane: Lane::Data, frame } => {
-                self.book(frame, (*from, *to), true, -1.0);
+                self.add_frame(frame, (*from, *to), true, -1.0);
             }
-            Undone::Delivered { at, from, lane, frame } if is_word(*lane, frame) => {
-                if let Ok(word) = decode_control(frame) {
-                    self.inheritance.undo_receive((*at, *from), &word);
+            Undone::Delivered { at, from, lane, frame } if is_copy_message(*lane, frame) => {
+                if let Ok(message) = decode_control(frame) {
+                    self.inheritance.undo_receive((*at, *from), &message);
                 }
             }
             Undone::Delivered { at, from, lane: Lane::Data, frame } => {
-                self.book(frame, (*at, *from), false, -1.0);
+                self.add_frame(frame, (*at, *from), false, -1.0);
             }
             _ => {}
         }
@@ -133,7 +134,7 @@ impl Checker for Conservation {
 
 impl Conservation {
     /// Initialises the sums at the first event, before any change.
-    fn open(&mut self, view: &View<'_>) {
+    fn initialise(&mut self, view: &View<'_>) {
         if !self.own.is_empty() {
             return;
         }
@@ -154,13 +155,13 @@ impl Conservation {
 
     /// Resets the sums of a server that has lost its copy to those of its source.
     fn lose(&mut self, view: &View<'_>, server: ServerId, source: DcId) {
-        self.open(view);
+        self.initialise(view);
         let zeros = vec![0.0; self.own[&server].len()];
         let dcs = view.plan.topology.dc_ids().filter(|dc| *dc != server.dc);
         for mirror in dcs.map(|dc| ServerId { dc, shard: server.shard }) {
             let has = self.has_of(mirror, server.dc);
             let counted = self.counted.entry((mirror, server.dc)).or_insert_with(|| zeros.clone());
-            let former = self.former.get_mut(&mirror).expect("the books are open");
+            let former = self.former.get_mut(&mirror).expect("the sums are initialised");
             for ((former, has), counted) in former.iter_mut().zip(has).zip(counted) {
                 *former += has;
                 *counted += has;
@@ -213,7 +214,13 @@ impl Conservation {
     }
 
     /// Adds a frame to the sums if it is an update of TAP or ASP. Returns whether it is.
-    fn book(&mut self, frame: &[u8], link: (ServerId, DcId), is_sent: bool, times: f64) -> bool {
+    fn add_frame(
+        &mut self,
+        frame: &[u8],
+        link: (ServerId, DcId),
+        is_sent: bool,
+        times: f64,
+    ) -> bool {
         // Before the sums are initialised, no worker has changed a parameter.
         let Some(layout) = self.layouts.get(&link.0) else { return false };
         let parameters = layout.parameters();
@@ -224,7 +231,7 @@ impl Conservation {
         match header.kind {
             BulkKind::Update => {}
             BulkKind::Copy | BulkKind::Backlog if !is_sent => {
-                let copy = self.copies.get_mut(&link.0).expect("the books are open");
+                let copy = self.copies.get_mut(&link.0).expect("the sums are initialised");
                 add_changes(copy, changes, times);
                 return false;
             }
@@ -236,12 +243,16 @@ impl Conservation {
         }
 
         if is_sent {
-            add_changes(self.sent.get_mut(&link).expect("the books are open"), changes, times);
+            add_changes(
+                self.sent.get_mut(&link).expect("the sums are initialised"),
+                changes,
+                times,
+            );
         } else {
-            let delivered = self.delivered.get_mut(&link).expect("the books are open");
+            let delivered = self.delivered.get_mut(&link).expect("the sums are initialised");
             add_changes(delivered, changes, times);
             self.inheritance.enqueue(link, changes, times);
-            let copy = self.copies.get_mut(&link.0).expect("the books are open");
+            let copy = self.copies.get_mut(&link.0).expect("the sums are initialised");
             add_changes(copy, changes, times);
         }
 
@@ -261,7 +272,7 @@ impl Conservation {
             let booked = sent[place] + f64::from(residual[place]);
             if differ(*source, booked, ROUNDING) {
                 return Err(format!(
-                    "of parameter {place}, {from} has sent {} to {to} and kept {}, of {source}",
+                    "parameter {place}: {from} has sent {} to {to} and holds back {}, but the updates are {source}",
                     sent[place], residual[place]
                 ));
             }
@@ -293,7 +304,7 @@ impl Conservation {
             wrong.filter(|(_, (value, book))| differ(f64::from(**value), **book, ROUNDING));
         match wrong.next() {
             Some((place, (value, book))) => {
-                Err(format!("parameter {place} is {value} at {server}, where changes make {book}"))
+                Err(format!("parameter {place} is {value} at {server} instead of {book}"))
             }
             None => Ok(()),
         }
@@ -325,7 +336,7 @@ impl Conservation {
                 if differ(f64::from(*value), expected, tolerance) {
                     let server = server.id();
                     return Err(format!(
-                        "parameter {place} is {value} at {server} after the drain, where {expected} was due"
+                        "parameter {place} is {value} at {server} after the drain instead of {expected}"
                     ));
                 }
             }
@@ -364,7 +375,7 @@ impl Conservation {
 }
 
 /// Whether a frame is a control message by which a copy is requested or a link forks.
-fn is_word(lane: Lane, frame: &[u8]) -> bool {
+fn is_copy_message(lane: Lane, frame: &[u8]) -> bool {
     match lane {
         Lane::Control => matches!(decode_control(frame), Ok(ControlMessage::Rebuild { .. })),
         Lane::Data => is_control(frame),

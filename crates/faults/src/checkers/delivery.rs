@@ -32,8 +32,8 @@ impl Checker for Delivery {
                 let lane = lane.name();
                 match due.and_then(VecDeque::pop_front) {
                     Some(due) if due == *frame => Ok(()),
-                    Some(_) => Err(format!("{at} takes a {lane} frame of {from} that is not next")),
-                    None => Err(format!("{at} takes a {lane} frame that {from} has not sent")),
+                    Some(_) => Err(format!("{at} receives a {lane} frame of {from} out of order")),
+                    None => Err(format!("{at} receives a {lane} frame that {from} has not sent")),
                 }
             }
             // Frames to and from the server are lost.
@@ -55,7 +55,7 @@ impl Checker for Delivery {
                 match left.find(|((from, to, _), _)| there(from, to)) {
                     Some(((from, to, lane), frames)) => {
                         let (count, lane) = (frames.len(), lane.name());
-                        Err(format!("{count} {lane} frames from {from} to {to} never came"))
+                        Err(format!("{count} {lane} frames from {from} to {to} were not received"))
                     }
                     None => Ok(()),
                 }

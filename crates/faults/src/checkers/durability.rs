@@ -27,7 +27,7 @@ pub(super) struct Durability {
     /// The incarnation of each server that has lost its state. Acknowledgements of earlier incarnations do not count.
     began: BTreeMap<ServerId, u64>,
     /// The last update and the last read of each worker.
-    said: BTreeMap<(WorkerId, ShardId, bool), WorkerMessage>,
+    requests: BTreeMap<(WorkerId, ShardId, bool), WorkerMessage>,
 }
 
 impl Checker for Durability {
@@ -41,9 +41,9 @@ impl Checker for Durability {
         }
         match seen {
             Seen::Left { from, to, message } => self.on_left(from, to, message),
-            Seen::Said { server, worker, rows } => {
+            Seen::ReplySent { server, worker, rows } => {
                 check_synced(view, server, "answers a worker")?;
-                self.on_said(server, worker, rows)
+                self.on_reply_sent(server, worker, rows)
             }
             Seen::Due { server, worker, due } => {
                 let known = self.due.entry((server, worker)).or_default();
@@ -63,16 +63,18 @@ impl Checker for Durability {
             // The due request is void, and the worker may send different messages for the same clocks.
             Seen::WorkerReset { server, worker } => {
                 self.due.remove(&(server, worker));
-                self.said.retain(|(of, shard, _), _| (*of, *shard) != (worker, server.shard));
+                self.requests.retain(|(of, shard, _), _| (*of, *shard) != (worker, server.shard));
                 Ok(())
             }
             // The worker may send different messages for the same clocks.
             Seen::LostState { worker } => {
-                self.said.retain(|(of, ..), _| *of != worker);
+                self.requests.retain(|(of, ..), _| *of != worker);
                 Ok(())
             }
-            Seen::Spoke { worker, shard, message } => self.on_spoke(worker, shard, message),
-            Seen::ReplayPair { node, replay_pair } => check_twins(node, replay_pair),
+            Seen::WorkerSent { worker, shard, message } => {
+                self.on_worker_sent(worker, shard, message)
+            }
+            Seen::ReplayPair { node, replay_pair } => check_replay(node, replay_pair),
             Seen::Recovered { server } => self.check_recovered(view, server),
             Seen::Reset { at, from } => {
                 self.frames.retain(|(sender, to, _), _| (*sender, *to) != (at, from));
@@ -133,7 +135,7 @@ impl Durability {
             return Ok(());
         }
         let lane = lane.name();
-        Err(format!("{from} sends {to} another {lane} frame {number} than it has sent before"))
+        Err(format!("{from} sends {to} {lane} frame {number} with other contents than before"))
     }
 
     /// Discards the reply to the read before. A read of an earlier clock is of a worker that has restarted without a
@@ -145,7 +147,7 @@ impl Durability {
         }
     }
 
-    fn on_said(
+    fn on_reply_sent(
         &mut self,
         server: ServerId,
         worker: WorkerId,
@@ -155,20 +157,20 @@ impl Durability {
         match before {
             Some(before) if before.clock == rows.clock && before.values != rows.values => {
                 let clock = rows.clock;
-                Err(format!("{server} answers {worker} at clock {clock} otherwise than before"))
+                Err(format!("{server} sends {worker} another reply at clock {clock} than before"))
             }
             _ => Ok(()),
         }
     }
 
-    fn on_spoke(
+    fn on_worker_sent(
         &mut self,
         worker: WorkerId,
         shard: ShardId,
         message: &WorkerMessage,
     ) -> Result<(), Broken> {
         let Some(turn) = RequestSeq::of(message) else { return Ok(()) };
-        let before = self.said.insert((worker, shard, turn.updates), message.clone());
+        let before = self.requests.insert((worker, shard, turn.updates), message.clone());
         let same = match (&before, message) {
             (Some(before), _) if RequestSeq::of(before) != Some(turn) => true,
             (
@@ -181,7 +183,11 @@ impl Durability {
             _ => true,
         };
 
-        if same { Ok(()) } else { Err(format!("{worker} says {turn} otherwise than before")) }
+        if same {
+            Ok(())
+        } else {
+            Err(format!("{worker} sends request {turn} with other contents than before"))
+        }
     }
 
     fn check_recovered(&self, view: &View<'_>, server: ServerId) -> Result<(), Broken> {
@@ -195,7 +201,7 @@ impl Durability {
                 if found < reported {
                     let lane = lane.name();
                     return Err(format!(
-                        "{server} comes back with {found} {lane} frames of {peer}, to whom {reported} were acknowledged"
+                        "{server} restarts with {found} {lane} frames of {peer}, but has acknowledged {reported}"
                     ));
                 }
             }
@@ -208,7 +214,7 @@ impl Durability {
             let (found, lane_name) = (machine.session(*peer).pushed(*lane), lane.name());
             if let Some((last, _)) = sent.last_key_value().filter(|(last, _)| **last > found) {
                 return Err(format!(
-                    "{server} comes back with {found} {lane_name} frames for {peer}, and has sent {last}"
+                    "{server} restarts with {found} {lane_name} frames for {peer}, but has sent frame {last}"
                 ));
             }
         }
@@ -219,7 +225,7 @@ impl Durability {
             if found < reported {
                 let worker = key.1;
                 return Err(format!(
-                    "{server} waits for {found} of {worker}, to whom it reported {reported}"
+                    "{server} expects request {found} of {worker}, but has reported {reported} as due"
                 ));
             }
         }
@@ -227,18 +233,19 @@ impl Durability {
         let found = machine.server().clock();
         match self.reported.get(&server).filter(|reported| **reported > found) {
             Some(reported) => Err(format!(
-                "{server} comes back at clock {found} and has reported clock {reported}"
+                "{server} restarts at clock {found}, but has reported clock {reported}"
             )),
             None => Ok(()),
         }
     }
 }
 
-fn check_twins(node: NodeId, replay_pair: &ReplayPair) -> Result<(), Broken> {
+fn check_replay(node: NodeId, replay_pair: &ReplayPair) -> Result<(), Broken> {
     let shadow = replay_pair.shadow.as_ref();
-    let shadow = shadow.map_err(|error| format!("what {node} has on disk is wrong: {error}"))?;
+    let shadow =
+        shadow.map_err(|error| format!("the disk of {node} cannot be replayed: {error}"))?;
     match difference(&replay_pair.state, shadow) {
-        Some(name) => Err(format!("`{name}` of {node} is not what its disk makes of it")),
+        Some(name) => Err(format!("`{name}` of {node} differs from the replay of its disk")),
         None => Ok(()),
     }
 }

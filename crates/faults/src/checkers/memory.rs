@@ -17,7 +17,7 @@ impl Checker for Memory {
         let most = held_bytes_max(server.layout().parameters());
         if bytes > most {
             return Err(format!(
-                "{at} holds {bytes} bytes of data for and from {peer}, {most} are the most"
+                "{at} holds {bytes} bytes of data for and from {peer}; the bound is {most}"
             ));
         }
         Ok(())

@@ -50,9 +50,9 @@ pub(super) enum Seen<'a> {
     InTurn { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// A session passed on a frame, which the server handles next.
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
-    /// The server has handled the frame.
+    /// The server has handled the delivered frame.
     Taken { at: ServerId },
-    /// A server has learnt that a connection is lost.
+    /// A server was notified of a lost connection.
     Disconnected { at: ServerId },
     /// A message was sent on a link, whose data lane has room again at `departs`.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
@@ -63,13 +63,13 @@ pub(super) enum Seen<'a> {
     /// A session handled a message. `own` is the incarnation of its server.
     Received { at: ServerId, from: DcId, message: &'a Bytes, own: u64 },
     /// A server sent a reply.
-    Said { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
+    ReplySent { server: ServerId, worker: WorkerId, rows: &'a RowsRead },
     /// A server sent the sequence number of the next due request to a worker.
     Due { server: ServerId, worker: WorkerId, due: RequestSeq },
     /// A server reported a finished clock to the coordinator.
     Reported { server: ServerId, clock: Clock },
     /// A worker sent a message.
-    Spoke { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
+    WorkerSent { worker: WorkerId, shard: ShardId, message: &'a WorkerMessage },
     /// An idle or restarted node, and its shadow.
     ReplayPair { node: NodeId, replay_pair: &'a ReplayPair },
     /// A server handled the reset of a worker.

@@ -25,33 +25,36 @@ impl Checker for Orders {
                 Ok(())
             }
             Seen::Drains { dc, clocks } => match self.drains.insert(dc, clocks.to_vec()) {
-                Some(before) if before != clocks => {
-                    Err(format!("{dc} is to drain at {clocks:?} and was to drain at {before:?}"))
-                }
+                Some(before) if before != clocks => Err(format!(
+                    "{dc} is ordered to drain at {clocks:?}, and was at {before:?} before"
+                )),
                 _ => Ok(()),
             },
-            Seen::Spoke { worker, message, .. } => {
+            Seen::WorkerSent { worker, message, .. } => {
                 let clocks = self.drains.get(&worker.dc);
                 let stopped = clocks.map(|clocks| clocks[usize::from(worker.index)]);
-                let said = RequestSeq::of(message);
-                match (stopped, said) {
-                    (Some(clock), Some(said)) if said > (RequestSeq { clock, updates: false }) => {
-                        Err(format!("{worker} has stopped at clock {clock} and says {said}"))
+                let sent = RequestSeq::of(message);
+                match (stopped, sent) {
+                    (Some(clock), Some(sent)) if sent > (RequestSeq { clock, updates: false }) => {
+                        Err(format!(
+                            "{worker} has stopped at clock {clock}, but sends request {sent}"
+                        ))
                     }
                     _ => Ok(()),
                 }
             }
             Seen::CoordinatorBack { stop, drains } => {
                 if stop < self.stop {
-                    let said = self.stop;
+                    let ordered = self.stop;
                     return Err(format!(
-                        "a stop at {said:?} is {stop:?} to the coordinator that is back"
+                        "the coordinator restarts with stop {stop:?}, but has ordered stop {ordered:?}"
                     ));
                 }
-                let forgotten = self.drains.iter().find(|(dc, said)| drains.get(dc) != Some(*said));
-                if let Some((dc, said)) = forgotten {
+                let mut ordered = self.drains.iter();
+                let lost = ordered.find(|(dc, clocks)| drains.get(dc) != Some(*clocks));
+                if let Some((dc, clocks)) = lost {
                     return Err(format!(
-                        "the coordinator is back and has forgotten that {dc} drains at {said:?}"
+                        "the coordinator restarts without its order that {dc} drains at {clocks:?}"
                     ));
                 }
                 // It repeats all its orders.

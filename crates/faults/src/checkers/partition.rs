@@ -1,5 +1,7 @@
-//! Where a link is dead and both ends exchange updates with a third data center, not both train on, once there was time
-//! for the news to get around: additive copies would diverge.
+//! Partial partitions: if a link is dead and both of its data centers exchange updates with a third one, at most one of
+//! the two trains. Otherwise copies would diverge, because they are sums of updates.
+//!
+//! The law holds once the servers have had time to detect the dead link and to receive each other's link reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use gaia_core::types::{DcId, Instant, ServerId, ShardId};
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
-    /// Since when both ends of a link have heard each other, the lower data center first.
+    /// Since when both ends of a link have received from each other, the lower data center first.
     joined: BTreeMap<(ShardId, DcId, DcId), Instant>,
     /// When each server last answered a read.
     answered: BTreeMap<ServerId, Instant>,
@@ -27,14 +29,14 @@ impl Checker for Partition {
             return Ok(());
         }
         match seen {
-            Seen::Disconnected { at } | Seen::Taken { at } => self.look(view, at.shard),
+            Seen::Disconnected { at } | Seen::Taken { at } => self.update_links(view, at.shard),
             Seen::Lost { server, .. } | Seen::Recovered { server } => {
                 self.joined.retain(|(shard, a, b), _| {
                     *shard != server.shard || (*a != server.dc && *b != server.dc)
                 });
             }
             Seen::Answered { server, .. } => {
-                self.look(view, server.shard);
+                self.update_links(view, server.shard);
                 self.check_read(view, server)?;
                 self.answered.insert(server, view.now);
             }
@@ -46,19 +48,19 @@ impl Checker for Partition {
 }
 
 impl Partition {
-    /// Notes which mirrors of a shard hear each other.
-    fn look(&mut self, view: &View<'_>, shard: ShardId) {
+    /// Records which mirrors of a shard receive from each other.
+    fn update_links(&mut self, view: &View<'_>, shard: ShardId) {
         let dcs: Vec<DcId> = view.plan.topology.dc_ids().collect();
         for a in &dcs {
             for b in dcs.iter().filter(|b| a < *b) {
-                let hears = |at: DcId, from: DcId| {
+                let receives = |at: DcId, from: DcId| {
                     let node = &view.nodes.servers[&ServerId { dc: at, shard }];
-                    node.host.up && node.machine.server().may_hear(from)
+                    node.host.up && node.machine.server().may_receive_from(from)
                 };
-                let there = !view.inactive.contains(a) && !view.inactive.contains(b);
+                let active = !view.inactive.contains(a) && !view.inactive.contains(b);
                 let passes = view.network.dead_since(*a, *b).is_none();
                 let place = (shard, *a, *b);
-                if there && passes && hears(*a, *b) && hears(*b, *a) {
+                if active && passes && receives(*a, *b) && receives(*b, *a) {
                     self.joined.entry(place).or_insert(view.now);
                 } else {
                     self.joined.remove(&place);
@@ -67,6 +69,7 @@ impl Partition {
         }
     }
 
+    /// Checks a read that a server has answered.
     fn check_read(&self, view: &View<'_>, server: ServerId) -> Result<(), Broken> {
         let (own, shard) = (server.dc, server.shard);
         let joined = |a: DcId, b: DcId| self.joined.get(&(shard, a.min(b), a.max(b)));
@@ -79,13 +82,13 @@ impl Partition {
                     let ways = (joined(own, third), joined(other, third));
                     let (Some(one), Some(two)) = ways else { continue };
                     let known = *[dead, *one, *two].iter().max().expect("there are three");
-                    let due = known + time_for_news(view);
+                    let due = known + detection_time(view);
                     let mirror = ServerId { dc: other, shard };
                     let trains = self.answered.get(&mirror).is_some_and(|at| *at >= due);
                     if view.now >= due && trains {
                         return Err(format!(
-                            "{server} answers a read, and so does {mirror}: their link has been dead since {:.3} s, and both \
-                             hear {third}",
+                            "{server} and {mirror} both answer reads: their link has been dead since {:.3} s, and both \
+                             exchange updates with {third}",
                             dead.as_secs_f64()
                         ));
                     }
@@ -96,15 +99,16 @@ impl Partition {
     }
 }
 
-/// How long it may take until connections over dead links are given up and everybody knows of it: a message may be lost, and
-/// the connection that it was on be taken for a good one for twice its patience.
-fn time_for_news(view: &View<'_>) -> Duration {
+/// The longest time until connections over dead links are closed and all mirrors have received the link reports.
+///
+/// A report may be lost. Then its connection may count as good for twice the time that it may make no progress.
+fn detection_time(view: &View<'_>) -> Duration {
     let dcs: Vec<DcId> = view.plan.topology.dc_ids().collect();
     let pairs = dcs.iter().flat_map(|a| dcs.iter().map(move |b| (*a, *b, ShardId(0))));
     let pairs = pairs.filter(|(a, b, _)| a < b);
     let longest = pairs.map(|pair| patience(&view.plan.topology, pair)).max();
-    NEWS_MIN + 3 * longest.unwrap_or_default()
+    DETECTION_MIN + 3 * longest.unwrap_or_default()
 }
 
-/// On top of what connections take.
-const NEWS_MIN: Duration = Duration::from_secs(1);
+/// The part of the time that does not depend on the links.
+const DETECTION_MIN: Duration = Duration::from_secs(1);

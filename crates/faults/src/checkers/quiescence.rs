@@ -44,7 +44,7 @@ pub(crate) fn nothing_left(
             for lane in Lane::ALL {
                 if node.machine.cut(now, to, lane, ROOM).is_some() {
                     let lane = lane.name();
-                    return Err(format!("{id} still has a {lane} frame for {to}"));
+                    return Err(format!("{id} has a {lane} frame for {to} after the run"));
                 }
             }
         }

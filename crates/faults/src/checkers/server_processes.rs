@@ -10,9 +10,9 @@ use gaia_core::types::{DcId, ServerId};
 #[derive(Debug, Default)]
 pub(super) struct ServerProcesses {
     /// By server, the process that last sent a message, and its incarnation.
-    spoken: BTreeMap<ServerId, (u64, u64)>,
+    sent: BTreeMap<ServerId, (u64, u64)>,
     /// The incarnation of the other end in the last hello that each end has accepted.
-    met: BTreeMap<(ServerId, DcId), u64>,
+    hellos: BTreeMap<(ServerId, DcId), u64>,
 }
 
 impl Checker for ServerProcesses {
@@ -24,39 +24,37 @@ impl Checker for ServerProcesses {
         match seen {
             Seen::Left { from, message, .. } => {
                 let incarnation = view.nodes.servers[&from].host.incarnation;
-                let spoken = u64_at(&message.header, FROM);
-                let before = self.spoken.insert(from, (incarnation, spoken));
+                let sent = u64_at(&message.header, FROM);
+                let before = self.sent.insert(from, (incarnation, sent));
                 match before {
-                    Some((other, known)) if other != incarnation && known >= spoken => {
-                        Err(format!(
-                            "{from} speaks as incarnation {spoken} and was {known} before it restarted"
-                        ))
-                    }
+                    Some((other, known)) if other != incarnation && known >= sent => Err(format!(
+                        "{from} sends as incarnation {sent}, but was incarnation {known} before it restarted"
+                    )),
                     _ => Ok(()),
                 }
             }
             Seen::Received { at, from, message, own } => {
-                let speaker = u64_at(message, FROM);
+                let sender = u64_at(message, FROM);
                 if message[KIND] == HELLO {
-                    let known = self.met.insert((at, from), speaker).unwrap_or_default();
-                    if speaker < known {
+                    let known = self.hellos.insert((at, from), sender).unwrap_or_default();
+                    if sender < known {
                         return Err(format!(
-                            "{at} meets incarnation {speaker} of {from} after incarnation {known}"
+                            "{at} accepts a hello of incarnation {sender} of {from} after one of incarnation {known}"
                         ));
                     }
                     return Ok(());
                 }
-                let (met, to) = (self.met.get(&(at, from)).copied(), u64_at(message, TO));
-                if met != Some(speaker) || to != own {
+                let (accepted, to) = (self.hellos.get(&(at, from)).copied(), u64_at(message, TO));
+                if accepted != Some(sender) || to != own {
                     return Err(format!(
-                        "{at}, incarnation {own}, believes what incarnation {speaker} of {from} said to incarnation {to}"
+                        "incarnation {own} of {at} accepts a message of incarnation {sender} of {from} to {to}"
                     ));
                 }
                 Ok(())
             }
             // The last hello may not have been on disk.
             Seen::Recovered { server } => {
-                self.met.retain(|(at, _), _| *at != server);
+                self.hellos.retain(|(at, _), _| *at != server);
                 Ok(())
             }
             _ => Ok(()),

@@ -21,11 +21,11 @@ pub(crate) struct Ends {
 /// The current connection between two mirrors.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// The number of connections before. Messages on an earlier one are lost.
+    /// The number of earlier connections. Messages on an earlier one are lost.
     pub(crate) epoch: u64,
     pub(crate) up: bool,
     /// Which ends have sent their hello on it, the lower data center's first.
-    pub(crate) greeted: [bool; 2],
+    pub(crate) hello_sent: [bool; 2],
     /// Which ends have received a message on it.
     pub(crate) received: [bool; 2],
     /// The progress of each end at the last check.
@@ -60,8 +60,8 @@ impl Ends {
     }
 
     /// Records that a server has sent its hello on the current connection.
-    pub(crate) fn greet(&mut self, server: ServerId, peer: DcId) {
-        self.connection(pair_of(server, peer)).greeted[end_of(server, peer)] = true;
+    pub(crate) fn on_hello_sent(&mut self, server: ServerId, peer: DcId) {
+        self.connection(pair_of(server, peer)).hello_sent[end_of(server, peer)] = true;
     }
 
     /// Records that a server has received a message of a mirror on the current connection.
@@ -78,13 +78,13 @@ impl Ends {
     /// Whether a server may send messages: it is connected and has sent its hello.
     pub(crate) fn is_open(&self, server: ServerId, peer: DcId) -> bool {
         let connection = &self.connections[&pair_of(server, peer)];
-        connection.up && connection.greeted[end_of(server, peer)]
+        connection.up && connection.hello_sent[end_of(server, peer)]
     }
 
     /// Whether a connection has made no progress since the last check. `sessions` are those of [`ends_of`].
     pub(crate) fn is_stalled(&mut self, pair: Pair, sessions: [&Session; 2]) -> bool {
         let connection = self.connections.get_mut(&pair).expect("mirrors have a connection");
-        let mut stalled = connection.greeted.contains(&false);
+        let mut stalled = connection.hello_sent.contains(&false);
         for (progress, session) in connection.progress.iter_mut().zip(sessions) {
             stalled |= progress.is_stalled(session);
         }
@@ -98,7 +98,7 @@ impl Ends {
     pub(crate) fn are_up(&self, inactive: &BTreeSet<DcId>) -> bool {
         let there = |pair: &Pair| !inactive.contains(&pair.0) && !inactive.contains(&pair.1);
         let mut connections = self.connections.iter().filter(|(pair, _)| there(pair));
-        connections.all(|(_, connection)| connection.up && connection.greeted == [true; 2])
+        connections.all(|(_, connection)| connection.up && connection.hello_sent == [true; 2])
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn remade(mut message: Message, frame: Bytes) -> Message {
 }
 
 /// A message with a recomputed checksum of its frame.
-pub(crate) fn believed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn with_valid_crc(message: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     let crc = crc32fast::hash(&bytes[HEADER_BYTES..]);
     bytes[FRAME_CRC..FRAME_CRC + 4].copy_from_slice(&crc.to_le_bytes());

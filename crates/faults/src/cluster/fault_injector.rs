@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::disk::Found;
 use super::envelopes::{
-    FROM, HELLO, KIND, NUMBER, RECEIVED, TO, believed, is_whole, lane_of, put_u64, remade, reseal,
-    u64_at,
+    FROM, HELLO, KIND, NUMBER, RECEIVED, TO, is_whole, lane_of, put_u64, remade, reseal, u64_at,
+    with_valid_crc,
 };
 use crate::bugs::Bug;
 use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
@@ -27,7 +27,7 @@ pub(crate) struct FaultInjector {
     /// The highest frame number that each end has received, by lane.
     arrived: BTreeMap<(ServerId, DcId), [u64; 2]>,
     /// The incarnation in the last hello that each end has received.
-    met: BTreeMap<(ServerId, DcId), u64>,
+    hellos: BTreeMap<(ServerId, DcId), u64>,
     /// The last message that each end has sent, except hellos.
     last: BTreeMap<(ServerId, DcId), Message>,
     /// The original frames of those that were changed on arrival, by lane and number.
@@ -42,7 +42,7 @@ impl FaultInjector {
         Self {
             bug,
             arrived: BTreeMap::new(),
-            met: BTreeMap::new(),
+            hellos: BTreeMap::new(),
             last: BTreeMap::new(),
             originals: BTreeMap::new(),
             rejoined: BTreeSet::new(),
@@ -127,13 +127,17 @@ impl FaultInjector {
         let arrived = self.arrived.get(&(from, to)).copied().unwrap_or_default();
         let message = match bug {
             Bug::ResendsFromWrongNumber if again => None,
-            Bug::WatermarkOffByOne if is_hello => Some(retold(message, |lane, received| {
-                if lane == Lane::Data && received > 0 { received + 1 } else { received }
-            })),
-            Bug::AcknowledgesBeforeDelivery if !is_hello => {
-                Some(retold(message, |lane, received| received.max(arrived[lane.index()])))
+            Bug::WatermarkOffByOne if is_hello => {
+                Some(with_acknowledgements(message, |lane, received| {
+                    if lane == Lane::Data && received > 0 { received + 1 } else { received }
+                }))
             }
-            Bug::NeverAcknowledges => Some(retold(message, |_, _| 0)),
+            Bug::AcknowledgesBeforeDelivery if !is_hello => {
+                Some(with_acknowledgements(message, |lane, received| {
+                    received.max(arrived[lane.index()])
+                }))
+            }
+            Bug::NeverAcknowledges => Some(with_acknowledgements(message, |_, _| 0)),
             Bug::KeepsIncarnation => {
                 put_u64(&mut message.header, FROM, 1);
                 reseal(&mut message.header);
@@ -169,7 +173,9 @@ impl FaultInjector {
         received: [u64; 2],
     ) -> Option<Message> {
         let last = self.last.get(&(server, peer)).filter(|_| self.has(Bug::AcknowledgesBeforeSync));
-        last.map(|last| retold(last.clone(), |lane, told| told.max(received[lane.index()])))
+        last.map(|last| {
+            with_acknowledgements(last.clone(), |lane, count| count.max(received[lane.index()]))
+        })
     }
 
     /// Changes a received message, so that the session or the server accepts what it must reject. `own` is the
@@ -183,14 +189,14 @@ impl FaultInjector {
     ) -> Bytes {
         let Some(bug) = self.bug else { return message };
         if bug == Bug::AcceptsDamage && message.len() > HEADER_BYTES {
-            return believed(&message).into();
+            return with_valid_crc(&message).into();
         }
 
         if !is_whole(&message) {
             return message;
         }
         if message[KIND] == HELLO {
-            self.met.insert((at, from), u64_at(&message, FROM));
+            self.hellos.insert((at, from), u64_at(&message, FROM));
             return message;
         }
 
@@ -198,8 +204,8 @@ impl FaultInjector {
         match bug {
             Bug::KeepsIncarnation => put_u64(&mut bytes, TO, own),
             Bug::AcceptsStaleIncarnation => {
-                let met = self.met.get(&(at, from)).copied().unwrap_or(1);
-                put_u64(&mut bytes, FROM, met);
+                let accepted = self.hellos.get(&(at, from)).copied().unwrap_or(1);
+                put_u64(&mut bytes, FROM, accepted);
                 put_u64(&mut bytes, TO, own);
             }
             _ => {}
@@ -299,8 +305,8 @@ impl FaultInjector {
         }
     }
 
-    /// The messages that a server handles in place of a worker's message.
-    pub(crate) fn on_said(
+    /// The message that a server handles in place of a worker's message.
+    pub(crate) fn on_worker_message(
         &mut self,
         server: ServerId,
         worker: WorkerId,
@@ -379,7 +385,7 @@ fn with_control(frame: &Bytes, change: impl Fn(&mut ControlMessage)) -> Bytes {
 }
 
 /// A message with changed acknowledgements.
-fn retold(mut message: Message, received: impl Fn(Lane, u64) -> u64) -> Message {
+fn with_acknowledgements(mut message: Message, received: impl Fn(Lane, u64) -> u64) -> Message {
     for lane in Lane::ALL {
         let at = RECEIVED + 8 * lane.index();
         let count = received(lane, u64_at(&message.header, at));

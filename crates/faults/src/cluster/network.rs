@@ -19,9 +19,9 @@ pub(crate) struct Network {
     topology: Topology,
     chance: Random,
     packets: Packets,
-    /// How many partitions are in force, by link.
+    /// The number of partitions in force, by link.
     cut: BTreeMap<(DcId, DcId), u32>,
-    /// Since when there is any, by link.
+    /// The time since which at least one partition is in force, by link.
     cut_since: BTreeMap<(DcId, DcId), Instant>,
     /// When the latest message of a lane arrives. Delayed messages also delay those behind them.
     floors: BTreeMap<(ServerId, DcId, Lane), Instant>,
@@ -81,12 +81,12 @@ impl Network {
         }
         let Packets { loss, repetition, reordering, damage, delay, .. } = self.packets;
 
-        if self.strikes(loss) {
+        if self.occurs(loss) {
             self.counts.lost += 1;
             return Vec::new();
         }
 
-        if self.strikes(damage) {
+        if self.occurs(damage) {
             self.counts.damaged += 1;
             bytes = self.damaged(&bytes);
         }
@@ -96,20 +96,20 @@ impl Network {
         let mut at = fate.arrives.max(*floor);
         *floor = at;
 
-        if self.strikes(delay) {
+        if self.occurs(delay) {
             self.counts.delayed += 1;
             at += rtt.mul_f64(3.0 * unit(&mut self.chance));
             self.floors.insert((from, to, lane), at);
         }
 
         let mut arrivals = Vec::new();
-        if self.strikes(reordering) {
+        if self.occurs(reordering) {
             // The message arrives after later ones, because it does not raise the floor.
             self.counts.reordered += 1;
             at += self.some_time(rtt);
         }
 
-        if self.strikes(repetition) {
+        if self.occurs(repetition) {
             self.counts.repeated += 1;
             arrivals.push((at + self.some_time(rtt), bytes.clone()));
         }
@@ -138,13 +138,13 @@ impl Network {
     }
 
     /// Ends packet faults.
-    pub(crate) fn calm(&mut self) {
+    pub(crate) fn end_packet_faults(&mut self) {
         self.packets = Packets::default();
     }
 
     /// Draws whether a message of a failed connection arrives on the next one.
     pub(crate) fn is_stale(&mut self) -> bool {
-        let stale = self.strikes(self.packets.stale);
+        let stale = self.occurs(self.packets.stale);
         self.counts.stale += u64::from(stale);
         stale
     }
@@ -154,7 +154,8 @@ impl Network {
         self.wan.turns(from, to).collect()
     }
 
-    /// Since when nothing has passed between two data centers, in one direction at least; nothing where all passes.
+    /// The time since which the link between two data centers is cut in at least one direction. `None` if it is not
+    /// cut.
     pub(crate) fn dead_since(&self, a: DcId, b: DcId) -> Option<Instant> {
         [(a, b), (b, a)].iter().filter_map(|link| self.cut_since.get(link).copied()).min()
     }
@@ -173,7 +174,8 @@ impl Network {
         self.cut.get(&(from, to)).is_some_and(|cuts| *cuts > 0)
     }
 
-    fn strikes(&mut self, chance: f64) -> bool {
+    /// Draws whether a fault of this probability occurs.
+    fn occurs(&mut self, chance: f64) -> bool {
         chance > 0.0 && unit(&mut self.chance) < chance
     }
 

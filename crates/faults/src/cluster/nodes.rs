@@ -1,4 +1,4 @@
-//! The nodes of a cluster, each with its disk, and what comes back of one that has died.
+//! The nodes of a cluster, each with its disk, and their restarts after crashes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
@@ -25,7 +25,7 @@ use gaia_core::types::{
 };
 use gaia_driver::cluster::{Blueprint, server_ids, worker_ids};
 
-/// Every node of a cluster but its coordinator.
+/// All nodes of a cluster except the coordinator.
 pub(crate) struct Nodes<'p> {
     plan: &'p Plan,
     blueprint: &'p Blueprint<'p>,
@@ -35,54 +35,55 @@ pub(crate) struct Nodes<'p> {
     logs: bool,
 }
 
-/// What servers and workers have in common: a process that runs, stands still or is gone, and a disk.
+/// The common part of servers and workers: a process and its disk.
 pub(crate) struct Host {
+    /// Whether the process runs.
     pub(crate) up: bool,
-    /// How often it has died.
+    /// Increases with each crash and each restart.
     pub(crate) incarnation: u64,
-    /// Whether a write is under way: what comes meanwhile waits.
+    /// Whether a write is in progress. Inputs wait until it is synced.
     pub(crate) writing: bool,
     pub(crate) inbox: VecDeque<Task>,
     pub(crate) disk: Disk,
-    /// Whether its disk went with it when it died.
+    /// Whether a worker restarts with another disk: an empty one, or one with its last checkpoint.
     pub(crate) blank: bool,
-    /// When in its next write it dies, and how long it is gone then.
-    pub(crate) doomed: Option<(Moment, Duration)>,
+    /// The step of its next write at which it crashes, and the duration of the crash.
+    pub(crate) crash_at_write: Option<(Moment, Duration)>,
     pub(crate) restart_at: Instant,
-    /// Whether it comes back with an empty disk.
+    /// Whether it restarts with an empty disk.
     pub(crate) disk_lost: bool,
-    /// Whether it has nothing but what mirrors have, unless a log says otherwise.
+    /// Whether its disk has been emptied. Without a log it then has only what mirrors have.
     pub(crate) is_blank: bool,
-    /// Until when its disk is full.
+    /// The time from which its disk has room again.
     pub(crate) room_at: Instant,
-    /// How far its clock is off, in nanoseconds.
+    /// The offset of its clock in nanoseconds.
     pub(crate) clock_off: i64,
-    /// Records that the shadow has heard.
+    /// The number of records that the shadow has replayed.
     replayed_to: u64,
 }
 
 pub(crate) struct ServerNode {
     pub(crate) host: Host,
-    /// As it was when it died, while it is gone.
+    /// While the node is down, its state at the crash.
     pub(crate) machine: RecoverableServer,
     shadow: RecoveringServer,
-    /// What has happened since the last sync, with how many records there were then.
+    /// The events since the last sync, each with the number of records at that time.
     pub(crate) unsynced: Vec<(u64, Undone)>,
-    /// Outputs that checkers have seen.
+    /// The number of outputs that were passed to the checkers.
     pub(crate) outputs_seen: usize,
-    /// Workers to be told what is due from them.
+    /// Workers that must be sent their next due request.
     pub(crate) joining: Vec<WorkerId>,
-    /// Workers that wait for that until its copy has come.
+    /// Workers that wait to join until the server has received its copy.
     pub(crate) parked: Vec<WorkerId>,
-    /// What it was when its process started, as it says to the coordinator.
+    /// The description of its process for the coordinator.
     pub(crate) process: ServerProcess,
-    /// From where it has taken its copy, if it had none.
+    /// The data center whose copy it has taken, if it had none.
     pub(crate) source: Option<DcId>,
-    /// Whether it has all of it on disk.
+    /// Whether its whole copy is on disk.
     pub(crate) has_all: bool,
-    /// Whether this process has told the coordinator how things stand.
-    pub(crate) has_stated: bool,
-    /// When a timeout is scheduled.
+    /// Whether this process has reported its state to the coordinator.
+    pub(crate) has_reported: bool,
+    /// The time for which a timeout is scheduled.
     pub(crate) timeout: Option<Instant>,
 }
 
@@ -90,20 +91,20 @@ pub(crate) struct WorkerNode {
     pub(crate) host: Host,
     pub(crate) machine: RecoverableWorker,
     shadow: RecoveringWorker,
-    /// What the coordinator was last told of where it stopped.
+    /// The clock of its stop, as last reported to the coordinator.
     pub(crate) reported_stop: Option<Clock>,
-    /// The incarnation in which it last began with nothing: what it said before that is not heard any more.
+    /// The incarnation in which it last began without a state. Servers ignore its earlier messages.
     pub(crate) reset_incarnation: u64,
 }
 
 impl ServerNode {
-    /// Whether it has its copy, or what makes it again.
+    /// Whether it has its whole copy, or can restore it from its disk.
     pub(crate) fn is_whole(&self) -> bool {
         !self.host.disk_lost && self.has_all
     }
 }
 
-/// Something that a node is to take.
+/// An input of a node.
 pub(crate) enum Task {
     FromWorker { from: WorkerId, incarnation: u64, message: WorkerMessage },
     Arrives { from: DcId, epoch: u64, message: Bytes },
@@ -135,22 +136,23 @@ impl From<NodeOrder> for Task {
     }
 }
 
-/// A state that was reached, beside that of a shadow which has heard exactly what is on disk.
+/// The state of a node, and the state of its shadow, which has replayed exactly the records on the disk.
 #[derive(Debug)]
 pub(crate) struct ReplayPair {
     pub(crate) state: State,
     pub(crate) shadow: Result<State, RecoveryError>,
 }
 
-/// What became of a restart.
+/// The result of a restart.
 pub(crate) struct Back {
     pub(crate) replay_pair: ReplayPair,
     pub(crate) torn: bool,
 }
 
 impl Task {
-    /// Whether it must find everything on disk: it has things leave at once, or takes a state.
-    pub(crate) fn needs_rest(&self) -> bool {
+    /// Whether all entries of the node must be synced first, because the task sends messages at once or takes the
+    /// state.
+    pub(crate) fn needs_settled(&self) -> bool {
         matches!(
             self,
             Self::Acknowledge { .. }
@@ -198,7 +200,7 @@ impl<'p> Nodes<'p> {
                 process: ServerProcess { began: 1, incarnation: 1, is_new: true },
                 source: None,
                 has_all: true,
-                has_stated: true,
+                has_reported: true,
                 timeout: None,
             };
             nodes.servers.insert(id, node);
@@ -224,7 +226,7 @@ impl<'p> Nodes<'p> {
         nodes
     }
 
-    /// A server, which while its node is gone is as it was when it died.
+    /// A server. While its node is down, its state at the crash.
     pub(crate) fn server(&self, id: ServerId) -> &Server {
         self.servers[&id].machine.server()
     }
@@ -241,7 +243,7 @@ impl<'p> Nodes<'p> {
         match node {
             NodeId::Server(id) => &mut self.server_mut(id).host,
             NodeId::Worker(id) => &mut self.worker_mut(id).host,
-            NodeId::Coordinator => unreachable!("the coordinator is no node of these"),
+            NodeId::Coordinator => unreachable!("the coordinator has no host"),
         }
     }
 
@@ -263,7 +265,7 @@ impl<'p> Nodes<'p> {
         self.workers.get_mut(&id).expect("a worker of this cluster")
     }
 
-    /// Whether a node has everything on disk.
+    /// Whether all entries of a node are synced.
     pub(crate) fn is_settled(&self, node: NodeId) -> bool {
         match node {
             NodeId::Server(id) => self.servers[&id].machine.is_settled(),
@@ -288,12 +290,12 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    /// Writes a checkpoint of a node that rests; nothing where an iteration runs.
+    /// Writes a checkpoint of a node whose entries are synced. `None` while a worker runs an iteration.
     pub(crate) fn write_checkpoint(&mut self, node: NodeId, rotates: bool) -> Option<ReplayPair> {
         let state = match node {
             NodeId::Server(id) => {
                 let state = self.server_mut(id).machine.state();
-                Some(state.expect("a server that rests has let out everything"))
+                Some(state.expect("a settled server has released its outputs"))
             }
             NodeId::Worker(id) => self.worker_mut(id).machine.state(),
             NodeId::Coordinator => None,
@@ -305,7 +307,7 @@ impl<'p> Nodes<'p> {
         Some(ReplayPair { state, shadow })
     }
 
-    /// Empties the disk of a node that has died, or has never been.
+    /// Empties the disk of a node that has crashed or was never started.
     pub(crate) fn empty_disk(&mut self, node: NodeId) {
         let (plan, disks) = (self.blueprint.plan_hash, self.plan.seed.child("new disks"));
         let host = self.host(node);
@@ -331,7 +333,7 @@ impl<'p> Nodes<'p> {
         }
     }
 
-    /// Whether a server can lose its disk and the run go on: all its mirrors that take part have the whole of what they had.
+    /// Whether the run can continue if a server loses its disk: all its active mirrors have their whole copies.
     pub(crate) fn can_lose_disk(&self, id: ServerId, inactive: &BTreeSet<DcId>) -> bool {
         let mut mirrors = self.servers.iter().filter(|(other, _)| {
             other.shard == id.shard && **other != id && !inactive.contains(&other.dc)
@@ -339,16 +341,17 @@ impl<'p> Nodes<'p> {
         mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new())
     }
 
-    /// The data center whose copy a server gets soonest, of those that are `there`, if the model has such a way.
+    /// The data center whose copy a server receives soonest, of those that are `there`. `None` if there is none, or the
+    /// model does not support rebuilds.
     pub(crate) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
         let bytes = 4 * self.layout(id.shard).parameters() as u64;
         self.plan.copy_source(id.dc, bytes, there)
     }
 
-    /// Starts a node again that has died.
+    /// Restarts a crashed node from its disk.
     ///
     /// # Errors
-    /// Where it cannot go on from what is on its disk.
+    /// If the node cannot continue from its disk.
     pub(crate) fn restart(
         &mut self,
         node: NodeId,
@@ -379,13 +382,14 @@ impl<'p> Nodes<'p> {
                 let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
                 let incarnation = recovering.next_incarnation().unwrap_or(Incarnation(first));
                 node.machine = recovering.begin(logs, incarnation);
-                // One that died before it wrote anything has lost nothing: it goes on as if it had called only now.
+                // A process that crashed before its first write has lost nothing. It continues as if it had just
+                // registered.
                 node.process = ServerProcess {
                     began: node.machine.began().number(),
                     incarnation: incarnation.number(),
                     is_new: node.host.is_blank && node.machine.is_new(),
                 };
-                (node.outputs_seen, node.has_stated, node.timeout) = (0, false, None);
+                (node.outputs_seen, node.has_reported, node.timeout) = (0, false, None);
                 node.has_all = node.machine.server().is_whole();
                 node.joining.clear();
                 node.parked.clear();
@@ -410,7 +414,7 @@ impl<'p> Nodes<'p> {
         Ok(Back { replay_pair: ReplayPair { state, shadow }, torn })
     }
 
-    /// A worker's disk is gone and another in its place: an empty one, or one with its last checkpoint.
+    /// Replaces a worker's disk by an empty one, or by one with its last checkpoint.
     fn lose_disk(&mut self, node: NodeId) -> Result<(), RecoveryError> {
         let NodeId::Worker(id) = node else { return Ok(()) };
         let mut shadow = self.fresh_worker(id);
@@ -423,7 +427,7 @@ impl<'p> Nodes<'p> {
         Ok(())
     }
 
-    /// Has the shadow of a node hear what is on the disk and it has not heard, and takes its state.
+    /// Replays the new records on the disk in the shadow of a node, and returns the shadow's state.
     fn shadow(&mut self, node: NodeId) -> Result<State, RecoveryError> {
         let host = self.host(node);
         let records = match host.disk.recover() {
@@ -463,8 +467,10 @@ impl<'p> Nodes<'p> {
     }
 }
 
-/// The state of a worker without what harmlessly differs: what servers may not have heard, of which it is told when
-/// they join; and its copy of the model, where rows that it has not asked for hold what some read before has left.
+/// The state of a worker without the two parts that may differ from the shadow's without harm.
+///
+/// These are the unacknowledged messages, because servers report what they have received when the worker joins, and the
+/// copy of the model, because rows that were not requested keep values of an earlier read.
 fn without_leftovers(mut state: State) -> State {
     state.records.remove("unheard");
     state.tensors.remove("worker.model");
@@ -481,7 +487,7 @@ impl Host {
             inbox: VecDeque::new(),
             disk: Disk::new(name.clone(), plan, disks.child(&name).random()),
             blank: false,
-            doomed: None,
+            crash_at_write: None,
             restart_at: Instant::ZERO,
             disk_lost: false,
             is_blank: false,

@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use super::application::Watched;
 use super::certificates::{CERTIFICATES, certificates};
-use super::drawn::{Drawn, FOR_GOOD, Trouble, What};
+use super::drawn::{ClusterFault, Drawn, FOR_GOOD, What};
 use super::environment::{ProcessEnvironment, SharedEnvironment, World};
 use super::flood::flood;
 use crate::scenario::fault::Moment;
@@ -170,11 +170,11 @@ impl Cluster {
     async fn conduct(self: Rc<Self>) -> Result<Outcome, String> {
         let mut tasks = JoinSet::new();
         let began = Instant::now();
-        for (number, trouble) in self.drawn.troubles.clone().into_iter().enumerate() {
+        for (number, fault) in self.drawn.faults.clone().into_iter().enumerate() {
             let cluster = self.clone();
             tasks.spawn_local(async move {
                 let chance = Seed(number as u64).child("tails").random();
-                cluster.befall(began, trouble, chance).await;
+                cluster.inject(began, fault, chance).await;
                 Ok(None)
             });
         }
@@ -186,7 +186,7 @@ impl Cluster {
 
         let mut outcome = None;
         loop {
-            let patience = if outcome.is_some() { HEARS_MAX } else { LASTS_MAX };
+            let patience = if outcome.is_some() { SHUTDOWN_MAX } else { LASTS_MAX };
             let Ok(ended) = timeout(patience, tasks.join_next()).await else { break };
             let Some(ended) = ended else { break };
             let ended = ended.map_err(|error| format!("a task failed: {error}"))?;
@@ -194,11 +194,11 @@ impl Cluster {
         }
 
         // A process that restarted after the end of the run waits for its coordinator.
-        let goes_on = |process: &usize| self.waits[*process].get() == Some(false);
-        match (outcome, (0..self.environments.len()).find(goes_on)) {
+        let still_runs = |process: &usize| self.waits[*process].get() == Some(false);
+        match (outcome, (0..self.environments.len()).find(still_runs)) {
             (Some(outcome), None) => Ok(outcome),
             (Some(_), Some(process)) => {
-                Err(format!("{:?} has not heard of the end", self.drawn.processes[process]))
+                Err(format!("{:?} was not notified of the end", self.drawn.processes[process]))
             }
             (None, _) => Err(format!("not over after {LASTS_MAX:?}")),
         }
@@ -218,7 +218,7 @@ impl Cluster {
             let environment = self.environments[process].borrow().clone();
             let ended = tokio::select! {
                 biased;
-                () = environment.died() => None,
+                () = environment.killed() => None,
                 ended = self.part(nodes, &environment, port) => Some(ended),
             };
             match ended {
@@ -227,7 +227,7 @@ impl Cluster {
                     if self.dies_at_end.take() {
                         let coordinator = self.environments.len() - 1;
                         self.returns[coordinator].set((Duration::from_secs(1), false));
-                        self.environments[coordinator].borrow().die();
+                        self.environments[coordinator].borrow().kill();
                     }
                     return Ok(None);
                 }
@@ -315,8 +315,9 @@ impl Cluster {
         Network::address(DcId(0), PORT_MIN + self.drawn.processes.len() as u16 - 1)
     }
 
-    async fn befall(&self, began: Instant, trouble: Trouble, mut chance: Random) {
-        let Trouble { at, lasts, what } = trouble;
+    /// Injects a fault at its time, and ends it.
+    async fn inject(&self, began: Instant, fault: ClusterFault, mut chance: Random) {
+        let ClusterFault { at, lasts, what } = fault;
         sleep_until(began + at).await;
         let network = &self.world.network;
         match what {
@@ -344,9 +345,9 @@ impl Cluster {
                 // No node may be left that notifies it of the end.
                 self.waits[process].set(self.waits[process].get().map(|_| true));
                 let environment = self.environments[process].borrow().clone();
-                environment.part_from(Some(self.coordinator_address()));
+                environment.disconnect_from(Some(self.coordinator_address()));
                 sleep(lasts).await;
-                environment.part_from(None);
+                environment.disconnect_from(None);
             }
             What::Kill { process, write, moves } => {
                 self.await_work(process, lasts).await;
@@ -381,7 +382,7 @@ impl Cluster {
         self.left.borrow_mut().insert(dc);
         for (nodes, environment) in self.drawn.processes.iter().zip(&self.environments) {
             if nodes[0].dc() == Some(dc) {
-                environment.borrow().die();
+                environment.borrow().kill();
             }
         }
     }
@@ -409,12 +410,12 @@ impl Cluster {
         let environment = self.environments[process].borrow().clone();
         match (write, environment.disks().first()) {
             (Some((writes, moment)), Some(files)) => {
-                files.lock().unwrap().doom(writes, moment);
+                files.lock().unwrap().kill_at_write(writes, moment);
                 sleep(lasts).await;
-                files.lock().unwrap().spare();
+                files.lock().unwrap().cancel_kill();
             }
             _ => {
-                environment.die();
+                environment.kill();
                 for files in environment.disks() {
                     if self.drawn.plan.log.sync == LogSync::Always {
                         files.lock().unwrap().crash(chance);
@@ -439,7 +440,7 @@ impl Cluster {
 
         self.returns[process].set((lasts, false));
         self.behind[process].set(behind);
-        self.environments[process].borrow().die();
+        self.environments[process].borrow().kill();
         if nodes[0] == NodeId::Coordinator {
             std::fs::remove_file(self.folder.path().join(COORDINATOR)).unwrap();
         }
@@ -454,7 +455,7 @@ impl Cluster {
 
     /// Whether a drawn fault may end the run early.
     fn may_end_early(&self) -> bool {
-        self.drawn.troubles.iter().any(|trouble| matches!(trouble.what, What::Leave { .. }))
+        self.drawn.faults.iter().any(|fault| matches!(fault.what, What::Leave { .. }))
     }
 
     /// The clocks at which workers have stopped, by the coordinator's file.
@@ -464,7 +465,8 @@ impl Cluster {
         let file = StateFile::new(&self.folder.path().join(COORDINATOR), hash);
         let state = file.and_then(|file| file.read()).map_err(|error| error.to_string())?;
         let record = state.as_ref().and_then(|state| state.records.get("coordinator.stopped"));
-        let record = record.ok_or("the coordinator has not written down who stopped")?;
+        let record = record
+            .ok_or("the coordinator's file does not contain the clocks of stopped workers")?;
         rmp_serde::from_slice(record).map_err(|error| error.to_string())
     }
 
@@ -486,7 +488,7 @@ impl Cluster {
             let value = value.map_err(|error| error.to_string())?;
             if (value - due).abs() > tolerance * (1.0 + value.abs().max(due.abs())) {
                 let remote = self.drawn.plan.remote.name();
-                return Err(format!("{remote}: parameter {place} is {value} where {due} was due"));
+                return Err(format!("{remote}: parameter {place} is {value} instead of {due}"));
             }
         }
 
@@ -562,7 +564,7 @@ const PORT_MIN: u16 = 5_000;
 const LASTS_MAX: Duration = Duration::from_secs(60);
 
 /// The longest time from the coordinator's end to that of all other processes.
-const HEARS_MAX: Duration = Duration::from_secs(30);
+const SHUTDOWN_MAX: Duration = Duration::from_secs(30);
 
 /// The tolerance for sums in single precision.
 const ROUNDING: f64 = 1e-4;

@@ -15,7 +15,7 @@ use gaia_core::types::Random;
 pub(super) struct Files {
     files: BTreeMap<String, File>,
     /// The number of writes after which its process is killed, and the step of the last write.
-    doom: Option<(u64, Moment)>,
+    kill_at: Option<(u64, Moment)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -32,20 +32,20 @@ pub(super) struct MemoryDisk {
 
 impl Files {
     /// Schedules the kill of the process that uses these files, at a step of the `writes`-th write from here on.
-    pub(super) fn doom(&mut self, writes: u64, moment: Moment) {
-        self.doom = Some((writes, moment));
+    pub(super) fn kill_at_write(&mut self, writes: u64, moment: Moment) {
+        self.kill_at = Some((writes, moment));
     }
 
     /// Cancels a scheduled kill that has not occurred.
-    pub(super) fn spare(&mut self) {
-        self.doom = None;
+    pub(super) fn cancel_kill(&mut self) {
+        self.kill_at = None;
     }
 
     fn next_write_kills(&mut self) -> Option<Moment> {
-        let (writes, moment) = self.doom.as_mut()?;
+        let (writes, moment) = self.kill_at.as_mut()?;
         *writes = writes.saturating_sub(1);
         let kills = (*writes == 0).then_some(*moment);
-        self.doom.take_if(|_| kills.is_some());
+        self.kill_at.take_if(|_| kills.is_some());
         kills
     }
 
@@ -87,19 +87,19 @@ impl LogDisk for MemoryDisk {
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut files = self.files()?;
-        let dies = files.next_write_kills();
+        let kills = files.next_write_kills();
         let file = files.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
-        let written = match dies {
+        let written = match kills {
             Some(Moment::Before) => 0,
             Some(Moment::Torn) => bytes.len() / 2,
             Some(Moment::After) | None => bytes.len(),
         };
         file.bytes.extend_from_slice(&bytes[..written]);
-        if dies.is_none() {
+        if kills.is_none() {
             return Ok(());
         }
         drop(files);
-        self.environment.die();
+        self.environment.kill();
         Err(gone())
     }
 

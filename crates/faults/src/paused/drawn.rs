@@ -19,14 +19,14 @@ pub(super) struct Drawn {
     /// The nodes of each process. The last one has the coordinator alone.
     pub(super) processes: Vec<Vec<NodeId>>,
     pub(super) disorder: Disorder,
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) faults: Vec<ClusterFault>,
     /// The data center that joins late, and when.
     pub(super) joins: Option<(DcId, Duration)>,
 }
 
 /// A fault of the cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct ClusterFault {
     pub(super) at: Duration,
     /// How long it lasts. A kill lasts until the process is restarted.
     pub(super) lasts: Duration,
@@ -83,7 +83,7 @@ impl Drawn {
                 late: one_of(&mut chance, [0.0, 0.01, 0.1]),
                 late_by: Duration::from_millis(within(&mut chance, 1, 40)),
             },
-            troubles: Vec::new(),
+            faults: Vec::new(),
             joins: scenario.faults.iter().find_map(|fault| {
                 let joins = fault.kind == FaultKind::LateJoin && late.contains(&DcId(fault.dc));
                 joins.then_some((DcId(fault.dc), fault.at.0))
@@ -92,20 +92,20 @@ impl Drawn {
         };
 
         let mut chance = root.child("troubles").random();
-        let troubles = (0..within(&mut chance, 0, 6)).map(|_| drawn.trouble(&mut chance));
-        drawn.troubles = troubles.collect();
+        let faults = (0..within(&mut chance, 0, 6)).map(|_| drawn.draw_fault(&mut chance));
+        drawn.faults = faults.collect();
         let leave = scenario.faults.iter().find(|fault| fault.kind == FaultKind::Leave);
 
         if let Some(leave) = leave.filter(|_| drawn.plan.needs_all().is_none()) {
             let failures = &mut drawn.plan.failures;
             (failures.on_give_up, failures.give_up_after) = (OnGiveUp::Leave, GIVE_UP_AFTER);
             let what = What::Leave { dc: DcId(leave.dc) };
-            drawn.troubles.push(Trouble { at: leave.at.0, lasts: Duration::ZERO, what });
+            drawn.faults.push(ClusterFault { at: leave.at.0, lasts: Duration::ZERO, what });
         }
 
         drawn.lose_workers(&mut root.child("lost workers").random());
         drawn.lose_disk(&mut root.child("lost disks").random());
-        drawn.troubles.sort_by_key(|trouble| trouble.at);
+        drawn.faults.sort_by_key(|fault| fault.at);
         drawn
     }
 
@@ -134,8 +134,8 @@ impl Drawn {
                 1 | 2 => (kill, away),
                 _ => (What::Silence { process }, away),
             };
-            let at = TROUBLES_LAST.mul_f64(0.7 * unit(chance));
-            self.troubles.push(Trouble { at, lasts, what });
+            let at = FAULTS_LAST.mul_f64(0.7 * unit(chance));
+            self.faults.push(ClusterFault { at, lasts, what });
         }
     }
 
@@ -149,7 +149,7 @@ impl Drawn {
         let lost = NodeId::Server(servers[within(chance, 0, servers.len() as u64 - 1) as usize]);
         let process = self.processes.iter().position(|nodes| nodes.contains(&lost));
         let process = process.expect("every server has a process");
-        let at = TROUBLES_LAST.mul_f64(0.5 * unit(chance));
+        let at = FAULTS_LAST.mul_f64(0.5 * unit(chance));
 
         let lasts = Duration::from_millis(within(chance, 50, 1_000));
         // In half of the runs its workers are ahead of the copy that it takes.
@@ -162,10 +162,10 @@ impl Drawn {
         // A checkpoint is due when the copy is received. In other runs the files would take longer than the run.
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
-        self.troubles.push(Trouble { at, lasts, what: What::LoseDisk { process, behind } });
+        self.faults.push(ClusterFault { at, lasts, what: What::LoseDisk { process, behind } });
     }
 
-    fn trouble(&self, chance: &mut Random) -> Trouble {
+    fn draw_fault(&self, chance: &mut Random) -> ClusterFault {
         let count = self.plan.topology.data_centers.len() as u64;
         let from = within(chance, 0, count - 1);
         let to = (from + within(chance, 1, count - 1)) % count;
@@ -185,7 +185,7 @@ impl Drawn {
 
         // Connections survive faults of less than five seconds, and are replaced after longer ones.
         let lasts = Duration::from_secs_f64(0.05 * 200_f64.powf(unit(chance)));
-        Trouble { at: TROUBLES_LAST.mul_f64(unit(chance)), lasts, what }
+        ClusterFault { at: FAULTS_LAST.mul_f64(unit(chance)), lasts, what }
     }
 }
 
@@ -220,4 +220,4 @@ const GIVE_UP_AFTER: DurationSetting = DurationSetting(Duration::from_secs(12));
 pub(super) const FOR_GOOD: Duration = Duration::MAX;
 
 /// The time within which faults begin.
-const TROUBLES_LAST: Duration = Duration::from_secs(4);
+const FAULTS_LAST: Duration = Duration::from_secs(4);

@@ -44,7 +44,7 @@ pub(super) struct ProcessEnvironment {
     /// The time of its calendar at the start of the run.
     calendar_began: Duration,
     gone: AtomicBool,
-    died: Notify,
+    killed: Notify,
     /// An address that it cannot reach.
     disconnected_from: Mutex<Option<SocketAddr>>,
     listens: Mutex<Vec<SocketAddr>>,
@@ -78,7 +78,7 @@ impl World {
             seed: self.seed.nth(usize::from(self.port())),
             calendar_began: CALENDAR_BEGAN - behind,
             gone: AtomicBool::new(false),
-            died: Notify::new(),
+            killed: Notify::new(),
             disconnected_from: Mutex::default(),
             listens: Mutex::default(),
             streams: Mutex::default(),
@@ -107,18 +107,18 @@ impl ProcessEnvironment {
     }
 
     /// Kills the process: its streams fail, its datagrams end, and it has no access to its disks.
-    pub(super) fn die(&self) {
+    pub(super) fn kill(&self) {
         self.gone.store(true, Ordering::Relaxed);
         for address in self.listens.lock().unwrap().drain(..) {
             self.world.network.unplug(address);
             self.world.streams.forget(address);
         }
         self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
-        self.died.notify_one();
+        self.killed.notify_one();
     }
 
     /// Fails its streams. It cannot open new ones to `address` until this is called with `None`.
-    pub(super) fn part_from(&self, address: Option<SocketAddr>) {
+    pub(super) fn disconnect_from(&self, address: Option<SocketAddr>) {
         *self.disconnected_from.lock().unwrap() = address;
         if address.is_some() {
             self.streams.lock().unwrap().drain(..).for_each(|ways| break_off(&ways));
@@ -126,8 +126,8 @@ impl ProcessEnvironment {
     }
 
     /// Waits until it is killed.
-    pub(super) async fn died(&self) {
-        self.died.notified().await;
+    pub(super) async fn killed(&self) {
+        self.killed.notified().await;
     }
 
     /// The disks that the process has opened.
@@ -149,9 +149,9 @@ impl Environment for SharedEnvironment {
         Box::pin(async move {
             let environment = &self.0;
             environment.present()?;
-            let ear = environment.world.streams.listen(at)?;
+            let listener = environment.world.streams.listen(at)?;
             environment.listens.lock().unwrap().push(at);
-            Ok(Box::new(ear) as Box<dyn Listener>)
+            Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 

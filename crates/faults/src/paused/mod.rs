@@ -25,7 +25,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 use self::cluster::{Besides, Run, run, run_drawn};
-use self::drawn::{Drawn, Trouble, What};
+use self::drawn::{ClusterFault, Drawn, What};
 use gaia_config::FailuresConfig;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::DurationSetting;
@@ -45,7 +45,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         .into_par_iter()
         .map(|seed| {
             let ran = catch_unwind(|| run(seed, Besides::Nothing));
-            (seed, ran.unwrap_or_else(|_| Err("it panicked, as told above".into())))
+            (seed, ran.unwrap_or_else(|_| Err("it panicked; see above".into())))
         })
         .collect();
     let (mut failed, mut sums, mut restarts) = (Vec::new(), 0, 0);
@@ -76,7 +76,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
     );
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if std::env::var_os(ONE).is_none() {
-        assert!(taken_over.min(given_back) > 20, "workers are taken over and come back");
+        assert!(taken_over.min(given_back) > 20, "workers are taken over and return");
         assert!(disks_lost > 20, "servers that have lost their disks take copies");
     }
 }
@@ -111,13 +111,13 @@ fn a_server_whose_worker_is_ahead_of_the_copy_that_it_takes_keeps_a_checkpoint()
     drawn.plan.compute.slowdown[0] = 1.0;
     let what = What::LoseDisk { process: 0, behind: Duration::ZERO };
     let (at, lasts) = (Duration::from_secs(2), Duration::from_millis(200));
-    drawn.troubles = vec![Trouble { at, lasts, what }];
+    drawn.faults = vec![ClusterFault { at, lasts, what }];
     let run = run_drawn(drawn, 0, Besides::Nothing).unwrap();
     assert_eq!(run.disks_lost, 1);
 }
 
 #[test]
-fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
+fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_reported() {
     let mut drawn = (0..).map(Drawn::new).find(|drawn| drawn.plan.needs_all().is_none()).unwrap();
     drawn.joins = None;
     drawn.plan.stop.clocks = Some(100);
@@ -126,12 +126,12 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_told() {
 
     // Only the coordinator knows the earlier incarnations, and begins above its calendar.
     let coordinator = drawn.processes.len() - 1;
-    let loses = |process: usize, lasts: u64| Trouble {
+    let loses = |process: usize, lasts: u64| ClusterFault {
         at: Duration::from_secs(2),
         lasts: Duration::from_millis(lasts),
         what: What::LoseDisk { process, behind: Duration::from_secs(60) },
     };
-    drawn.troubles = vec![loses(coordinator, 10), loses(0, 500)];
+    drawn.faults = vec![loses(coordinator, 10), loses(0, 500)];
     let refused = run_drawn(drawn, 0, Besides::Nothing).unwrap_err();
     assert!(refused.contains("has refused it for 12 s: peer sent a message of its"), "{refused}");
 }
@@ -144,7 +144,7 @@ fn clusters_that_strangers_flood_end_with_every_update_in_every_copy() {
             run(seed, Besides::Flood).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
         run.restarts
     });
-    assert!(runs.sum::<u64>() > 0, "nodes come back");
+    assert!(runs.sum::<u64>() > 0, "nodes restart");
 }
 
 const SEEDS: u64 = 300;

@@ -49,20 +49,20 @@ pub(super) struct Way {
 }
 
 /// A listener at an address.
-pub(super) struct Ear {
+pub(super) struct StreamListener {
     address: SocketAddr,
     calls: Mutex<UnboundedReceiver<(Pipe, SocketAddr)>>,
 }
 
 impl Switchboard {
-    pub(super) fn listen(&self, address: SocketAddr) -> io::Result<Ear> {
+    pub(super) fn listen(&self, address: SocketAddr) -> io::Result<StreamListener> {
         let mut listeners = self.listeners.lock().unwrap();
         if listeners.get(&address).is_some_and(|listener| !listener.is_closed()) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let (sender, calls) = unbounded_channel();
         listeners.insert(address, sender);
-        Ok(Ear { address, calls: Mutex::new(calls) })
+        Ok(StreamListener { address, calls: Mutex::new(calls) })
     }
 
     pub(super) fn forget(&self, address: SocketAddr) {
@@ -245,7 +245,7 @@ impl Drop for Pipe {
     }
 }
 
-impl Listener for Ear {
+impl Listener for StreamListener {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>> {
         let call = ready!(self.calls.lock().unwrap().poll_recv(cx));
         // A listener whose address was taken over accepts no more streams.

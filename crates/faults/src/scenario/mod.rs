@@ -152,7 +152,7 @@ impl Scenario {
         }
 
         if scenario.late().len() == scenario.data_centers {
-            let expected = "a data center that is there from the start";
+            let expected = "a data center that takes part from the start";
             return Err(file.wrong("fault", "late joins of all data centers", expected));
         }
 
@@ -202,7 +202,7 @@ impl Scenario {
     }
 
     /// The duration of the safety phase.
-    pub(crate) fn calm_at(&self) -> Duration {
+    pub(crate) fn faults_end_at(&self) -> Duration {
         let ends = self.faults.iter().map(|fault| fault.at.0 + fault.lasts.0);
         ends.max().unwrap_or_default().max(FAULTS_LAST)
     }
@@ -399,7 +399,7 @@ const BASE: &str = r#"
     clocks = 1
 "#;
 
-/// How many times the clocks a run has in which a fault lasts long.
+/// The factor of a run's clocks if one of its faults lasts long.
 const CLOCKS_STRETCH: u64 = 5;
 
 const DATA_CENTERS_MAX: usize = 8;

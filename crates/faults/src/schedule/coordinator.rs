@@ -1,4 +1,4 @@
-//! The coordinator: what it orders, what it writes down before, and how it comes back.
+//! The coordinator: its orders, the file that it writes before it gives them, and its restarts.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use gaia_driver::run_loop::{RunDriver, execute_outputs};
 
 /// The process of the coordinator, and its disk.
 pub(super) struct CoordinatorProcess {
-    pub(super) is_open: bool,
-    opens_at: Instant,
-    /// When in its next write it dies, and how long it is gone then.
-    doomed: Option<(Moment, Duration)>,
-    /// What is on its disk: it is replaced whole, so that no write is torn.
-    kept: Option<State>,
+    pub(super) is_up: bool,
+    restart_at: Instant,
+    /// The step of its next write at which it crashes, and the duration of the crash.
+    crash_at_write: Option<(Moment, Duration)>,
+    /// The state on its disk. The file is replaced as a whole, so no write is torn.
+    saved: Option<State>,
 }
 
-/// A coordinator that gives data centers up when a fault says so, and lets them join again.
+/// A coordinator that gives up data centers only because of drawn faults, and lets them join again.
 pub(super) fn cluster_coordinator(blueprint: &Blueprint<'_>) -> ClusterCoordinator {
     let rules = FailureRules {
         give_up_after: Duration::MAX,
@@ -35,26 +35,27 @@ pub(super) fn cluster_coordinator(blueprint: &Blueprint<'_>) -> ClusterCoordinat
 }
 
 impl CoordinatorProcess {
-    pub(super) fn open() -> Self {
-        Self { is_open: true, opens_at: Instant::ZERO, doomed: None, kept: None }
+    pub(super) fn new() -> Self {
+        Self { is_up: true, restart_at: Instant::ZERO, crash_at_write: None, saved: None }
     }
 
-    pub(super) fn spare(&mut self) {
-        self.doomed = None;
+    /// Cancels a scheduled crash that has not occurred.
+    pub(super) fn cancel_crash(&mut self) {
+        self.crash_at_write = None;
     }
 }
 
 impl Schedule<'_> {
-    /// Tells the coordinator of something, if it is there.
-    pub(super) fn inform(&mut self, tell: impl FnOnce(&mut Coordinator)) {
-        if self.coordinator_process.is_open {
-            tell(&mut self.coordinator.run);
+    /// Notifies the coordinator of an event, if it runs.
+    pub(super) fn inform(&mut self, notify: impl FnOnce(&mut Coordinator)) {
+        if self.coordinator_process.is_up {
+            notify(&mut self.coordinator.run);
         }
     }
 
-    /// Has the coordinator's orders carried out: what it says it has written down.
+    /// Executes the outputs of the coordinator. Orders are given after they are written to its disk.
     pub(super) fn settle_coordinator(&mut self) -> Done {
-        while self.coordinator_process.is_open
+        while self.coordinator_process.is_up
             && (self.coordinator.run.has_output() || self.unwritten)
         {
             self.unwritten = false;
@@ -64,7 +65,7 @@ impl Schedule<'_> {
             if self.fault_injector.has(Bug::OrdersBeforeWriting) {
                 self.give(std::mem::take(&mut orders))?;
             }
-            if !self.finished && !self.write_down() {
+            if !self.finished && !self.write_state() {
                 return Ok(());
             }
             self.give(orders)?;
@@ -72,25 +73,25 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Has the coordinator die, now or at its next write.
-    pub(super) fn strike_coordinator(&mut self, fault: &Fault) {
+    /// Crashes the coordinator, at once or at its next write.
+    pub(super) fn inject_coordinator_crash(&mut self, fault: &Fault) {
         match fault.write {
-            Some(moment) => self.coordinator_process.doomed = Some((moment, fault.lasts.0)),
-            None => self.close_office(fault.lasts.0),
+            Some(moment) => self.coordinator_process.crash_at_write = Some((moment, fault.lasts.0)),
+            None => self.crash_coordinator(fault.lasts.0),
         }
     }
 
-    /// Starts the coordinator again, unless it is there or dies once more before. It hears what stands from all nodes, and
-    /// says what stands to them.
-    pub(super) fn open_office(&mut self) -> Done {
-        if self.coordinator_process.is_open || self.now < self.coordinator_process.opens_at {
+    /// Restarts the coordinator, unless it runs or a later crash has postponed the restart. Nodes report their state to
+    /// it, and it repeats its orders to them.
+    pub(super) fn restart_coordinator(&mut self) -> Done {
+        if self.coordinator_process.is_up || self.now < self.coordinator_process.restart_at {
             return Ok(());
         }
-        self.coordinator_process.is_open = true;
+        self.coordinator_process.is_up = true;
 
         self.coordinator = cluster_coordinator(self.blueprint);
         self.unwritten = false;
-        if let Some(state) = self.coordinator_process.kept.clone() {
+        if let Some(state) = self.coordinator_process.saved.clone() {
             let restored = state.restore(|walk| self.coordinator.restore(walk, ()));
             restored.map_err(|error| self.broken("durability", format!("coordinator: {error}")))?;
         }
@@ -116,7 +117,7 @@ impl Schedule<'_> {
             }
             if !self.fault_injector.has(Bug::SaysNothingAgain) {
                 match node {
-                    NodeId::Server(id) => self.nodes.server_mut(id).has_stated = false,
+                    NodeId::Server(id) => self.nodes.server_mut(id).has_reported = false,
                     NodeId::Worker(id) => self.nodes.worker_mut(id).reported_stop = None,
                     NodeId::Coordinator => {}
                 }
@@ -127,7 +128,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Says again to a node what holds.
+    /// Repeats the orders in force to a node.
     pub(super) fn repeat_orders(&mut self, node: NodeId) -> Done {
         for order in self.coordinator.orders_for(node) {
             self.hand(node, order.into())?;
@@ -135,6 +136,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
+    /// Passes orders to their nodes.
     fn give(&mut self, orders: Vec<(Recipients, NodeOrder)>) -> Done {
         for (to, order) in orders {
             match (to, &order) {
@@ -154,35 +156,37 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Writes down what the coordinator needs to go on; says whether it has lived through that.
-    fn write_down(&mut self) -> bool {
-        let doomed = self.coordinator_process.doomed.take();
-        if !matches!(doomed, Some((Moment::Before | Moment::Torn, _))) {
-            self.keep();
+    /// Writes the coordinator's state to its disk, with a scheduled crash. Returns whether the coordinator still runs.
+    fn write_state(&mut self) -> bool {
+        let crash_at_write = self.coordinator_process.crash_at_write.take();
+        if !matches!(crash_at_write, Some((Moment::Before | Moment::Torn, _))) {
+            self.save_coordinator();
         }
-        match doomed {
+        match crash_at_write {
             Some((_, lasts)) => {
-                self.close_office(lasts);
+                self.crash_coordinator(lasts);
                 false
             }
             None => true,
         }
     }
 
-    /// Puts on disk what the coordinator needs to go on. Who takes part it has so decided as soon as it has.
-    pub(super) fn keep(&mut self) {
+    /// Writes the coordinator's state to its disk. Called directly after a change of membership, so that the change is
+    /// durable at once.
+    pub(super) fn save_coordinator(&mut self) {
         let state = State::of(|walk| self.coordinator.save(walk, ()));
-        self.coordinator_process.kept = Some(state);
+        self.coordinator_process.saved = Some(state);
         self.unwritten = false;
     }
 
-    /// The coordinator dies, for a while; one that is gone already stays away longer.
-    fn close_office(&mut self, lasts: Duration) {
+    /// Crashes the coordinator for a time. A coordinator that is down stays down longer.
+    fn crash_coordinator(&mut self, lasts: Duration) {
         self.counts.structural.coordinator_crashes += 1;
-        self.coordinator_process.is_open = false;
-        self.coordinator_process.doomed = None;
-        self.coordinator_process.opens_at = self.coordinator_process.opens_at.max(self.now + lasts);
-        self.events.push(self.coordinator_process.opens_at, Event::OpenOffice);
+        self.coordinator_process.is_up = false;
+        self.coordinator_process.crash_at_write = None;
+        self.coordinator_process.restart_at =
+            self.coordinator_process.restart_at.max(self.now + lasts);
+        self.events.push(self.coordinator_process.restart_at, Event::RestartCoordinator);
     }
 }
 
@@ -212,6 +216,6 @@ impl RunDriver for Schedule<'_> {
 
     fn finish(&mut self) -> Done {
         self.finished = true;
-        self.become_calm()
+        self.end_faults()
     }
 }

@@ -1,4 +1,4 @@
-//! Data centers that join late, and that leave for good.
+//! Data centers that join late, and that leave permanently.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use gaia_core::coordinator::Admission;
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId};
 
 impl Schedule<'_> {
-    /// Whether a data center is not there, and nobody of it comes back by itself.
+    /// Whether a data center is inactive or has crashed permanently. Its nodes do not restart by themselves.
     pub(super) fn is_gone(&self, dc: DcId) -> bool {
         self.coordinator.run.inactive().contains(&dc) || self.leaving.contains(&dc)
     }
 
-    /// All nodes of a data center begin, with nothing, once nobody else is about to take a copy.
+    /// Starts all nodes of a data center without a state, as soon as the coordinator admits it.
     pub(super) fn join_late(&mut self, dc: DcId) -> Done {
-        if !self.coordinator_process.is_open {
-            self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
+        if !self.coordinator_process.is_up {
+            self.events.push(self.now + RETRY_AFTER, Event::Join { dc });
             return Ok(());
         }
 
@@ -31,15 +31,16 @@ impl Schedule<'_> {
         let mut servers = self.nodes.servers.iter().filter(|(id, _)| !inactive.contains(&id.dc));
         let is_lost = servers.clone().any(|(_, node)| node.host.disk_lost);
 
-        // What mirrors have heard from it before and may yet forget, it could not say again.
+        // A mirror that crashes loses its unsynced frames of the data center's earlier servers, which cannot send them
+        // again.
         let have_synced = servers.all(|(_, node)| node.unsynced.is_empty());
-        let can_say_again = have_synced || !self.coordinator.has_left(dc);
-        let is_dying = self.leaving.contains(&dc);
-        let is_there = |one: DcId| one == dc && !is_dying && !is_lost && can_say_again;
-        match self.coordinator.admission(is_there) {
+        let can_resend = have_synced || !self.coordinator.has_left(dc);
+        let is_leaving = self.leaving.contains(&dc);
+        let is_ready = |one: DcId| one == dc && !is_leaving && !is_lost && can_resend;
+        match self.coordinator.admission(is_ready) {
             Admission::Closed => return Ok(()),
             Admission::NotYet => {
-                self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::Join { dc });
+                self.events.push(self.now + RETRY_AFTER, Event::Join { dc });
                 return Ok(());
             }
             Admission::Join(dc) => self.coordinator.join(dc),
@@ -49,12 +50,12 @@ impl Schedule<'_> {
         let (servers, workers): (Vec<NodeId>, Vec<NodeId>) =
             self.nodes_of(dc).into_iter().partition(|node| matches!(node, NodeId::Server(_)));
 
-        // That they have joined and whose copies they take is written at once.
+        // The join and the sources of the copies are written to the coordinator's disk at once.
         for node in &servers {
             self.nodes.empty_disk(*node);
             self.boot(*node)?;
         }
-        self.keep();
+        self.save_coordinator();
         for node in servers {
             self.begin(node)?;
         }
@@ -70,7 +71,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// All nodes of a data center die: for good, where the run can go on without it.
+    /// Crashes all nodes of a data center: permanently, if the run can continue without it.
     pub(super) fn leave(&mut self, fault: &Fault) {
         let dc = DcId(fault.dc);
         if self.is_gone(dc) {
@@ -86,11 +87,11 @@ impl Schedule<'_> {
         }
     }
 
-    /// A data center that is gone is waited for no more, and with it those whose copies it had on the way. Where copies
-    /// are being made equal, or none would be left, it is back instead.
+    /// Gives up a data center that has crashed permanently, and with it those that were taking its copy. If that is
+    /// impossible, because the run drains or no mirror would be left, the nodes restart instead.
     pub(super) fn give_up(&mut self, dc: DcId) -> Done {
-        if !self.coordinator_process.is_open {
-            self.events.push(self.now + LOOKS_AGAIN_AFTER, Event::GiveUp { dc });
+        if !self.coordinator_process.is_up {
+            self.events.push(self.now + RETRY_AFTER, Event::GiveUp { dc });
             return Ok(());
         }
 
@@ -109,7 +110,7 @@ impl Schedule<'_> {
         };
 
         self.coordinator.leave(&gone);
-        self.keep();
+        self.save_coordinator();
 
         for dc in gone {
             self.let_go(dc)?;
@@ -118,7 +119,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Whether every server that has lost its disk has a mirror yet, once these data centers are gone.
+    /// Whether every server that has lost its disk still has a mirror without these data centers.
     fn all_have_mirrors_without(&self, gone: &BTreeSet<DcId>) -> bool {
         let inactive = self.coordinator.run.inactive();
         let stays = |dc: DcId| !inactive.contains(&dc) && !gone.contains(&dc);
@@ -127,7 +128,7 @@ impl Schedule<'_> {
         lost.all(|(id, _)| self.nodes.nearest_to(*id, stays).is_some())
     }
 
-    /// The run goes on without a data center.
+    /// Removes a data center from the run, which continues without it.
     fn let_go(&mut self, dc: DcId) -> Done {
         self.leaving.remove(&dc);
         self.counts.structural.count(FaultKind::Leave);
@@ -146,5 +147,5 @@ impl Schedule<'_> {
     }
 }
 
-/// While a data center cannot join.
-const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// The interval at which a join or a removal is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(1);

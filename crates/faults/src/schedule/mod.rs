@@ -1,9 +1,9 @@
 //! The event loop of one schedule: the cluster, its network, disks, faults and checkers.
 
 mod coordinator;
+mod faults;
 mod members;
 mod servers;
-mod trouble;
 mod wan;
 mod workers;
 
@@ -103,7 +103,7 @@ enum Event {
         node: NodeId,
     },
     /// The coordinator restarts.
-    OpenOffice,
+    RestartCoordinator,
     Checkpoint {
         node: NodeId,
     },
@@ -148,7 +148,7 @@ enum Event {
         dc: DcId,
     },
     /// The safety phase ends.
-    Calm,
+    FaultsEnd,
     /// The time by which the run must be over and no message remain.
     Deadline,
 }
@@ -165,9 +165,9 @@ struct Schedule<'p> {
     nodes: Nodes<'p>,
     coordinator: ClusterCoordinator,
     coordinator_process: CoordinatorProcess,
-    /// What nodes are to be told next.
+    /// Orders that were not given to nodes yet.
     orders: Vec<(Recipients, NodeOrder)>,
-    /// Whether the coordinator knows something that is not on its disk and no order says.
+    /// Whether a change of the coordinator's state that causes no order is not on its disk yet.
     unwritten: bool,
     lan: Lan,
     cost: CostModel,
@@ -189,7 +189,8 @@ struct Schedule<'p> {
     under_way: usize,
     /// Data centers that have crashed permanently and are not given up.
     leaving: BTreeSet<DcId>,
-    calm: bool,
+    /// Whether the safety phase is over.
+    faults_ended: bool,
     finished: bool,
 }
 
@@ -211,7 +212,7 @@ impl<'p> Schedule<'p> {
             events: Events::new(),
             nodes: Nodes::new(plan, blueprint, logs, &fault_injector),
             coordinator: cluster_coordinator(blueprint),
-            coordinator_process: CoordinatorProcess::open(),
+            coordinator_process: CoordinatorProcess::new(),
             orders: Vec::new(),
             unwritten: false,
             lan: Lan::new(topology),
@@ -229,7 +230,7 @@ impl<'p> Schedule<'p> {
             reconnected: BTreeSet::new(),
             under_way: 0,
             leaving: BTreeSet::new(),
-            calm: false,
+            faults_ended: false,
             finished: false,
             overlay: plan.overlay(),
             scenario,
@@ -245,9 +246,9 @@ impl<'p> Schedule<'p> {
             self.events.push(at + fault.lasts.0, Event::Fault { number, begins: false });
         }
 
-        let calm_at = Instant::ZERO + self.scenario.calm_at();
-        self.events.push(calm_at, Event::Calm);
-        self.events.push(calm_at + self.liveness_lasts(), Event::Deadline);
+        let faults_end_at = Instant::ZERO + self.scenario.faults_end_at();
+        self.events.push(faults_end_at, Event::FaultsEnd);
+        self.events.push(faults_end_at + self.liveness_lasts(), Event::Deadline);
         for pair in self.ends.pairs() {
             self.events.push(Instant::ZERO, Event::Connect { pair });
             let patience = patience(&self.plan.topology, pair);
@@ -281,7 +282,7 @@ impl<'p> Schedule<'p> {
             }
         }
 
-        Err(self.broken("liveness", "nothing is left to happen".into()))
+        Err(self.broken("liveness", "no event is left, and the run has not ended".into()))
     }
 
     fn handle(&mut self, event: Event) -> Done {
@@ -293,7 +294,7 @@ impl<'p> Schedule<'p> {
             }
             Event::Synced { node, incarnation } => self.on_synced(node, incarnation)?,
             Event::Restart { node } => self.restart(node)?,
-            Event::OpenOffice => self.open_office()?,
+            Event::RestartCoordinator => self.restart_coordinator()?,
             Event::Checkpoint { node } => {
                 self.schedule_checkpoint(node);
                 self.hand(node, Task::Checkpoint)?;
@@ -307,7 +308,9 @@ impl<'p> Schedule<'p> {
                     self.events.push(self.now, Event::Strays { at, from, message });
                 }
             }
-            Event::Strays { at, from, message } if !self.calm && !self.has_been_lost(at, from) => {
+            Event::Strays { at, from, message }
+                if !self.faults_ended && !self.has_been_lost(at, from) =>
+            {
                 if self.ends.is_up(at, from) {
                     let epoch = self.ends.epoch(at, from);
                     self.hand(NodeId::Server(at), Task::Arrives { from, epoch, message })?;
@@ -328,11 +331,11 @@ impl<'p> Schedule<'p> {
                 let patience = patience(&self.plan.topology, pair);
                 self.events.push(self.now + patience, Event::Watch { pair });
             }
-            Event::Fault { number, begins } if !self.calm => self.fault(number, begins)?,
+            Event::Fault { number, begins } if !self.faults_ended => self.fault(number, begins)?,
             Event::Join { dc } => self.join_late(dc)?,
             Event::GiveUp { dc } => self.give_up(dc)?,
-            Event::Calm if !self.calm => self.become_calm()?,
-            Event::Fault { .. } | Event::Calm | Event::Strays { .. } => {}
+            Event::FaultsEnd if !self.faults_ended => self.end_faults()?,
+            Event::Fault { .. } | Event::FaultsEnd | Event::Strays { .. } => {}
             Event::Deadline => return Err(self.late()),
         }
         Ok(())
@@ -354,7 +357,7 @@ impl<'p> Schedule<'p> {
             return Ok(());
         }
         while let Some(task) = self.nodes.host(node).inbox.front() {
-            if task.needs_rest() {
+            if task.needs_settled() {
                 if !self.nodes.is_settled(node) {
                     break;
                 }
@@ -409,16 +412,17 @@ impl<'p> Schedule<'p> {
 
     /// The factor by which a data center computes more slowly.
     fn slowdown(&self, dc: DcId) -> f64 {
-        let at_work = self.scenario.faults.iter().filter(|fault| {
+        let in_force = self.scenario.faults.iter().filter(|fault| {
             let begins = Instant::ZERO + fault.at.0;
             fault.kind == FaultKind::Straggler
                 && fault.dc == dc.0
-                && !self.calm
+                && !self.faults_ended
                 && (begins..begins + fault.lasts.0).contains(&self.now)
         });
-        at_work.map(|fault| fault.factor).product()
+        in_force.map(|fault| fault.factor).product()
     }
 
+    /// Passes an event to all checkers.
     fn see(&mut self, seen: Seen<'_>) -> Done {
         let view = View {
             now: self.now,
@@ -447,8 +451,8 @@ impl<'p> Schedule<'p> {
 
     /// How long a run may take to end once faults have ended.
     ///
-    /// Where a link is slow, the announcements of data centers without a bound on staleness fill most of it, and a data
-    /// center behind it takes seconds for each clock. So slower links have more time.
+    /// On a slow link the announcements of data centers without a bound on staleness use most of the bandwidth. A data
+    /// center behind such a link takes seconds for each clock. So runs with slower links have more time.
     fn liveness_lasts(&self) -> Duration {
         let links = self.plan.topology.links.iter();
         let slowest = links
@@ -464,14 +468,18 @@ impl<'p> Schedule<'p> {
             quiescence::held(&self.nodes, &self.plan.topology, self.coordinator.run.inactive());
         if self.finished {
             let held = held.unwrap_or_else(|| "a connection is down".into());
-            return self.broken(quiescence::NAME, format!("{lasted:?} of calm, and {held}"));
+            return self
+                .broken(quiescence::NAME, format!("{lasted:?} after the last fault, {held}"));
         }
         let reads = self.nodes.servers().filter_map(|server| {
             server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))
         });
         let waiting: Vec<String> = reads.chain(held).collect();
         let waiting = waiting.join("; ");
-        self.broken("liveness", format!("{lasted:?} of calm, and not finished: {waiting}"))
+        self.broken(
+            "liveness",
+            format!("{lasted:?} after the last fault, the run has not ended: {waiting}"),
+        )
     }
 
     fn broken(&self, checker: &'static str, what: String) -> Box<Violation> {

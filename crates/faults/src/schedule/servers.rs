@@ -54,7 +54,7 @@ impl Schedule<'_> {
             Task::Connect { peer, epoch } => {
                 if self.ends.epoch(id, peer) == epoch {
                     let hello = node.machine.connect(peer);
-                    self.ends.greet(id, peer);
+                    self.ends.on_hello_sent(id, peer);
                     self.send(id, peer, Lane::Control, hello)?;
                 }
             }
@@ -72,7 +72,7 @@ impl Schedule<'_> {
                 let left = node.machine.handle_left(now, dc, incarnation);
                 left.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
             }
-            _ => unreachable!("a server is told what servers are told"),
+            _ => unreachable!("the task of a worker was given to a server"),
         }
 
         let node = self.nodes.server_mut(id);
@@ -96,7 +96,7 @@ impl Schedule<'_> {
             let (node, incarnation) =
                 (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
             let task = Task::Join { worker };
-            self.events.push(self.now + CALLS_AGAIN_AFTER, Event::Node { node, incarnation, task });
+            self.events.push(self.now + RETRY_AFTER, Event::Node { node, incarnation, task });
             return;
         }
 
@@ -114,7 +114,7 @@ impl Schedule<'_> {
 
     fn take_from_worker(&mut self, id: ServerId, from: WorkerId, message: WorkerMessage) -> Done {
         let layout = self.nodes.layout(id.shard);
-        let taken = self.fault_injector.on_said(id, from, message.clone(), layout);
+        let taken = self.fault_injector.on_worker_message(id, from, message.clone(), layout);
         let node = self.nodes.server_mut(id);
         let now = node.host.shows(self.now);
         let order = node.machine.handle_worker(now, from, taken);
@@ -258,12 +258,12 @@ impl Schedule<'_> {
             node.has_all = node.machine.server().is_whole();
         }
 
-        let states = !node.has_stated && node.machine.is_settled();
-        if node.has_all && (states || !had_all) && self.coordinator_process.is_open {
+        let states = !node.has_reported && node.machine.is_settled();
+        if node.has_all && (states || !had_all) && self.coordinator_process.is_up {
             self.coordinator.handle_ready(id);
         }
         if states {
-            node.has_stated = true;
+            node.has_reported = true;
             let server = node.machine.server();
             let (clock, copy) = (server.clock(), server.copy_ready());
             let drained = server.is_drained();
@@ -346,7 +346,7 @@ impl Schedule<'_> {
     }
 
     fn answer(&mut self, id: ServerId, worker: WorkerId, rows: &gaia_core::node::RowsRead) -> Done {
-        self.see(Seen::Said { server: id, worker, rows })?;
+        self.see(Seen::ReplySent { server: id, worker, rows })?;
         let task = Task::Rows { from: id.shard, rows: rows.clone() };
         self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), rows.lan_bytes(), task);
         Ok(())
@@ -396,7 +396,7 @@ impl Schedule<'_> {
 /// How long an end waits for a frame to send before it sends an acknowledgement alone.
 const ACKNOWLEDGEMENT_DELAY: std::time::Duration = std::time::Duration::from_millis(10);
 
-const CALLS_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(1);
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The size of the message with the next due request of a worker.
 const JOIN_BYTES: u64 = 64;

@@ -145,7 +145,7 @@ impl Schedule<'_> {
             return;
         }
         connection.up = false;
-        (connection.greeted, connection.received) = ([false; 2], [false; 2]);
+        (connection.hello_sent, connection.received) = ([false; 2], [false; 2]);
         connection.epoch += 1;
         self.counts.reconnects += 1;
         for (server, peer) in ends_of(pair) {
@@ -173,5 +173,5 @@ impl Schedule<'_> {
     }
 }
 
-/// How long a connection may be down before a server learns that it does not receive from its mirror.
+/// How long a connection may be down before the server is notified that it receives nothing from its mirror.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -15,13 +15,13 @@ impl Schedule<'_> {
             Task::Computed => machine.handle_computed(),
             Task::Joined { server, due } => {
                 for message in machine.handle_joined(server, due) {
-                    self.speak(id, server, message)?;
+                    self.send_request(id, server, message)?;
                 }
             }
             Task::Due { server, due, guessed } => machine.handle_due(server, due, guessed),
             Task::Start { stopped } => machine.handle_start(stopped),
             Task::Stop { last } => machine.handle_stop(last),
-            _ => unreachable!("a worker is told what workers are told"),
+            _ => unreachable!("the task of a server was given to a worker"),
         }
         Ok(())
     }
@@ -29,7 +29,7 @@ impl Schedule<'_> {
     /// Releases all outputs of a worker, and lets it compute when it has read its rows.
     pub(super) fn let_out_worker(&mut self, id: WorkerId) -> Done {
         while let Some((shard, message)) = self.nodes.worker_mut(id).machine.poll_message() {
-            self.speak(id, shard, message)?;
+            self.send_request(id, shard, message)?;
         }
         let number = self.plan.topology.first_worker(id.dc) + usize::from(id.index);
         let slowdown = self.slowdown(id.dc);
@@ -63,8 +63,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    fn speak(&mut self, id: WorkerId, shard: ShardId, message: WorkerMessage) -> Done {
-        self.see(Seen::Spoke { worker: id, shard, message: &message })?;
+    fn send_request(&mut self, id: WorkerId, shard: ShardId, message: WorkerMessage) -> Done {
+        self.see(Seen::WorkerSent { worker: id, shard, message: &message })?;
         let to = NodeId::Server(ServerId { dc: id.dc, shard });
         let bytes = message.lan_bytes(self.nodes.layout(shard));
         let incarnation = self.nodes.host(NodeId::Worker(id)).incarnation;

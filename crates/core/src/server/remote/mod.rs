@@ -228,13 +228,13 @@ pub(super) trait RemoteModel:
         Clock::ZERO
     }
 
-    /// Whether something may come from a mirror, as far as this model keeps note of that.
-    fn may_hear(&self, _from: DcId) -> bool {
+    /// Whether this model takes the connection to an active mirror to be up. `false` if the model does not track that.
+    fn may_receive_from(&self, _from: DcId) -> bool {
         false
     }
 
-    /// The mirror whose updates are missed, where this data center pauses under a partial partition. A model that waits for
-    /// all never does.
+    /// The mirror whose updates are missing, while this data center pauses under a partial partition. Always `None` for
+    /// a model that waits for all mirrors.
     fn pauses_for(&self) -> Option<DcId> {
         None
     }

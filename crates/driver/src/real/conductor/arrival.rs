@@ -78,7 +78,7 @@ impl Conductor<'_> {
             NoSource::NoMirror => {
                 let plan = &run_context.plan;
                 let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
-                format!("under {model} nobody else has what {dc} had")
+                format!("under {model} no other data center has the state of {dc}")
             }
         };
         RealError::CopyLost { node: run_context.name(NodeId::Server(server)), reason }

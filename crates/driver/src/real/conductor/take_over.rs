@@ -25,7 +25,9 @@ impl Conductor<'_> {
                 TakeOver::ByNobody { lost } => {
                     let dc = &self.context.run_context.plan.topology.dc(lost.dc).name;
                     let lost = self.name_of(lost);
-                    warn!("{lost} is waited for: no worker of {dc} is there to take it over");
+                    warn!(
+                        "the run waits for {lost}: no worker of {dc} is connected that can take it over"
+                    );
                 }
             }
         }

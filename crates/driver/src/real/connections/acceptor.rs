@@ -476,7 +476,7 @@ mod tests {
             let hello = stage.worker.hello(Purpose::Join);
             let calling = stage.worker.dial(NodeId::Coordinator, &at, &hello);
             let unanswered = timeout(Duration::from_secs(1), calling).await;
-            assert!(unanswered.is_err(), "nobody has let it in");
+            assert!(unanswered.is_err(), "no connection was accepted");
         }
         assert_eq!(stage.acceptor.proven_caller().await.hello.node, WORKER);
         let next = timeout(Duration::from_secs(1), stage.acceptor.proven_caller()).await;

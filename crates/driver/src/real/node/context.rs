@@ -218,7 +218,9 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
             Err(error) => {
                 let complaint = error.to_string();
                 if complaint != complained {
-                    warn!("{name} goes on believing whom it believed: {complaint}");
+                    warn!(
+                        "{name} cannot reload its trusted certificates, and keeps the previous ones: {complaint}"
+                    );
                     complained = complaint;
                 }
             }

@@ -89,7 +89,7 @@ impl CoordinatorClient {
         let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
-            reason: "it has not said as which incarnation to begin".into(),
+            reason: "it has not sent the incarnation with which to begin".into(),
         })?;
         Ok((incarnation, joined))
     }
@@ -240,7 +240,7 @@ impl Keeper {
             };
             self.context.on_lost(NodeId::Coordinator);
             warn!(
-                "the line to the coordinator is lost: {error}; this node goes on and calls again"
+                "the connection to the coordinator is lost: {error}; this node continues and reconnects"
             );
             joined = match self.call_again().await {
                 Ok(Some(joined)) => joined,

@@ -1,4 +1,4 @@
-//! Connections that come to nothing, links that are dead, and what is logged of the pause for them.
+//! Connections that make no progress, links without a connection, and the log of pauses under partial partitions.
 
 use tokio::time;
 use tracing::{info, warn};
@@ -8,7 +8,7 @@ use crate::real::error::RealError;
 use gaia_core::types::{Clock, DcId};
 
 impl ServerNode {
-    /// Breaks connections that come to nothing. An acknowledgement that is due goes with the group.
+    /// Closes connections that make no progress. An acknowledgement that is due is sent with the group.
     pub(super) fn look_at_links(&mut self) -> Result<(), RealError> {
         let now = time::Instant::now();
         let mut unjoined = Vec::new();
@@ -20,26 +20,28 @@ impl ServerNode {
             if !self.mirrors.is_joined(*peer) {
                 unjoined.push(*peer);
             } else if stalled {
-                self.mirrors.part(*peer, "nothing comes of the connection");
+                self.mirrors.part(*peer, "the connection makes no progress");
             }
         }
         unjoined.into_iter().try_for_each(|peer| self.on_unjoined(peer))
     }
 
-    /// There has been no connection to a mirror for as long as one may stand still. A process that has begun while the
-    /// link was dead has none to lose, and its server is to know all the same.
+    /// Handles a mirror to which there was no connection for as long as a connection may make no progress.
+    ///
+    /// A process that was started while the link was dead has no connection to lose. So its server is informed here
+    /// that the link is dead.
     fn on_unjoined(&mut self, peer: DcId) -> Result<(), RealError> {
         let server = self.server.server();
         let has_begun =
             server.clock() > Clock::ZERO || self.server.session(peer).peer_hello().is_some();
-        if !has_begun || !server.may_hear(peer) {
+        if !has_begun || !server.may_receive_from(peer) {
             return Ok(());
         }
         let parted = self.server.handle_disconnected(self.now(), peer);
         parted.map_err(|error| self.refused(error))
     }
 
-    /// Says that reads are held back for a partial partition, when that begins and when it ends.
+    /// Logs the beginning and the end of a pause under a partial partition.
     pub(super) fn log_pause(&mut self) {
         let pauses_for = self.server.server().pauses_for();
         if pauses_for == self.pauses_for {
@@ -57,7 +59,10 @@ impl ServerNode {
                 );
             }
             (None, Some(other)) => {
-                info!("{own}: {dc} has what it missed of {}, and goes on", name(other));
+                let other = name(other);
+                info!(
+                    "{own}: {dc} has received the updates that it missed from {other}, and continues"
+                );
             }
             (None, None) => {}
         }

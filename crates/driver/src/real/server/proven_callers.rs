@@ -22,9 +22,8 @@ impl ServerNode {
             let name = |who: Option<WorkerId>| {
                 self.context.run_context.name(NodeId::Worker(who.unwrap_or(worker)))
             };
-            let reason =
-                format!("{} is to be heard for {}, not {}", name(due), name(None), name(calls));
-            debug!("{} puts a caller off: {reason}", self.context.name());
+            let reason = format!("{} must act for {}, not {}", name(due), name(None), name(calls));
+            debug!("{} defers a connection: {reason}", self.context.name());
             self.context.meter.on_caller_refused();
             proven_caller.channel.put_off(reason).await;
             return Ok(());
@@ -209,8 +208,8 @@ mod tests {
         context.dial(to, at, &forge(context.hello(Purpose::Join))).await
     }
 
-    fn is_put_off(called: &Result<Channel, LinkFault>, heard: &str) -> bool {
-        matches!(called, Err(LinkFault::Later(reason)) if reason.contains(heard))
+    fn is_put_off(called: &Result<Channel, LinkFault>, expected: &str) -> bool {
+        matches!(called, Err(LinkFault::Later(reason)) if reason.contains(expected))
     }
 
     /// The due request that a server sends to an admitted worker, and the connection to the server.
@@ -242,12 +241,12 @@ mod tests {
 
     async fn receives_one(stage: &mut Stage) {
         let mut proven_caller = stage.acceptor.as_mut().unwrap().proven_caller().await;
-        assert!(proven_caller.hello.begins.is_some(), "it has nothing to go on from");
+        assert!(proven_caller.hello.begins.is_some(), "it has no state to continue from");
         let answer = Answer::Begin { incarnation: Incarnation::FIRST };
         proven_caller.channel.answer(&answer).await.unwrap();
         let at: Address = proven_caller.hello.listens.unwrap().to_string().parse().unwrap();
         let (_reader, parcels, _) = proven_caller.channel.start(8);
-        let say = async |stand_ins: &StandIns| {
+        let send_order = async |stand_ins: &StandIns| {
             let servers = vec![(SERVER, at.to_string())];
             let order = pack(&Order::Begin { servers, stand_ins: stand_ins.clone() });
             parcels.send((LanKind::Order, order)).await.unwrap();
@@ -257,14 +256,14 @@ mod tests {
         let stand_in = own.in_place_of(LOST);
 
         let mut stand_ins = StandIns::default();
-        say(&stand_ins).await;
+        send_order(&stand_ins).await;
         let called = call(&stand_in, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 0 of a is to be heard"), "{:?}", called.err());
+        assert!(is_put_off(&called, "worker 0 of a must act"), "{:?}", called.err());
         // A caller that claims to be the lost worker itself must authenticate as that.
         let called = call(&own, server, &at, |hello| Hello { node: NodeId::Worker(LOST), ..hello });
         let refused = called.await.map(drop).unwrap_err();
         assert!(
-            matches!(&refused, LinkFault::Refused(said) if said.contains("the hello for")),
+            matches!(&refused, LinkFault::Refused(reason) if reason.contains("the hello for")),
             "{refused}"
         );
         let itself = |hello| Hello { stand_in: Some(LOST), ..hello };
@@ -279,20 +278,20 @@ mod tests {
 
         // The coordinator's order closes the one connection, and allows the other.
         stand_ins.appoint(LOST, [OWN].into_iter());
-        say(&stand_ins).await;
+        send_order(&stand_ins).await;
         assert!(matches!(first.next(|_| 1024, None).await, Err(ChannelError::Closed)));
         let joined = stand_in.join(server, &at, &stand_in.hello(Purpose::Join)).await.unwrap();
         let (due, mut second, _open) = receive_due(joined).await;
         assert_eq!(due, RequestSeq::default());
         let called = call(&lost, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 1 of a is to be heard"), "{:?}", called.err());
+        assert!(is_put_off(&called, "worker 1 of a must act"), "{:?}", called.err());
 
         stand_ins.dismiss(LOST);
-        say(&stand_ins).await;
+        send_order(&stand_ins).await;
         assert!(matches!(second.next(|_| 1024, None).await, Err(ChannelError::Closed)));
         lost.join(server, &at, &lost.hello(Purpose::Join)).await.unwrap();
         let called = call(&stand_in, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 0 of a is to be heard"), "{:?}", called.err());
+        assert!(is_put_off(&called, "worker 0 of a must act"), "{:?}", called.err());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -156,7 +156,7 @@ impl Workers {
                 Ok(message) => return (worker, message),
                 Err(reason) => {
                     let node = self.context.run_context.name(NodeId::Worker(worker));
-                    info!("{} does not hear {node} any more: {reason}", self.context.name());
+                    info!("{} has lost the connection to {node}: {reason}", self.context.name());
                     self.part(worker);
                 }
             }

@@ -228,7 +228,7 @@ impl Far {
             if sender.is_closed() {
                 return Ok(());
             }
-            info!("{} does not hear {name} any more: {error}", self.context.name());
+            info!("{} has lost the connection to {name}: {error}", self.context.name());
             self.context.on_lost(node);
             sleep(BREATH).await;
         }

@@ -64,7 +64,7 @@ impl StandingIn {
             }
             tokio::select! {
                 biased;
-                changed = lost.changed() => changed.expect("whoever says for whom outlives this"),
+                changed = lost.changed() => changed.expect("the sender of lost workers outlives this"),
                 failed = self.failed() => return failed,
             }
         }

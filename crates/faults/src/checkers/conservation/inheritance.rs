@@ -23,8 +23,8 @@ struct Taking {
     /// The incarnation of the server that takes the copy.
     incarnation: u64,
     source: ServerId,
-    /// The sender and the message that made the source take it.
-    word: (DcId, ControlMessage),
+    /// The message because of which the source took the copy, and its sender.
+    message: (DcId, ControlMessage),
     /// Data centers whose links have not forked. The source forwards their updates to the server.
     unforked: BTreeSet<DcId>,
 }
@@ -35,10 +35,10 @@ impl Inheritance {
     pub(super) fn receive(
         &mut self,
         (at, from): (ServerId, DcId),
-        word: &ControlMessage,
+        message: &ControlMessage,
         dcs: impl Iterator<Item = DcId>,
     ) -> Option<ServerId> {
-        let (dc, incarnation, forks) = match *word {
+        let (dc, incarnation, forks) = match *message {
             ControlMessage::Rebuild { from: source, incarnation } if source == at.dc => {
                 (from, incarnation, false)
             }
@@ -51,8 +51,8 @@ impl Inheritance {
         let is_new = takings.last().is_none_or(|latest| latest.incarnation < incarnation);
         if is_new {
             let unforked = dcs.filter(|other| *other != dc && *other != at.dc).collect();
-            let word = (from, word.clone());
-            takings.push(Taking { incarnation, source: at, word, unforked });
+            let message = (from, message.clone());
+            takings.push(Taking { incarnation, source: at, message, unforked });
         }
 
         if let Some(latest) =
@@ -65,8 +65,8 @@ impl Inheritance {
     }
 
     /// Undoes [`Self::receive`] for a message that was not on disk.
-    pub(super) fn undo_receive(&mut self, (at, from): (ServerId, DcId), word: &ControlMessage) {
-        let dc = match *word {
+    pub(super) fn undo_receive(&mut self, (at, from): (ServerId, DcId), message: &ControlMessage) {
+        let dc = match *message {
             ControlMessage::Rebuild { .. } => from,
             ControlMessage::Fork { to, .. } => to,
             _ => return,
@@ -74,10 +74,10 @@ impl Inheritance {
         let server = ServerId { dc, shard: at.shard };
         let Some(takings) = self.takings.get_mut(&server) else { return };
         let Some(latest) = takings.last_mut().filter(|latest| latest.source == at) else { return };
-        if latest.word == (from, word.clone()) {
+        if latest.message == (from, message.clone()) {
             takings.pop();
             self.held.retain(|(of, _), _| *of != server);
-        } else if matches!(word, ControlMessage::Fork { incarnation, .. } if *incarnation == latest.incarnation)
+        } else if matches!(message, ControlMessage::Fork { incarnation, .. } if *incarnation == latest.incarnation)
         {
             latest.unforked.insert(from);
         }

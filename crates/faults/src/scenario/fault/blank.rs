@@ -14,7 +14,7 @@ pub(crate) fn draw(seed: Seed, faults: &mut [Fault]) {
 
 /// The first invalid key, its value, and the expected value.
 pub(crate) fn mistake(fault: &Fault) -> Option<(&'static str, String, String)> {
-    let expected = "a crash of a single worker, at no write".into();
+    let expected = "a crash of a single worker, without `write`".into();
     (fault.blank && !may_be(fault)).then(|| ("blank", "true".into(), expected))
 }
 

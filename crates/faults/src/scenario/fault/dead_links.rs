@@ -1,14 +1,14 @@
-//! Links that die between two data centers while both reach the others.
+//! Dead links between two data centers that still reach the other data centers.
 
 use super::{FAULTS_LAST, Fault, FaultKind, LASTS_MAX, Nodes, millis};
 use crate::scenario::draws::within;
 use gaia_core::types::Seed;
 
-/// In one schedule of four a link dies, both ways or in one direction; as often as not for much longer than it takes until
-/// its ends give the connection up.
+/// Draws a dead link in one schedule of four, in both directions or in one. In half of these schedules it may be dead
+/// for much longer than its ends need to detect that.
 pub(super) fn draw(seed: Seed, nodes: Nodes) -> Option<Fault> {
     let mut chance = seed.random();
-    let strikes = within(&mut chance, 0, 3) == 0;
+    let occurs = within(&mut chance, 0, 3) == 0;
     let kinds = [FaultKind::Partition, FaultKind::OneWayPartition];
     let kind = kinds[within(&mut chance, 0, 1) as usize];
 
@@ -21,5 +21,5 @@ pub(super) fn draw(seed: Seed, nodes: Nodes) -> Option<Fault> {
 
     let dc = within(&mut chance, 0, nodes.data_centers - 1);
     let peer = (dc + within(&mut chance, 1, nodes.data_centers - 1)) % nodes.data_centers;
-    strikes.then(|| Fault { peer: Some(peer as u16), ..Fault::of(kind, at, lasts, dc as u16) })
+    occurs.then(|| Fault { peer: Some(peer as u16), ..Fault::of(kind, at, lasts, dc as u16) })
 }

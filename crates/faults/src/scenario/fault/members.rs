@@ -11,12 +11,12 @@ pub(crate) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
     let mut chance = seed.random();
     let mut faults = Vec::new();
     for kind in [FaultKind::LateJoin, FaultKind::Leave] {
-        let strikes = within(&mut chance, 0, 5) == 0;
+        let occurs = within(&mut chance, 0, 5) == 0;
         let at = millis(within(&mut chance, 0, FAULTS_LAST.as_millis() as u64));
         let lasts = millis(within(&mut chance, 0, LASTS_MAX.as_millis() as u64));
         let dc = within(&mut chance, 0, nodes.data_centers - 1) as u16;
-        let lasts = if kind.is_a_moment() { DurationSetting::default() } else { lasts };
-        faults.extend(strikes.then(|| Fault::of(kind, at, lasts, dc)));
+        let lasts = if kind.is_instantaneous() { DurationSetting::default() } else { lasts };
+        faults.extend(occurs.then(|| Fault::of(kind, at, lasts, dc)));
     }
     faults
 }
@@ -26,9 +26,9 @@ pub(crate) fn draw(seed: Seed, nodes: Nodes) -> Vec<Fault> {
 /// and receives the hello of the second.
 pub(crate) fn draw_lost_joiner(seed: Seed, nodes: Nodes, faults: &mut Vec<Fault>) {
     let mut chance = seed.random();
-    let strikes = within(&mut chance, 0, 1) == 0;
+    let occurs = within(&mut chance, 0, 1) == 0;
     let late = faults.iter().find(|fault| fault.kind == FaultKind::LateJoin);
-    let Some(join) = late.cloned().filter(|_| strikes) else { return };
+    let Some(join) = late.cloned().filter(|_| occurs) else { return };
     let until_lost = Duration::from_millis(within(&mut chance, 50, UNTIL_LOST_MS_MAX));
     let lasts = millis(within(&mut chance, 1, LOST_LASTS_MS_MAX));
     let server = Some(within(&mut chance, 0, nodes.servers - 1) as u16);

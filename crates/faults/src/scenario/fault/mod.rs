@@ -150,8 +150,8 @@ impl Fault {
 
     /// Draws a lost disk, in one schedule of four.
     fn draw_lost_disk(chance: &mut Random, nodes: Nodes) -> Option<Self> {
-        let strikes = within(chance, 0, 3) == 0;
-        strikes.then(|| {
+        let occurs = within(chance, 0, 3) == 0;
+        occurs.then(|| {
             let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
             let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
             let dc = within(chance, 0, nodes.data_centers - 1) as u16;
@@ -162,9 +162,9 @@ impl Fault {
 
     /// Draws a crash of the coordinator, in one schedule of three, and at a write in half of these.
     fn draw_coordinator_crash(chance: &mut Random) -> Option<Self> {
-        let strikes = within(chance, 0, 2) == 0;
+        let occurs = within(chance, 0, 2) == 0;
         let moments = [Moment::Before, Moment::After];
-        strikes.then(|| {
+        occurs.then(|| {
             let at = millis(within(chance, 0, FAULTS_LAST.as_millis() as u64));
             let lasts = millis(within(chance, 1, LASTS_MAX.as_millis() as u64));
             let write = moments.get(within(chance, 0, 3) as usize).copied();
@@ -209,7 +209,7 @@ impl Fault {
         let dc = within(chance, 0, nodes.data_centers - 1);
         let peer = (dc + within(chance, 1, nodes.data_centers - 1)) % nodes.data_centers;
         let factor = within(chance, 2, 10) as f64;
-        let strikes_server = kind == FaultKind::ClockStep || within(chance, 0, 2) > 0;
+        let affects_server = kind == FaultKind::ClockStep || within(chance, 0, 2) > 0;
         let server = within(chance, 0, nodes.servers - 1) as u16;
 
         let worker = within(chance, 0, nodes.workers - 1) as u16;
@@ -219,11 +219,11 @@ impl Fault {
         Self {
             kind,
             at,
-            lasts: if kind.is_a_moment() { DurationSetting::default() } else { lasts },
+            lasts: if kind.is_instantaneous() { DurationSetting::default() } else { lasts },
             dc: dc as u16,
             peer: kind.has_peer().then_some(peer as u16),
-            server: (kind.has_node() && strikes_server).then_some(server),
-            worker: (kind.has_node() && !strikes_server).then_some(worker),
+            server: (kind.has_node() && affects_server).then_some(server),
+            worker: (kind.has_node() && !affects_server).then_some(worker),
             write: write.filter(|_| kind == FaultKind::Crash),
             blank: false,
             factor: if kind.slows() { factor } else { 1.0 },
@@ -231,7 +231,7 @@ impl Fault {
         }
     }
 
-    /// Whether it lasts longer than most that are drawn.
+    /// Whether it lasts longer than most drawn faults.
     pub(super) fn is_long(&self) -> bool {
         self.lasts.0 > LASTS_MAX
     }
@@ -258,8 +258,8 @@ impl Fault {
         }
         match self.peer {
             Some(peer) if !self.kind.has_peer() => {
-                let alone = format!("no peer: a {} is alone", self.kind.name());
-                return Some(("peer", peer.to_string(), alone));
+                let no_peer = format!("no peer for a {}", self.kind.name());
+                return Some(("peer", peer.to_string(), no_peer));
             }
             None if self.kind.has_peer() => return Some(("peer", "nothing".into(), dcs)),
             Some(peer) if peer == self.dc || u64::from(peer) >= nodes.data_centers => {
@@ -278,9 +278,9 @@ impl Fault {
             }
         }
 
-        if self.kind.is_a_moment() && self.lasts != DurationSetting::default() {
-            let nothing = format!("nothing: a {} is a moment", self.kind.name());
-            return Some(("lasts", self.lasts.to_string(), nothing));
+        if self.kind.is_instantaneous() && self.lasts != DurationSetting::default() {
+            let no_duration = format!("no duration for a {}", self.kind.name());
+            return Some(("lasts", self.lasts.to_string(), no_duration));
         }
 
         let right = if self.kind.slows() { 1.0..=FACTOR_MAX } else { 1.0..=1.0 };
@@ -313,10 +313,10 @@ impl Fault {
         }
 
         let names_none = self.server.is_none() && self.worker.is_none();
-        let strikes_one =
+        let needs_node =
             matches!(self.kind, FaultKind::LostDisk | FaultKind::DiskFull | FaultKind::ClockStep);
-        if names_none && strikes_one {
-            return Some(("server", "nothing".into(), "the node that it befalls".into()));
+        if names_none && needs_node {
+            return Some(("server", "nothing".into(), "the affected node".into()));
         }
         let writes = match self.kind {
             FaultKind::Crash => !names_none,
@@ -324,7 +324,7 @@ impl Fault {
         };
 
         self.write.filter(|_| !writes).map(|moment| {
-            let expected = "no write, but where a single node crashes".into();
+            let expected = "no write, except for the crash of a single node".into();
             ("write", format!("{moment:?}").to_lowercase(), expected)
         })
     }
@@ -364,7 +364,7 @@ impl FaultKind {
         matches!(self, Self::Crash | Self::LostDisk | Self::DiskFull | Self::ClockStep)
     }
 
-    fn is_a_moment(self) -> bool {
+    fn is_instantaneous(self) -> bool {
         matches!(self, Self::Reset | Self::ClockStep | Self::LateJoin)
     }
 }

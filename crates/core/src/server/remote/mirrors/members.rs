@@ -18,7 +18,7 @@ impl Mirrors {
         for dc in self.first_hops.keys() {
             self.server.begin(*dc, inactive.contains(dc));
         }
-        self.judge_partition();
+        self.decide_pause();
     }
 
     /// Adopts the coordinator's set of inactive data centers, in case this data center has missed a change.
@@ -31,7 +31,7 @@ impl Mirrors {
                 _ => {}
             }
         }
-        self.judge_partition();
+        self.decide_pause();
     }
 
     /// Marks a mirror as inactive, from this incarnation of it on.
@@ -44,6 +44,6 @@ impl Mirrors {
             wishes.remove(&dc);
             self.client.tighten(self.tightness());
         }
-        self.judge_partition();
+        self.decide_pause();
     }
 }

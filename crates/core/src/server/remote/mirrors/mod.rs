@@ -1,8 +1,9 @@
 //! TAP and ASP: updates are sent directly to all mirrors, and copies differ by unsent updates and those in flight.
 //!
-//! The room sequences its parts: [`mirror_client`] decides what is sent, [`mirror_server`] applies received updates and
-//! holds back reads, [`reachability`] decides who pauses while links are dead, [`momentum_correction`] applies momentum to mirrors' gradients. It does not know the meaning of an
-//! update, and the workers. It is the model of the paper (Hsieh et al., NSDI 2017, sections 3 and 4).
+//! The room sequences its parts. [`mirror_client`] decides what is sent. [`mirror_server`] applies received updates and
+//! holds back reads. [`reachability`] decides whether this data center pauses while links are dead.
+//! [`momentum_correction`] applies momentum to mirrors' gradients. The room knows neither the meaning of an update nor
+//! the workers. It is the model of the paper (Hsieh et al., NSDI 2017, sections 3 and 4).
 
 mod draining;
 mod limits;
@@ -168,7 +169,7 @@ impl RemoteModel for Mirrors {
     fn on_received(&mut self, now: Instant, from: DcId) -> Result<(), PeerError> {
         if self.server.on_received(now, from)? {
             self.reachability.on_received(from);
-            self.judge_partition();
+            self.decide_pause();
         }
         Ok(())
     }
@@ -218,7 +219,7 @@ impl RemoteModel for Mirrors {
 
     fn poll_transmit(&mut self, to: DcId, lane: Lane, room: usize) -> Option<Bytes> {
         self.client.poll_transmit(to, lane, room).or_else(|| match lane {
-            Lane::Control => self.next_word(to),
+            Lane::Control => self.next_link_frame(to),
             Lane::Data => self.next_drain_frame(to, room),
         })
     }
@@ -262,10 +263,10 @@ impl RemoteModel for Mirrors {
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
                 self.server.set_inactive(from, false);
-                self.judge_partition();
+                self.decide_pause();
                 self.on_rebuild(from, source, incarnation, store);
             }
-            ControlMessage::LinkReport(word) => self.on_link_report(from, word),
+            ControlMessage::LinkReport(report) => self.on_link_report(from, report),
             ControlMessage::CaughtUp { version, sequence } => {
                 self.server.on_caught_up(from, version, sequence);
                 self.catch_up(from);
@@ -316,7 +317,7 @@ impl RemoteModel for Mirrors {
 
     fn on_disconnected(&mut self, _: Instant, from: DcId) -> Result<(), PeerError> {
         self.server.on_disconnected(from)?;
-        self.miss(from);
+        self.on_link_failed(from);
         Ok(())
     }
 
@@ -385,8 +386,8 @@ impl RemoteModel for Mirrors {
         self.clock
     }
 
-    fn may_hear(&self, from: DcId) -> bool {
-        self.server.may_hear(from)
+    fn may_receive_from(&self, from: DcId) -> bool {
+        self.server.may_receive_from(from)
     }
 
     fn pauses_for(&self) -> Option<DcId> {

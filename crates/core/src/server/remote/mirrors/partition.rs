@@ -1,11 +1,14 @@
-//! Partial partitions: this data center and another do not hear each other, and a third one hears both.
+//! Partial partitions: the link between this data center and another is dead, and a third one exchanges updates with
+//! both.
 //!
-//! Each server decides by itself whether its data center pauses ([`super::reachability`]). While it does it holds back all reads,
-//! whatever deadlines say: to go on would spoil every copy. It goes on applying what comes and sending what it owes.
+//! Each server decides by itself whether its data center pauses ([`super::reachability`]). During a pause it holds back
+//! all reads, and no deadline releases them, because training would make all copies diverge. It continues to apply
+//! received updates and to send its own.
 //!
-//! What comes meanwhile is a part of the updates only, and where data differ a part does not settle: the parts that the
-//! dead link owes are as large, and of the opposite sign. So the pause ends once what was missed has come, which
-//! the other end says.
+//! The updates received during a pause are only a part of all updates. If the data of the data centers differ, the copy
+//! drifts: the updates missing on the dead link are as large as those received, and have the opposite sign. So the
+//! pause ends only once the missed updates are received. The other end of the link reports which update is the last of
+//! them ([`ControlMessage::CaughtUp`](crate::wire::ControlMessage::CaughtUp)).
 
 use std::collections::BTreeSet;
 
@@ -16,46 +19,48 @@ use crate::types::DcId;
 use crate::wire::{LinkReport, encode_control};
 
 impl Mirrors {
-    /// Nothing comes from a mirror any more: all are told, if updates should come from it and it takes part.
-    pub(super) fn miss(&mut self, from: DcId) {
+    /// Handles a mirror from which nothing is received: reports it to all mirrors, if it is an active neighbour in the
+    /// overlay.
+    pub(super) fn on_link_failed(&mut self, from: DcId) {
         if self.client.clique_of(from).is_some() && self.server.present().any(|dc| dc == from) {
             let version = self.reachability.on_disconnected(from);
             self.server.on_missed(from, version);
-            self.judge_partition();
+            self.decide_pause();
         }
     }
 
-    /// A mirror says which others it does not hear, or has yet to get what it missed of.
-    pub(super) fn on_link_report(&mut self, from: DcId, word: LinkReport) {
+    /// Handles a mirror's link report. If the report names this data center, the client will send
+    /// [`ControlMessage::CaughtUp`](crate::wire::ControlMessage::CaughtUp) after the missed updates.
+    pub(super) fn on_link_report(&mut self, from: DcId, report: LinkReport) {
         if self.client.clique_of(from).is_none() {
             return;
         }
         let own = self.id.dc;
-        let (is_silent, is_behind) = (word.silent.contains(&own), word.behind.contains(&own));
+        let (is_silent, is_behind) = (report.silent.contains(&own), report.behind.contains(&own));
         if is_silent || is_behind {
-            self.client.on_missed(from, word.version, is_silent);
+            self.client.on_missed(from, report.version, is_silent);
         }
-        self.server.set_paused(from, word.pauses, self.clock);
-        self.reachability.on_link_report(from, word);
-        self.judge_partition();
+        self.server.set_paused(from, report.pauses, self.clock);
+        self.reachability.on_link_report(from, report);
+        self.decide_pause();
     }
 
-    /// Looks whether all has come that was missed of a mirror.
+    /// Records that a mirror's missed updates are received, if they are.
     pub(super) fn catch_up(&mut self, from: DcId) {
         if self.server.has_caught_up(from) {
             self.reachability.on_caught_up(from);
-            self.judge_partition();
+            self.decide_pause();
         }
     }
 
-    /// Decides whether this data center pauses, from what is new of who hears whom or takes part.
-    pub(super) fn judge_partition(&mut self) {
+    /// Decides whether this data center pauses. Called when a link, a report or the set of active mirrors has changed.
+    pub(super) fn decide_pause(&mut self) {
         let present: BTreeSet<DcId> = self.server.present().collect();
         self.reachability.decide(&present);
     }
 
-    /// The next word to a mirror: on who hears whom, or that it has what it missed.
-    pub(super) fn next_word(&mut self, to: DcId) -> Option<Bytes> {
+    /// The next control frame about the state of links: a link report, or the end of missed updates.
+    pub(super) fn next_link_frame(&mut self, to: DcId) -> Option<Bytes> {
         let message = self.reachability.next(to).or_else(|| self.client.next_caught_up(to))?;
         let mut frame = Vec::new();
         encode_control(&message, &mut frame);

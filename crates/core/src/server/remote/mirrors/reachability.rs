@@ -1,11 +1,15 @@
-//! Links that are dead between two data centers while a third one exchanges updates with both, and which of the two pauses.
+//! Decides whether this data center pauses under a partial partition: the link between two data centers is dead, and a
+//! third one exchanges updates with both.
 //!
-//! Copies that add up what reaches them diverge under such a partial partition (`docs/src/partial-partitions.md`). Every server
-//! tells its mirrors which of them it does not hear, whenever that changes. From these words alone each server decides
-//! whether its own data center pauses, without asking anybody: of two that do not hear each other, the one pauses that more
-//! links have failed of, and of equals the one that the topology names later. It pauses until it has what it missed.
+//! A copy is the sum of the updates that it receives. Such copies diverge under a partial partition
+//! (`docs/src/partial-partitions.md`). Every server sends a link report to its mirrors whenever its links change: it
+//! names the mirrors from which the server receives nothing. Each server decides from these reports alone whether its
+//! own data center pauses. It sends no request for the decision. Of two data centers without a link, the one with more
+//! failed links pauses. If both have the same number, the one that the topology names later pauses. The pause ends once
+//! the missed updates are received.
 //!
-//! A word is not queued but looked up when it leaves, so that a link that comes and goes leaves no backlog.
+//! A link report is not queued. It is built when it is sent, so that a link that fails repeatedly leaves no backlog of
+//! reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,33 +19,37 @@ use crate::persist;
 use crate::types::DcId;
 use crate::wire::{ControlMessage, LinkReport};
 
-/// What one server knows of who hears whom.
+/// One server's knowledge of the links between data centers, and its decision to pause.
 #[derive(Debug)]
 pub(super) struct Reachability {
     own: DcId,
     /// The cliques of the overlay that this data center is in, without itself.
     cliques: Vec<Vec<DcId>>,
-    /// What this server says, and the mirrors that have yet to be told.
+    /// This server's own report.
     report: LinkReport,
+    /// The mirrors to which the current report was not sent yet.
     due: BTreeSet<DcId>,
-    /// What mirrors have last said.
+    /// The last report of each mirror.
     reports: BTreeMap<DcId, LinkReport>,
+    /// Present while this data center pauses.
     pause: Option<Pause>,
 }
 
-/// Why this data center pauses.
+/// The reason why this data center pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pause {
-    /// The mirror whose updates are missed.
+    /// The mirror whose updates are missing.
     pub(super) missed: DcId,
-    /// Whether a third data center has said that the mirror lost links, too. Until then the mirror may be the one to pause.
+    /// Whether a third data center has reported that the mirror lost links, too. Before that the decision may change,
+    /// because the mirror may be the one that must pause.
     agreed: bool,
-    /// Whether updates of others have come since it began.
+    /// Whether updates of other mirrors were received during the pause. The copy then contains only a part of all
+    /// updates.
     drifted: bool,
 }
 
 impl Reachability {
-    /// Every mirror is heard. `cliques` are those of the overlay that `own` is in, without itself.
+    /// Begins with all links up. `cliques` are those of the overlay that `own` is in, without itself.
     pub(super) fn new(own: DcId, cliques: Vec<Vec<DcId>>) -> Self {
         Self {
             own,
@@ -53,7 +61,7 @@ impl Reachability {
         }
     }
 
-    /// Nothing comes from a mirror any more. Gives the version of the word that says so.
+    /// Records that nothing is received from a mirror. Returns the version of the report that names it.
     pub(super) fn on_disconnected(&mut self, mirror: DcId) -> u64 {
         self.report.behind.remove(&mirror);
         if self.report.silent.insert(mirror) {
@@ -62,7 +70,8 @@ impl Reachability {
         self.report.version
     }
 
-    /// A mirror is heard, again if it was not: what it has sent meanwhile is still missed then.
+    /// Records that a frame of a mirror was received. If nothing was received from it before, the updates of that time
+    /// are still missing.
     pub(super) fn on_received(&mut self, mirror: DcId) {
         if self.report.silent.remove(&mirror) {
             self.report.behind.insert(mirror);
@@ -70,26 +79,26 @@ impl Reachability {
         }
     }
 
-    /// All that was missed of a mirror has come, or is not owed any more.
+    /// Records that no update of a mirror is missing: all were received, or the mirror will not send them.
     pub(super) fn on_caught_up(&mut self, mirror: DcId) {
         if self.report.silent.remove(&mirror) | self.report.behind.remove(&mirror) {
             self.queue_report();
         }
     }
 
-    /// Updates of a mirror have come.
+    /// Records that updates of a mirror were received. During a pause the copy drifts because of them.
     pub(super) fn on_update(&mut self) {
         if let Some(pause) = &mut self.pause {
             pause.drifted = true;
         }
     }
 
-    /// A mirror says whom it does not hear.
+    /// Records a mirror's report.
     pub(super) fn on_link_report(&mut self, from: DcId, report: LinkReport) {
         self.reports.insert(from, report);
     }
 
-    /// A mirror has lost what it was told, and what it has said.
+    /// Resets a mirror that has lost its state: its report is discarded, and this server's report is sent to it again.
     pub(super) fn on_reset(&mut self, mirror: DcId) {
         self.on_caught_up(mirror);
         self.reports.remove(&mirror);
@@ -98,18 +107,21 @@ impl Reachability {
         }
     }
 
-    /// The word for a mirror that has yet to be told, with what holds at this moment.
+    /// This server's current report, if it must be sent to the mirror `to`. It then counts as sent.
     pub(super) fn next(&mut self, to: DcId) -> Option<ControlMessage> {
         self.due.remove(&to).then(|| ControlMessage::LinkReport(self.report.clone()))
     }
 
-    /// Decides whether this data center pauses, where these take part in the run.
+    /// Decides whether this data center pauses. `present` are the active mirrors.
+    ///
+    /// Queues a report if the decision or the failed links of mirrors have changed.
     pub(super) fn decide(&mut self, present: &BTreeSet<DcId>) {
         let misses = |mirror: &DcId| self.misses(*mirror) && present.contains(mirror);
-        // A copy that got only some of the updates has drifted: it is not trained on before it has the others.
-        let holds = |pause: &Pause| pause.agreed && pause.drifted && misses(&pause.missed);
-        let goes_on = self.pause.filter(holds);
-        self.pause = goes_on.or_else(|| {
+        // A copy that received only some of the updates has drifted. Workers must not train on it before it has the
+        // others.
+        let must_last = |pause: &Pause| pause.agreed && pause.drifted && misses(&pause.missed);
+        let unfinished = self.pause.filter(must_last);
+        self.pause = unfinished.or_else(|| {
             let cliques = self.cliques.iter();
             let mut mirrors = cliques.flat_map(|clique| clique.iter().map(move |dc| (clique, *dc)));
             let found = mirrors.find(|(clique, dc)| {
@@ -122,10 +134,11 @@ impl Reachability {
             })
         });
 
-        // Who hears two that do not hear each other tells each how many links the other has lost.
-        let is_heard =
+        // A data center that receives from both ends of a dead link reports to each end how many links the other has
+        // lost.
+        let receives_from =
             |mirror: &DcId| present.contains(mirror) && !self.report.silent.contains(mirror);
-        let received = self.reports.iter().filter(|(mirror, _)| is_heard(mirror));
+        let received = self.reports.iter().filter(|(mirror, _)| receives_from(mirror));
         let failed = received.map(|(mirror, report)| (*mirror, failed_links(report)));
         let failed: BTreeMap<DcId, u16> = failed.filter(|(_, failed)| *failed > 0).collect();
 
@@ -135,50 +148,53 @@ impl Reachability {
         }
     }
 
-    /// Why this data center pauses, if it does.
+    /// The reason why this data center pauses. `None` if it does not pause.
     pub(super) fn pause(&self) -> Option<Pause> {
         self.pause
     }
 
-    /// Whether updates do not pass between this data center and a mirror: one does not hear the other, or the mirror has yet
-    /// to send what it owes since.
+    /// Whether updates between this data center and a mirror are missing: one of the two receives nothing from the
+    /// other, or the mirror has not yet sent all missed updates.
     fn misses(&self, mirror: DcId) -> bool {
-        let is_unheard =
+        let reports_silence =
             self.reports.get(&mirror).is_some_and(|report| report.silent.contains(&self.own));
-        is_unheard || self.report.silent.contains(&mirror) || self.report.behind.contains(&mirror)
+        reports_silence
+            || self.report.silent.contains(&mirror)
+            || self.report.behind.contains(&mirror)
     }
 
-    /// Whether of the two this data center is the one that pauses.
+    /// Whether this data center is the one of the two that pauses.
     fn yields_to(&self, mirror: DcId) -> bool {
-        // Each has lost the link to the other at the least, or is about to notice.
+        // Each has lost at least the link to the other, or will soon detect that.
         let (ours, theirs) = (failed_links(&self.report), self.failed_links_of(mirror));
         (ours.max(1), self.own) > (theirs.max(1), mirror)
     }
 
-    /// How many links of a mirror have failed, by what others say.
+    /// The number of failed links of a mirror, as reported by others. 0 if no report names it.
     fn failed_links_of(&self, mirror: DcId) -> u16 {
-        let said = self.reports.values().filter_map(|report| report.failed.get(&mirror));
-        said.copied().max().unwrap_or_default()
+        let reported = self.reports.values().filter_map(|report| report.failed.get(&mirror));
+        reported.copied().max().unwrap_or_default()
     }
 
-    /// Whether a third data center of the clique exchanges updates with this one and with a mirror.
+    /// Whether a third data center of the clique exchanges updates with both this one and a mirror.
     fn has_witness(&self, clique: &[DcId], mirror: DcId, present: &BTreeSet<DcId>) -> bool {
         let mut others = clique.iter().filter(|dc| **dc != mirror && present.contains(dc));
         others.any(|third| {
-            let says =
+            let reports_silent =
                 |dc| self.reports.get(third).is_some_and(|report| report.silent.contains(&dc));
-            !self.report.silent.contains(third) && !says(self.own) && !says(mirror)
+            let receives_from_third = !self.report.silent.contains(third);
+            receives_from_third && !reports_silent(self.own) && !reports_silent(mirror)
         })
     }
 
-    /// Has all mirrors told of a word that has changed.
+    /// Queues the changed report for all mirrors.
     fn queue_report(&mut self) {
         self.report.version = self.report.version.saturating_add(1);
         self.due.extend(self.cliques.iter().flatten());
     }
 }
 
-/// The number of failed links of the sender of a report.
+/// The number of failed links of a report's sender.
 fn failed_links(report: &LinkReport) -> u16 {
     u16::try_from(report.silent.len()).unwrap_or(u16::MAX)
 }
@@ -201,9 +217,10 @@ persist! {
 mod tests {
     use super::*;
 
-    /// The servers of one shard, of which some pairs pass nothing on.
+    /// The servers of one shard in several data centers.
     struct Shard {
         servers: Vec<Reachability>,
+        /// The pairs of data centers whose link is dead, the lower number first.
         dead: BTreeSet<(u16, u16)>,
     }
 
@@ -220,7 +237,7 @@ mod tests {
             self.settle();
         }
 
-        /// The links are back, and what was missed has come.
+        /// Restores links, and delivers all missed updates.
         fn heal(&mut self, pairs: &[(u16, u16)]) {
             for (a, b) in pairs {
                 self.dead.remove(&(*a, *b));
@@ -231,7 +248,7 @@ mod tests {
             self.settle();
         }
 
-        /// Tells every server whom it does not hear, and carries words until none is left.
+        /// Reports dead links to their servers, and delivers link reports until none is queued.
         fn settle(&mut self) {
             for (a, b) in &self.dead {
                 for (at, from) in [(*a, *b), (*b, *a)] {
@@ -242,16 +259,17 @@ mod tests {
             let present: BTreeSet<DcId> = (0..count).map(DcId).collect();
             loop {
                 self.servers.iter_mut().for_each(|server| server.decide(&present));
-                if !self.carry() {
+                if !self.deliver() {
                     return;
                 }
             }
         }
 
-        fn carry(&mut self) -> bool {
+        /// Delivers each queued report once. Returns whether there was any.
+        fn deliver(&mut self) -> bool {
             let count = self.servers.len() as u16;
             let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
-            let mut carried = false;
+            let mut delivered = false;
             for (from, to) in pairs.filter(|(from, to)| from != to).collect::<Vec<_>>() {
                 if self.dead.contains(&(from.min(to), from.max(to))) {
                     continue;
@@ -259,13 +277,13 @@ mod tests {
                 let report = self.servers[usize::from(from)].next(DcId(to));
                 if let Some(ControlMessage::LinkReport(report)) = report {
                     self.servers[usize::from(to)].on_link_report(DcId(from), report);
-                    carried = true;
+                    delivered = true;
                 }
             }
-            carried
+            delivered
         }
 
-        /// Which data centers pause, each with the one that it misses.
+        /// Compares the data centers that pause, each with the one whose updates it misses.
         fn check(&self, expect: &[(u16, u16)]) {
             let paused = self
                 .servers
@@ -276,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_do_not_hear_each_other_the_later_one_pauses() {
+    fn of_two_without_a_link_the_later_one_pauses() {
         let mut shard = Shard::new(4);
         shard.cut(&[(1, 2)]);
         shard.check(&[(2, 1)]);
@@ -289,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_most_links_have_failed_of_makes_way_for_the_others() {
+    fn the_data_center_with_the_most_failed_links_pauses() {
         let mut shard = Shard::new(5);
         shard.cut(&[(0, 2), (0, 3), (0, 4)]);
         shard.check(&[(0, 2)]);
@@ -298,18 +316,19 @@ mod tests {
     }
 
     #[test]
-    fn on_both_sides_of_a_clean_split_nobody_pauses() {
+    fn after_a_clean_split_no_data_center_pauses() {
         let mut shard = Shard::new(4);
         shard.cut(&[(0, 2), (0, 3), (1, 2), (1, 3)]);
         shard.check(&[]);
     }
 
     #[test]
-    fn who_has_paused_does_so_until_it_has_what_it_missed() {
+    fn a_pause_lasts_until_missed_updates_are_received() {
         let mut shard = Shard::new(3);
         shard.cut(&[(1, 2)]);
         shard.servers[2].on_update();
-        // 0 does not hear 2 either: a clean split, but for the copy of 2, which has got a part of the updates only.
+        // The link between 0 and 2 fails, too: a clean split. But the copy of 2 has received only a part of the
+        // updates.
         shard.cut(&[(0, 2)]);
         shard.check(&[(2, 1)]);
         shard.heal(&[(0, 2), (1, 2)]);
@@ -317,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_one_that_is_cut_off_die_one_after_another() {
+    fn a_data_center_without_any_link_does_not_pause() {
         let mut shard = Shard::new(3);
         shard.cut(&[(1, 2)]);
         shard.check(&[(2, 1)]);
@@ -326,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_lost_its_state_is_told_again() {
+    fn a_mirror_that_has_lost_its_state_receives_the_report_again() {
         let mut shard = Shard::new(3);
         shard.cut(&[(0, 1)]);
         shard.servers[2] = Shard::new(3).servers.remove(2);

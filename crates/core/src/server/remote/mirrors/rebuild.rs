@@ -77,7 +77,7 @@ impl Mirrors {
 
         self.server.on_reset(from, store.layout());
         self.reachability.on_reset(from);
-        self.judge_partition();
+        self.decide_pause();
         if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
             self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });
         }

@@ -78,7 +78,7 @@ mod tests {
 
         refusals.on_message();
         refusals.on_refused("once".into());
-        assert_eq!(refusals.lasting(longer_than), None, "it was heard in between");
+        assert_eq!(refusals.lasting(longer_than), None, "a message was received in between");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Mirrors that have missed updates while a link was dead, and are told when they have them.
+//! Mirrors that have missed updates while a link was dead. Each receives a message that names the last missed update.
 
 use super::MirrorClient;
 use super::peer::CatchUp;
@@ -6,8 +6,9 @@ use crate::types::DcId;
 use crate::wire::ControlMessage;
 
 impl MirrorClient {
-    /// A mirror has said, in its word of this version, that it has missed what this link carries; `again` says whether it
-    /// misses more than it did when it last said so.
+    /// Records that the mirror `by` has missed updates of this link, according to its link report of this version.
+    ///
+    /// With `again` it may miss more updates than at its previous report, so the number that is left is counted again.
     pub(in crate::server::remote::mirrors) fn on_missed(
         &mut self,
         by: DcId,
@@ -20,7 +21,7 @@ impl MirrorClient {
         }
     }
 
-    /// Tells a mirror that it has what it missed, once all of that has left.
+    /// The message that names the last update that a mirror has missed, once all missed updates were sent.
     pub(in crate::server::remote::mirrors) fn next_caught_up(
         &mut self,
         to: DcId,

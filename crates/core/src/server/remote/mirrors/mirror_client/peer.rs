@@ -26,26 +26,27 @@ pub(super) struct Peer {
     pub(super) announcements: u64,
     /// The number of the mirror's incarnation. Above 0 once it has lost its state.
     pub(super) incarnation: u64,
-    /// The incarnation in which it said hello for the first time, 0 before that: what others say about incarnations before it is
-    /// out of date.
+    /// The incarnation in which the mirror sent its first hello; 0 before that. Messages of other mirrors about earlier
+    /// incarnations are out of date.
     pub(super) met: u64,
     /// The state of the rebuild if the mirror takes its copy from this server.
     pub(super) rebuild: Option<Rebuild>,
     /// Mirrors, each with its incarnation, whose links continue from what was sent on this link so far.
     pub(super) forks: VecDeque<(DcId, u64)>,
-    /// The answer that is due once the updates are sent that the mirror has missed.
+    /// The answer to the mirror's link report. It is sent after the updates that the mirror has missed.
     pub(super) catch_up: Option<CatchUp>,
     pub(super) rate: RateEstimate,
     pub(super) stats: LinkStats,
 }
 
-/// A mirror's report that it has missed updates. They are sent before updates that are made meanwhile, since they are more
-/// significant, or come first in the sweep.
+/// A mirror's report that it has missed updates.
+///
+/// Missed updates are sent before later ones, because they are more significant, or come first in the sweep.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CatchUp {
     /// The version of that report.
     pub(super) version: u64,
-    /// The number of missed updates that are unsent. Known once the first of them is sent.
+    /// The number of missed updates that are not sent yet. Known once the first of them is sent.
     pub(super) left: Option<usize>,
 }
 

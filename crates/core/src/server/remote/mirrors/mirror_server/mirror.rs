@@ -23,19 +23,20 @@ pub(super) struct Mirror {
     pub(super) reported: VecDeque<(Clock, u64)>,
     pub(super) last_received: Instant,
     pub(super) lost: bool,
-    /// Whether the connection to it has failed, by the driver.
+    /// Whether the driver has reported that the connection to it failed, and nothing was received since.
     pub(super) parted: bool,
-    /// Since it last was so, until it has sent what was missed: the version of this server's word on that.
+    /// While updates of it are missing: the version of this server's link report that first named it.
     pub(super) missed: Option<u64>,
-    /// The version of the word that it has answered, and the update that is the last of what was missed.
+    /// Its last answer to a link report: the version of that report, and the sequence number of the last missed update.
     pub(super) caught_up: Option<(u64, u64)>,
     /// Whether it has lost its state, or was inactive, and has reported no clock since.
     pub(super) returning: bool,
     /// Whether it takes no part in the run: it has left, or has not joined.
     pub(super) inactive: bool,
-    /// Whether its data center pauses, since updates do not pass between it and one that trains.
+    /// Whether its data center pauses under a partial partition.
     pub(super) paused: bool,
-    /// Clocks that this data center finished while that one was paused: nobody waits for it to make them up.
+    /// The number of clocks that this data center finished while the mirror's was paused. Reads do not wait for the
+    /// mirror to make them up.
     pub(super) excused: u64,
     pub(super) announced: BTreeMap<u32, Awaited>,
     /// The deadlines of announced parameters, ascending.
@@ -77,12 +78,12 @@ impl Mirror {
         }
     }
 
-    /// Whether its clock holds back reads: it is a neighbour, active and not lost.
+    /// Whether its clock holds back reads: it is a neighbour, active, not lost and not paused.
     pub(super) fn counts(&self) -> bool {
         self.neighbour && !self.lost && !self.paused
     }
 
-    /// The clock that it is taken for: its own, and those that it is excused from.
+    /// The clock that reads compare with: its own, plus the clocks that it is excused from.
     pub(super) fn counted(&self) -> Clock {
         Clock(self.clock.0.saturating_add(self.excused))
     }

@@ -68,35 +68,36 @@ impl MirrorServer {
         Ok(())
     }
 
-    /// What a mirror sends is missed from now on, as this server says in its word of this version.
+    /// Records that updates of a mirror are missing, according to this server's link report of this version.
     pub(super) fn on_missed(&mut self, from: DcId, version: u64) {
         if let Some(mirror) = self.mirrors.get_mut(&from) {
             mirror.missed = Some(version);
         }
     }
 
-    /// A mirror says that what was missed of it ends with an update.
+    /// Records a mirror's answer to the link report of this version: `sequence` is the last update that was missed.
     pub(super) fn on_caught_up(&mut self, from: DcId, version: u64, sequence: u64) {
         if let Some(mirror) = self.mirrors.get_mut(&from) {
             mirror.caught_up = Some((version, sequence));
         }
     }
 
-    /// Whether all is here that was missed of a mirror. Says so once.
+    /// Whether a mirror's missed updates are all applied. Returns `true` once, and then forgets that any were missed.
     pub(super) fn has_caught_up(&mut self, from: DcId) -> bool {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return false };
         let (Some(missed), Some((version, sequence))) = (mirror.missed, mirror.caught_up) else {
             return false;
         };
-        let is_here = !mirror.parted && version >= missed && sequence <= mirror.applied;
-        if is_here {
+        let is_complete = !mirror.parted && version >= missed && sequence <= mirror.applied;
+        if is_complete {
             (mirror.missed, mirror.caught_up) = (None, None);
         }
-        is_here
+        is_complete
     }
 
-    /// A mirror says whether its data center pauses, while this one is at `clock`. Nobody waits for one that does, nor
-    /// afterwards for the clocks that it has missed.
+    /// Records whether a mirror's data center pauses. `clock` is this data center's own.
+    ///
+    /// Reads do not wait for a mirror that pauses. After the pause they do not wait for the clocks that it has missed.
     pub(super) fn set_paused(&mut self, from: DcId, paused: bool, clock: Clock) {
         let Some(mirror) = self.mirrors.get_mut(&from) else { return };
         match (mirror.paused, paused) {
@@ -249,16 +250,16 @@ impl MirrorServer {
     }
 
     /// Whether a mirror is active, and the connection to it has not failed.
-    pub(super) fn may_hear(&self, from: DcId) -> bool {
+    pub(super) fn may_receive_from(&self, from: DcId) -> bool {
         self.mirrors.get(&from).is_some_and(|mirror| !mirror.parted && !mirror.inactive)
     }
 
-    /// The clock of a mirror that counts. `None` if it is lost, inactive or not a neighbour.
+    /// The clock of a mirror that counts. `None` if it is lost, paused, inactive or not a neighbour.
     pub(super) fn clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(|mirror| mirror.clock)
     }
 
-    /// The clock that a mirror is taken for, where it counts: its own, and those that it is excused from.
+    /// The clock of a mirror that counts, plus the clocks that it is excused from. `None` as for [`Self::clock_of`].
     pub(super) fn counted_clock_of(&self, mirror: DcId) -> Option<Clock> {
         self.mirrors.get(&mirror).filter(|mirror| mirror.counts()).map(Mirror::counted)
     }

@@ -14,6 +14,7 @@ use gaia_core::coordinator::NoSource;
 use gaia_core::types::{DcId, Instant, NodeId, ServerId, ShardId, WorkerId};
 
 impl Schedule<'_> {
+    /// Begins or ends a structural fault.
     pub(super) fn fault(&mut self, number: usize, begins: bool) -> Done {
         let fault = self.scenario.faults[number].clone();
         self.network.set(self.now, &fault, begins);
@@ -25,14 +26,14 @@ impl Schedule<'_> {
         match fault.kind {
             FaultKind::Crash if fault.write.is_some() => {
                 // Counted at the write.
-                for node in self.befallen(&fault) {
-                    self.nodes.host(node).doomed =
+                for node in self.affected_nodes(&fault) {
+                    self.nodes.host(node).crash_at_write =
                         fault.write.map(|moment| (moment, fault.lasts.0));
                 }
                 return Ok(());
             }
             FaultKind::DiskFull => {
-                for node in self.befallen(&fault) {
+                for node in self.affected_nodes(&fault) {
                     let host = self.nodes.host(node);
                     host.room_at = host.room_at.max(self.now + fault.lasts.0);
                 }
@@ -45,7 +46,7 @@ impl Schedule<'_> {
                 return Ok(());
             }
             FaultKind::CoordinatorCrash => {
-                self.strike_coordinator(&fault);
+                self.inject_coordinator_crash(&fault);
                 return Ok(());
             }
             _ => self.counts.structural.count(fault.kind),
@@ -60,13 +61,13 @@ impl Schedule<'_> {
                 }
             }
             FaultKind::Crash => {
-                for node in self.befallen(&fault) {
+                for node in self.affected_nodes(&fault) {
                     self.nodes.host(node).blank |= fault.blank;
                     self.crash(node, Survives::ByChance, fault.lasts.0);
                 }
             }
             FaultKind::ClockStep => {
-                for node in self.befallen(&fault) {
+                for node in self.affected_nodes(&fault) {
                     let host = self.nodes.host(node);
                     host.clock_off += (fault.step_s * 1e9) as i64;
                     if let NodeId::Server(id) = node {
@@ -83,7 +84,7 @@ impl Schedule<'_> {
 
     /// Crashes a server with the loss of its disk, if its copy can be rebuilt.
     fn lose_disks(&mut self, fault: &Fault) -> Done {
-        for node in self.befallen(fault) {
+        for node in self.affected_nodes(fault) {
             let NodeId::Server(id) = node else { continue };
             let can_lose = self.nodes.can_lose_disk(id, self.coordinator.run.inactive());
             let nearest = |there: &dyn Fn(DcId) -> bool| self.nodes.nearest_to(id, there);
@@ -97,7 +98,7 @@ impl Schedule<'_> {
     }
 
     /// The nodes that a fault affects: the one that it names, or all of the data center.
-    fn befallen(&self, fault: &Fault) -> Vec<NodeId> {
+    fn affected_nodes(&self, fault: &Fault) -> Vec<NodeId> {
         let dc = DcId(fault.dc);
         let named = match (fault.server, fault.worker) {
             (Some(shard), _) => Some(NodeId::Server(ServerId { dc, shard: ShardId(shard) })),
@@ -130,12 +131,12 @@ impl Schedule<'_> {
             return Ok(());
         }
 
-        let doomed = host.doomed.take();
-        if !is_full && !matches!(doomed, Some((Moment::Before, _))) {
+        let crash_at_write = host.crash_at_write.take();
+        if !is_full && !matches!(crash_at_write, Some((Moment::Before, _))) {
             host.disk.append(&entries);
         }
 
-        if let Some((moment, lasts)) = doomed {
+        if let Some((moment, lasts)) = crash_at_write {
             self.counts.structural.crashes_at_writes += 1;
             let survives = match moment {
                 Moment::Torn => Survives::Torn,
@@ -189,7 +190,7 @@ impl Schedule<'_> {
             host.up = false;
             host.incarnation += 1;
             host.writing = false;
-            host.doomed = None;
+            host.crash_at_write = None;
             host.inbox.clear();
             host.disk.crash(survives);
             if let NodeId::Server(id) = node {
@@ -212,9 +213,9 @@ impl Schedule<'_> {
             return Ok(());
         }
 
-        if !self.coordinator_process.is_open {
-            // Only the coordinator knows the addresses of the others.
-            self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
+        if !self.coordinator_process.is_up {
+            // A node receives the addresses of the others from the coordinator.
+            self.events.push(now + RETRY_AFTER, Event::Restart { node });
             return Ok(());
         }
 
@@ -225,7 +226,7 @@ impl Schedule<'_> {
             // It could not send again the frames that mirrors have received and not synced.
             let mut mirrors = self.coordinator.mirrors_of(id);
             if mirrors.any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
-                self.events.push(now + LOOKS_AGAIN_AFTER, Event::Restart { node });
+                self.events.push(now + RETRY_AFTER, Event::Restart { node });
                 return Ok(());
             }
             self.nodes.empty_disk(node);
@@ -263,7 +264,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Tells a node that has been started what holds, and joins it with the others.
+    /// Connects a started node with the others, and repeats the orders in force to it.
     pub(super) fn begin(&mut self, node: NodeId) -> Done {
         if let NodeId::Server(id) = node {
             self.forget_unsynced(id);
@@ -280,19 +281,19 @@ impl Schedule<'_> {
         self.work(node)
     }
 
-    /// Has the coordinator note the process of a server that calls it.
+    /// Registers the process of a server with the coordinator.
     pub(super) fn register(&mut self, id: ServerId) -> Done {
         let nodes = &self.nodes;
         let node = &nodes.servers[&id];
         let nearest = |there: &dyn Fn(DcId) -> bool| nodes.nearest_to(id, there);
         let is_up = |node| matches!(node, NodeId::Server(id) if nodes.servers[&id].host.up);
 
-        let met = self.coordinator.register_server(id, node.process, |coordinator| {
+        let registered = self.coordinator.register_server(id, node.process, |coordinator| {
             if let Some(source) = node.source.filter(|_| node.machine.is_rebuilding()) {
                 return Ok(source);
             }
             match coordinator.source_for(id, is_up, &nearest) {
-                // Whether there is one was decided when the disk was lost: since then a drain may have begun.
+                // That a source exists was checked when the disk was lost. Since then a drain may have begun.
                 Err(NoSource::Draining) => {
                     let takes_part = |dc| !coordinator.run.inactive().contains(&dc);
                     nearest(&takes_part).ok_or(NoSource::NoMirror)
@@ -301,13 +302,14 @@ impl Schedule<'_> {
             }
         });
 
-        let met = met
+        let has_changed = registered
             .map_err(|reason| self.broken("durability", format!("{id} has no source: {reason:?}")));
-        if met? {
-            // Before the server is told whose copy to take. What the coordinator has yet to order is written with that.
+        if has_changed? {
+            // Written before the server receives the order to take a copy. Outputs that wait are written together with
+            // it.
             match self.coordinator.run.has_output() {
                 true => self.unwritten = true,
-                false => self.keep(),
+                false => self.save_coordinator(),
             }
         }
         Ok(())
@@ -316,9 +318,9 @@ impl Schedule<'_> {
     /// Lets a server without a state take the copy of a mirror. Returns whether it does.
     fn rebuild(&mut self, id: ServerId) -> Result<bool, Box<super::Violation>> {
         let node = &self.nodes.servers[&id];
-        let is_told = !self.fault_injector.has(Bug::BeginsWithoutCopy);
+        let is_ordered = !self.fault_injector.has(Bug::BeginsWithoutCopy);
         let source = self.coordinator.copy_of(id, node.process);
-        let Some(source) = source.filter(|_| node.machine.is_new() && is_told) else {
+        let Some(source) = source.filter(|_| node.machine.is_new() && is_ordered) else {
             return Ok(false);
         };
         let inactive = self.coordinator.run.inactive().clone();
@@ -371,7 +373,7 @@ impl Schedule<'_> {
     }
 
     pub(super) fn write_checkpoint(&mut self, node: NodeId) -> Done {
-        if self.now < self.nodes.host(node).room_at || self.calm {
+        if self.now < self.nodes.host(node).room_at || self.faults_ended {
             return Ok(());
         }
         let rotates = within(&mut self.chance, 0, 2) > 0;
@@ -399,8 +401,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    pub(super) fn become_calm(&mut self) -> Done {
-        if self.calm {
+    /// Ends the safety phase: all faults end, and data centers that crashed permanently are given up.
+    pub(super) fn end_faults(&mut self) -> Done {
+        if self.faults_ended {
             return Ok(());
         }
         for fault in &self.scenario.faults {
@@ -413,12 +416,12 @@ impl Schedule<'_> {
 
         for node in self.nodes.ids() {
             let host = self.nodes.host(node);
-            (host.room_at, host.doomed) = (Instant::ZERO, None);
+            (host.room_at, host.crash_at_write) = (Instant::ZERO, None);
         }
 
-        self.coordinator_process.spare();
-        self.network.calm();
-        self.calm = true;
+        self.coordinator_process.cancel_crash();
+        self.network.end_packet_faults();
+        self.faults_ended = true;
         for dc in self.leaving.clone() {
             self.give_up(dc)?;
         }
@@ -427,6 +430,6 @@ impl Schedule<'_> {
 }
 
 /// The interval at which a restart is tried again while mirrors have unsynced records or the coordinator is down.
-const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(1);
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 const CHECKPOINTS_APART_MS_MAX: u64 = 1_500;

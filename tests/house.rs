@@ -32,7 +32,7 @@ const CORE: [&[Room]; 4] = [
 
 /// The rooms of `crates/driver`: the drivers are strangers to each other.
 const DRIVERS: [&[Room]; 3] = [
-    &[room("quic", &[]), room("run_loop", &[])],
+    &[room("run_loop", &[])],
     &[room("simulated", &[]), room("emulated", &[]), room("real", &[])],
     &[room("lib.rs", &[])],
 ];

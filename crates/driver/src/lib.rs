@@ -11,7 +11,6 @@ pub mod cluster;
 mod copies;
 pub mod cost;
 pub mod emulated;
-mod quic;
 pub mod real;
 mod recorder;
 pub mod run_loop;
@@ -99,7 +98,7 @@ pub enum RunError {
     },
     /// The emulated network failed permanently.
     #[error(transparent)]
-    Transport(quic::TransportError),
+    Transport(gaia_quic::TransportError),
     /// A run of the real driver failed.
     #[error(transparent)]
     Real(#[from] real::RealError),

@@ -18,13 +18,13 @@ use tokio::task::JoinSet;
 use super::TransportError;
 use super::certificates::Certificates;
 use super::socket::{Network, address_of, dc_at};
-use crate::quic::{
-    End, Ends, Flight, LaneCounters, Provision, ProvisionedFactory, Windows, link_config,
-};
 use gaia_certificates::{SERVER_NAME, plain_reason};
 use gaia_core::link::DATAGRAM_BYTES_MAX;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Seed};
+use gaia_quic::{
+    End, Ends, Flight, LaneCounters, Provision, ProvisionedFactory, Windows, link_config,
+};
 
 /// One data center's end of the connection to a peer.
 pub(super) struct Joined {
@@ -251,12 +251,12 @@ mod tests {
 
     use super::*;
     use crate::emulated::test_topology::{link, mesh};
-    use crate::quic::frames::Hello;
-    use crate::quic::listener::DATA_INBOX_FRAMES_MAX;
-    use crate::quic::stripe::Stripe;
-    use crate::quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
     use gaia_core::node::Lane;
     use gaia_core::types::{Bandwidth, ShardId};
+    use gaia_quic::frames::Hello;
+    use gaia_quic::listener::DATA_INBOX_FRAMES_MAX;
+    use gaia_quic::stripe::Stripe;
+    use gaia_quic::{Breach, Carriers, DcTransport, Event, GOODBYE};
 
     fn pair() -> Topology {
         mesh(&["honest", "broken"], link(Bandwidth::from_mbit(10.0), Duration::ZERO, 100_000))

@@ -13,7 +13,6 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, un
 use tokio::time::{self, sleep_until};
 
 use crate::cost::CostModel;
-use crate::quic::{DcTransport, Event};
 use crate::run_loop::NodeReport;
 use crate::{RunError, message_of};
 use gaia_core::application::Work;
@@ -23,6 +22,7 @@ use gaia_core::server::{Server, ServerOutput};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardId};
 use gaia_core::worker::{Worker, WorkerOutput};
+use gaia_quic::{DcTransport, Event};
 
 /// A command of the conductor to a data center. The data center's task ends when the channel of commands closes.
 pub(super) enum Command {

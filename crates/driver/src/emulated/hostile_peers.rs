@@ -10,13 +10,13 @@ use quinn::{Connection, SendStream};
 use super::connection::Joining;
 use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
-use crate::quic::frames::{Hello, with_length};
-use crate::quic::stripe::Stripe;
-use crate::quic::{Breach, Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
 use gaia_core::topology::Topology;
 use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
+use gaia_quic::frames::{Hello, with_length};
+use gaia_quic::stripe::Stripe;
+use gaia_quic::{Breach, Carriers, DcTransport, Event, TransportError};
 
 const ATTACKED: DcId = DcId(0);
 const HONEST: DcId = DcId(1);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::wire::{Joined, Like, OREGON, SHARD, TOKYO, Wire};
-use crate::quic::{Event, TrackedFactory, Windows};
 use gaia_core::node::Lane;
 use gaia_core::types::Bandwidth;
+use gaia_quic::{Event, TrackedFactory, Windows};
 
 /// Sends one frame and returns how long it took. No connection may fail meanwhile.
 async fn one_frame(joined: &mut Joined, bytes: usize) -> Duration {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Network;
-use crate::quic::{LaneCounters, LaneTraffic};
 use gaia_core::link::LinkStats;
 use gaia_core::types::DcId;
+use gaia_quic::{LaneCounters, LaneTraffic};
 
 /// Reads the traffic of a run at any time, from any thread.
 #[derive(Clone, Debug)]

@@ -34,10 +34,10 @@ mod wire;
 
 pub(super) use conductor::run;
 
-pub use super::quic::{
+pub use certificates::Certificates;
+pub use gaia_quic::{
     Breach, CONTROL_IN_HAND_MAX, DcTransport, Event, Incoming, LaneTraffic, TransportError,
 };
-pub use certificates::Certificates;
 pub use meter::{LinkTraffic, Meter};
 pub use socket::{Disorder, Network, Socket};
 pub use transport::EmulatedWan;
@@ -45,6 +45,6 @@ pub use transport::EmulatedWan;
 /// The parts of a stream, for tests with hostile peers.
 #[doc(hidden)]
 pub mod hostile {
-    pub use crate::quic::frames::{Hello as Opening, length as frame_bytes};
-    pub use crate::quic::stripe::Stripe;
+    pub use gaia_quic::frames::{Hello as Opening, length as frame_bytes};
+    pub use gaia_quic::stripe::Stripe;
 }

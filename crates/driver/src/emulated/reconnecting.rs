@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use super::connection::{Joined, Joining};
 use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
-use crate::quic::{Carriers, DcTransport, Event, TransportError};
 use gaia_core::node::Lane;
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
+use gaia_quic::{Carriers, DcTransport, Event, TransportError};
 
 const OREGON: DcId = DcId(0);
 const TOKYO: DcId = DcId(1);

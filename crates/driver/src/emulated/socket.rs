@@ -19,10 +19,10 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 use rand_core::Rng;
 use tokio::time::Sleep;
 
-use crate::quic::link_config;
 use gaia_core::link::{Fate, IP_UDP_HEADER_BYTES, Link, LinkStats};
 use gaia_core::topology::Topology;
 use gaia_core::types::{Bandwidth, DcId, Instant, Random, Seed};
+use gaia_quic::link_config;
 
 /// All directed links of a topology, and the datagrams in flight.
 pub struct Network {

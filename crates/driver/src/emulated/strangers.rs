@@ -7,7 +7,7 @@ use quinn::{Connecting, ConnectionError, Incoming};
 use tokio::time::{sleep, timeout};
 
 use super::wire::{Like, TOKYO, Wire};
-use crate::quic::{Callers, TrackedFactory};
+use gaia_quic::{Callers, TrackedFactory};
 
 /// The number of handshakes of an endpoint without peers.
 const PLACES: usize = 16;

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::connection::Joining;
 use super::meter::Meter;
 use super::{Certificates, Network};
-use crate::quic::{Carriers, DcTransport, Finisher, GOODBYE, TransportError};
 use gaia_core::link::quantum;
 use gaia_core::topology::Topology;
 use gaia_core::types::Seed;
+use gaia_quic::{Carriers, DcTransport, Finisher, GOODBYE, TransportError};
 
 /// All connections of a run. Frames are sent by the [`DcTransport`]s.
 pub struct EmulatedWan {

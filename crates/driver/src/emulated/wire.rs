@@ -13,15 +13,15 @@ use super::connection::endpoint_config;
 use super::socket::address_of;
 use super::test_topology::{link, mesh};
 use super::{Certificates, Network};
-use crate::quic::{
-    Carriers, Chosen, DcTransport, End, Ends, Event, TrackedFactory, TransportError, Windows,
-    link_config,
-};
 use gaia_certificates::SERVER_NAME;
 use gaia_core::link::{LinkConfig, quantum};
 use gaia_core::node::Lane;
 use gaia_core::topology::{Topology, WanLink};
 use gaia_core::types::{Bandwidth, DcId, Seed, ShardId};
+use gaia_quic::{
+    Carriers, Chosen, DcTransport, End, Ends, Event, TrackedFactory, TransportError, Windows,
+    link_config,
+};
 
 pub(super) const OREGON: DcId = DcId(0);
 pub(super) const TOKYO: DcId = DcId(1);

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::quic::TransportError;
 use gaia_certificates::{CertificateError, Refusal};
 use gaia_checkpoint::CheckpointError;
 use gaia_core::node::LanError;
@@ -11,6 +10,7 @@ use gaia_core::recovery::RecoveryError;
 use gaia_core::server::PeerError;
 use gaia_core::types::StateError;
 use gaia_core::wire::FrameError;
+use gaia_quic::TransportError;
 
 /// Why a node, or a run over nodes, failed. Nodes have their display names, such as "server 0 of tokyo".
 #[derive(Debug, thiserror::Error)]

@@ -19,9 +19,6 @@ use tracing::warn;
 
 use super::Addresses;
 use super::reset::endpoint_config;
-use crate::quic::{
-    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
-};
 use crate::real::connections::channel::resolve;
 use crate::real::connections::throttle::LogThrottle;
 use crate::real::environment::Datagrams;
@@ -32,6 +29,9 @@ use gaia_core::link::{DATAGRAM_BYTES_MAX, LinkConfig};
 use gaia_core::topology::{Address, Topology};
 use gaia_core::types::{DcId, NodeId, ServerId};
 use gaia_core::wire::PROTOCOL_VERSION;
+use gaia_quic::{
+    Callers, Chosen, End, Ends, GOODBYE, LaneCounters, Lanes, TrackedFactory, Windows, link_config,
+};
 
 /// Makes connections to a server's mirrors.
 #[derive(Clone)]

@@ -28,9 +28,6 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::connect::{Arrival, Connector, accept_lower, chain_of, open, patience};
-use crate::quic::{
-    CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
-};
 use crate::real::environment::Datagrams;
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
@@ -39,6 +36,9 @@ use gaia_certificates::{Proof, Refusal};
 use gaia_core::link::IP_UDP_HEADER_BYTES;
 use gaia_core::topology::Address;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
+use gaia_quic::{
+    CONTROL_IN_HAND_MAX, Carriers, DcTransport, Event, Finisher, GOODBYE, LaneCounters,
+};
 
 pub(in crate::real) use connect::check;
 pub(in crate::real) use link::{LinkMonitor, windows_of};

@@ -34,7 +34,7 @@ pub(super) struct Arrived {
 }
 
 /// Reads what a peer sends over one connection.
-pub(crate) struct Listener {
+pub struct Listener {
     pub(super) end: End,
     pub(super) generation: Generation,
     pub(super) connection: Connection,
@@ -43,11 +43,15 @@ pub(crate) struct Listener {
 
 /// The description of a connection's peer.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
-    pub(crate) peer: DcId,
-    pub(crate) shards: Range<u16>,
-    pub(crate) at_name: String,
-    pub(crate) peer_name: String,
+pub struct End {
+    /// The peer's data center.
+    pub peer: DcId,
+    /// The shards whose frames the connection carries.
+    pub shards: Range<u16>,
+    /// The name of this data center, for messages.
+    pub at_name: String,
+    /// The name of the peer's data center, for messages.
+    pub peer_name: String,
 }
 
 impl End {
@@ -83,7 +87,7 @@ impl Listener {
     ///
     /// If either end closes the connection in order, all frames are taken first. If the connection fails, frames that
     /// were not taken are lost.
-    pub(crate) async fn run(self) {
+    pub async fn run(self) {
         let mut lanes = Lanes::default();
         let mut breach = None;
         let reason = loop {
@@ -209,6 +213,8 @@ fn ended(end: LaneEnd) -> Read {
     }
 }
 
-/// The largest number of frames that wait for the owner before their streams are blocked.
+/// The largest number of control frames that wait for the owner before their stream is blocked.
 pub(super) const CONTROL_INBOX_FRAMES_MAX: usize = 1 << 10;
-pub(crate) const DATA_INBOX_FRAMES_MAX: usize = 8;
+
+/// The largest number of data frames that wait for the owner before their streams are blocked.
+pub const DATA_INBOX_FRAMES_MAX: usize = 8;

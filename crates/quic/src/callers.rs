@@ -12,32 +12,32 @@ use quinn::{Incoming, ServerConfig};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The handshakes of an endpoint.
-pub(crate) struct Callers {
+pub struct Callers {
     most: usize,
     places: Arc<Semaphore>,
 }
 
 /// A place for one handshake, free again when this is dropped.
-pub(crate) struct Handshake {
+pub struct Handshake {
     _place: OwnedSemaphorePermit,
 }
 
 impl Callers {
     /// Limits for an endpoint with `peers` peers. Each may connect twice if its first connection was lost.
-    pub(crate) fn new(peers: usize) -> Self {
+    pub fn new(peers: usize) -> Self {
         let most = 2 * peers + HANDSHAKES_SPARE;
         Self { most, places: Arc::new(Semaphore::new(most)) }
     }
 
     /// Bounds the memory of QUIC for incoming connections that were not accepted.
-    pub(crate) fn limit(&self, config: &mut ServerConfig) {
+    pub fn limit(&self, config: &mut ServerConfig) {
         let bytes = INCOMING_BYTES_MAX;
         config.max_incoming(self.most).incoming_buffer_size(bytes);
         config.incoming_buffer_size_total(bytes * self.most as u64).migration(false);
     }
 
     /// Accepts an incoming connection, requires address validation first, or refuses it.
-    pub(crate) fn admit(&self, incoming: Incoming) -> Option<(Incoming, Handshake)> {
+    pub fn admit(&self, incoming: Incoming) -> Option<(Incoming, Handshake)> {
         let known = incoming.remote_address_validated();
         let is_crowded = self.places.available_permits() <= self.most / 2;
         if is_crowded && !known {

@@ -29,18 +29,18 @@ use gaia_core::link::{DATAGRAM_BYTES_MAX, IP_UDP_HEADER_BYTES, LinkConfig};
 
 /// The provisioned settings of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Provision {
+pub struct Provision {
     /// The largest number of bytes in flight.
-    pub(crate) window: u64,
+    pub window: u64,
     /// The round-trip time with empty queues.
-    pub(crate) round_trip: Duration,
+    pub round_trip: Duration,
     /// The share of a window that random loss can explain.
     loss_tolerated: f64,
 }
 
 /// The bytes in flight of a connection, shared by its congestion controller and its pump.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
+pub struct Flight {
     state: Mutex<FlightState>,
 }
 
@@ -81,14 +81,16 @@ struct Round {
 
 /// Builds the controller of one direction of a connection.
 #[derive(Debug)]
-pub(crate) struct ProvisionedFactory {
-    pub(crate) provision: Provision,
-    pub(crate) flight: Arc<Flight>,
+pub struct ProvisionedFactory {
+    /// The window of the direction.
+    pub provision: Provision,
+    /// The bytes in flight, which the controller updates.
+    pub flight: Arc<Flight>,
 }
 
 impl Provision {
     /// The window of `link`, whose acknowledgements return over `back`.
-    pub(crate) fn new(link: &LinkConfig, back: &LinkConfig) -> Self {
+    pub fn new(link: &LinkConfig, back: &LinkConfig) -> Self {
         let round_trip = link.delay + back.delay;
         let packet = DATAGRAM_BYTES_MAX + IP_UDP_HEADER_BYTES;
         let slower = link.serialisation(packet).max(back.serialisation(packet));
@@ -110,13 +112,13 @@ impl Provision {
 impl Flight {
     /// The number of bytes that QUIC has sent and must keep: in flight, or acknowledged behind a gap. The error is at
     /// most a few packets.
-    pub(crate) fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         let state = self.state();
         state.in_flight + state.gaps.bytes
     }
 
     /// Wakes the task once, when `bytes` more have been sent.
-    pub(crate) fn wake_when_sent(&self, bytes: u64, waker: &Waker) {
+    pub fn wake_when_sent(&self, bytes: u64, waker: &Waker) {
         let mut state = self.state();
         state.wake = Some((state.sent + bytes, waker.clone()));
     }

@@ -71,7 +71,7 @@ impl Hello {
 }
 
 /// A frame with its length prefix. Its length must be within the lane's limit.
-pub(crate) fn with_length(frame: &[u8]) -> Bytes {
+pub fn with_length(frame: &[u8]) -> Bytes {
     let length = u32::try_from(frame.len()).expect("a lane's limit is far below 4 GiB");
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + frame.len());
     bytes.extend_from_slice(&length.to_le_bytes());
@@ -115,8 +115,8 @@ fn stripe_of(index: u8, count: u8, lane: Lane) -> Result<Stripe, Breach> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::stripe::STRIPES_MAX;
     use super::*;
+    use crate::stripe::STRIPES_MAX;
 
     proptest! {
         #[test]

@@ -1,9 +1,9 @@
 //! Frames of mirrors over QUIC.
 //!
-//! This room decides how lanes are mapped to streams, when frames are written to them and how much QUIC may buffer. A
-//! server's driver uses a [`DcTransport`]. A pump and a listener are the two directions of each connection. The room
-//! does not know how connections are made and authenticated. The drivers do that: `emulated/` over sockets in memory,
-//! `real/` over UDP.
+//! This crate decides how lanes are mapped to streams, when frames are written to them and how much QUIC may buffer. A
+//! server's driver uses a [`DcTransport`]. A pump and a listener are the two directions of each connection. It
+//! does not know how connections are made and authenticated. The drivers do that: the emulated one over sockets in
+//! memory, the real one over UDP.
 //!
 //! **The lifetime of a connection.** A driver that has a connection to an authenticated peer describes it in [`Ends`],
 //! whose `open` opens the lanes, and passes the result to [`DcTransport::join`]. It returns the [`Carriers`], a pump
@@ -17,6 +17,7 @@
 //!  - [`DcTransport::part`] does the same without a successor, for a driver that gives a connection up.
 //!
 //! A caller that must not lose frames numbers and keeps them.
+#![warn(missing_docs)]
 #![allow(
     clippy::disallowed_types,
     reason = "quinn's congestion controllers are told the time as std's Instant"
@@ -27,12 +28,12 @@ mod congestion;
 mod counters;
 mod error;
 mod event;
-pub(super) mod frames;
+pub mod frames;
 mod lanes;
-pub(super) mod listener;
+pub mod listener;
 mod pump;
 mod settings;
-pub(super) mod stripe;
+pub mod stripe;
 mod stripes;
 mod tracked;
 
@@ -41,13 +42,13 @@ pub use error::{Breach, TransportError};
 pub use event::{Event, Incoming};
 pub use lanes::{CONTROL_IN_HAND_MAX, DcTransport};
 
-pub(super) use callers::Callers;
-pub(super) use congestion::{Flight, Provision, ProvisionedFactory};
-pub(super) use counters::LaneCounters;
-pub(super) use lanes::{Carriers, Ends, Finisher, Lanes};
-pub(super) use listener::End;
-pub(super) use settings::Windows;
-pub(super) use tracked::{Chosen, TrackedFactory};
+pub use callers::Callers;
+pub use congestion::{Flight, Provision, ProvisionedFactory};
+pub use counters::LaneCounters;
+pub use lanes::{Carriers, Ends, Finisher, Lanes};
+pub use listener::End;
+pub use settings::Windows;
+pub use tracked::{Chosen, TrackedFactory};
 
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ use gaia_core::topology::Topology;
 use gaia_core::types::{ByteSize, DcId};
 
 /// The model of a directed link of a topology. A data center's link to itself, which is not used, has no delay.
-pub(crate) fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
+pub fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConfig {
     if from == to {
         let bandwidth = topology.dc(from).lan_bandwidth;
         let queue = ByteSize(u64::MAX);
@@ -74,12 +75,12 @@ pub(crate) fn link_config(topology: &Topology, from: DcId, to: DcId) -> LinkConf
 }
 
 /// Closes a connection whose peer broke the protocol.
-pub(crate) fn close_for(connection: &Connection, breach: Breach) {
+pub fn close_for(connection: &Connection, breach: Breach) {
     connection.close(PROTOCOL_BROKEN, breach.to_string().as_bytes());
 }
 
 /// The code of a connection that is closed at the end of the run. Not 0, which is the code if a process fails.
-pub(crate) const GOODBYE: VarInt = VarInt::from_u32(5);
+pub const GOODBYE: VarInt = VarInt::from_u32(5);
 const PROTOCOL_BROKEN: VarInt = VarInt::from_u32(1);
 
 /// The code of a connection that another one of the same peer has replaced.

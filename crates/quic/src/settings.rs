@@ -24,19 +24,19 @@ use gaia_core::types::limits::{BULK_FRAME_BYTES_MAX, CONTROL_FRAME_BYTES_MAX};
 
 /// The flow-control windows of the lanes of one shard, and the number of their streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Windows {
+pub struct Windows {
     /// Of each stream, in bytes.
-    pub(crate) stream: u64,
+    pub stream: u64,
     /// Of the data lane, in bytes.
-    pub(crate) data: u64,
+    pub data: u64,
     /// The number of streams of the data lane.
-    pub(crate) stripes: u8,
+    pub stripes: u8,
 }
 
 impl Windows {
     /// The windows for frames over `link`, whose acknowledgements return over `back`. Both ends of a connection compute
     /// the same.
-    pub(crate) fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
+    pub fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
         let frames = 4 * quantum(link.bandwidth).0;
         let shared = (path_bytes(link, back) / 4 * 5).max(frames).max(WINDOW_BYTES_MIN);
         let bytes = if dedicated { recovering(&Provision::new(link, back)) } else { shared };
@@ -44,7 +44,7 @@ impl Windows {
     }
 
     /// The windows for a sender with a provisioned window, on as few streams as possible.
-    pub(crate) fn provisioned(provision: &Provision) -> Self {
+    pub fn provisioned(provision: &Provision) -> Self {
         Self::striped(recovering(provision), STREAM_WINDOW_BYTES_MAX)
     }
 
@@ -58,7 +58,7 @@ impl Windows {
     }
 
     /// The larger of two windows.
-    pub(crate) fn wider(self, other: Self) -> Self {
+    pub fn wider(self, other: Self) -> Self {
         Self {
             stream: self.stream.max(other.stream),
             data: self.data.max(other.data),
@@ -68,12 +68,12 @@ impl Windows {
 
     /// The window of a connection with the lanes of `shards` shards. Data can fill its own part, and leaves credit for
     /// control frames.
-    pub(crate) fn connection(&self, shards: usize) -> VarInt {
+    pub fn connection(&self, shards: usize) -> VarInt {
         varint((self.data + self.stream).saturating_mul(shards as u64))
     }
 
     /// The settings of a connection that receives the lanes of `shards` shards.
-    pub(crate) fn transport(&self, shards: usize) -> TransportConfig {
+    pub fn transport(&self, shards: usize) -> TransportConfig {
         let streams = shards.saturating_mul(1 + usize::from(self.stripes));
         let idle =
             IdleTimeout::try_from(IDLE_MAX).expect("some seconds are a time that QUIC knows");

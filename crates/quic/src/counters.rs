@@ -18,7 +18,7 @@ pub struct LaneTraffic {
 
 /// Counts the frames of one directed link.
 #[derive(Debug, Default)]
-pub(crate) struct LaneCounters {
+pub struct LaneCounters {
     control: LaneCounter,
     data: LaneCounter,
 }
@@ -31,7 +31,8 @@ struct LaneCounter {
 }
 
 impl LaneCounters {
-    pub(crate) fn count(&self, lane: Lane, bytes: usize) {
+    /// Counts a frame of `bytes`, without its length prefix.
+    pub fn count(&self, lane: Lane, bytes: usize) {
         let counter = match lane {
             Lane::Control => &self.control,
             Lane::Data => &self.data,
@@ -42,7 +43,7 @@ impl LaneCounters {
     }
 
     /// The control lane and the data lane so far.
-    pub(crate) fn read(&self) -> (LaneTraffic, LaneTraffic) {
+    pub fn read(&self) -> (LaneTraffic, LaneTraffic) {
         (self.control.read(), self.data.read())
     }
 }

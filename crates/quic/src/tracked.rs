@@ -19,7 +19,7 @@ use gaia_core::link::LinkConfig;
 
 /// The link of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     provision: Provision,
     /// Whether no other traffic uses the link.
     dedicated: bool,
@@ -29,9 +29,11 @@ pub(crate) struct Chosen {
 
 /// Builds the controller of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct TrackedFactory {
-    pub(crate) flight: Arc<Flight>,
-    pub(crate) chosen: Arc<OnceLock<Chosen>>,
+pub struct TrackedFactory {
+    /// The bytes in flight, which the controller updates.
+    pub flight: Arc<Flight>,
+    /// The window, once the peer is known. Until then the controller keeps to a small one.
+    pub chosen: Arc<OnceLock<Chosen>>,
 }
 
 struct Tracked {
@@ -44,7 +46,7 @@ struct Tracked {
 
 impl Chosen {
     /// For frames over `link`, whose acknowledgements return over `back`.
-    pub(crate) fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
+    pub fn new(link: &LinkConfig, back: &LinkConfig, dedicated: bool) -> Self {
         let path_bytes = path_bytes(link, back);
         Self { provision: Provision::new(link, back), dedicated, path_bytes }
     }

@@ -64,7 +64,7 @@ pub(super) struct Route {
     pub(super) patience: Duration,
 }
 
-pub(crate) struct Pump {
+pub struct Pump {
     route: Route,
     connection: Connection,
     flight: Arc<Flight>,
@@ -217,7 +217,7 @@ impl Pump {
 
     /// Runs until it is finished and all bytes are acknowledged, or the connection is lost. Returns whether all frames
     /// have arrived.
-    pub(crate) async fn run(mut self) -> bool {
+    pub async fn run(mut self) -> bool {
         let connection = self.connection.clone();
         let handed_over = tokio::select! {
             biased;

@@ -77,33 +77,42 @@ struct InHand {
 }
 
 /// One end of a connection with an authenticated peer.
-pub(crate) struct Ends {
-    pub(crate) at: DcId,
-    pub(crate) end: End,
-    pub(crate) connection: Connection,
-    pub(crate) flight: Arc<Flight>,
+pub struct Ends {
+    /// The data center of this end.
+    pub at: DcId,
+    /// The peer.
+    pub end: End,
+    /// The open connection.
+    pub connection: Connection,
+    /// The bytes in flight from this end.
+    pub flight: Arc<Flight>,
     /// The bandwidth that its lanes may use.
-    pub(crate) bandwidth: Bandwidth,
-    /// The windows that the peer is granted, and those that it grants.
-    pub(crate) received: Windows,
-    pub(crate) sent: Windows,
+    pub bandwidth: Bandwidth,
+    /// The windows that this end grants to the peer.
+    pub received: Windows,
+    /// The windows that the peer grants.
+    pub sent: Windows,
     /// How long the first streams and the last acknowledgements may take.
-    pub(crate) patience: Duration,
-    pub(crate) counters: Arc<LaneCounters>,
+    pub patience: Duration,
+    /// What is sent in each lane.
+    pub counters: Arc<LaneCounters>,
 }
 
 /// The tasks of one connection, which its owner runs. They end with the connection and free all their memory.
-pub(crate) struct Carriers {
-    pub(crate) pump: Pump,
-    pub(crate) listener: Listener,
-    pub(crate) finisher: Finisher,
+pub struct Carriers {
+    /// Sends the frames of this end.
+    pub pump: Pump,
+    /// Receives the frames of the peer.
+    pub listener: Listener,
+    /// Ends the pump once its frames are sent.
+    pub finisher: Finisher,
 }
 
 /// Lets a pump send its frames and end.
-pub(crate) struct Finisher(UnboundedSender<Command>);
+pub struct Finisher(UnboundedSender<Command>);
 
 /// An end whose lanes are open, to be joined.
-pub(crate) struct Lanes {
+pub struct Lanes {
     ends: Ends,
     /// By shard, then by stripe.
     control: Vec<Vec<SendStream>>,
@@ -115,7 +124,7 @@ impl Ends {
     ///
     /// # Errors
     /// If the connection fails, or the peer allows no further stream.
-    pub(crate) async fn open(self) -> Result<Lanes, TransportError> {
+    pub async fn open(self) -> Result<Lanes, TransportError> {
         let shards = self.end.shards.len();
         self.connection.set_receive_window(self.received.connection(shards));
         let bytes_max = peer_bytes_max(&self.received, &self.sent, shards);
@@ -152,7 +161,7 @@ async fn open_lane(
 
 impl DcTransport {
     /// The end of a data center without connections, for the servers of these shards.
-    pub(crate) fn new(dc: DcId, shards: Range<u16>) -> Self {
+    pub fn new(dc: DcId, shards: Range<u16>) -> Self {
         let (notices, notices_in) = unbounded_channel();
         let (control, control_in) = channel(CONTROL_INBOX_FRAMES_MAX);
         let (data, data_in) = channel(DATA_INBOX_FRAMES_MAX);
@@ -275,7 +284,7 @@ impl DcTransport {
     }
 
     /// Sets the connection to a peer, with empty lanes. The connection before is closed and ignored.
-    pub(crate) fn join(&mut self, lanes: Lanes) -> Carriers {
+    pub fn join(&mut self, lanes: Lanes) -> Carriers {
         let generation = self.next;
         self.next = Generation(generation.0 + 1);
         let Lanes { ends, control, data } = lanes;
@@ -337,7 +346,7 @@ impl DcTransport {
 
 impl Finisher {
     /// Lets the pump send its frames, finish all streams, and end.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         // A pump that has ended has no streams to finish.
         let _ended = self.0.send(Command::Finish);
     }

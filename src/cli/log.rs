@@ -5,11 +5,13 @@ use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::OutputFlags;
 
@@ -32,21 +34,24 @@ pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> 
     let default = if told { TOLD_TOO } else { "warn" };
     let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());
     let wanted = wanted.to_string_lossy();
-    let (filter, opened) = match EnvFilter::builder().parse(&wanted) {
+    let (filter, opened) = match wanted.parse::<Targets>() {
         Ok(filter) => (filter, Ok(())),
         // The complaint goes the way of the log.
-        Err(error) => (EnvFilter::new("warn"), Err(complaint(&wanted, &error))),
-    };
-
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A process that calls this twice keeps its first log.
-    let _already_set = match flags.log {
-        LogFormat::Text => log.with_ansi(colour).try_init(),
-        LogFormat::Json => {
-            let lines = NodeLines { json: Format::default().json(), node: &NODE };
-            log.with_ansi(false).fmt_fields(JsonFields::new()).event_format(lines).try_init()
+        Err(error) => {
+            (Targets::new().with_default(LevelFilter::WARN), Err(complaint(&wanted, &error)))
         }
     };
+
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match flags.log {
+        LogFormat::Text => log.with_ansi(colour).boxed(),
+        LogFormat::Json => {
+            let lines = NodeLines { json: Format::default().json(), node: &NODE };
+            log.with_ansi(false).fmt_fields(JsonFields::new()).event_format(lines).boxed()
+        }
+    };
+    // A process that calls this twice keeps its first log.
+    let _already_set = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
 
     opened
 }

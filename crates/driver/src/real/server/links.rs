@@ -20,7 +20,7 @@ impl ServerNode {
             if !self.mirrors.is_joined(*peer) {
                 unjoined.push(*peer);
             } else if stalled {
-                self.mirrors.part(*peer, "nothing comes of the connection");
+                self.mirrors.part(*peer, "the connection makes no progress");
             }
         }
         unjoined.into_iter().try_for_each(|peer| self.on_unjoined(peer))
@@ -53,11 +53,11 @@ impl ServerNode {
             (Some(other), _) => {
                 let other = name(other);
                 warn!(
-                    "{own}: {dc} pauses: no updates pass between {dc} and {other}, and others exchange updates with both"
+                    "{own}: {dc} pauses: {dc} and {other} exchange no updates, and others exchange updates with both"
                 );
             }
             (None, Some(other)) => {
-                info!("{own}: {dc} has what it missed of {}, and goes on", name(other));
+                info!("{own}: {dc} resumes: it has received the missed updates of {}", name(other));
             }
             (None, None) => {}
         }

@@ -131,7 +131,7 @@ fn what_is_asked_for_is_run_and_nothing_else() {
 
     let none = Request { wans: vec!["moon".into()], ..Request::default() };
     let refusal = evaluate(&toy(), &none, &Nobody).unwrap_err().to_string();
-    assert!(refusal.contains("--wans: there is no `moon`, expected one of ss, vc"), "{refusal}");
+    assert!(refusal.contains("--wans: `moon` does not exist, expected one of ss, vc"), "{refusal}");
 }
 
 /// Ours without brakes runs for the figure alone: the tables have no row of it.
@@ -184,15 +184,15 @@ fn bad_flags_are_refused_before_anything_runs() {
         assert!(said.contains(complaint), "{arguments:?}: {said}");
     };
     check(&["--only", "cell"], "cells");
-    check(&["--apps", "mf,mg"], "--apps: there is no `mg`, expected one of mf");
-    check(&["--models", "best"], "--models: there is no `best`, expected one of lan, bsp");
+    check(&["--apps", "mf,mg"], "--apps: `mg` does not exist, expected one of mf");
+    check(&["--models", "best"], "--models: `best` does not exist, expected one of lan, bsp");
     check(&["--seed", "x"], "--seed");
     let cheap = ["--only", "cells", "--apps", "mf", "--wans", "vc", "--models", "asp", "--quick"];
     let with = |extra: [&'static str; 2]| cheap.into_iter().chain(extra).collect::<Vec<_>>();
     check(&with(["--set", "app.ranks=3"]), "did you mean `rank`");
     check(&with(["--set", "sync.remote.treshold=3"]), "did you mean `threshold`");
     let missing =
-        "--data: there is no `nowhere/movielens_latest_small/ratings.csv.gz`, expected a folder";
+        "--data: `nowhere/movielens_latest_small/ratings.csv.gz` does not exist, expected a folder";
     check(&with(["--data", "nowhere"]), missing);
 }
 
@@ -210,7 +210,10 @@ fn only_data_files_that_are_asked_for_must_be_there() {
     check(Section::Cells, "ic").unwrap();
     check(Section::Skew, "tm").unwrap();
     let refusal = check(Section::Cells, "tm").unwrap_err().to_string();
-    assert!(refusal.contains("docword.kos.txt.gz`, expected a folder that holds"), "{refusal}");
+    assert!(
+        refusal.contains("docword.kos.txt.gz` does not exist, expected a folder that holds"),
+        "{refusal}"
+    );
 }
 
 /// A run file that the evaluation leaves behind does what the evaluation did.

@@ -465,11 +465,11 @@ async fn every_wrong_certificate_is_refused_whoever_connects() {
         let elsewhere = Identity::server("other", dc, 0);
         let cases = [
             (authority.issue(&server, from_to(-9, -2)).unwrap(), "expired at"),
-            (authority.issue(&server, from_to(2, 9)).unwrap(), "holds from"),
+            (authority.issue(&server, from_to(2, 9)).unwrap(), "is valid from"),
             (authority.issue(&worker, from_to(-1, 1)).unwrap(), "expected a server"),
             (removed, "has been revoked"),
-            (namesake.issue(&server, from_to(-1, 1)).unwrap(), "is signed by a stranger"),
-            (other.issue(&elsewhere, from_to(-1, 1)).unwrap(), "is signed by a stranger"),
+            (namesake.issue(&server, from_to(-1, 1)).unwrap(), "is signed by an unknown authority"),
+            (other.issue(&elsewhere, from_to(-1, 1)).unwrap(), "is signed by an unknown authority"),
         ];
         let honest = ["oregon", "tokyo"]
             .map(|dc| authority.issue(&Identity::server("test", dc, 0), from_to(-1, 1)).unwrap());

@@ -391,7 +391,7 @@ fn a_node_with_another_run_file_is_turned_away() {
     let node = ["--dc", "south", "--worker", "0", "--set", "sync.remote.threshold=0.5"];
     let (code, said) = bench.node(&coordinator, "certs", &node).end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("another plan"), "{said}");
+    assert!(said.contains("start all nodes with the same run file"), "{said}");
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn a_node_that_nobody_places_says_how_to_place_it() {
     check(&["--dc", "north"], &[], "--server N");
     check(&["--dc", "nord", "--server", "0"], &[], "expected one of north, south");
     check(&["--dc", "north", "--server", "1"], &[], "north has 0 to 0");
-    check(&[], &[("RANK", "9")], "RANK is `9`; expected a rank below 5");
+    check(&[], &[("RANK", "9")], "RANK is `9`, expected a rank below 5");
 }
 
 /// The evaluations in a run directory.

@@ -153,12 +153,12 @@ fn sealed_nonsense_is_refused_by_name() {
     check(6, 10, "bulk kind 10");
     check(22, 7, "tightness 7");
     check(7, 4, "value format 4");
-    check(7, 2, "values take 6 bytes, the indexes ask for 4");
-    check(7, 0, "values take 6 bytes, the indexes ask for 12");
+    check(7, 2, "found 6 bytes of values, expected 4");
+    check(7, 0, "found 6 bytes of values, expected 12");
     check(20, 4, "flags 0x0004");
-    check(23, 1, "non-zero byte");
-    check(40, 4, "announced 4 changes in the header of a frame that holds 3");
-    check(44, 255, "303 are the fewest");
+    check(23, 1, "non-zero reserved byte");
+    check(40, 4, "a frame of 3 changes, expected 4 as in its header");
+    check(44, 255, "expected at least 303");
     check(BULK_HEADER_BYTES, 9, "index form 9");
 }
 

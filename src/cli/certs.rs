@@ -18,16 +18,16 @@ pub(super) enum CertsVerb {
     /// Make the authority of a run, and a certificate for each node of its topology
     #[command(mut_arg("out", directory_help))]
     Init(InitFlags),
-    /// Make a certificate for one node, new to the run or not
+    /// Make a certificate for one node, which may be new to the run
     #[command(mut_arg("out", directory_help), mut_arg("dc", |dc| dc.required(true)))]
     Issue(IssueFlags),
-    /// Renew certificates: all of them, one, or the authority with them
+    /// Renew one certificate or all of them, or replace the authority as well
     #[command(mut_arg("out", directory_help))]
     Rotate(RotateFlags),
-    /// Revoke what a node has: it is let in no more
+    /// Revoke all certificates of a node: other nodes then refuse it
     #[command(mut_arg("out", directory_help), mut_arg("dc", |dc| dc.required(true)))]
     Revoke(RevokeFlags),
-    /// List certificates: whose they are, how long they hold
+    /// List the certificates, their nodes and how long they are valid
     #[command(mut_arg("out", directory_help))]
     Show(ShowFlags),
 }
@@ -60,10 +60,10 @@ pub(super) struct IssueFlags {
 pub(super) struct RotateFlags {
     #[command(flatten)]
     node: NodeFlags,
-    /// Make a new authority as well; the one before is believed beside it until --end-overlap
+    /// Make a new authority as well; the old one stays trusted until --end-overlap
     #[arg(long, conflicts_with = "dc")]
     authority: bool,
-    /// Stop believing the authority that was replaced; renews nothing
+    /// Stop trusting the authority that was replaced; renews no certificate
     #[arg(long, conflicts_with_all = ["dc", "authority", "validity"])]
     end_overlap: bool,
     #[command(flatten)]
@@ -92,10 +92,10 @@ pub(super) struct NodeFlags {
     /// The node's data center
     #[arg(long, value_name = "NAME", requires = "role")]
     dc: Option<String>,
-    /// A parameter server, by its shard
+    /// The parameter server of this shard
     #[arg(long, value_name = "N", group = "role", requires = "dc")]
     server: Option<u16>,
-    /// A worker, by its number within the data center
+    /// The worker with this number in the data center
     #[arg(long, value_name = "N", group = "role", requires = "dc")]
     worker: Option<u16>,
     /// The coordinator
@@ -105,7 +105,7 @@ pub(super) struct NodeFlags {
 
 #[derive(Debug, Args)]
 pub(super) struct LastingFlags {
-    /// How long certificates of nodes hold: hours or days, such as 36h or 90d
+    /// How long certificates of nodes are valid: hours or days, such as 36h or 90d
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lasting)]
     validity: Duration,
 }
@@ -178,7 +178,7 @@ fn init(flags: &InitFlags, path: &Path, now: UnixTime, terminal: &Terminal) -> R
     directory.issue(&nodes, now, flags.lasting.validity)?;
     answer(&directory, path, now, None, terminal)?;
     terminal.note(&format!(
-        "copy each folder under {0}/nodes to the host of its node; keep {0}/authority here",
+        "copy each folder under {0}/nodes to the host of its node; do not copy {0}/authority",
         path.display()
     ));
     Ok(())
@@ -193,7 +193,10 @@ fn issue(
     let mut directory = Directory::open(path)?;
     let node = flags.node.identity(directory.run());
     if !directory.members().iter().any(|member| member.dc == node.dc) {
-        terminal.note(&format!("`{}` is a data center that no node here is of", node.dc));
+        terminal.note(&format!(
+            "`{}` is a new data center: no node in this directory belongs to it",
+            node.dc
+        ));
     }
     directory.issue(std::slice::from_ref(&node), now, flags.lasting.validity)?;
     answer(&directory, path, now, Some(&node), terminal)
@@ -217,8 +220,8 @@ fn rotate(
     answer(&directory, path, now, node.as_ref(), terminal)?;
     if flags.authority {
         terminal.note(
-            "both authorities are believed: once every host has its new folder, \
-             gaia certs rotate --end-overlap leaves the newer one alone",
+            "both authorities are trusted: once every host has its new folder, \
+             gaia certs rotate --end-overlap removes the older one",
         );
     }
     Ok(())
@@ -234,8 +237,9 @@ fn revoke(
     let node = flags.node.identity(directory.run());
     directory.remove(&node, now)?;
     answer(&directory, path, now, Some(&node), terminal)?;
-    terminal
-        .note("the other nodes refuse it once their hosts have the new trust.pem of their folders");
+    terminal.note(
+        "the other nodes refuse it once their hosts have the new trust.pem from their folders",
+    );
     Ok(())
 }
 
@@ -279,7 +283,7 @@ fn print_answer(answer: Answer, terminal: &Terminal) {
         let (verb, thing) =
             if poor == 1 { ("has", "certificate") } else { ("have", "certificates") };
         terminal.note(&format!(
-            "warning: {poor} {thing} {verb} expired or will soon: gaia certs rotate renews them"
+            "warning: {poor} {thing} {verb} expired or will soon expire: renew with gaia certs rotate"
         ));
     }
     terminal.result(&answer);
@@ -388,7 +392,7 @@ fn lasting(text: &str) -> Result<Duration, String> {
     let hours = hours.filter(|hours| (1..=HOURS_MAX).contains(hours));
     hours
         .map(|hours| Duration::from_secs(hours * 3_600))
-        .ok_or_else(|| "expected a time from 1h to 3650d, in hours or days".into())
+        .ok_or_else(|| "expected a time from 1h to 3650d, in hours (h) or days (d)".into())
 }
 
 fn directory_help(out: clap::Arg) -> clap::Arg {
@@ -408,8 +412,8 @@ Examples:
   gaia certs rotate --authority
   gaia certs revoke --dc oregon --server 2
 
-A certificate says which node of which run its owner is, and a node is believed for that alone. \
-The directory has a folder for each node: copy it to the node's host. The authority stays with you. \
-A revoked node is refused by those whose trust.pem says so, and parted from where they run: copy that as well. \
-A key that was stolen from the authority calls for gaia certs init and new folders, since what replaces \
-an authority with --authority is vouched for by the one before.";
+A certificate names one node of one run, and its owner is trusted only as that node. \
+The directory has a folder for each node: copy it to the node's host. Keep the folder of the authority to yourself. \
+A node refuses a revoked node, and disconnects it, once it has the new trust.pem: copy that file to every host. \
+If the key of the authority was stolen, start again with gaia certs init and new folders. A new authority made with \
+--authority is signed by the old one and does not help.";

@@ -206,21 +206,21 @@ fn remote(remote: &RemoteSync) -> String {
         RemoteSync::Asp(AspConfig { threshold, data_center_staleness, .. }) => {
             let staleness = match data_center_staleness {
                 Some(staleness) => format!("{} clocks", staleness.0),
-                None => "as the RTT asks".into(),
+                None => "derived from the RTT".into(),
             };
             format!("asp, threshold {threshold}, data center staleness {staleness}")
         }
         RemoteSync::LocalSteps(config) => {
             let (steps, overlap) = (config.steps, config.overlap());
             let values = config.values.name();
-            format!("local-steps, {steps} clocks a round, {overlap} of them overlapped, {values}")
+            format!("local-steps, {steps} clocks per round, {overlap} of them overlapped, {values}")
         }
     }
 }
 
 fn compute(plan: &Plan) -> String {
     if plan.compute.model == ComputeModel::Measured {
-        return "as long as it takes on this machine".into();
+        return "measured on this machine".into();
     }
     match plan.compute.rate {
         ComputeRate::ExamplesPerSecond(rate) => format!("{rate} examples/s per worker"),
@@ -231,11 +231,13 @@ fn compute(plan: &Plan) -> String {
 fn stop(stop: &StopRules) -> String {
     let mut rules = Vec::new();
     if let Some(objective) = stop.objective {
-        rules.push(format!("at an objective of {objective}"));
+        rules.push(format!("at an objective of at most {objective}"));
     }
     if let Some(change) = stop.change {
         let (percent, clocks) = (change.percent, change.clocks);
-        rules.push(format!("once it changes by less than {percent} % in {clocks} clocks"));
+        rules.push(format!(
+            "once the objective changes by less than {percent} % in {clocks} clocks"
+        ));
     }
     if let Some(clocks) = stop.clocks {
         rules.push(format!("after {clocks} clocks"));

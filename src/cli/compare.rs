@@ -29,7 +29,7 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
         let own = variant.plan.topology.workers();
         if own != workers {
             terminal.note(&format!(
-                "{} has {own} workers and the LAN {workers}: times LAN compares different machines",
+                "{} has {own} workers and the LAN has {workers}: times relative to the LAN compare different machines",
                 variant.wan
             ));
         }

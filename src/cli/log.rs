@@ -18,9 +18,9 @@ use super::OutputFlags;
 /// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line for people.
+    /// A line of text.
     Text,
-    /// An object a line.
+    /// A JSON object per line.
     Json,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> 
 }
 
 fn complaint(wanted: &str, error: &ParseError) -> String {
-    format!("{LOG}: `{wanted}`: {error}; expected a filter such as \"gaia=info\"")
+    format!("{LOG} is `{wanted}` ({error}), expected a filter such as \"gaia=info\"")
 }
 
 /// Says which node this process is: from here on each line of a log in JSON does.

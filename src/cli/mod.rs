@@ -41,25 +41,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Train the model that a run file describes, and write a report of how it went
+    /// Train the model that a run file describes, and write a report
     #[command(after_help = TRAIN_HELP)]
     Train(TrainFlags),
-    /// Run the same training with several remote models over several WANs, and set them side by side
+    /// Run the same training with several remote models over several WANs, and compare the results
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareFlags),
-    /// Run the evaluation of the Gaia paper again, and set what comes out beside what it printed
+    /// Repeat the evaluation of the Gaia paper, and compare the results with the published ones
     #[command(after_help = PAPER_HELP)]
     Paper(PaperFlags),
-    /// Check a run file and everything it names, and say what would run
+    /// Check a run file and all files that it names, and show what would run
     #[command(after_help = CHECK_HELP)]
     Check(CheckFlags),
     /// Run one node of a run over many processes: a server, a worker or the coordinator
     #[command(after_help = NODE_HELP)]
     Node(NodeFlags),
-    /// Make, renew, revoke and list the certificates by which the nodes of a run know each other
+    /// Make, renew, revoke and list the certificates that the nodes of a run use
     #[command(subcommand, after_help = certs::CERTS_HELP)]
     Certs(certs::CertsVerb),
-    /// Write the report of finished runs again, or one report of several
+    /// Write the report of a finished run again, or one report of several runs
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
 }
@@ -70,13 +70,13 @@ pub(crate) struct RunFlags {
     /// The run file
     #[arg(value_name = "RUN.toml")]
     pub(crate) file: PathBuf,
-    /// Override one setting; the value is read as TOML, and as a string where it is not TOML
+    /// Override one setting; a value that is not valid TOML is a string
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
     pub(crate) settings: Vec<String>,
-    /// The root of all chance; the same seed repeats a simulated run to the byte
+    /// The seed of all random numbers; the same seed repeats a simulated run to the byte
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(crate) seed: Option<u64>,
-    /// What runs the protocol
+    /// The driver that runs the protocol
     #[arg(long, value_parser = PossibleValuesParser::new(DriverKind::NAMES))]
     pub(crate) driver: Option<String>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(crate) struct RunFlags {
 pub(crate) struct TrainFlags {
     #[command(flatten)]
     pub(crate) run: RunFlags,
-    /// Go on from a checkpoint: the newest whole one in --out, or the one in this directory
+    /// Resume from a checkpoint: the newest complete one in --out, or the one in this directory
     #[arg(
         long,
         value_name = "auto|never|DIR",
@@ -111,8 +111,8 @@ pub(crate) enum Resume {
 pub(crate) struct CheckFlags {
     #[command(flatten)]
     pub(crate) run: RunFlags,
-    /// Also try every link that this node will need, and say what is wrong with each: its name, its route, its
-    /// port, a certificate or the version. The nodes at the other ends have to be up
+    /// Also try every link that this node needs, and report the fault of each: the host name, the route, the port,
+    /// a certificate or the version. The nodes at the other ends must be running
     #[arg(long)]
     pub(crate) connect: bool,
     #[command(flatten)]
@@ -133,17 +133,17 @@ pub(crate) struct CompareFlags {
     )]
     pub(crate) remote: Vec<String>,
     /// The WANs to compare over: names of shipped topologies, topology files, or `lan` for the same machines in
-    /// one data center; left out, the run file's own
+    /// one data center [default: the WAN of the run file]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) wan: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PaperFlags {
-    /// The short version: less data, fewer rows, a few minutes
+    /// Run the short version, with less data and fewer runs; it takes a few minutes
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these parts of it
+    /// Only these sections of the evaluation
     #[arg(
         long,
         value_name = "SECTION,…",
@@ -157,17 +157,17 @@ pub(crate) struct PaperFlags {
     /// Only these WANs
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) wans: Vec<String>,
-    /// Only these models, beside BSP and the LAN
+    /// Only these models, in addition to BSP and the LAN
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) models: Vec<String>,
-    /// Train on files instead of made-up data: those of movielens_latest_small/ratings.csv.gz,
+    /// Train on files instead of synthetic data: movielens_latest_small/ratings.csv.gz,
     /// uci_kos/docword.kos.txt.gz and mnist/ (IDX) in this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Override one setting of every run; one of sync.remote, of the model `asp` alone
+    /// Override one setting of every run; a setting of sync.remote applies only to the model `asp`
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
     pub(crate) settings: Vec<String>,
-    /// The root of all chance
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -189,13 +189,13 @@ pub(crate) struct OutputFlags {
     /// Where to write results [default: runs/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Say nothing but errors
+    /// Write nothing but errors
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Write the result to standard output as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How the log is written to standard error; as json, an object a line
+    /// The format of the log on standard error; json is one object per line
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = LOG_FORMAT, hide_env = true)]
     pub(crate) log: LogFormat,
 }
@@ -306,13 +306,13 @@ Examples:
 Exit codes:
   0  done
   1  the run failed
-  2  bad usage, or a file that is wrong: the message names its line, the key and what was expected
-  75 gaia train was interrupted, has written a checkpoint, and can be resumed
+  2  wrong usage or a wrong file; the message names the line, the key and what was expected
+  75 interrupted; a checkpoint was written, and the run or the node can continue
 
 Environment:
-  GAIA_LOG         what is logged to standard error, such as gaia=debug [default: warn]
-  GAIA_LOG_FORMAT  how: text or json, as --log
-  NO_COLOR         no colours";
+  GAIA_LOG         which messages are logged to standard error, such as gaia=debug [default: warn]
+  GAIA_LOG_FORMAT  text or json, as --log
+  NO_COLOR         if set, the output has no colours";
 
 const TRAIN_HELP: &str = "\
 Examples:
@@ -322,27 +322,29 @@ Examples:
   gaia train config/run/quickstart.toml --driver simulated --set checkpoint.every=10 --out runs/long --resume auto
   gaia train config/run/quickstart.toml --driver real        (a process for each node, on this machine)
 
-A path in a file starts at that file; a path in --set starts at the working directory. \
-A --set that chooses another `model` or `kind` drops the settings of the one in the file.
+A path in a file is relative to that file. A path in --set is relative to the working directory. \
+A --set that chooses another `model` or `kind` drops the settings of the previous one.
 
-The run directory holds run.toml (which repeats the run), progress.jsonl, summary.json, \
-convergence.svg and report.html; with --driver real also what each node logged, in logs/.
+The run directory contains run.toml (which repeats the run), progress.jsonl, summary.json, \
+convergence.svg and report.html. With --driver real it also contains the log of each node, in logs/.
 
-Checkpoints: [checkpoint] every = CLOCKS writes one into checkpoints/clock-NNNN of the run directory that often; on \
-SIGTERM or Ctrl-C the run finishes its clock, writes one and exits with 75, and a second signal ends it at once. \
---resume auto --out DIR goes on from the newest whole one in DIR, and starts afresh where there is none; what comes out \
-is the same to the bit as of a run that was not stopped. The default is never: a directory with files of another run is \
-refused, and what comes out depends on nothing that lies there. model.safetensors in a checkpoint holds the model's \
-tables. The other drivers keep no checkpoints, and a signal ends them. With --driver real the certificates of the nodes \
-lie in a folder for temporary files that is gone with the run; only a kill leaves it, for its owner alone to enter.";
+Checkpoints: a simulated run writes a checkpoint to checkpoints/clock-NNNN of the run directory every \
+`checkpoint.every` clocks. On SIGTERM or Ctrl-C it finishes its clock, writes a checkpoint and exits with code 75. \
+A second signal ends it at once. --resume auto --out DIR continues from the newest complete checkpoint in DIR, or \
+starts from the beginning if there is none. The result has the same bytes as that of a run that was not stopped. \
+The default is never: a directory with files of another run is refused. model.safetensors in a checkpoint holds the \
+tables of the model. The other drivers keep no checkpoints, and a signal ends them.
+
+With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
+is deleted when the run ends, unless the process is killed.";
 
 const COMPARE_HELP: &str = "\
 Examples:
   gaia compare config/run/movielens.toml --set app.data.path=ratings.csv --wan lan,gaia-2016-ec2-all
   gaia compare config/run/a9a.toml --remote bsp,tap,asp --wan gaia-2016-vc,my-wan.toml
 
-The run file's [sync.remote] holds for the model that it names; the others run with their \
-defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file holds for every WAN.";
+[sync.remote] of the run file applies to the model that it names. The other models run with their \
+defaults (SSP with a staleness of 1). An inline bandwidth_scale of the run file applies to every WAN.";
 
 const PAPER_HELP: &str = "\
 Examples:
@@ -350,8 +352,8 @@ Examples:
   gaia paper --only cells --apps mf --wans ss --models asp --set sync.remote.threshold=0.05
   gaia paper --only cells,ablation --out runs/paper --seed 7
 
-The directory holds paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each run: gaia train on it repeats that run. \
-What each section is, and what is fitted before it, stands in the pages.";
+The directory contains paper.json, its pages paper.html, paper-elsewhere.html and paper.md, and a run file for each \
+run. gaia train on a run file repeats that run. The pages describe each section and what is fitted before it.";
 
 const CHECK_HELP: &str = "\
 Examples:
@@ -359,7 +361,7 @@ Examples:
   gaia check config/run/quickstart.toml --json --set topology.file=gaia-2016-ss
   gaia check run.toml --connect --dc tokyo --server 0 --certs certs
 
-With --connect the exit code is 1 where a link does not work.";
+With --connect the exit code is 1 if a link does not work.";
 
 const NODE_HELP: &str = "\
 Examples:
@@ -368,23 +370,26 @@ Examples:
   gaia node run.toml --dc tokyo --server 0 --worker 0 --certs certs
   gaia train run.toml --driver real      (all nodes on this machine)
 
-The topology says where nodes listen: `coordinator_address`, and `server_addresses` in each data center; workers \
-call and are not called. Nodes start in any order and wait for each other. Every node needs the same run file and \
-settings, and a certificate of the run. A node that fails ends the run, and every other node says which it was.
+The topology sets where nodes listen: `coordinator_address`, and `server_addresses` in each data center. Workers \
+open connections and do not listen. Nodes start in any order and wait for each other. Every node needs the same run \
+file and settings, and a certificate of the run. A node that fails ends the run, and every other node names it.
 
-Environment, where no flag says which node this is:
+Environment, used if no flag names the node:
   GAIA_ROLE            coordinator, server or worker, with GAIA_DC and GAIA_INDEX [default: 0]
   RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
-                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator, then data center by
-                       data center its servers and workers; with GAIA_DC, those of that data center alone, from 0
-  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; then torchrun's MASTER_ADDR and MASTER_PORT
-  GAIA_CERTS           the certificates
-  GAIA_METRICS         where to answer who watches, as --metrics
+                       of torchrun, Slurm and JobSet, the first that is set: 0 is the coordinator;
+                       then come, data center by data center, its servers and its workers; with
+                       GAIA_DC, ranks count from 0 in that data center
+  GAIA_COORDINATOR     where the coordinator listens, HOST:PORT; otherwise MASTER_ADDR and
+                       MASTER_PORT of torchrun
+  GAIA_CERTS           the certificates, as --certs
+  GAIA_STATE           the state directory, as --state
+  GAIA_METRICS         the address for metrics and health, as --metrics
 
-Whoever watches asks over HTTP, which is off unless --metrics says where. /metrics is what the node counts, for \
-Prometheus. /healthz is 200 while the node's loop turns, and 503 with a reason once it has not for 10 s. /readyz is 200 \
-while the run has begun and every peer of the node is connected, and 503 with what it waits for. It proves nothing and \
-asks nobody who they are: keep it on 127.0.0.1 or a network of your own.";
+With --metrics the node serves HTTP. /metrics has its metrics in the format of Prometheus. /healthz is 200 while the \
+node's event loop runs, and 503 with a reason after it has not run for 10 s. /readyz is 200 while the run has started \
+and all peers are connected, and 503 with the reason otherwise. The endpoint is unauthenticated: keep it on 127.0.0.1 \
+or on a private network.";
 
 const REPORT_HELP: &str = "\
 Examples:

@@ -20,11 +20,11 @@ pub(crate) struct NodeFlags {
     pub(crate) run: RunFlags,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
-    /// Answer there over HTTP, to anybody: /metrics for Prometheus, /healthz and /readyz. A port alone is one of
-    /// 127.0.0.1; port 0 is any free one, and the node says which [default: nowhere]
+    /// Serve /metrics for Prometheus, /healthz and /readyz over HTTP at this address, without authentication. A port
+    /// alone is a port of 127.0.0.1. Port 0 is any free port, which the node reports [default: not served]
     #[arg(long, value_name = "[IP:]PORT", env = METRICS, hide_env = true, value_parser = watched_at)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// End when standard input does: for a parent that starts nodes
+    /// End when standard input ends; for a process that starts nodes
     #[arg(long)]
     pub(crate) ends_with_stdin: bool,
 }
@@ -38,21 +38,21 @@ pub(crate) struct PlaceFlags {
     /// Run this server of the data center
     #[arg(long, value_name = "N", requires = "dc")]
     pub(crate) server: Option<u16>,
-    /// Run this worker of the data center; beside a server, both share the process
+    /// Run this worker of the data center; with --server, both run in this process
     #[arg(long, value_name = "N", requires = "dc")]
     pub(crate) worker: Option<u16>,
     /// Run the coordinator, which writes the run directory
     #[arg(long, conflicts_with_all = ["dc", "server", "worker"])]
     pub(crate) coordinator: bool,
-    /// The certificates of the run, as gaia certs writes them, or the folder of this node alone
+    /// The directory of certificates that gaia certs has written, or the folder of this node in it
     /// [default: GAIA_CERTS, or certs]
     #[arg(long, value_name = "DIR")]
     pub(crate) certs: Option<PathBuf>,
-    /// Keep in this folder what the nodes need to go on after a crash; start them again with it
-    /// [default: GAIA_STATE, or nothing is kept]
+    /// The state directory. A node that crashed continues if it is started again with the same one
+    /// [default: GAIA_STATE, or no state is kept]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Listen here and not at the topology's address; port 0 is any free one
+    /// Listen at this address instead of that in the topology; port 0 is any free port
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
 }
@@ -157,7 +157,7 @@ impl PlaceFlags {
             let names: Vec<&str> =
                 topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
             let names = names.join(", ");
-            return Err(Failure::usage(format!("--dc is `{name}`; expected one of {names}")));
+            return Err(Failure::usage(format!("--dc is `{name}`, expected one of {names}")));
         };
 
         let mut nodes = Vec::new();
@@ -167,7 +167,7 @@ impl PlaceFlags {
         let within = |flag: &str, number: Option<u16>, count: usize| match number {
             Some(number) if usize::from(number) >= count => {
                 let most = count - 1;
-                let said = format!("{flag} is `{number}`; {name} has 0 to {most}");
+                let said = format!("{flag} is `{number}`, expected 0 to {most} for {name}");
                 Err(Failure::usage(said))
             }
             _ => Ok(()),
@@ -177,7 +177,7 @@ impl PlaceFlags {
         within("--worker", self.worker, own.workers)?;
         if nodes.is_empty() {
             return Err(Failure::usage(
-                "--dc names a data center; say also --server N, --worker N",
+                "--dc names a data center without a node, expected also --server N, --worker N or both",
             ));
         }
 
@@ -204,8 +204,8 @@ fn worker(dc: DcId, index: u16) -> NodeId {
 const METRICS: &str = "GAIA_METRICS";
 const CERTS: &str = "GAIA_CERTS";
 const STATE: &str = "GAIA_STATE";
-const NO_PLACE: &str = "which node is this? Say --dc NAME --server N, --dc NAME --worker N or --coordinator, or set \
-                        GAIA_ROLE";
+const NO_PLACE: &str = "no flag or variable names the node, expected --dc NAME --server N, --dc NAME --worker N or \
+                        --coordinator, or GAIA_ROLE to be set";
 
 #[cfg(test)]
 mod tests {

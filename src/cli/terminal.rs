@@ -64,7 +64,7 @@ impl Terminal {
                 let mut text = format!("error: {other}");
                 let mut source = other.source();
                 while let Some(cause) = source {
-                    text.push_str(&format!("\n  because {cause}"));
+                    text.push_str(&format!("\n  cause: {cause}"));
                     source = cause.source();
                 }
                 text

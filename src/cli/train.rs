@@ -46,7 +46,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         let resumed = if *resume == Resume::Auto { checkpoints.newest()? } else { from };
         terminal.note(&application.describe());
         if let Some(Resumed { path, facts, .. }) = &resumed {
-            terminal.note(&format!("goes on from {} (clock {})", path.display(), facts.clock));
+            terminal.note(&format!("resumes from {} (clock {})", path.display(), facts.clock));
         }
         let interrupted = signals::interrupted().map_err(Failure::run)?;
         let keeper = Keeper::new(checkpoints, plan.checkpoint.every, interrupted);
@@ -67,7 +67,7 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         Ending::Interrupted { clock, checkpoint } => {
             let (checkpoint, out) = (checkpoint.display(), directory.path().display());
             terminal.note(&format!(
-                "interrupted at clock {clock}, kept in {checkpoint}; --resume auto --out {out} goes on from there"
+                "interrupted at clock {clock}; checkpoint written to {checkpoint}; continue with --resume auto --out {out}"
             ));
             Ok(Done::Interrupted)
         }

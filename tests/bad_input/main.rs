@@ -688,10 +688,10 @@ fn a_matrix_with_a_wrong_cell() {
         matrix("100,90", "«-5,90", &["row `north`, column `south` is `-5`", "Mbit/s"]),
         matrix("90,80,", "90,«0,", &["row `west`, column `south` is `0`", "Mbit/s"]),
         matrix("south,100", "«south,1,100", &["row `south` is `5 cells`", "4 cells"]),
-        matrix("west,90", "«south,90", &["row `south` is `there twice`"]),
-        matrix("south,west\n", "south,«south\n", &["column `south` is `there twice`"]),
-        matrix("west,90", "wset,90", &["row `west`", "there is `wset`"]),
-        matrix("south,west\n", "south,wets«\n", &["column `west`", "there is `wets`"]),
+        matrix("west,90", "«south,90", &["row `south` is `listed twice`"]),
+        matrix("south,west\n", "south,«south\n", &["column `south` is `listed twice`"]),
+        matrix("west,90", "wset,90", &["row `west`", "did you mean `wset`?"]),
+        matrix("south,west\n", "south,wets«\n", &["column `west`", "did you mean `wets`?"]),
     ]);
 }
 

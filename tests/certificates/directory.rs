@@ -170,7 +170,8 @@ fn a_folder_without_a_list_of_what_is_revoked_is_no_good() {
     fs::write(folder.join("trust.pem"), &trust[..list]).unwrap();
     let error = Credentials::load(&folder).unwrap_err().to_string();
     assert!(
-        error.contains("an authority without one, expected a list of what is revoked"),
+        error
+            .contains("an authority without a revocation list, expected a revocation list of each"),
         "{error}"
     );
 
@@ -180,7 +181,7 @@ fn a_folder_without_a_list_of_what_is_revoked_is_no_good() {
     let theirs = &theirs[theirs.find("-----BEGIN X509 CRL").unwrap()..];
     fs::write(folder.join("trust.pem"), format!("{}{theirs}", &trust[..list])).unwrap();
     let error = Credentials::load(&folder).unwrap_err().to_string();
-    assert!(error.contains("an authority without one"), "{error}");
+    assert!(error.contains("an authority without a revocation list"), "{error}");
 }
 
 type Breaks = fn(&str) -> String;

@@ -113,7 +113,7 @@ fn an_expired_certificate() {
         &tokyo,
         of_folder(&expired),
         |refusal| matches!(refusal, Refusal::Expired { not_after, .. } if *not_after == validity.not_after),
-        &[OREGON, "expired at 2", "expected one that holds at 2"],
+        &[OREGON, "expired at 2", "expected one that is valid at 2"],
     );
 }
 
@@ -126,7 +126,7 @@ fn a_certificate_that_is_not_yet_valid() {
         &tokyo,
         of_folder(&early),
         |refusal| matches!(refusal, Refusal::NotYetValid { .. }),
-        &[OREGON, "holds from 2", "expected one that holds at 2"],
+        &[OREGON, "is valid from 2", "expected one that is valid at 2"],
     );
 }
 
@@ -137,7 +137,7 @@ fn a_certificate_of_another_authority() {
     let mut other = super::authority();
     let stranger = issue(&mut other, &server("oregon"));
     let unknown = |refusal: &Refusal| matches!(refusal, Refusal::UnknownAuthority { .. });
-    let says = [OREGON, "signed by a stranger", "expected the signature of authority "];
+    let says = [OREGON, "signed by an unknown authority", "expected the signature of authority "];
     check(&tokyo, of_folder(&stranger), unknown, &says);
 
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn a_certificate_signed_by_itself() {
             &tokyo,
             Shown::chain(vec![certificate.into()], private(&key)),
             |refusal| matches!(refusal, Refusal::SelfSigned { .. }),
-            &[OREGON, "signed by itself", "expected the signature of authority "],
+            &[OREGON, "is self-signed", "expected the signature of authority "],
         );
     }
 }
@@ -218,7 +218,7 @@ fn no_certificate() {
     let refused = accept(&tokyo, &[server("oregon")], Shown::Nothing).unwrap_err();
     assert_eq!(refused.refusal, Refusal::NoCertificate);
     let text = refused.refusal.to_string();
-    assert_eq!(text, "the peer showed no certificate, expected one of this run");
+    assert_eq!(text, "the peer presented no certificate, expected one of this run");
     let told = refused.told.unwrap().to_string();
     assert_eq!(told, "received fatal alert: CertificateRequired");
     let error = connect_to_nobody(&tokyo, &server("oregon")).to_string();
@@ -316,7 +316,7 @@ fn a_certificate_for_another_purpose() {
         &tokyo,
         signed(&params, &forger(&authority)),
         |refusal| matches!(refusal, Refusal::Broken { .. }),
-        &[OREGON, "does not hold"],
+        &[OREGON, "is not valid"],
     );
 }
 

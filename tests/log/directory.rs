@@ -140,12 +140,12 @@ fn a_segment_that_is_not_the_last_must_be_whole() {
     for length in 0..whole.len() {
         check(&whole[..length], "00000000000000000");
     }
-    check(&whole[..30], "04.log is 30 bytes long where the header alone has 44");
+    check(&whole[..30], "04.log is 30 bytes long, expected at least 44 for the header");
     check(&whole[..whole.len() - 1], "04.log is damaged at byte");
-    check(&whole[..whole.len() - 1], "record 7 is expected, which was synced");
+    check(&whole[..whole.len() - 1], "expected record 7, which was synced");
     check(&[&whole[..], b"x"].concat(), "04.log is damaged at byte");
     let first_record = 32 + body(4).len();
-    check(&whole[..44 + first_record], "08.log begins with record 8 where record 5 is next");
+    check(&whole[..44 + first_record], "08.log begins with record 8, expected record 5");
     fs::write(&file, &whole).unwrap();
     assert_eq!(recover(&path, 0).unwrap().2, bodies(0..11));
 }
@@ -156,13 +156,13 @@ fn a_log_with_a_gap_or_of_another_node_is_refused() {
     let middle = fs::read(segment(&path, 4)).unwrap();
     fs::remove_file(segment(&path, 4)).unwrap();
     let said = refused(&path, 3);
-    assert!(said.ends_with("08.log begins with record 8 where record 4 is next"), "{said}");
+    assert!(said.ends_with("08.log begins with record 8, expected record 4"), "{said}");
     fs::copy(segment(&path, 0), segment(&path, 4)).unwrap();
     let said = refused(&path, 0);
-    assert!(said.ends_with("04.log begins with record 0 where record 4 is next"), "{said}");
+    assert!(said.ends_with("04.log begins with record 0, expected record 4"), "{said}");
     fs::write(segment(&path, 4), middle).unwrap();
     let said = refused(&path, 12);
-    assert!(said.ends_with("log lacks record 12: record 11 is the next to be written"), "{said}");
+    assert!(said.ends_with("log lacks record 12: its next record is 11"), "{said}");
     for (owner, expect) in [
         (Owner { plan: 2, ..config().owner }, "is of another run"),
         (Owner { node: "oregon/server0".into(), ..config().owner }, "is the log of node"),
@@ -173,7 +173,7 @@ fn a_log_with_a_gap_or_of_another_node_is_refused() {
     }
     let empty = tempdir().unwrap();
     let said = refused(empty.path(), 5);
-    assert!(said.ends_with("lacks record 5: it holds no log"), "{said}");
+    assert!(said.ends_with("lacks record 5: it has no records"), "{said}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_flipped_bit_of_what_was_synced_names_its_file_and_place() {
     bytes[44 + 32] ^= 1;
     fs::write(&file, &bytes).unwrap();
     let said = refused(&path, 0);
-    assert!(said.contains("08.log is damaged at byte 44, where record 8 is expected"), "{said}");
+    assert!(said.contains("08.log is damaged at byte 44, expected record 8"), "{said}");
     assert!(said.contains("the checksum of the body is"), "{said}");
     assert_eq!(fs::read(&file).unwrap(), bytes, "nothing is cut off");
 }
@@ -203,7 +203,7 @@ fn a_group_that_is_gone_on_from_is_marked() {
     bytes[whole.len() - 33] ^= 1;
     fs::write(&file, &bytes).unwrap();
     let said = refused(&path, 8);
-    assert!(said.contains("record 10 is expected, which was synced"), "{said}");
+    assert!(said.contains("expected record 10, which was synced"), "{said}");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_record_that_is_too_long_is_not_taken_and_the_log_goes_on() {
     let (_directory, path) = written();
     let (mut log, ..) = recover(&path, 11).unwrap();
     let said = log.append(&[1; 201]).unwrap_err().to_string();
-    assert!(said.ends_with("takes no record of 201 bytes, 200 are the most"), "{said}");
+    assert!(said.ends_with("cannot store a record of 201 bytes, expected at most 200"), "{said}");
     assert_eq!(log.append(&[1; 200]).unwrap(), 11);
     log.sync().unwrap();
     drop(log);

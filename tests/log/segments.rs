@@ -221,7 +221,7 @@ fn a_group_that_lost_its_beginning_is_torn_unless_a_mark_says_that_it_was_synced
     let (bodies, end) = scan(&marked.bytes);
     assert_eq!(read_of(&written, &bodies), 8);
     let said = end.unwrap_err().to_string();
-    assert!(said.contains("record 15 is expected, which was synced"), "{said}");
+    assert!(said.contains("expected record 15, which was synced"), "{said}");
 }
 
 #[test]
@@ -234,7 +234,10 @@ fn records_that_are_missing_or_doubled_in_the_middle_are_damage() {
         let (bodies, end) = scan(&bytes);
         assert_eq!(read_of(&written, &bodies), from);
         let said = end.unwrap_err().to_string();
-        assert!(said.contains(&format!("where record {} is", FIRST + from as u64)), "{said}");
+        assert!(
+            said.contains(&format!("expected record {}, which", FIRST + from as u64)),
+            "{said}"
+        );
         assert!(said.ends_with(expect), "{said}");
     };
     check(1, between(0, 1), &[], "the entry has number 9, expected 8");
@@ -274,28 +277,25 @@ fn a_segment_of_another_log_is_refused() {
     let check = |said: String, expect: &str| assert_eq!(said, expect);
     check(
         refused(&bytes, &Owner { plan: 0xbad, ..owner() }),
-        "is of another run: its plan and data have hash 0000000000c0ffee, this run's 0000000000000bad",
+        "is of another run: found hash 0000000000c0ffee of plan and data, expected 0000000000000bad",
     );
     check(
         refused(&bytes, &Owner { node: "oregon/\u{1b}1".into(), ..owner() }),
-        r"is the log of node `virginia/server0`, not of `oregon/\u{1b}1`",
+        r"is the log of node `virginia/server0`, expected `oregon/\u{1b}1`",
     );
-    check(
-        refused(&changed(4, LOG_VERSION as u8 + 1), &owner()),
-        "is of log version 2, this program reads version 1",
-    );
+    check(refused(&changed(4, LOG_VERSION as u8 + 1), &owner()), "is of log version 2, expected 1");
     check(
         refused(&changed(0, b'X'), &owner()),
         "begins with [58, 41, 49, 57], expected [47, 41, 49, 57]",
     );
-    check(refused(&[], &owner()), "is 0 bytes long where the header alone has 24");
-    check(refused(&bytes[..30], &owner()), "is 30 bytes long where the header alone has 44");
+    check(refused(&[], &owner()), "is 0 bytes long, expected at least 24 for the header");
+    check(refused(&bytes[..30], &owner()), "is 30 bytes long, expected at least 44 for the header");
     assert!(refused(&changed(9, 1), &owner()).starts_with("has a damaged header"));
     let mut last = Vec::new();
     let _ = Appender::begin(&owner(), u64::MAX, &mut last);
     check(
         refused(&last, &owner()),
-        "begins with record 18446744073709551615, at most 9223372036854775808 can be",
+        "begins with record 18446744073709551615, expected at most 9223372036854775808",
     );
 }
 
@@ -306,9 +306,9 @@ fn a_record_beyond_the_limit_is_refused_and_one_that_claims_to_be_is_torn() {
     let (bodies, end) = scan(&written.bytes);
     assert_eq!(bodies.len(), 1);
     let said = end.unwrap_err().to_string();
-    assert_eq!(said, "has a record 8 of 65537 bytes at byte 86, 65536 are the most");
+    assert_eq!(said, "has a record 8 of 65537 bytes at byte 86, expected at most 65536");
     let (bodies, end) = scan(&written.bytes[..written.bytes.len() - 1]);
     assert_eq!(bodies.len(), 1);
     let broken = end.unwrap().torn.unwrap().broken;
-    assert_eq!(broken.to_string(), "65568 bytes are left of an entry that has 65569");
+    assert_eq!(broken.to_string(), "the entry has 65568 bytes, expected 65569");
 }

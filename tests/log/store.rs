@@ -151,10 +151,10 @@ fn a_checkpoint_whose_records_the_log_lacks_is_refused() {
     let header = &fs::read(&last).unwrap()[..44];
     fs::write(&last, header).unwrap();
     let said = recover(directory.path()).err().unwrap().to_string();
-    assert!(said.ends_with("log lacks record 9: record 8 is the next to be written"), "{said}");
+    assert!(said.ends_with("log lacks record 9: its next record is 8"), "{said}");
     fs::remove_dir_all(&log).unwrap();
     let said = recover(directory.path()).err().unwrap().to_string();
-    assert!(said.ends_with("log lacks record 9: it holds no log"), "{said}");
+    assert!(said.ends_with("log lacks record 9: it has no records"), "{said}");
 }
 
 #[test]
@@ -166,7 +166,10 @@ fn a_checkpoint_of_a_run_is_none_of_a_node() {
     assert!(recover(directory.path()).is_ok(), "it is of another name");
     fs::rename(written, path.join("record-0003")).unwrap();
     let said = recover(directory.path()).err().unwrap().to_string();
-    assert!(said.contains("manifest.json cannot be read: names no record of a log"), "{said}");
+    assert!(
+        said.contains("manifest.json cannot be read: found no record number of a log"),
+        "{said}"
+    );
 }
 
 #[test]

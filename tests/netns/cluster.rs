@@ -167,12 +167,15 @@ impl Cluster {
                     let mut fields = lines.map(|line| line["fields"].clone());
                     fields.find(|fields| fields["message"].as_str().is_some_and(|m| m == end))
                 };
-                let first = format!("{} has updates of {} again", server(*to), server(*from));
+                let first = format!("{} receives updates of {} again", server(*to), server(*from));
                 if one.first.is_none() && told(*to, first).is_some() {
                     one.first = Some(healed.elapsed());
                 }
-                let all =
-                    format!("{} has all that waited for it at {}", server(*to), server(*from));
+                let all = format!(
+                    "{} has received all updates that {} held for it",
+                    server(*to),
+                    server(*from)
+                );
                 if let (None, Some(fields)) = (one.last, told(*from, all)) {
                     one.last = Some((healed.elapsed(), fields["bytes"].as_u64().unwrap()));
                 }

@@ -98,7 +98,7 @@ impl Watched {
         let pid = pid.unwrap().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         let mut line = String::new();
-        while !line.contains("is started again") {
+        while !line.contains("is restarted") {
             line.clear();
             assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "the run has ended");
         }
@@ -390,7 +390,7 @@ fn mirrors_that_were_cut_off_meet_again() {
     cut.store(true, Ordering::Relaxed);
     let mut said = first.stderr();
     let mut line = String::new();
-    let lost = "server 0 of north has lost server 0 of south";
+    let lost = "server 0 of north is disconnected from server 0 of south";
     while !line.contains(lost) {
         line.clear();
         assert_ne!(said.read_line(&mut line).unwrap(), 0);
@@ -489,7 +489,7 @@ fn where_the_model_has_no_other_copy_a_server_that_has_lost_its_disk_ends_the_ru
     let _limit = Limit::on(&[&conductor]);
     let (code, said) = conductor.end();
     assert_eq!(code, Some(1), "{said}");
-    let expected = "server 0 of south has lost its copy, and cannot take another's: under bsp no other data center has";
+    let expected = "server 0 of south has lost its copy and cannot rebuild it: under bsp no other data center has";
     assert!(said.contains(expected), "{said}");
 }
 
@@ -549,7 +549,7 @@ fn a_node_that_is_removed_is_parted_from_and_comes_back_with_another_certificate
         }
     };
     for said in [&mut north_said, &mut west_said] {
-        waits_for(said, &["parts from server 0 of south", "has been revoked"]);
+        waits_for(said, &["closes the connection to server 0 of south", "has been revoked"]);
     }
     // Whom the coordinator refuses leaves: mirrors that have yet to look would see it go, and have nobody to part from.
     host.copy("trust.pem");
@@ -559,7 +559,7 @@ fn a_node_that_is_removed_is_parted_from_and_comes_back_with_another_certificate
     for node in [south, worker_west] {
         let (code, said) = node.end();
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("the peer refused this node's"), "{said}");
+        assert!(said.contains("the peer refused the certificate of this node"), "{said}");
     }
     directory.issue(&removed, UnixTime::now(), Duration::from_secs(86_400)).unwrap();
     let place = ["--dc", "south", "--server", "0", "--listen", "127.0.0.1:0", "--state", "kept"];

@@ -57,7 +57,10 @@ fn a_data_center_joins_late_and_leaves_and_joins_again_and_copies_are_equal() {
     run.has(2);
     let (code, said) = run.data_center("west", &["--state", "kept"]).end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("this node takes no part: its data center was given up"), "{said}");
+    assert!(
+        said.contains("this node takes no part in the run: its data center was removed"),
+        "{said}"
+    );
     fs::remove_dir_all(run.bench.path("kept")).unwrap();
     let west = run.data_center("west", &["--state", "kept"]);
     run.has(3);
@@ -82,7 +85,7 @@ fn a_run_whose_late_data_center_never_comes_ends_without_it() {
     assert_eq!(summary.get("membership"), None, "{summary:#}");
     let (code, said) = alone.end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("this node takes no part: the run"), "{said}");
+    assert!(said.contains("this node takes no part in the run: the run"), "{said}");
     assert!(nodes.drain(..).all(|node| node.end().0 == Some(0)));
 }
 

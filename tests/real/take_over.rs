@@ -67,7 +67,7 @@ fn a_worker_that_is_killed_for_good_has_its_work_done_by_another_until_the_run_e
     let mut said = run.conductor.stderr();
     lost.0.kill().unwrap();
     lost.0.wait().unwrap();
-    waits_for(&mut said, "worker 1 of south is taken over by worker 0 of south");
+    waits_for(&mut said, "worker 0 of south takes over the work of worker 1 of south");
     ends(run, nodes, said, clocks);
 }
 
@@ -81,10 +81,10 @@ fn a_worker_that_comes_back_has_its_work_back_and_goes_on_where_the_other_was() 
     for more in [&["--state", "kept"][..], &[]] {
         lost.0.kill().unwrap();
         lost.0.wait().unwrap();
-        waits_for(&mut said, "worker 1 of south is taken over by worker 0 of south");
+        waits_for(&mut said, "worker 0 of south takes over the work of worker 1 of south");
         run.goes_on(2);
         lost = worker(&run, "south", "1", more);
-        waits_for(&mut said, "worker 1 of south is back");
+        waits_for(&mut said, "worker 1 of south has reconnected");
         run.goes_on(2);
     }
     nodes.push(lost);
@@ -99,16 +99,16 @@ fn a_coordinator_that_comes_back_knows_who_stands_in_for_whom() {
     let mut said = run.conductor.stderr();
     lost.0.kill().unwrap();
     lost.0.wait().unwrap();
-    waits_for(&mut said, "worker 1 of south is taken over by worker 0 of south");
+    waits_for(&mut said, "worker 0 of south takes over the work of worker 1 of south");
     run.goes_on(1);
     run.restart_coordinator();
     let _limit = Limit::on(&[&run.conductor]);
     let mut said = run.conductor.stderr();
     run.goes_on(2);
     nodes.push(worker(&run, "south", "1", &["--state", "kept"]));
-    let back = "worker 1 of south is back, and has its work back from worker 0 of south";
+    let back = "worker 1 of south has reconnected and takes its work back from worker 0 of south";
     let lines = waits_for(&mut said, back);
-    assert!(!lines.contains("is taken over"), "it knew: {lines}");
+    assert!(!lines.contains("takes over the work"), "it knew: {lines}");
     run.goes_on(1);
     ends(run, nodes, said, clocks);
 }

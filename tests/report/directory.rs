@@ -114,7 +114,7 @@ fn a_directory_that_holds_anything_is_refused() {
     let error = RunDirectory::create(Some(place.path()), "any").unwrap_err();
     assert!(error.is_bad_input());
     assert!(
-        error.to_string().contains("not empty; expected a new or an empty directory"),
+        error.to_string().contains("not empty, expected a new or an empty directory"),
         "{error}"
     );
 
@@ -151,15 +151,15 @@ fn a_broken_file_is_named_with_its_line() {
         |text: String, expect: &str| assert_eq!(broken("progress.jsonl", text.as_bytes()), expect);
     check(
         format!("{good}\n{good}\n{{\"time_s\": 1.0}}\n"),
-        "progress.jsonl:3:15: missing field `clock`; expected one progress record (JSON) on each line",
+        "progress.jsonl:3:15: missing field `clock`, expected one progress record (JSON) on each line",
     );
     check(
         format!("{good}\n\n{}", &good[..40]),
-        "progress.jsonl:3:40: EOF while parsing an object; expected one progress record (JSON) on each line",
+        "progress.jsonl:3:40: EOF while parsing an object, expected one progress record (JSON) on each line",
     );
     assert_eq!(
         broken("summary.json", b"{\n  \"name\": 3\n}"),
-        "summary.json:2:11: invalid type: integer `3`, expected a string; expected a run's summary",
+        "summary.json:2:11: invalid type: integer `3`, expected a string, expected a run's summary",
     );
 }
 

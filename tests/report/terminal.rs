@@ -79,7 +79,7 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
     let error = check(&summary, "conservation    1 of 6 links broken, 1,234 frames applied\n");
     let error = error.unwrap_err().to_string();
     assert!(
-        error.ends_with(": tokyo → ireland, shard 2: 200 frames were cut and 199 applied"),
+        error.ends_with(": tokyo → ireland, shard 2: 200 frames were sent and 199 applied"),
         "{error}"
     );
 }

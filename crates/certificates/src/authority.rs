@@ -61,7 +61,7 @@ impl Authority {
             serde_json::from_slice(&register).map_err(|error| CertificateError::Wrong {
                 path: path.clone(),
                 found: error.to_string(),
-                expected: "a list of what the authority has signed".into(),
+                expected: "a register of signed certificates".into(),
             })?;
 
         let (current, bridge) = Signer::load(&folder.join(CURRENT))?;
@@ -258,11 +258,11 @@ impl Signer {
         let (Some(certificate), bridge, None) =
             (certificates.next(), certificates.next(), certificates.next())
         else {
-            return Err(wrong("not one or two certificates".into()));
+            return Err(wrong("no certificate or more than two".into()));
         };
 
         let [PrivateKeyDer::Pkcs8(key)] = bundle.keys.as_slice() else {
-            return Err(wrong("not one private key".into()));
+            return Err(wrong("no PKCS #8 private key or several".into()));
         };
 
         let key = KeyPair::from_pkcs8_der_and_sign_algo(key, &rcgen::PKCS_ED25519)
@@ -300,7 +300,7 @@ impl Signer {
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.issuer);
-        list.map(Into::into).map_err(CertificateError::making("the list of what is revoked"))
+        list.map(Into::into).map_err(CertificateError::making("the revocation list"))
     }
 }
 

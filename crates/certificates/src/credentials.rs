@@ -45,7 +45,7 @@ impl Credentials {
         }
 
         let identity = identity_of(&chain).map_err(|refusal| {
-            let found = format!("one that no peer would believe ({refusal})");
+            let found = format!("one that no peer would trust ({refusal})");
             CertificateError::unfit(found, "the certificate of a node")
         })?;
 
@@ -68,7 +68,7 @@ impl Credentials {
         let node = Bundle::read(&path, "a key and a certificate, as gaia certs writes them")?;
         let mut keys = node.keys.into_iter();
         let (Some(key), None) = (keys.next(), keys.next()) else {
-            return Err(CertificateError::unfit("not one private key", "one").at(&path));
+            return Err(CertificateError::unfit("no private key or several", "one").at(&path));
         };
         let trust = Bundle::read(&folder.join(TRUST), TRUSTED)?;
         Self::new(node.certificates, key, trust.certificates, trust.removed)
@@ -170,4 +170,4 @@ pub(super) fn save_trust(
 /// The file of a node's key and certificate.
 pub(super) const NODE: &str = "node.pem";
 const TRUST: &str = "trust.pem";
-const TRUSTED: &str = "the authorities of the run and what they have revoked";
+const TRUSTED: &str = "the authorities of the run and their revocation lists";

@@ -186,7 +186,7 @@ impl Directory {
                 return Err(CertificateError::Wrong {
                     path: folder,
                     found: "a certificate of the older authority".into(),
-                    expected: "one of the newer, as gaia certs rotate writes it".into(),
+                    expected: "one of the newer authority, as gaia certs rotate writes it".into(),
                 });
             }
         }

@@ -9,7 +9,7 @@ use super::Identity;
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A directory that must be empty is not.
-    #[error("{}: there are certificates here already, expected a new or an empty directory", path.display())]
+    #[error("{}: found certificates, expected a new or an empty directory", path.display())]
     Exists {
         /// The file or directory.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum CertificateError {
     },
     /// The node has no certificate of the run.
     #[error(
-        "{identity} has no certificate of this run, expected one of its nodes: gaia certs show lists them"
+        "{identity} has no certificate of this run, expected a node that gaia certs show lists"
     )]
     UnknownNode {
         /// The node.
@@ -58,14 +58,14 @@ pub enum CertificateError {
     },
     /// The authority is being replaced already.
     #[error(
-        "the authority is being replaced already, expected that to be ended first with --end-overlap"
+        "the authority is being replaced already, expected gaia certs rotate --end-overlap first"
     )]
     Overlap,
     /// The authority is not being replaced.
-    #[error("there is one authority, expected two of which the older is to go")]
+    #[error("found one authority, expected two, as after gaia certs rotate --authority")]
     NoOverlap,
     /// A certificate cannot be made.
-    #[error("making {what}: {reason}")]
+    #[error("cannot make {what}: {reason}")]
     Making {
         /// What was to be made.
         what: String,

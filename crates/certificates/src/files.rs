@@ -127,7 +127,7 @@ fn warn_of_readers(path: &Path) {
     if let Ok(found) = fs::metadata(path) {
         let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777;
         if mode & 0o077 != 0 {
-            tracing::warn!(path = %path.display(), "others may read this key: its mode is {mode:o}, expected 600");
+            tracing::warn!(path = %path.display(), "other users may read this key: found mode {mode:o}, expected 600");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{Identity, date};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The peer showed no certificate.
-    #[error("the peer showed no certificate, expected one of this run")]
+    #[error("the peer presented no certificate, expected one of this run")]
     NoCertificate,
     /// The certificate is not valid X.509.
     #[error("the certificate cannot be read ({reason}), expected one of this run")]
@@ -29,7 +29,7 @@ pub enum Refusal {
         found: String,
     },
     /// The certificate is no longer valid.
-    #[error("the certificate for {claimed} expired at {}, expected one that holds at {}", date(*.not_after), date(*.now))]
+    #[error("the certificate for {claimed} expired at {}, expected one that is valid at {}", date(*.not_after), date(*.now))]
     Expired {
         /// The identity in the certificate, which nothing has proven.
         claimed: Identity,
@@ -39,7 +39,7 @@ pub enum Refusal {
         now: UnixTime,
     },
     /// The certificate is not valid yet.
-    #[error("the certificate for {claimed} holds from {}, expected one that holds at {}", date(*.not_before), date(*.now))]
+    #[error("the certificate for {claimed} is valid from {}, expected one that is valid at {}", date(*.not_before), date(*.now))]
     NotYetValid {
         /// The identity in the certificate, which nothing has proven.
         claimed: Identity,
@@ -49,9 +49,7 @@ pub enum Refusal {
         now: UnixTime,
     },
     /// The certificate is signed by its own key.
-    #[error(
-        "the certificate for {claimed} is signed by itself, expected the signature of {expected}"
-    )]
+    #[error("the certificate for {claimed} is self-signed, expected the signature of {expected}")]
     SelfSigned {
         /// The identity in the certificate, which nothing has proven.
         claimed: Identity,
@@ -60,7 +58,7 @@ pub enum Refusal {
     },
     /// The certificate is signed by an authority that this node does not trust.
     #[error(
-        "the certificate for {claimed} is signed by a stranger, expected the signature of {expected}"
+        "the certificate for {claimed} is signed by an unknown authority, expected the signature of {expected}"
     )]
     UnknownAuthority {
         /// The identity in the certificate, which nothing has proven.
@@ -107,7 +105,7 @@ pub enum Refusal {
         expected: Vec<String>,
     },
     /// The certificate does not hold for another reason.
-    #[error("the certificate for {claimed} does not hold ({reason}), expected one of this run")]
+    #[error("the certificate for {claimed} is not valid ({reason}), expected one of this run")]
     Broken {
         /// The identity in the certificate, which nothing has proven.
         claimed: Identity,

@@ -90,7 +90,7 @@ impl Believed {
     ) -> Result<Self, CertificateError> {
         let broken = |expected: &'static str| {
             move |error: webpki::Error| {
-                CertificateError::unfit(format!("bytes that are wrong ({error})"), expected)
+                CertificateError::unfit(format!("invalid bytes ({error})"), expected)
             }
         };
 
@@ -107,7 +107,7 @@ impl Believed {
         let mut lists = Vec::new();
         for der in removed {
             let list = OwnedCertRevocationList::from_der(der);
-            lists.push(list.map_err(broken("a list of what is revoked"))?.into());
+            lists.push(list.map_err(broken("a revocation list"))?.into());
         }
 
         let listed = |anchor: &TrustAnchor<'_>| {
@@ -115,8 +115,11 @@ impl Believed {
             lists.iter().any(by)
         };
         if !anchors.iter().all(listed) {
-            let expected = "a list of what is revoked, from each authority";
-            return Err(CertificateError::unfit("an authority without one", expected));
+            let expected = "a revocation list of each authority";
+            return Err(CertificateError::unfit(
+                "an authority without a revocation list",
+                expected,
+            ));
         }
 
         let named: Vec<String> = authorities.iter().map(short_fingerprint).collect();

@@ -33,7 +33,7 @@ impl Validity {
     /// [`CertificateError::Unfit`] where the bytes are no certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, CertificateError> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| {
-            CertificateError::unfit(format!("bytes that are wrong ({error})"), "a certificate")
+            CertificateError::unfit(format!("invalid bytes ({error})"), "a certificate")
         })?;
         let seconds =
             |time: x509_parser::time::ASN1Time| at(time.timestamp().max(0).unsigned_abs());

@@ -90,7 +90,10 @@ impl Checkpoints {
         }
 
         if self.order.of(&manifest.run).is_none() {
-            return Err(CheckpointError::unreadable(&at, "names no record of a log"));
+            return Err(CheckpointError::unreadable(
+                &at,
+                "found no record number of a log, expected one",
+            ));
         }
 
         let mut files: BTreeMap<&str, &FileMark> = BTreeMap::new();
@@ -131,7 +134,7 @@ impl Checkpoints {
             match self.read(&self.path.join(self.order.name(number))) {
                 Ok(resumed) => return Ok(Some(resumed)),
                 Err(error) => {
-                    warn!(%error, "a checkpoint is left out");
+                    warn!(%error, "a checkpoint cannot be used and is skipped");
                     first.get_or_insert(error);
                 }
             }
@@ -221,7 +224,7 @@ impl Checkpoints {
         let order = self.order;
         for name in older.into_iter().map(|number| order.name(number)).chain(drafts) {
             if let Err(error) = self.remove(&self.path.join(name)) {
-                warn!(%error, "an old checkpoint stays");
+                warn!(%error, "an old checkpoint was not removed");
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// A file has not the length that its manifest or header names.
-    #[error("{} is {found} bytes long where its manifest says {expected}", path.display())]
+    #[error("{} is {found} bytes long, expected {expected} as in its manifest", path.display())]
     WrongLength {
         /// The file or directory.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum CheckpointError {
         expected: u64,
     },
     /// A file is damaged.
-    #[error("{} is damaged: its checksum is {found:08x} where its manifest says {expected:08x}", path.display())]
+    #[error("{} is damaged: found checksum {found:08x}, expected {expected:08x} as in its manifest", path.display())]
     WrongChecksum {
         /// The file or directory.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// A checkpoint was written by another version of the program.
-    #[error("{} is of checkpoint version {found}, this program reads version {expected}", path.display())]
+    #[error("{} is of checkpoint version {found}, expected {expected}", path.display())]
     OtherVersion {
         /// The file or directory.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum CheckpointError {
         expected: String,
     },
     /// A file belongs to another run.
-    #[error("{} is of another run: its plan and data have hash {found}, this run's {expected}", path.display())]
+    #[error("{} is of another run: found hash {found} of plan and data, expected {expected}", path.display())]
     OtherPlan {
         /// The file or directory.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum CheckpointError {
         error: StateError,
     },
     /// There are checkpoints, and none is whole.
-    #[error("{} holds no whole checkpoint: {newest}", path.display())]
+    #[error("{} has no complete checkpoint: {newest}", path.display())]
     NoneWhole {
         /// The file or directory.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum CheckpointError {
         error: LogError,
     },
     /// Records are missing between two segments.
-    #[error("{} begins with record {found} where record {expected} is next", path.display())]
+    #[error("{} begins with record {found}, expected record {expected}", path.display())]
     LogGap {
         /// The file or directory.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum CheckpointError {
     },
     /// The log starts after the record from which it is to be replayed.
     #[error("{} lacks record {needed}: {}", path.display(), first.map_or_else(
-        || "it holds no log".to_owned(),
+        || "it has no records".to_owned(),
         |first| format!("its first is record {first}"),
     ))]
     LogBeginsLate {
@@ -121,7 +121,7 @@ pub enum CheckpointError {
         needed: u64,
     },
     /// The log ends before the record from which it is to be replayed.
-    #[error("{} lacks record {needed}: record {next} is the next to be written", path.display())]
+    #[error("{} lacks record {needed}: its next record is {next}", path.display())]
     LogEndsEarly {
         /// The file or directory.
         path: PathBuf,
@@ -131,7 +131,7 @@ pub enum CheckpointError {
         needed: u64,
     },
     /// A record is too long to be appended.
-    #[error("{} takes no record of {bytes} bytes, {most} are the most", path.display())]
+    #[error("{} cannot store a record of {bytes} bytes, expected at most {most}", path.display())]
     OversizedRecord {
         /// The file or directory.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub enum CheckpointError {
         most: usize,
     },
     /// A log takes no more records after a failure of its disk.
-    #[error("{} takes no more: the disk has failed before", path.display())]
+    #[error("{} stores no more records: an earlier write has failed", path.display())]
     LogStopped {
         /// The file or directory.
         path: PathBuf,

@@ -76,7 +76,7 @@ impl Keeper {
     /// Writes a checkpoint. Where the disk fails, a warning is logged and the run continues.
     pub fn keep_if_possible(&mut self, checkpoint: &Checkpoint) {
         if let Err(error) = self.keep(checkpoint) {
-            warn!(%error, "no checkpoint of clock {}", checkpoint.facts.clock);
+            warn!(%error, "cannot write the checkpoint of clock {}", checkpoint.facts.clock);
         }
     }
 }

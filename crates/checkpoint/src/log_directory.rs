@@ -101,10 +101,10 @@ impl LogDirectory {
         if let Some(torn) = end.torn {
             warn!(
                 path = %file.display(), offset = whole_bytes, bytes = torn.bytes, record = torn.number,
-                "the torn tail of a log is cut off: {}", torn.broken
+                "the last entry of a log is incomplete and is removed: {}", torn.broken
             );
             disk.cut(&name(last), whole_bytes)
-                .map_err(CheckpointError::io(&file, "cannot be cut off"))?;
+                .map_err(CheckpointError::io(&file, "cannot be truncated"))?;
         }
 
         let proven_bytes = end.proven_bytes as u64;
@@ -178,7 +178,7 @@ impl LogDirectory {
                 Ok(()) => drop(self.segments.remove(&pair[0])),
                 Err(error) => {
                     let path = self.path.join(name);
-                    warn!(path = %path.display(), %error, "an old segment of a log stays");
+                    warn!(path = %path.display(), %error, "an old segment of a log was not removed");
                 }
             }
         }
@@ -293,7 +293,7 @@ fn begin_segment(
     let appender = Appender::begin(&config.owner, first, &mut header);
     let name = name(first);
     let created = disk.create(&name, &header);
-    created.map_err(CheckpointError::io(&path.join(name), "cannot be made"))?;
+    created.map_err(CheckpointError::io(&path.join(name), "cannot be created"))?;
     Ok((appender, header.len() as u64))
 }
 

@@ -78,7 +78,7 @@ impl LogFolder {
     /// # Errors
     /// [`CheckpointError::InUse`] where another process has locked it, [`CheckpointError::Io`] where the disk fails.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        make_directory(path).map_err(CheckpointError::io(path, "cannot be made"))?;
+        make_directory(path).map_err(CheckpointError::io(path, "cannot be created"))?;
         let lock_path = path.join(LOCK);
         let unlocked = || CheckpointError::io(&lock_path, "cannot be locked");
         let lock = File::create(&lock_path).map_err(unlocked())?;

@@ -29,7 +29,8 @@ impl<'m> MarkedFile<'m> {
         if found != expected {
             return Err(CheckpointError::WrongLength { path, found, expected });
         }
-        let too_long = |_| CheckpointError::unreadable(&path, "longer than memory");
+        let too_long =
+            |_| CheckpointError::unreadable(&path, "its length exceeds the address space");
         let length = usize::try_from(found).map_err(too_long)?;
         Ok(Self { path, mark, length })
     }

@@ -38,7 +38,7 @@ impl StateFile {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
         Filesystem
             .create_directory(folder)
-            .map_err(CheckpointError::io(folder, "cannot be made"))?;
+            .map_err(CheckpointError::io(folder, "cannot be created"))?;
         Ok(Self { path: path.to_owned(), plan })
     }
 
@@ -87,9 +87,9 @@ impl StateFile {
         };
 
         let unreadable = |problem: String| CheckpointError::unreadable(path, problem);
-        let (header, records) = bytes
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or_else(|| unreadable(format!("{} bytes, its header has more", bytes.len())))?;
+        let (header, records) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| {
+            unreadable(format!("found {} bytes, expected a complete header", bytes.len()))
+        })?;
 
         let field = |at: usize| {
             let field = header[at..at + 8].first_chunk().expect("eight bytes of the header");
@@ -97,12 +97,15 @@ impl StateFile {
         };
 
         if header[..4] != *MAGIC {
-            return Err(unreadable(format!("begins with {:02x?}, not {MAGIC:02x?}", &header[..4])));
+            return Err(unreadable(format!(
+                "begins with {:02x?}, expected {MAGIC:02x?}",
+                &header[..4]
+            )));
         }
 
         let version = u16::from_le_bytes([header[4], header[5]]);
         if version != VERSION {
-            return Err(unreadable(format!("version {version}, this program reads {VERSION}")));
+            return Err(unreadable(format!("found version {version}, expected {VERSION}")));
         }
 
         let (found, expected) = (records.len() as u64, field(16));

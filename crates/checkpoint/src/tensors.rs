@@ -102,7 +102,7 @@ enum Unfit {
 /// The bytes before the numbers, and their contents. All tensors have numbers of four bytes and fill the rest of the file.
 fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     let problem = |problem: String| Unfit::Header(problem);
-    let short = || problem(format!("{} bytes, its header has more", file.len()));
+    let short = || problem(format!("found {} bytes, expected a complete header", file.len()));
 
     // The header is checked together with the rest of the file.
     let mut unchecked = Hasher::new();
@@ -128,12 +128,12 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     for name in metadata.offset_keys() {
         let found = metadata.info(&name).map(|info| info.dtype);
         if let Some(found) = found.filter(|found| *found != Dtype::F32) {
-            return Err(problem(format!("`{name}` is {found:?}, not F32")));
+            return Err(problem(format!("`{name}` is {found:?}, expected F32")));
         }
     }
 
     if end.saturating_add(metadata.data_len()) != file.len() {
-        return Err(problem("its tensors do not end where it does".into()));
+        return Err(problem("its tensors do not end at the end of the file".into()));
     }
 
     Ok((bytes, metadata))

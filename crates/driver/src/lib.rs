@@ -78,7 +78,7 @@ pub enum RunError {
         error: PeerError,
     },
     /// A deadlock: each node waits for another.
-    #[error("nothing can go on at {at}: every node waits; held-back reads wait for {waiting}")]
+    #[error("deadlock at {at}: every node waits; reads held back: {waiting}")]
     Stalled {
         /// The time of the driver.
         at: String,
@@ -90,7 +90,7 @@ pub enum RunError {
     Checkpoint(#[from] CheckpointError),
     /// Checkpoints were requested from a driver that has none.
     #[error(
-        "the {driver} driver keeps no checkpoints: what is on its way between sockets cannot be saved"
+        "the {driver} driver keeps no checkpoints: data in transit between sockets cannot be saved"
     )]
     NoCheckpoints {
         /// The driver's name.
@@ -109,13 +109,13 @@ pub enum RunError {
         reason: String,
     },
     /// Frames were lost or applied twice between mirrors.
-    #[error("mirrors do not agree on what has crossed between them: {links}")]
+    #[error("mirrors disagree on the frames sent and applied between them: {links}")]
     NotConserved {
         /// The affected links, with the difference.
         links: String,
     },
     /// The operating system refused threads.
-    #[error("no threads for the run: {0}")]
+    #[error("cannot create threads for the run: {0}")]
     Runtime(std::io::Error),
     /// A part of the run panicked, such as an application's task.
     #[error("{part} panicked: {message}")]
@@ -127,8 +127,8 @@ pub enum RunError {
     },
     /// An option that a process of the real driver cannot have.
     #[error(
-        "the real driver runs each node in a process of its own, which knows the run file and nothing else: with \
-         {handed_in} handed in from code, driver has to be \"simulated\" or \"emulated\""
+        "the real driver runs each node in a process of its own, which reads only the run file: with {handed_in} \
+         passed from code, expected driver = \"simulated\" or \"emulated\""
     )]
     NotInRunFile {
         /// The name of the option.
@@ -136,14 +136,14 @@ pub enum RunError {
     },
     /// An application whose deltas are counts, with local steps that scale deltas.
     #[error(
-        "the application's deltas are counts: with local-steps they need combine = \"sum\", outer = \"plain\" and \
+        "the application's deltas are counts: with local-steps, expected combine = \"sum\", outer = \"plain\" and \
          outer_learning_rate = 1"
     )]
     CountsDoNotAddUp,
     /// An application whose deltas are counts, with workers that take over for others.
     #[error(
-        "the application's deltas are counts: who takes over a lost worker's data would count again what is counted, so \
-         lost_workers has to be \"wait\""
+        "the application's deltas are counts, and a worker that takes over would count them twice: expected \
+         lost_workers = \"wait\""
     )]
     CountsTakenOver,
 }
@@ -312,7 +312,10 @@ fn log_outcome(plan: &Plan, summary: &Summary) {
     if *brakes != BrakeRecord::default() {
         let BrakeRecord { announcements_expired, mirrors_lost } = brakes;
         let run = &plan.name;
-        warn!(run, announcements_expired, mirrors_lost, "brakes gave up at their deadlines");
+        warn!(
+            run,
+            announcements_expired, mirrors_lost, "reads stopped waiting at the deadlines of brakes"
+        );
     }
 }
 

@@ -120,12 +120,12 @@ mod tests {
     fn a_link_whose_ends_do_not_agree_is_named() {
         let cut: &[&[u8]] = &[b"one", b"two", b"three"];
         check(cut, cut, None);
-        let lost = "north → south, shard 3: 3 frames were cut and 2 applied";
+        let lost = "north → south, shard 3: 3 frames were sent and 2 applied";
         check(cut, &[b"one", b"three"], Some(lost));
-        let doubled = "north → south, shard 3: 3 frames were cut and 4 applied";
+        let doubled = "north → south, shard 3: 3 frames were sent and 4 applied";
         check(cut, &[b"one", b"two", b"two", b"three"], Some(doubled));
         let other =
-            "north → south, shard 3: the 3 frames that were cut are not those that were applied";
+            "north → south, shard 3: 3 frames were sent and as many applied, but not the same ones";
         check(cut, &[b"one", b"2wo", b"three"], Some(other));
     }
 

@@ -10,21 +10,21 @@ use clap::Parser;
 use gaia_config::ConfigError;
 use gaia_faults::{Campaign, Report, Scenario};
 
-/// Runs the protocol under drawn faults in virtual time, and checks every law
+/// Run the protocol under random faults in virtual time, and check every invariant
 #[derive(Debug, Parser)]
 #[command(name = "scripts/faults", after_help = AFTER_HELP)]
 struct Flags {
-    /// The first seed; the same seed draws the same schedule and gives the same bytes of output [default: the
-    /// scenario's, or 0]
+    /// The first seed; the same seed gives the same schedule and the same bytes of output [default: that of the
+    /// scenario, or 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
-    /// How many seeds to run, from the first on, on all cores
+    /// The number of seeds to run, from the first on, on all cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     seeds: u64,
-    /// A TOML file that fixes some of what seeds draw; its keys are listed below
+    /// A TOML file that fixes values which seeds would choose; its keys are listed below
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Where to write a scenario for each seed that broke a law, as short as it gets [default: nowhere]
+    /// The directory for the shortest failing scenario of each seed that violates an invariant [default: none]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write nothing but errors
@@ -71,7 +71,8 @@ fn simulate(flags: &Flags) -> Result<ExitCode, Box<dyn Error>> {
     if failures == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    let _closed_pipe = writeln!(stderr(), "error: {failures} of {schedules} schedules broke a law");
+    let _closed_pipe =
+        writeln!(stderr(), "error: {failures} of {schedules} schedules violated an invariant");
     Ok(ExitCode::from(BROKEN_LAW))
 }
 
@@ -126,26 +127,26 @@ const BROKEN_LAW: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
 const AFTER_HELP: &str = "\
-Each seed draws a small cluster, its synchronisation models and its links, and a schedule of faults. While faults \
-occur, no law may be broken. After the last fault the run must end, and no message may remain. Structural faults \
-(partitions, resets, stragglers, slow links) are counted apart from those of single packets. A seed that breaks a law \
-is printed with its drawn parameters, the command that repeats it, and the shortest schedule found that still fails; \
---out writes that schedule as DIR/seed-N.toml.
+Each seed chooses a small cluster, its synchronisation models, its links and a schedule of faults. No invariant may be \
+violated while the faults occur. After the last fault, the run must finish and send no more messages. Structural \
+faults (partitions, resets, stragglers, slow links) are counted apart from faults of single packets. For a seed that \
+violates an invariant, the output shows its choices, the command that repeats it, and the shortest schedule found that \
+still fails. --out writes that schedule to DIR/seed-N.toml.
 
 Examples:
   scripts/faults --seed 1 --seeds 1000
   scripts/faults --seed 7 --json
   scripts/faults --scenario cut.toml --seeds 100
 
-A scenario file fixes what it names; seeds draw the rest. All its keys, each of which may be left out:
+A scenario file fixes the values that it sets, and seeds choose the rest. All keys are optional:
   seed = 7
   data_centers = 3                  # 2 to 8
   servers = 1                       # of each data center, 1 to 4
   workers = 2                       # of each data center, 1 to 4
   rows = 20                         # of the model, 1 to 10000
   clocks = 10                       # 1 to 10000
-  remote = \"asp\"                    # bsp, ssp, tap, asp, local-steps; its settings are drawn
-  [packets]                         # the chance of each message, 0 to 0.5
+  remote = \"asp\"                    # bsp, ssp, tap, asp, local-steps; seeds choose its settings
+  [packets]                         # the probability for each message, 0 to 0.5
   loss = 0.01
   repetition = 0.0
   reordering = 0.05
@@ -159,13 +160,20 @@ A scenario file fixes what it names; seeds draw the rest. All its keys, each of 
   peer = 1                          # not for a straggler
   # factor = 4.0                    # 1 to 100, for stragglers and slow links
 
-Kinds of faults: partition, one-way-partition, reset and slow-link, which need a peer; straggler; crash, of a server, \
-a worker or the whole data center, at its next write where `write` is before, torn or after, and with the disk of a \
-worker where `blank` is true; disk-full, of a server or a worker; lost-disk, of a server; clock-step, of a server by \
-`step_s` seconds; coordinator-crash, with 0 as its dc, at its next write if `write` is given; late-join and leave, of \
-a data center. Stragglers and slow links have a factor.
+Kinds of faults:
+  partition, one-way-partition, reset, slow-link
+                     of the link to a peer, which is required
+  straggler          of a data center
+  crash              of a server, a worker or a whole data center; at its next write if `write`
+                     is before, torn or after; a worker also loses its disk if `blank` is true
+  disk-full          of a server or a worker
+  lost-disk          of a server
+  clock-step         of a server, by `step_s` seconds
+  coordinator-crash  with dc = 0; at its next write if `write` is set
+  late-join, leave   of a data center
+Stragglers and slow links have a factor.
 
 Exit codes:
-  0  every law was kept
-  1  a law was broken
-  2  bad usage, or a scenario file that is wrong";
+  0  no invariant was violated
+  1  an invariant was violated
+  2  wrong usage or a wrong scenario file";

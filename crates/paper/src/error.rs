@@ -35,7 +35,7 @@ pub enum EvaluationError {
         problem: String,
     },
     /// The request has a name that the suite lacks.
-    #[error("{flag}: there is no `{found}`, expected {expected}")]
+    #[error("{flag}: `{found}` does not exist, expected {expected}")]
     Unknown {
         /// The flag with the name.
         flag: &'static str,
@@ -46,7 +46,7 @@ pub enum EvaluationError {
     },
     /// BSP on the LAN did not converge, so there is no target objective.
     #[error(
-        "{run}: BSP on the LAN did not settle within {clocks} clocks: give it more, or make it learn faster"
+        "{run}: BSP on the LAN did not converge within {clocks} clocks: set more clocks or a higher learning rate"
     )]
     NotSettled {
         /// The name of the run.

@@ -135,7 +135,7 @@ pub enum Breach {
         count: u8,
     },
     /// A stream is for a stripe that is already open, or its lane has another number of stripes.
-    #[error("stripe {} of {} of the {lane:?} lane of shard {}, which has it or has another number of them", stripe.index, stripe.count, shard.0)]
+    #[error("stripe {} of {} of the {lane:?} lane of shard {}, expected a new stripe and the same number of stripes as before", stripe.index, stripe.count, shard.0)]
     StreamTwice {
         /// The shard of the stream.
         shard: ShardId,

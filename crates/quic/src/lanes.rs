@@ -128,7 +128,7 @@ impl Ends {
         let shards = self.end.shards.len();
         self.connection.set_receive_window(self.received.connection(shards));
         let bytes_max = peer_bytes_max(&self.received, &self.sent, shards);
-        debug!("{} keeps {bytes_max} bytes at most for {}", self.end.at_name, self.end.peer_name);
+        debug!("{} buffers at most {bytes_max} bytes for {}", self.end.at_name, self.end.peer_name);
         let (mut control, mut data) = (Vec::new(), Vec::new());
         let opened = timeout(self.patience, async {
             for _ in self.end.shards.clone() {
@@ -140,7 +140,7 @@ impl Ends {
         match opened.await {
             Ok(Ok(())) => Ok(Lanes { ends: self, control, data }),
             Ok(Err(error)) => Err(self.end.lost(&error)),
-            Err(_) => Err(self.end.lost(&"it lets no stream be opened")),
+            Err(_) => Err(self.end.lost(&"the peer allows no further stream")),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Definitions {
             ),
             callers_refused: to.counters(
                 "gaia_callers_refused_total",
-                "Incoming connections that the node refused: of another run, without a valid certificate, or not proven in time.",
+                "Incoming connections that the node refused: of another run, without a valid certificate, or not authenticated in time.",
                 &["node"],
             ),
             clocks_finished: to.counters(
@@ -127,7 +127,7 @@ impl Definitions {
             ),
             frames_refused: to.counters(
                 "gaia_mirror_frames_refused_total",
-                "Frames of the mirror that were malformed or out of turn, and were not applied.",
+                "Frames of the mirror that were malformed or out of order, and were not applied.",
                 &to_peer,
             ),
             changes: to.counters(
@@ -162,7 +162,7 @@ impl Definitions {
             ),
             mirrors_lost: to.counters(
                 "gaia_mirrors_lost_total",
-                "Times that a silent mirror was left out.",
+                "Times that reads stopped waiting for a silent mirror.",
                 &["node"],
             ),
             read_held: to.gauges(

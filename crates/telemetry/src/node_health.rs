@@ -74,7 +74,7 @@ impl NodeHealth {
         if still < STILL_MAX {
             return Ok(());
         }
-        Err(format!("{}: its loop has not turned for {} s", self.node, still.as_secs()))
+        Err(format!("{}: its event loop has not run for {} s", self.node, still.as_secs()))
     }
 
     /// Whether the run has begun here and every peer is connected.
@@ -130,7 +130,7 @@ mod tests {
         health.on_turn(at(1000));
         assert_eq!(health.alive(at(1009)), Ok(()));
         let waiting = health.alive(at(1012)).unwrap_err();
-        assert_eq!(waiting, "south/server-0: its loop has not turned for 12 s");
+        assert_eq!(waiting, "south/server-0: its event loop has not run for 12 s");
         health.on_turn(at(1012));
         assert_eq!(health.alive(at(1013)), Ok(()));
     }

@@ -300,9 +300,9 @@ impl fmt::Display for BrokenLink {
         let Self { from, to, shard, cut_frames: cut, applied_frames: applied } = self;
         write!(f, "{from} → {to}, shard {shard}: ")?;
         if cut == applied {
-            write!(f, "the {cut} frames that were cut are not those that were applied")
+            write!(f, "{cut} frames were sent and as many applied, but not the same ones")
         } else {
-            write!(f, "{cut} frames were cut and {applied} applied")
+            write!(f, "{cut} frames were sent and {applied} applied")
         }
     }
 }

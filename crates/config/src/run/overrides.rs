@@ -95,7 +95,10 @@ impl Override {
                 let item = key.parse::<usize>().ok().and_then(|at| items.get_mut(at));
                 item.ok_or_else(|| self.no_place(span, places))
             }
-            _ => Err(self.wrong(span, format!("a table before `.{key}`, where one value stands"))),
+            _ => {
+                Err(self
+                    .wrong(span, format!("a table before `.{key}`, which follows a single value")))
+            }
         }
     }
 

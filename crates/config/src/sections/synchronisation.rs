@@ -79,7 +79,8 @@ fn asp(checks: &Checks<'_>, asp: &AspConfig) -> Result<(), Problem> {
 
     if asp.policy == Policy::Paper && asp.overlay != OverlayKind::Mesh {
         let expected = "`mesh`: with policy = \"paper\" nothing is forwarded".to_owned();
-        return Err(checks.found("sync.remote.overlay", "hubs".into(), expected));
+        let found = if asp.overlay == OverlayKind::Tree { "tree" } else { "groups" };
+        return Err(checks.found("sync.remote.overlay", found.into(), expected));
     }
 
     checks.number("sync.remote.link_share", asp.link_share, range::SHARE)?;
@@ -181,7 +182,7 @@ pub(crate) fn choice(
 
     let Some(table) = node.as_table() else {
         let found = node.value.kind().to_owned();
-        let expected = format!("a table with `{key}` and what belongs to it");
+        let expected = format!("a table with `{key}` and its settings");
         return Err(root.problem(path, Fault::Wrong { found, expected, help: None }));
     };
 

@@ -110,8 +110,8 @@ impl Matrix {
     fn find(&self, from: &str, to: &str) -> Result<(&Row, usize), Problem> {
         let lacking = |what: &str, name: &str, names: Vec<&String>, at: usize| {
             let expected = format!("a {what} `{name}`");
-            let help = nearest(name, &names).map(|near| format!("there is `{near}`"));
-            let fault = Fault::Wrong { found: "not there".into(), expected, help };
+            let help = nearest(name, &names).map(|near| format!("did you mean `{near}`?"));
+            let fault = Fault::Wrong { found: "missing".into(), expected, help };
             self.problem(at..at, cell_key(from, to), fault)
         };
         let row = self
@@ -127,7 +127,7 @@ impl Matrix {
 
     fn duplicate(&self, what: &str, range: std::ops::Range<usize>, name: &str) -> Problem {
         let fault = Fault::Wrong {
-            found: "there twice".into(),
+            found: "listed twice".into(),
             expected: format!("each {what} once"),
             help: None,
         };

@@ -17,7 +17,7 @@ pub type Variables = BTreeMap<String, String>;
 
 /// A variable that names no node, or no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable} is `{found}`; expected {expected}")]
+#[error("{variable} is `{found}`, expected {expected}")]
 pub struct PlacementError {
     /// The name of the variable.
     pub variable: String,
@@ -61,7 +61,7 @@ fn placed_by_role(
         return Ok(NodeId::Coordinator);
     }
     let Some(dc) = dc else {
-        return Err(wrong(ROLE, role, format!("{DC} beside it, which names the data center")));
+        return Err(wrong(ROLE, role, format!("{DC} to be set to the name of its data center")));
     };
     let index = match variables.get(INDEX) {
         Some(text) => whole(INDEX, text)?,

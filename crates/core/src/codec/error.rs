@@ -23,7 +23,7 @@ pub enum DecodeError {
         missing: usize,
     },
     /// A section has more bytes than its contents.
-    #[error("the section of {section} goes on for {bytes} bytes after its end")]
+    #[error("the section of {section} has {bytes} bytes after its end")]
     TrailingBytes {
         /// The section.
         section: Section,
@@ -31,13 +31,15 @@ pub enum DecodeError {
         bytes: usize,
     },
     /// The first byte of the index section names no form.
-    #[error("index form {form} is none of those known")]
+    #[error("index form {form} is unknown")]
     UnknownForm {
         /// The byte.
         form: u8,
     },
     /// The number of changes exceeds the shard.
-    #[error("{count} changes are claimed for a shard of {parameters} parameters")]
+    #[error(
+        "found a count of {count} changes, expected at most the {parameters} parameters of the shard"
+    )]
     TooMany {
         /// The number of changes.
         count: u32,
@@ -56,7 +58,7 @@ pub enum DecodeError {
     #[error("an index does not follow the one before it")]
     NotAscending,
     /// The number of encoded indexes differs from the announced number.
-    #[error("{expected} indexes were announced, at least {found} are coded")]
+    #[error("found at least {found} indexes, expected {expected}")]
     CountMismatch {
         /// The announced number.
         expected: usize,
@@ -64,7 +66,7 @@ pub enum DecodeError {
         found: usize,
     },
     /// The size of the value section does not match the number of indexes.
-    #[error("values take {bytes} bytes, the indexes ask for {expected}")]
+    #[error("found {bytes} bytes of values, expected {expected}")]
     ValueBytes {
         /// The size of the section.
         bytes: usize,
@@ -72,22 +74,22 @@ pub enum DecodeError {
         expected: usize,
     },
     /// A block of packed numbers has a width above 32 bits.
-    #[error("a number {bits} bits wide where at most 32 fit")]
+    #[error("found a number of {bits} bits, expected at most 32")]
     TooWide {
         /// The width in bits.
         bits: u8,
     },
     /// A variable-length number exceeds 32 bits.
-    #[error("a number longer than 32 bits")]
+    #[error("found a number of more than 32 bits")]
     NumberTooLong,
     /// A bitmap has an unsupported word size.
-    #[error("words of 2^{log2} parameters where 2^3 to 2^6 are known")]
+    #[error("found words of 2^{log2} parameters, expected 2^3 to 2^6")]
     UnknownWord {
         /// The binary logarithm of the word size in parameters.
         log2: u8,
     },
     /// A block of values has an invalid exponent byte.
-    #[error("a block of values has scale {found} where 0 to 254 are known")]
+    #[error("a block of values has scale {found}, expected 0 to 254")]
     UnknownScale {
         /// The byte.
         found: u8,

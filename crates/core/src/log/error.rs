@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// The segment is shorter than its header.
-    #[error("is {present} bytes long where the header alone has {expected}")]
+    #[error("is {present} bytes long, expected at least {expected} for the header")]
     ShortHeader {
         /// The size of the segment in bytes.
         present: usize,
@@ -20,7 +20,7 @@ pub enum LogError {
         expected: [u8; 4],
     },
     /// The segment has another format version.
-    #[error("is of log version {found}, this program reads version {expected}")]
+    #[error("is of log version {found}, expected {expected}")]
     OtherVersion {
         /// The version of the segment.
         found: u16,
@@ -28,7 +28,7 @@ pub enum LogError {
         expected: u16,
     },
     /// The CRC of the header differs from that of its bytes.
-    #[error("has a damaged header: its checksum is {found:08x}, its bytes give {expected:08x}")]
+    #[error("has a damaged header: found checksum {found:08x}, expected {expected:08x}")]
     DamagedHeader {
         /// The CRC in the header.
         found: u32,
@@ -37,7 +37,7 @@ pub enum LogError {
     },
     /// The segment belongs to another run.
     #[error(
-        "is of another run: its plan and data have hash {found:016x}, this run's {expected:016x}"
+        "is of another run: found hash {found:016x} of plan and data, expected {expected:016x}"
     )]
     OtherPlan {
         /// The hash in the header.
@@ -46,7 +46,7 @@ pub enum LogError {
         expected: u64,
     },
     /// The segment belongs to another node.
-    #[error("is the log of node `{}`, not of `{}`", found.escape_debug(), expected.escape_debug())]
+    #[error("is the log of node `{}`, expected `{}`", found.escape_debug(), expected.escape_debug())]
     OtherNode {
         /// The node's name in the header, at most 100 characters of it.
         found: String,
@@ -54,7 +54,7 @@ pub enum LogError {
         expected: String,
     },
     /// The number of the first record is too large.
-    #[error("begins with record {found}, at most {most} can be")]
+    #[error("begins with record {found}, expected at most {most}")]
     ImpossibleNumber {
         /// The number.
         found: u64,
@@ -62,9 +62,7 @@ pub enum LogError {
         most: u64,
     },
     /// A synced record is damaged.
-    #[error(
-        "is damaged at byte {offset}, where record {number} is expected, which was synced: {broken}"
-    )]
+    #[error("is damaged at byte {offset}, expected record {number}, which was synced: {broken}")]
     Damaged {
         /// The position of the entry in the segment, in bytes.
         offset: usize,
@@ -74,7 +72,7 @@ pub enum LogError {
         broken: Broken,
     },
     /// A record exceeds the limit of this log.
-    #[error("has a record {number} of {bytes} bytes at byte {offset}, {most} are the most")]
+    #[error("has a record {number} of {bytes} bytes at byte {offset}, expected at most {most}")]
     OversizedRecord {
         /// The position of the entry in the segment, in bytes.
         offset: usize,
@@ -91,7 +89,7 @@ pub enum LogError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The segment ends within the entry.
-    #[error("{present} bytes are left of an entry that has {expected}")]
+    #[error("the entry has {present} bytes, expected {expected}")]
     Short {
         /// The number of bytes from the entry's beginning to the end of the segment.
         present: usize,
@@ -99,7 +97,7 @@ pub enum Broken {
         expected: usize,
     },
     /// The CRC of the entry differs from that of its bytes.
-    #[error("the checksum of the entry is {found:08x}, its bytes give {expected:08x}")]
+    #[error("the checksum of the entry is {found:08x}, expected {expected:08x}")]
     Checksum {
         /// The CRC in the entry.
         found: u32,
@@ -107,7 +105,7 @@ pub enum Broken {
         expected: u32,
     },
     /// The CRC of the body differs from that of its bytes.
-    #[error("the checksum of the body is {found:08x}, its bytes give {expected:08x}")]
+    #[error("the checksum of the body is {found:08x}, expected {expected:08x}")]
     BodyChecksum {
         /// The CRC in the entry.
         found: u32,
@@ -123,9 +121,7 @@ pub enum Broken {
         expected: u64,
     },
     /// The entry was written after another entry than the one before it.
-    #[error(
-        "the entry follows one that ends with {found:08x}, the one before it ends with {expected:08x}"
-    )]
+    #[error("the entry follows an entry that ends with {found:08x}, expected {expected:08x}")]
     History {
         /// The CRC of the entry before, by this entry.
         found: u32,
@@ -135,7 +131,7 @@ pub enum Broken {
     /// The entry claims that records were synced which did not exist, or is a mark that does not cover all records
     /// before.
     #[error(
-        "the entry says that what was before record {found} was synced, and is before record {before}"
+        "the entry says that all records before {found} were synced, expected at most {before}"
     )]
     Synced {
         /// The number below which all records were synced, by the entry.

@@ -27,7 +27,7 @@ pub enum LanError {
         bytes: usize,
     },
     /// A field has an unknown number.
-    #[error("peer sent {what} {found}, the known are 0 to {most}")]
+    #[error("peer sent {what} {found}, expected 0 to {most}")]
     PeerSentUnknown {
         /// The name of the field.
         what: &'static str,

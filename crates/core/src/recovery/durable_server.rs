@@ -118,7 +118,7 @@ impl DurableServer {
         match input {
             Input::Started { incarnation } => {
                 if self.incarnation.is_some_and(|known| known >= *incarnation) {
-                    return Err(format!("incarnation {incarnation} is not above those before"));
+                    return Err(format!("incarnation {incarnation} is not above the one before"));
                 }
             }
             Input::Worker { from, message } => self.check_worker(*from, message)?,
@@ -133,18 +133,18 @@ impl DurableServer {
             Input::Rebuild { from, .. } => {
                 self.check_mirror(*from)?;
                 if self.incarnation.is_none() {
-                    return Err("it has not been started".into());
+                    return Err("the server was not started".into());
                 }
             }
             Input::Placed { worker, at } => {
                 let session = self.worker_sessions.get(worker);
                 if !session.is_some_and(|session| session.learns_from(*at)) {
-                    return Err(format!("{worker} had its place"));
+                    return Err(format!("{worker} has a place already"));
                 }
             }
             Input::Drain { .. } => {
                 if self.server.is_draining() {
-                    return Err("it was told to drain before".into());
+                    return Err("the drain has already begun".into());
                 }
             }
         }
@@ -231,14 +231,14 @@ impl DurableServer {
     fn check_worker(&self, from: WorkerId, message: &WorkerMessage) -> Result<(), String> {
         let session = self.worker_sessions.get(&from);
         let Some(session) = session.filter(|_| message.fits(self.server.layout())) else {
-            return Err(format!("{from} said what does not fit this server"));
+            return Err(format!("{from} sent a message that does not fit this server"));
         };
 
         match session.order_of(message, self.server.finished(from)) {
             RequestOrder::Due | RequestOrder::AlreadyApplied => Ok(()),
             RequestOrder::Repeated | RequestOrder::Early => {
                 let said = RequestSeq::of(message).unwrap_or_default();
-                Err(format!("{from} said {said} where {} was due", session.next))
+                Err(format!("{from} sent {said}, expected {}", session.next))
             }
         }
     }

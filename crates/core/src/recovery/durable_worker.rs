@@ -54,14 +54,14 @@ impl DurableWorker {
     pub(super) fn check(&self, entry: &WorkerEntry) -> Result<(), String> {
         match entry {
             WorkerEntry::Start | WorkerEntry::TakeUp { .. } if self.started => {
-                Err("it started before".into())
+                Err("the worker was started already".into())
             }
             WorkerEntry::Rows { from, rows } if !self.expects(*from, rows) => {
-                Err(format!("rows of clock {} that were not asked for", rows.clock))
+                Err(format!("rows of clock {} were not requested", rows.clock))
             }
-            WorkerEntry::Outrun { .. } if !self.started => Err("it had not started".into()),
+            WorkerEntry::Outrun { .. } if !self.started => Err("the worker was not started".into()),
             _ if entry.follows_iteration() && !self.to_compute => {
-                Err("nothing was to be computed".into())
+                Err("no iteration was due".into())
             }
             _ => Ok(()),
         }

@@ -35,7 +35,7 @@ pub enum RecoveryError {
         problem: String,
     },
     /// The time of the entry is before that of an earlier entry.
-    #[error("entry {number} of the log is of {found}, before {reached} that was reached already")]
+    #[error("entry {number} of the log has time {found}, expected at least {reached}")]
     Backwards {
         /// The number of the replayed entry, from 1.
         number: u64,
@@ -45,7 +45,7 @@ pub enum RecoveryError {
         reached: Instant,
     },
     /// The server rejected the entry's input.
-    #[error("entry {number} of the log is a frame that was refused: {error}")]
+    #[error("entry {number} of the log is a frame that the server refuses: {error}")]
     Refused {
         /// The number of the replayed entry, from 1.
         number: u64,

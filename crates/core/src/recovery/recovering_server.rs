@@ -67,8 +67,9 @@ impl RecoveringServer {
         if let Some((to, lane, came)) = expected
             && found != came
         {
-            let (there, lane) = (if found { "a" } else { "no" }, lane.name());
-            return Err(unfit(format!("there is {there} {lane} frame for {to}")));
+            let one_or_none = |one: bool| if one { "a" } else { "no" };
+            let (found, came, lane) = (one_or_none(found), one_or_none(came), lane.name());
+            return Err(unfit(format!("found {found} {lane} frame for {to}, expected {came}")));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub enum PeerError {
         error: FrameError,
     },
     /// The sequence number does not follow that of the frame before.
-    #[error("{from} sent update {found} where {expected} was due")]
+    #[error("{from} sent update {found}, expected {expected}")]
     PeerSentWrongSequence {
         /// The mirror's data center.
         from: DcId,
@@ -28,7 +28,7 @@ pub enum PeerError {
         expected: u64,
     },
     /// The origin in the frame is not the data center of the connection.
-    #[error("{from} sent a frame of {origin}")]
+    #[error("{from} sent a frame of {origin}, expected one of its own")]
     PeerSentForeignOrigin {
         /// The mirror's data center.
         from: DcId,
@@ -46,7 +46,7 @@ pub enum PeerError {
         sync: &'static str,
     },
     /// The frame is not of the clock that was due.
-    #[error("{from} sent clock {found} where {expected} was due")]
+    #[error("{from} sent clock {found}, expected {expected}")]
     PeerSentWrongClock {
         /// The mirror's data center.
         from: DcId,
@@ -56,7 +56,7 @@ pub enum PeerError {
         expected: Clock,
     },
     /// The frame is of a clock that the mirror cannot have finished.
-    #[error("{from} sent clock {found} where only clocks below {below} can have been finished")]
+    #[error("{from} sent clock {found}, expected one below {below}")]
     PeerSentEarlyClock {
         /// The mirror's data center.
         from: DcId,
@@ -66,7 +66,7 @@ pub enum PeerError {
         below: Clock,
     },
     /// The frame is of another shard.
-    #[error("{from} sent a frame of shard {}, this is shard {}", found.0, expected.0)]
+    #[error("{from} sent a frame of shard {}, expected shard {}", found.0, expected.0)]
     PeerSentForeignShard {
         /// The mirror's data center.
         from: DcId,
@@ -76,7 +76,7 @@ pub enum PeerError {
         expected: ShardId,
     },
     /// The frame changes a parameter of a block that it must not change.
-    #[error("{from} sent parameter {index} outside of the {expected} it may send")]
+    #[error("{from} sent parameter {index}, expected one of {expected}")]
     PeerSentForeignParameter {
         /// The mirror's data center.
         from: DcId,
@@ -87,7 +87,7 @@ pub enum PeerError {
     },
     /// A change exceeds [`CHANGE_MAX`], is infinite or not a number.
     #[error(
-        "diverged: {from} sent a change of {value} to row {row} of table `{table}`, at most {CHANGE_MAX:e} is sound"
+        "diverged: {from} sent a change of {value} to row {row} of table `{table}`, expected at most {CHANGE_MAX:e}"
     )]
     PeerSentDivergedChange {
         /// The mirror's data center.
@@ -100,7 +100,7 @@ pub enum PeerError {
         value: f32,
     },
     /// The part of a block is not the next one.
-    #[error("{from} sent {found} of a block of which {expected} was due")]
+    #[error("{from} sent {found} of a block, expected {expected}")]
     PeerSentWrongPart {
         /// The mirror's data center.
         from: DcId,
@@ -110,7 +110,7 @@ pub enum PeerError {
         expected: String,
     },
     /// The mirror's hello differs from this server's.
-    #[error("{from} has {what} {found} where this server has {expected}: not the same run")]
+    #[error("{from} has {what} {found}, expected {expected}: it takes part in another run")]
     PeerRunsOtherPlan {
         /// The mirror's data center.
         from: DcId,

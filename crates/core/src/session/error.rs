@@ -8,7 +8,7 @@ use crate::types::Lane;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The message is shorter than its header.
-    #[error("peer sent a message of {bytes} bytes where {expected} are the fewest")]
+    #[error("peer sent a message of {bytes} bytes, expected at least {expected}")]
     PeerSentShortMessage {
         /// The size of the message.
         bytes: usize,
@@ -24,7 +24,7 @@ pub enum SessionError {
         expected: [u8; 4],
     },
     /// The message is of another protocol version.
-    #[error("peer speaks version {theirs} of the protocol, this node {ours}")]
+    #[error("peer speaks protocol version {theirs}, expected {ours}")]
     PeerSpeaksOtherVersion {
         /// The peer's version.
         theirs: u16,
@@ -32,7 +32,7 @@ pub enum SessionError {
         ours: u16,
     },
     /// A CRC differs from that of the bytes.
-    #[error("peer sent a damaged {part}: its CRC is {found:08x}, its bytes give {expected:08x}")]
+    #[error("peer sent a damaged {part}: found CRC {found:08x}, expected {expected:08x}")]
     PeerSentDamage {
         /// The damaged part: the header or the frame.
         part: &'static str,
@@ -42,7 +42,7 @@ pub enum SessionError {
         expected: u32,
     },
     /// The kind of the message is unknown.
-    #[error("peer sent message kind {found}, the known are 0 to {most}")]
+    #[error("peer sent message kind {found}, expected 0 to {most}")]
     PeerSentUnknownKind {
         /// The number of the kind.
         found: u8,
@@ -50,10 +50,10 @@ pub enum SessionError {
         most: u8,
     },
     /// A reserved byte is not zero.
-    #[error("peer sent a non-zero byte where the message has none in use")]
+    #[error("peer sent a message with a non-zero reserved byte")]
     PeerUsedReservedBytes,
     /// The length in the header differs from the number of bytes.
-    #[error("peer sent a message that claims {claimed} bytes and has {present}")]
+    #[error("peer sent a message of {present} bytes, expected {claimed} as in its header")]
     PeerSentWrongLength {
         /// The length of the message by its header.
         claimed: usize,
@@ -61,7 +61,7 @@ pub enum SessionError {
         present: usize,
     },
     /// The frame exceeds the limit of its lane.
-    #[error("peer sent a frame of {bytes} bytes where {most} are the most")]
+    #[error("peer sent a frame of {bytes} bytes, expected at most {most}")]
     PeerSentOversizedFrame {
         /// The size of the frame.
         bytes: usize,
@@ -80,13 +80,13 @@ pub enum SessionError {
     #[error("peer sent a message without an incarnation")]
     PeerHasNoIncarnation,
     /// The first message on a connection is not a hello.
-    #[error("peer spoke before its hello")]
+    #[error("peer sent a message before its hello")]
     PeerSkippedHello,
     /// A second hello on one connection.
-    #[error("peer said hello twice on one connection")]
+    #[error("peer sent a second hello on one connection")]
     PeerSaidHelloTwice,
     /// A hello is of an earlier incarnation than one that was received before.
-    #[error("peer sent a message of its incarnation {found}, it had reached {known}")]
+    #[error("peer sent a message of its incarnation {found}, expected at least {known}")]
     PeerIsStale {
         /// The incarnation of the hello.
         found: Incarnation,
@@ -94,7 +94,7 @@ pub enum SessionError {
         known: Incarnation,
     },
     /// A message is of another incarnation than the hello of its connection.
-    #[error("peer sent a message of its incarnation {found}, its hello was of {known}")]
+    #[error("peer sent a message of its incarnation {found}, expected {known} as in its hello")]
     PeerChangedIncarnation {
         /// The incarnation of the message.
         found: Incarnation,
@@ -110,7 +110,7 @@ pub enum SessionError {
         began: Incarnation,
     },
     /// A message is addressed to another incarnation of this node.
-    #[error("peer speaks to incarnation {found:?} of this node, which is {own}")]
+    #[error("peer sent a message to incarnation {found:?} of this node, expected {own}")]
     PeerSpeaksToAnother {
         /// The addressed incarnation.
         found: Option<Incarnation>,
@@ -118,7 +118,10 @@ pub enum SessionError {
         own: Incarnation,
     },
     /// The peer acknowledges frames that were not sent.
-    #[error("peer has {received} frames of the {} lane, of which {sent} were sent", lane.name())]
+    #[error(
+        "peer acknowledged {received} frames of the {} lane, expected at most the {sent} that were sent",
+        lane.name()
+    )]
     PeerReceivedUnsent {
         /// The lane.
         lane: Lane,
@@ -129,7 +132,7 @@ pub enum SessionError {
     },
     /// The peer acknowledges fewer frames than before.
     #[error(
-        "peer has {received} frames of the {} lane and had acknowledged {acknowledged}: it has lost some",
+        "peer acknowledged {received} frames of the {} lane, expected at least {acknowledged} as before: it has lost some",
         lane.name()
     )]
     PeerForgot {
@@ -142,7 +145,7 @@ pub enum SessionError {
     },
     /// The peer sent more frames out of order than the window allows.
     #[error(
-        "peer sent frame {number} of the {} lane while {held} bytes wait for one before it, {most} are the most",
+        "peer sent frame {number} of the {} lane while {held} bytes wait for an earlier frame, expected at most {most}",
         lane.name()
     )]
     PeerSentTooMuch {

@@ -81,11 +81,14 @@ impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LocalWorker { worker } => write!(f, "{worker} is behind"),
-            Self::Updates { from } => write!(f, "updates of {from} are due"),
+            Self::Updates { from } => write!(f, "updates of {from} have not arrived"),
             Self::MirrorClock { from } => write!(f, "the mirror clock of {from} is behind"),
             Self::Announced { from, row } => write!(f, "{from} announced row {row}"),
             Self::PartialPartition { from } => {
-                write!(f, "no updates pass to and from {from}, which continues to train")
+                write!(
+                    f,
+                    "{from} continues to train and exchanges no updates with this data center"
+                )
             }
         }
     }

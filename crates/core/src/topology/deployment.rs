@@ -31,7 +31,7 @@ pub struct Address {
 
 /// A text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is no address; expected {ADDRESS}")]
+#[error("`{found}` is not an address, expected {ADDRESS}")]
 pub struct NotAnAddress {
     /// The text.
     pub found: String,

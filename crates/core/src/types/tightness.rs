@@ -60,7 +60,7 @@ impl TryFrom<u8> for Tightness {
     type Error = String;
 
     fn try_from(steps: u8) -> Result<Self, String> {
-        let beyond = || format!("{steps} steps where {} are most", Self::MOST);
+        let beyond = || format!("found {steps} steps, expected at most {}", Self::MOST);
         Self::new(steps).ok_or_else(beyond)
     }
 }

@@ -6,7 +6,7 @@ use crate::codec::DecodeError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame is shorter than its headers.
-    #[error("peer sent a frame of {bytes} bytes where {expected} are the fewest")]
+    #[error("peer sent a frame of {bytes} bytes, expected at least {expected}")]
     PeerSentShortFrame {
         /// The size of the frame.
         bytes: usize,
@@ -22,7 +22,7 @@ pub enum FrameError {
         expected: [u8; 4],
     },
     /// The frame is of another protocol version.
-    #[error("peer speaks version {theirs} of the protocol, this node {ours}")]
+    #[error("peer speaks protocol version {theirs}, expected {ours}")]
     PeerSpeaksOtherVersion {
         /// The peer's version.
         theirs: u16,
@@ -30,7 +30,7 @@ pub enum FrameError {
         ours: u16,
     },
     /// The length in the envelope differs from the number of bytes.
-    #[error("peer sent a frame that claims {claimed} bytes and has {present}")]
+    #[error("peer sent a frame of {present} bytes, expected {claimed} as in its header")]
     PeerSentWrongLength {
         /// The length in the envelope.
         claimed: usize,
@@ -38,7 +38,7 @@ pub enum FrameError {
         present: usize,
     },
     /// The frame exceeds the limit of its family.
-    #[error("peer sent a frame of {bytes} bytes where {most} are the most")]
+    #[error("peer sent a frame of {bytes} bytes, expected at most {most}")]
     PeerSentOversizedFrame {
         /// The length in the envelope.
         bytes: usize,
@@ -46,7 +46,7 @@ pub enum FrameError {
         most: usize,
     },
     /// The CRC in the envelope differs from that of the bytes.
-    #[error("peer sent a damaged frame: its CRC is {found:08x}, its bytes give {expected:08x}")]
+    #[error("peer sent a damaged frame: found CRC {found:08x}, expected {expected:08x}")]
     PeerSentDamagedFrame {
         /// The CRC in the envelope.
         found: u32,
@@ -54,7 +54,7 @@ pub enum FrameError {
         expected: u32,
     },
     /// The kind of a bulk or LAN frame is unknown.
-    #[error("peer sent bulk kind {found}, the known are 0 to {most}")]
+    #[error("peer sent bulk kind {found}, expected 0 to {most}")]
     PeerSentUnknownKind {
         /// The number of the kind.
         found: u8,
@@ -62,13 +62,13 @@ pub enum FrameError {
         most: u8,
     },
     /// The value format of a bulk frame is unknown.
-    #[error("peer sent value format {found}, the known are 0 to 3")]
+    #[error("peer sent value format {found}, expected 0 to 3")]
     PeerSentUnknownFormat {
         /// The number of the format.
         found: u8,
     },
     /// A bulk frame has unknown flags.
-    #[error("peer sent flags {found:#06x}, the known are {known:#06x}")]
+    #[error("peer sent flags {found:#06x}, expected none outside {known:#06x}")]
     PeerSentUnknownFlags {
         /// The flags.
         found: u16,
@@ -76,13 +76,13 @@ pub enum FrameError {
         known: u16,
     },
     /// A reserved byte is not zero.
-    #[error("peer sent a non-zero byte where the frame has none in use")]
+    #[error("peer sent a frame with a non-zero reserved byte")]
     PeerUsedReservedBytes,
     /// The sections of a bulk frame are not valid changes to the shard.
-    #[error("peer sent changes that do not decode: {0}")]
+    #[error("peer sent changes that cannot be decoded: {0}")]
     PeerSentBadChanges(#[from] DecodeError),
     /// The number of changes in a bulk header differs from the number in its sections.
-    #[error("peer announced {announced} changes in the header of a frame that holds {held}")]
+    #[error("peer sent a frame of {held} changes, expected {announced} as in its header")]
     PeerSentWrongCount {
         /// The number in the header.
         announced: u32,
@@ -90,10 +90,10 @@ pub enum FrameError {
         held: usize,
     },
     /// A control message is not valid MessagePack of a known message, or a LAN message has frames of different kinds.
-    #[error("peer sent a control message that does not decode: {0}")]
+    #[error("peer sent a control message that cannot be decoded: {0}")]
     PeerSentBadMessage(String),
     /// A number in a message exceeds its bound.
-    #[error("peer sent {what} {found}, the most is {most}")]
+    #[error("peer sent {what} {found}, expected at most {most}")]
     PeerSentOutOfBounds {
         /// The name of the quantity.
         what: &'static str,

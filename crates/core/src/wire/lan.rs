@@ -86,7 +86,7 @@ impl Gathering {
         let (bytes, most) = (body.len() + part.len(), bytes_max(kind));
         if bytes > most {
             return Err(FrameError::PeerSentOutOfBounds {
-                what: "a message of bytes",
+                what: "a message of size",
                 found: bytes as u64,
                 most: most as u64,
             });

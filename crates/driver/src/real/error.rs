@@ -19,7 +19,7 @@ pub enum RealError {
     #[error(transparent)]
     Certificates(#[from] CertificateError),
     /// The certificate is that of another node.
-    #[error("the certificate in use is for {found}, this node is {expected}")]
+    #[error("the certificate of this node is for {found}, expected {expected}")]
     NotThisNode {
         /// The identity in the certificate.
         found: String,
@@ -45,7 +45,7 @@ pub enum RealError {
         reason: String,
     },
     /// Connecting to a node failed permanently.
-    #[error("cannot join {node} at {address}: {fault}")]
+    #[error("cannot connect to {node} at {address}: {fault}")]
     Unreachable {
         /// The name of the node.
         node: String,
@@ -72,7 +72,7 @@ pub enum RealError {
     },
     /// One of two mirrors has lost its state, which the other relies on.
     #[error(
-        "{node} and {peer} do not know the same past, so one of them has lost its state: {reason}"
+        "{node} and {peer} disagree on the frames that they exchanged, so one of them has lost its state: {reason}"
     )]
     Forgot {
         /// The name of the node.
@@ -83,7 +83,7 @@ pub enum RealError {
         reason: String,
     },
     /// A server has restarted without its state, and cannot take another's copy.
-    #[error("{node} has lost its copy, and cannot take another's: {reason}")]
+    #[error("{node} has lost its copy and cannot rebuild it: {reason}")]
     CopyLost {
         /// The name of the node.
         node: String,
@@ -92,8 +92,8 @@ pub enum RealError {
     },
     /// A worker has restarted without its state, and repeating its work would add counts twice.
     #[error(
-        "{node} comes back without its state, and cannot start again: the deltas of {app} are counts, which would be \
-         counted again; give it --state"
+        "{node} has restarted without its state and cannot take part: the deltas of {app} are counts, which would be \
+         added twice; start it with --state DIR"
     )]
     CountsLost {
         /// The name of the node.
@@ -102,22 +102,25 @@ pub enum RealError {
         app: &'static str,
     },
     /// The coordinator has ended the run.
-    #[error("the run was ended by the coordinator: {reason}")]
+    #[error("the coordinator ended the run: {reason}")]
     Ended {
         /// The cause.
         reason: String,
     },
     /// This node's data center takes no part in the run.
-    #[error("this node takes no part: {reason}")]
+    #[error("this node takes no part in the run: {reason}")]
     Dismissed {
         /// The cause.
         reason: String,
     },
+    /// The process that started this node has closed its standard input.
+    #[error("the process that started this node has ended")]
+    ParentEnded,
     /// The run was interrupted.
     #[error("the run was interrupted")]
     Interrupted,
     /// A node has violated the protocol.
-    #[error("{from} broke the protocol: {reason}")]
+    #[error("{from} violated the protocol: {reason}")]
     Broken {
         /// The name of the node.
         from: String,
@@ -128,10 +131,10 @@ pub enum RealError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The coordinator's state does not fit this run.
-    #[error("the state that the coordinator was in does not fit this run: {0}")]
+    #[error("the saved state of the coordinator does not fit this run: {0}")]
     OtherState(StateError),
     /// The state of a node does not fit this run.
-    #[error("{} holds what does not fit this run: {error}", path.display())]
+    #[error("{}: the saved state does not fit this run: {error}", path.display())]
     Recovery {
         /// The directory of the state.
         path: PathBuf,
@@ -158,10 +161,10 @@ pub enum RealError {
         message: String,
     },
     /// The operating system refused a resource.
-    #[error("no threads or files for the run: {0}")]
+    #[error("cannot create threads or files for the run: {0}")]
     Machine(#[from] io::Error),
     /// A child process did not start.
-    #[error("{node} cannot be started: {reason}")]
+    #[error("cannot start {node}: {reason}")]
     NotStarted {
         /// The name of the node.
         node: String,
@@ -169,7 +172,7 @@ pub enum RealError {
         reason: String,
     },
     /// A log file cannot be written.
-    #[error("the log {path} cannot be written: {reason}")]
+    #[error("cannot write the log {path}: {reason}")]
     NoLog {
         /// The path of the file.
         path: String,
@@ -177,7 +180,7 @@ pub enum RealError {
         reason: String,
     },
     /// This process is itself a node that a run has started.
-    #[error("a node does not start a run of nodes")]
+    #[error("a process that a run has started cannot start another run")]
     Nested,
 }
 
@@ -234,9 +237,9 @@ impl LinkFault {
         match Refusal::of(error) {
             Some(refusal) => Self::Certificate(refusal.to_string()),
             None => match error {
-                rustls::Error::AlertReceived(alert) => {
-                    Self::Certificate(format!("the peer refused this node's ({alert:?})"))
-                }
+                rustls::Error::AlertReceived(alert) => Self::Certificate(format!(
+                    "the peer refused the certificate of this node ({alert:?})"
+                )),
                 other => Self::Protocol(other.to_string()),
             },
         }
@@ -257,7 +260,7 @@ impl From<FrameError> for LinkFault {
 pub(super) enum ChannelError {
     #[error("the connection was closed")]
     Closed,
-    #[error("nothing was received for {0} s")]
+    #[error("no message was received for {0} s")]
     Silent(u64),
     #[error("{0}")]
     Io(#[from] io::Error),

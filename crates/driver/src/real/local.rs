@@ -171,7 +171,7 @@ async fn conduct(
             children.shutdown().await;
             // A run that is over cannot be continued.
             if let Err(error) = std::fs::remove_dir_all(&states) {
-                info!("{} stays: {error}", states.display());
+                info!("cannot delete {}: {error}", states.display());
             }
             Ok(outcome)
         }
@@ -279,7 +279,7 @@ impl Supervisor {
                 return exit;
             }
             if let Ok(status) = &exit.status {
-                warn!("{} ended ({status}) and is started again", process.name);
+                warn!("{} ended ({status}) and is restarted", process.name);
             }
             starts.push_back(time::Instant::now());
             child = match self.start(&process) {
@@ -304,7 +304,7 @@ async fn watch(name: String, mut child: Child, mut log: Option<File>) -> Exit {
             if let Some(file) = &mut log
                 && let Err(error) = writeln!(file, "{line}")
             {
-                warn!("the log of {name} ends here: {error}");
+                warn!("cannot write to the log of {name}, which ends here: {error}");
                 log = None;
             }
             let line = match failure_in(&line) {
@@ -417,7 +417,7 @@ const CERTIFICATES: &str = "certificates";
 const ERROR: &str = "error: ";
 
 /// The beginning of the text of [`RealError::Dismissed`].
-const DISMISSED: &str = "this node takes no part";
+const DISMISSED: &str = "this node takes no part in the run";
 
 /// The environment variable with the log filter.
 const LOG: &str = "GAIA_LOG";
@@ -448,8 +448,8 @@ mod tests {
         };
         check("error: server 0 of tokyo is lost", Some("server 0 of tokyo is lost"));
         check("2026-11-21T00:00:00Z  INFO gaia: error: no", None);
-        let json = r#"{"level":"ERROR","fields":{"message":"error: it is lost\n  because x"}}"#;
-        check(json, Some("it is lost\n  because x"));
+        let json = r#"{"level":"ERROR","fields":{"message":"error: it is lost\n  cause: x"}}"#;
+        check(json, Some("it is lost\n  cause: x"));
         check(r#"{"level":"WARN","fields":{"message":"error: no"}}"#, None);
         check(r#"{"level":"ERROR"}"#, None);
     }

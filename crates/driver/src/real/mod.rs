@@ -180,10 +180,7 @@ pub fn node(
     let ended = runtime.block_on(async {
         tokio::select! {
             ended = take_part(plan, application, options, observer, Arc::new(Machine)) => ended,
-            () = parent_gone(options.ends_with_stdin) => {
-                let reason = "who started this node is gone".into();
-                Err(RealError::Ended { reason })
-            }
+            () = parent_gone(options.ends_with_stdin) => Err(RealError::ParentEnded),
         }
     });
 

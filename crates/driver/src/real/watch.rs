@@ -52,7 +52,7 @@ async fn answer_all(listener: TcpListener, telemetry: Telemetry) {
             Ok(accepted) => accepted,
             Err(error) => {
                 if let Some(left_out) = complaints.pass() {
-                    warn!("cannot take a connection of who watches: {error}{left_out}");
+                    warn!("cannot accept a connection for metrics: {error}{left_out}");
                 }
                 // Usually out of file descriptors. They become free as connections close.
                 sleep(PAUSE).await;
@@ -85,8 +85,8 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, telemetry: &Telem
     let conversation = http.serve_connection(TokioIo::new(stream), service);
     match timeout(CONVERSATION_MAX, conversation).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!("who watches was not understood: {error}"),
-        Err(_) => debug!("who watches took longer than {} s", CONVERSATION_MAX.as_secs()),
+        Ok(Err(error)) => debug!("cannot read a request for metrics: {error}"),
+        Err(_) => debug!("a request for metrics took longer than {} s", CONVERSATION_MAX.as_secs()),
     }
 }
 
@@ -222,7 +222,10 @@ mod tests {
         tokio::time::advance(Duration::from_secs(11)).await;
         let answer = get("/healthz", &telemetry).await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-        assert!(answer.contains("oregon/server-0: its loop has not turned for 11 s"), "{answer}");
+        assert!(
+            answer.contains("oregon/server-0: its event loop has not run for 11 s"),
+            "{answer}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

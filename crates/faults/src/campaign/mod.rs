@@ -98,9 +98,9 @@ impl Report {
         for failure in &self.failures {
             let Failure { scenario, violation, shortest, shortest_violation } = failure;
             lines.push(String::new());
-            lines.push(format!("seed {} breaks {}", scenario.seed, describe(violation)));
-            lines.push(format!("again with: {command} --seed {}", scenario.seed));
-            lines.push("drawn:".into());
+            lines.push(format!("seed {} violates {}", scenario.seed, describe(violation)));
+            lines.push(format!("repeat with: {command} --seed {}", scenario.seed));
+            lines.push("scenario:".into());
             lines.extend(indented(scenario));
             lines.push(format!(
                 "shortest found, as a scenario file: {}",
@@ -111,9 +111,9 @@ impl Report {
 
         let failures = self.failures.len();
         lines.push(if failures == 0 {
-            "no law was broken".into()
+            "no invariant was violated".into()
         } else {
-            format!("{failures} of {} schedules broke a law", self.schedules)
+            format!("{failures} of {} schedules violated an invariant", self.schedules)
         });
 
         lines

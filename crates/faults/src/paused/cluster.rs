@@ -553,9 +553,9 @@ impl Observer for MemberEvents<'_> {
 const COORDINATOR: &str = "coordinator";
 
 /// The errors of a process that has left, and of a coordinator that cannot continue without one.
-const DISMISSED: &str = "this node takes no part";
-const GIVEN_UP: &str = "was away for 12 s";
-const COPY_LOST: &str = "cannot take another's";
+const DISMISSED: &str = "this node takes no part in the run";
+const GIVEN_UP: &str = "was disconnected for 12 s";
+const COPY_LOST: &str = "has lost its copy and cannot rebuild it";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 const PORT_MIN: u16 = 5_000;

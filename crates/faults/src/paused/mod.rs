@@ -66,7 +66,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
                 longest = longest.max(run.lasted);
             }
             Err(reason) => failed.push(format!(
-                "seed {seed}: {reason}\nagain with: {ONE}={seed} cargo test --package gaia-faults --lib paused -- --nocapture"
+                "seed {seed}: {reason}\nrepeat with: {ONE}={seed} cargo test --package gaia-faults --lib paused -- --nocapture"
             )),
         }
     }
@@ -133,7 +133,10 @@ fn a_mirror_that_is_refused_is_given_up_and_the_reason_is_reported() {
     };
     drawn.faults = vec![loses(coordinator, 10), loses(0, 500)];
     let refused = run_drawn(drawn, 0, Besides::Nothing).unwrap_err();
-    assert!(refused.contains("has refused it for 12 s: peer sent a message of its"), "{refused}");
+    assert!(
+        refused.contains("has refused its messages for 12 s: peer sent a message of its"),
+        "{refused}"
+    );
 }
 
 /// Idle connections of unauthenticated peers keep no node out, neither at the start nor after a crash.

@@ -472,7 +472,7 @@ impl<'p> Schedule<'p> {
                 .broken(quiescence::NAME, format!("{lasted:?} after the last fault, {held}"));
         }
         let reads = self.nodes.servers().filter_map(|server| {
-            server.waiting().map(|reason| format!("{} waits for {reason}", server.id()))
+            server.waiting().map(|reason| format!("{} waits: {reason}", server.id()))
         });
         let waiting: Vec<String> = reads.chain(held).collect();
         let waiting = waiting.join("; ");

@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A new run was to be written where there are files.
-    #[error("{}: not empty; expected a new or an empty directory for a run's files", path.display())]
+    #[error("{}: not empty, expected a new or an empty directory for the files of a run", path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
     },
     /// The path names a file.
-    #[error("{}: not a directory", path.display())]
+    #[error("{}: not a directory, expected one", path.display())]
     NotADirectory {
         /// The file.
         path: PathBuf,
     },
     /// A directory that is to be read does not exist.
-    #[error("{}: no such directory; expected one that a run or a comparison has written", path.display())]
+    #[error("{}: no such directory, expected one that a run or a comparison has written", path.display())]
     NoSuchDirectory {
         /// The directory.
         path: PathBuf,
     },
     /// A directory that is to be read has no summary and no records.
     #[error(
-        "{}: no summary.json, compare.json or paper.json; expected the directory of a finished run or comparison",
+        "{}: no summary.json, compare.json or paper.json, expected the directory of a finished run or comparison",
         path.display()
     )]
     NotFinished {
@@ -34,7 +34,7 @@ pub enum ReportError {
         path: PathBuf,
     },
     /// A file is not what this program writes.
-    #[error("{}:{line}:{column}: {problem}; expected {expected}", path.display())]
+    #[error("{}:{line}:{column}: {problem}, expected {expected}", path.display())]
     Broken {
         /// The file.
         path: PathBuf,

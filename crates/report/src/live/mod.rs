@@ -114,7 +114,7 @@ impl Observer for Live {
     fn on_taken_over(&mut self, lost: &str, by: &str) {
         self.board.on_taken_over(lost, by);
         if let Face::Lines(lines) = &mut self.face {
-            lines.say(&format!("{lost} is taken over by {by}"));
+            lines.say(&format!("{by} takes over the work of {lost}"));
         }
     }
 

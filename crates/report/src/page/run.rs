@@ -156,7 +156,7 @@ fn facts(summary: &Summary) -> Vec<Figure> {
     ];
 
     if !summary.membership.is_empty() {
-        facts.push(Figure::new("Who took part", phrases::membership(&summary.membership), ""));
+        facts.push(Figure::new("Membership", phrases::membership(&summary.membership), ""));
     }
 
     if let Some(record) = &summary.conservation {

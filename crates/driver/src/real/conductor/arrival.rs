@@ -71,14 +71,14 @@ impl Conductor<'_> {
     fn no_source(&self, server: ServerId, reason: NoSource) -> RealError {
         let run_context = &self.context.run_context;
         let reason = match reason {
-            NoSource::Draining => "copies are being made equal".into(),
+            NoSource::Draining => "the final drain has begun".into(),
             NoSource::OtherWaits(other) => {
-                format!("{} waits for one, too", run_context.name(NodeId::Server(other)))
+                format!("{} also waits for a copy", run_context.name(NodeId::Server(other)))
             }
             NoSource::NoMirror => {
                 let plan = &run_context.plan;
                 let (model, dc) = (plan.remote.name(), &plan.topology.dc(server.dc).name);
-                format!("under {model} no other data center has the state of {dc}")
+                format!("under {model} no other data center has all updates of {dc}")
             }
         };
         RealError::CopyLost { node: run_context.name(NodeId::Server(server)), reason }

@@ -27,11 +27,11 @@ impl Conductor<'_> {
         let reason = match self.coordinator.may_join(node, process) {
             Ok(()) => return self.admit_all().await,
             Err(NotAdmitted::HasState) => {
-                "its data center was given up, and the run has gone on without what it had; to join it must \
-                 begin with nothing: start its nodes with empty directories"
+                "its data center was removed from the run, so its saved state is out of date; to join again, \
+                 start its nodes with empty state directories"
             }
             Err(NotAdmitted::CountsAgain) => {
-                "its data center was given up, and what it had counted before would be counted again"
+                "its data center was removed from the run, and its earlier counts would be added twice"
             }
         };
         self.dismiss(node, reason).await;
@@ -60,7 +60,7 @@ impl Conductor<'_> {
         }
         self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Joined);
         self.write_down()?;
-        info!("{} joins", self.context.run_context.plan.topology.dc(dc).name);
+        info!("{} joins the run", self.context.run_context.plan.topology.dc(dc).name);
         self.welcome(nodes).await
     }
 
@@ -75,7 +75,8 @@ impl Conductor<'_> {
         let Some(refused) = self.coordinator.refused(at, peer) else { return Ok(()) };
         let after = self.context.run_context.plan.failures.give_up_after.0.as_secs();
         let at = self.context.run_context.name(NodeId::Server(at));
-        self.give_up(refused, format!("{at} has refused it for {after} s: {reason}")).await
+        self.give_up(refused, format!("{at} has refused its messages for {after} s: {reason}"))
+            .await
     }
 
     /// Gives up waiting for a node: its data center leaves the run.
@@ -87,7 +88,7 @@ impl Conductor<'_> {
                 return Err(RealError::Lost { node: name, reason });
             }
             Err(MustStay::IsLast) => {
-                let reason = format!("{reason}, and without it no data center is left");
+                let reason = format!("{reason}; no other data center is left");
                 return Err(RealError::Lost { node: name, reason });
             }
         };
@@ -95,7 +96,8 @@ impl Conductor<'_> {
         self.coordinator.leave(&gone);
         gone.iter().for_each(|dc| self.strike_off(*dc));
         self.write_down()?;
-        let reason = format!("its data center was given up, since {name} is lost: {reason}");
+        let reason =
+            format!("its data center was removed from the run because {name} is lost: {reason}");
 
         for dc in gone {
             self.send_left(dc, &reason).await;
@@ -121,7 +123,10 @@ impl Conductor<'_> {
 
     /// Notifies the nodes of a data center, and its mirrors if the run has begun, that it has left.
     async fn send_left(&mut self, dc: DcId, reason: &str) {
-        warn!("{} has left for good: {reason}", self.context.run_context.plan.topology.dc(dc).name);
+        warn!(
+            "{} has left the run permanently: {reason}",
+            self.context.run_context.plan.topology.dc(dc).name
+        );
         for node in self.nodes_of(dc) {
             self.dismiss(node, reason).await;
         }
@@ -140,11 +145,11 @@ impl Conductor<'_> {
         let name = self.context.run_context.name(node);
         match message {
             Ok(Message::Report(Report::Failed { reason })) => {
-                warn!("{name}, which takes no part, has failed: {reason}");
+                warn!("{name}, which takes no part in the run, has failed: {reason}");
             }
             Ok(_) => {}
             Err(reason) => {
-                info!("{name}, which takes no part, has gone: {reason}");
+                info!("{name}, which takes no part in the run, is disconnected: {reason}");
                 self.forget(node);
             }
         }

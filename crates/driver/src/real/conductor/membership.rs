@@ -127,7 +127,9 @@ impl Membership {
                 }
                 (None, Some(at)) => at.to_string(),
                 (None, None) => {
-                    channel.refuse("a server listens somewhere".into()).await;
+                    channel
+                        .refuse("the hello has no address, expected that of the server".into())
+                        .await;
                     return None;
                 }
             };
@@ -183,7 +185,7 @@ impl Membership {
     pub(in crate::real) fn lose(&mut self, node: NodeId, reason: &str) -> bool {
         let was_connected = self.lines.remove(&node).is_some();
         if was_connected {
-            warn!("{} is lost: {reason}; it is waited for", self.run_context.name(node));
+            warn!("{} is lost: {reason}; the run waits for it", self.run_context.name(node));
         }
         was_connected
     }

@@ -293,7 +293,7 @@ impl<'a> Conductor<'a> {
             None => Ok(()),
             Some(node) => {
                 let after = self.context.run_context.plan.failures.give_up_after.0;
-                let reason = format!("it was away for {} s", after.as_secs());
+                let reason = format!("it was disconnected for {} s", after.as_secs());
                 self.give_up(node, reason).await
             }
         }
@@ -335,9 +335,14 @@ impl<'a> Conductor<'a> {
         let report = match message {
             Ok(Message::Report(report)) => report,
             Ok(Message::Copy { ticket, values }) => {
-                let NodeId::Server(server) = node else { return Err(broken("it has no copy")) };
-                if values.len() != self.layouts[server.shard.index()].parameters() {
-                    return Err(broken("a copy of another size than the shard's"));
+                let NodeId::Server(server) = node else {
+                    return Err(broken("it sent a copy, expected one only from a server"));
+                };
+                let (found, expected) =
+                    (values.len(), self.layouts[server.shard.index()].parameters());
+                if found != expected {
+                    let sent = format!("it sent a copy of {found} parameters, expected {expected}");
+                    return Err(broken(&sent));
                 }
                 self.evaluations.handle_copy(server, ticket, values);
                 return Ok(());
@@ -386,7 +391,7 @@ impl<'a> Conductor<'a> {
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
                 self.report(NodeReport::Stopped { worker, clock });
             }
-            (_, _) => return Err(broken("it reports what is not its business")),
+            (_, _) => return Err(broken("it sent a report that is not valid for this node")),
         }
 
         Ok(())

@@ -37,14 +37,14 @@ pub(in crate::real) async fn receive(
         let message = next.and_then(|(kind, body)| match kind {
             LanKind::Report => Report::read(&body).map(Message::Report),
             LanKind::Copy => {
-                let (ticket, values) = body
-                    .split_first_chunk::<8>()
-                    .ok_or_else(|| ChannelError::Other("a copy without its ticket".into()))?;
+                let (ticket, values) = body.split_first_chunk::<8>().ok_or_else(|| {
+                    ChannelError::Other("received a copy without a ticket".into())
+                })?;
                 let values =
                     values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
                 Ok(Message::Copy { ticket: u64::from_le_bytes(*ticket), values: values.collect() })
             }
-            other => Err(ChannelError::Other(format!("a {other:?} where a report was due"))),
+            other => Err(ChannelError::Other(format!("received {other:?}, expected a report"))),
         });
         let last = message.is_err();
         if sender.send(Received { node, connection, message }).await.is_err() || last {

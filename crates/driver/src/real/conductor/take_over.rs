@@ -15,7 +15,7 @@ impl Conductor<'_> {
         for taken in self.coordinator.take_over(now, &here) {
             match taken {
                 TakeOver::By { lost, own, before } => {
-                    warn!("{} is taken over by {}", self.name_of(lost), self.name_of(own));
+                    warn!("{} takes over the work of {}", self.name_of(own), self.name_of(lost));
                     if let Some(before) = before {
                         self.show_given_back(lost, before);
                     }
@@ -26,7 +26,7 @@ impl Conductor<'_> {
                     let dc = &self.context.run_context.plan.topology.dc(lost.dc).name;
                     let lost = self.name_of(lost);
                     warn!(
-                        "the run waits for {lost}: no worker of {dc} is connected that can take it over"
+                        "the run waits for {lost}: no worker of {dc} is connected that could take over its work"
                     );
                 }
             }
@@ -50,7 +50,7 @@ impl Conductor<'_> {
         }
         if let Some(own) = self.coordinator.give_back(back) {
             info!(
-                "{} is back, and has its work back from {}",
+                "{} has reconnected and takes its work back from {}",
                 self.name_of(back),
                 self.name_of(own)
             );

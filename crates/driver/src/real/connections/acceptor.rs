@@ -146,7 +146,7 @@ impl Admission {
                 Err(error) => {
                     if let Some(left_out) = self.strangers.pass() {
                         warn!(
-                            "{} cannot take a connection: {error}{left_out}",
+                            "{} cannot accept a connection: {error}{left_out}",
                             self.context.name()
                         );
                     }
@@ -224,7 +224,7 @@ impl Admission {
     fn on_refused(&self, from: SocketAddr, reason: impl fmt::Display, lines: &LogThrottle) {
         self.context.meter.on_caller_refused();
         if let Some(left_out) = lines.pass() {
-            warn!("{} turned away {from}: {reason}{left_out}", self.context.name());
+            warn!("{} refused a connection from {from}: {reason}{left_out}", self.context.name());
         }
     }
 }
@@ -234,7 +234,7 @@ fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
     let Hello { node, stand_in, .. } = hello;
     for caller in std::iter::once(*node).chain(stand_in.map(NodeId::Worker)) {
         if !callers.contains(&caller) {
-            return Err(format!("{caller} does not call here"));
+            return Err(format!("{caller} is not expected to connect to this node"));
         }
     }
     match (stand_in, node) {
@@ -247,7 +247,7 @@ fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
 /// The number of unauthenticated connections in addition to those of the expected nodes. Each takes a socket and some
 /// kilobytes.
 const UNPROVEN_SPARE: usize = 256;
-const CROWDED: &str = "it had not proven who it is, and others called";
+const CROWDED: &str = "too many connections were not authenticated yet";
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ impl Reader {
     async fn hello(&mut self) -> Result<Vec<u8>, ChannelError> {
         match self.next(|_| HELLO_BYTES_MAX, None).await? {
             (LanKind::Hello, body) => Ok(body),
-            (other, _) => Err(ChannelError::Other(format!("a {other:?} where a hello was due"))),
+            (other, _) => Err(ChannelError::Other(format!("received {other:?}, expected a hello"))),
         }
     }
 }
@@ -378,7 +378,7 @@ mod tests {
             Channel::take(Box::new(stream), None).await.map(drop).unwrap_err().to_string()
         };
         let (answer, error) = tokio::join!(calling, taking);
-        assert!(error.contains("version 9") && error.contains("this node 1"), "{error}");
+        assert!(error.contains("version 9") && error.contains("expected 1"), "{error}");
         assert_eq!(answer[4..6], PROTOCOL_VERSION.to_le_bytes());
     }
 

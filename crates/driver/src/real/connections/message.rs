@@ -169,7 +169,7 @@ impl Report {
         match held.iter().find(|(_, time)| *time > HELD_MAX) {
             None => Ok(report),
             Some((reason, time)) => Err(ChannelError::Other(format!(
-                "it reports a read that was held back for {} s ({}), at most {} s are believed",
+                "received a report of a read that was held back for {} s ({}), expected at most {} s",
                 time.as_secs(),
                 reason.name(),
                 HELD_MAX.as_secs()

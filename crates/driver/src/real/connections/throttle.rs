@@ -40,7 +40,7 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
-            count => write!(f, " ({count} such lines left out before)"),
+            count => write!(f, " ({count} similar lines were suppressed before)"),
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         let written = || (0..1000).filter_map(|_| throttle.pass()).map(|line| line.to_string());
         assert_eq!(written().collect::<Vec<_>>(), vec![""; 10]);
         tokio::time::advance(LINE_EVERY).await;
-        assert_eq!(written().collect::<Vec<_>>(), [" (990 such lines left out before)"]);
+        assert_eq!(written().collect::<Vec<_>>(), [" (990 similar lines were suppressed before)"]);
         tokio::time::advance(100 * LINE_EVERY).await;
         assert_eq!(written().count(), 10);
     }

@@ -130,7 +130,7 @@ impl NodeContext {
 
     /// Records that a peer of this node is disconnected.
     pub(in crate::real) fn on_lost(&self, peer: NodeId) {
-        info!("{} has lost {}", self.name(), self.run_context.name(peer));
+        info!("{} is disconnected from {}", self.name(), self.run_context.name(peer));
         self.meter.on_lost(&self.run_context.label(peer));
     }
 
@@ -189,17 +189,19 @@ impl NodeContext {
             let proven = identity_of(chain).map_err(|refusal| refusal.to_string())?;
             let claimed = run_context.identity(hello.stand_in.map_or(hello.node, NodeId::Worker));
             if proven != claimed {
-                return Err(format!("the certificate is for {proven}, the hello for {claimed}"));
+                return Err(format!(
+                    "the certificate is for {proven}, expected {claimed} as in the hello"
+                ));
             }
         }
         let own = &run_context.plan.name;
         if hello.run != *own {
-            return Err(format!("run `{}`, this node takes part in `{own}`", hello.run));
+            return Err(format!("the hello is for run `{}`, expected `{own}`", hello.run));
         }
         if hello.plan != run_context.plan_hash {
             let (theirs, ours) = (hello.plan, run_context.plan_hash);
             return Err(format!(
-                "another plan ({theirs:016x}) than this node's ({ours:016x}): start all nodes with the same run file, \
+                "the hello has plan {theirs:016x}, expected {ours:016x}: start all nodes with the same run file, \
                  topology and settings"
             ));
         }
@@ -219,7 +221,7 @@ async fn watch_trust(credentials: Credentials, folder: PathBuf, name: String) {
                 let complaint = error.to_string();
                 if complaint != complained {
                     warn!(
-                        "{name} cannot reload its trusted certificates, and keeps the previous ones: {complaint}"
+                        "{name} cannot reload its trusted certificates and keeps the previous ones: {complaint}"
                     );
                     complained = complaint;
                 }

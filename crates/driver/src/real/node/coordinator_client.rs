@@ -89,7 +89,7 @@ impl CoordinatorClient {
         let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
-            reason: "it has not sent the incarnation with which to begin".into(),
+            reason: "its answer has no incarnation, expected one".into(),
         })?;
         Ok((incarnation, joined))
     }
@@ -212,7 +212,7 @@ impl CoordinatorClient {
     pub(in crate::real) fn unexpected(order: &Order) -> RealError {
         RealError::Broken {
             from: "the coordinator".into(),
-            reason: format!("it gave an order that is not due: {order:?}"),
+            reason: format!("it sent an order that was not expected: {order:?}"),
         }
     }
 }
@@ -314,7 +314,7 @@ impl Keeper {
                         Ok(joined) => joined.map(Some),
                         Err(_) => Err(RealError::Lost {
                             node: "the coordinator".into(),
-                            reason: format!("it was away for {} s", given_up.as_secs()),
+                            reason: format!("it was disconnected for {} s", given_up.as_secs()),
                         }),
                     };
                 }
@@ -371,7 +371,7 @@ async fn read(
         let next = reader.next(|_| MESSAGE_BYTES_MAX, Some(SILENCE_MAX)).await;
         let order = next.and_then(|(kind, body)| match kind {
             LanKind::Order => unpack(&body),
-            other => Err(ChannelError::Other(format!("a {other:?} where an order was due"))),
+            other => Err(ChannelError::Other(format!("received {other:?}, expected an order"))),
         });
         match order {
             Ok(order) => {

@@ -108,7 +108,7 @@ impl StateDir {
         let (store, machine, Recovered { records, .. }) = recovered?;
         let seconds = began.elapsed().as_secs_f64();
         info!(
-            "{} continues from {}: {records} entries replayed in {seconds:.3} s",
+            "{} resumes from {}: {records} log entries replayed in {seconds:.3} s",
             context.name(),
             path.display()
         );

@@ -55,14 +55,11 @@ impl ServerNode {
             (Some(other), _) => {
                 let other = name(other);
                 warn!(
-                    "{own}: {dc} pauses: no updates pass between {dc} and {other}, and others exchange updates with both"
+                    "{own}: {dc} pauses: {dc} and {other} exchange no updates, and others exchange updates with both"
                 );
             }
             (None, Some(other)) => {
-                let other = name(other);
-                info!(
-                    "{own}: {dc} has received the updates that it missed from {other}, and continues"
-                );
+                info!("{own}: {dc} resumes: it has received the missed updates of {}", name(other));
             }
             (None, None) => {}
         }

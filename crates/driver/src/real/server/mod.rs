@@ -101,7 +101,10 @@ pub(super) async fn serve(
             (Some(node_log), server)
         }
         None => {
-            info!("nothing is kept of {}: after a crash it has what a mirror has", context.name());
+            info!(
+                "{} keeps no state on disk: after a crash it copies the state of a mirror",
+                context.name()
+            );
             (None, server)
         }
     };

@@ -22,7 +22,12 @@ impl ServerNode {
             let name = |who: Option<WorkerId>| {
                 self.context.run_context.name(NodeId::Worker(who.unwrap_or(worker)))
             };
-            let reason = format!("{} must act for {}, not {}", name(due), name(None), name(calls));
+            let reason = format!(
+                "expected {} to connect for {}, found {}",
+                name(due),
+                name(None),
+                name(calls)
+            );
             debug!("{} defers a connection: {reason}", self.context.name());
             self.context.meter.on_caller_refused();
             proven_caller.channel.put_off(reason).await;
@@ -30,7 +35,10 @@ impl ServerNode {
         }
 
         if calls.is_none() && self.workers.near() == Some(worker) {
-            proven_caller.channel.refuse("this worker shares the server's process".into()).await;
+            proven_caller
+                .channel
+                .refuse("this worker runs in the process of the server and does not connect".into())
+                .await;
             return Ok(());
         }
 
@@ -95,7 +103,7 @@ impl ServerNode {
             return Ok(());
         }
         let clock = self.server.server().rebuilt_at();
-        info!("{} has its copy, of clock {clock}", self.context.name());
+        info!("{} has rebuilt its copy, at clock {clock}", self.context.name());
         let mut parked = std::mem::take(&mut self.parked).into_iter();
         parked.try_for_each(|(worker, proven_caller)| self.let_in(worker, proven_caller))
     }
@@ -110,7 +118,7 @@ impl ServerNode {
             return Ok(());
         }
         let (own, mirror) = (self.context.name(), self.mirrors.name(from));
-        info!("{own} has no copy of its own, and takes that of {mirror}");
+        info!("{own} has no copy and rebuilds it from {mirror}");
         let begun = self.server.handle_rebuild(self.now(), from, inactive);
         begun.map_err(|error| self.refused(error))
     }
@@ -258,12 +266,12 @@ mod tests {
         let mut stand_ins = StandIns::default();
         send_order(&stand_ins).await;
         let called = call(&stand_in, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 0 of a must act"), "{:?}", called.err());
+        assert!(is_put_off(&called, "expected worker 0 of a to connect"), "{:?}", called.err());
         // A caller that claims to be the lost worker itself must authenticate as that.
         let called = call(&own, server, &at, |hello| Hello { node: NodeId::Worker(LOST), ..hello });
         let refused = called.await.map(drop).unwrap_err();
         assert!(
-            matches!(&refused, LinkFault::Refused(reason) if reason.contains("the hello for")),
+            matches!(&refused, LinkFault::Refused(said) if said.contains("as in the hello")),
             "{refused}"
         );
         let itself = |hello| Hello { stand_in: Some(LOST), ..hello };
@@ -284,14 +292,14 @@ mod tests {
         let (due, mut second, _open) = receive_due(joined).await;
         assert_eq!(due, RequestSeq::default());
         let called = call(&lost, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 1 of a must act"), "{:?}", called.err());
+        assert!(is_put_off(&called, "expected worker 1 of a to connect"), "{:?}", called.err());
 
         stand_ins.dismiss(LOST);
         send_order(&stand_ins).await;
         assert!(matches!(second.next(|_| 1024, None).await, Err(ChannelError::Closed)));
         lost.join(server, &at, &lost.hello(Purpose::Join)).await.unwrap();
         let called = call(&stand_in, server, &at, |hello| hello).await;
-        assert!(is_put_off(&called, "worker 0 of a must act"), "{:?}", called.err());
+        assert!(is_put_off(&called, "expected worker 0 of a to connect"), "{:?}", called.err());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -223,7 +223,9 @@ async fn receive(
         let next = reader.next(bytes_max, None).await;
         let message = next.and_then(|(kind, body)| match kind {
             LanKind::WorkerMessage => Ok(decode_worker_message(&body, &layout)?),
-            other => Err(ChannelError::Other(format!("a {other:?} from a worker"))),
+            other => Err(ChannelError::Other(format!(
+                "received {other:?} from a worker, expected a worker message"
+            ))),
         });
         let message = message.map_err(|error| error.to_string());
         let last = message.is_err();

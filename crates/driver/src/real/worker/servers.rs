@@ -206,7 +206,7 @@ impl Far {
                 let address = addresses.borrow_and_update().get(&self.id).cloned();
                 let address = address.ok_or_else(|| RealError::Broken {
                     from: "the coordinator".into(),
-                    reason: format!("it knows no address of {name}"),
+                    reason: format!("it sent no address of {name}"),
                 })?;
                 let next_requests = self.next_requests.borrow().get(self.id.shard.index()).copied();
                 let next_requests = next_requests.flatten();
@@ -222,7 +222,7 @@ impl Far {
                 biased;
                 error = self.receive(reader, parcels, sender) => error,
                 () = moved(addresses, self.id, &address) => {
-                    ChannelError::Other("it listens elsewhere now".into())
+                    ChannelError::Other("its address has changed".into())
                 }
             };
             if sender.is_closed() {
@@ -249,7 +249,9 @@ impl Far {
                 LanKind::RowsRead if parcels.is_none() => {
                     Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
                 }
-                other => Err(ChannelError::Other(format!("a {other:?} from a server"))),
+                other => Err(ChannelError::Other(format!(
+                    "received {other:?} from a server, which was not expected"
+                ))),
             });
             let from = match from {
                 Ok(from) => from,

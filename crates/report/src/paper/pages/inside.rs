@@ -234,7 +234,7 @@ fn skew(rows: &[SkewRow]) -> Section {
         .say(
             "Skew is the share of examples whose data center their label decides. Accuracy is on held-out data of \
              all data centers: of the worst copy while training ended, and of the one that the drain left. ASP's \
-             copies are judged just after their own workers' step and before the others', BSP's and local steps' by \
+             copies are evaluated just after their own workers' step and before the others', BSP's and local steps' by \
              what all agree on. With the guard on, copies travel and are measured on other data centers' examples, \
              and what they lose there tightens all (Hsieh et al., ICML 2020); its bytes and its time are included. \
              cnn-group-norm is the network cnn with group normalisation, whose statistics are those of one example \

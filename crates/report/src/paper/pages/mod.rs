@@ -102,8 +102,8 @@ fn chapters(grid: &Grid<'_>) -> Vec<Chapter> {
             .unfold(unfold(grid, app));
         let costs = Section::new("Dollars to the target")
             .say(
-                "Of a run that never arrived, the table shows the bytes and dollars of all of it. centralize rents \
-                 machines once the data has arrived.",
+                "For a run that did not reach the target, the table shows the bytes and dollars of the whole run. \
+                 centralize rents machines once the data has arrived.",
             )
             .draw(Picture::of_bars("", &bars::costs(grid, app), Size::WIDE))
             .lay_out(cells::costs(grid, app));

@@ -50,9 +50,9 @@ pub(super) fn section(grid: &Grid<'_>, the_papers_own: bool) -> Section {
     Section::new(heading)
         .say(
             "Shipping means: all training data first crosses the WAN to one data center, then BSP trains there. \
-             Faster is its time over that of ASP, dearer is ASP's dollars over its own: first with machines that are \
-             rented once the data has arrived, then with machines that wait for it, as those of every other model \
-             wait for updates. The paper's figures are those of its Table 1.",
+             Faster is its time over that of ASP, and cost ratio is ASP's dollars over its own: first with machines \
+             that are rented once the data has arrived, then with machines that wait for it, as those of every other \
+             model wait for updates. The paper's figures are those of its Table 1.",
         )
         .lay_out(table)
 }
@@ -111,10 +111,10 @@ const HEADS: [&str; 11] = [
     "#paper",
     "#asp",
     "#shipping",
-    "#dearer",
+    "#cost ratio",
     "#paper",
     "#shipping",
-    "#dearer",
+    "#cost ratio",
 ];
 const OVER: [(&str, usize); 4] =
     [("", 1), ("time to target", 4), ("dollars", 4), ("machines waiting", 2)];

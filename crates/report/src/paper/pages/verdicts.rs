@@ -94,7 +94,7 @@ fn check_claim<'a>(
     Verdict {
         pass: all > 0 && misses.is_empty(),
         text: if all == 0 {
-            format!("{claim}: no cell can tell.")
+            format!("{claim}: no cell has the figures to decide.")
         } else {
             format!("{claim} in {} of {}.", all - misses.len(), numbers::counted(all, "cell"))
         },

@@ -151,7 +151,7 @@ pub(in crate::real) async fn check(
             if theirs == ours {
                 return Ok(());
             }
-            let said = format!("peer speaks version {theirs} of the protocol, this node {ours}");
+            let said = format!("peer speaks protocol version {theirs}, expected {ours}");
             Err(LinkFault::Version(said))
         }
         Ok(error) => Err(fault_of(&error)),
@@ -208,7 +208,10 @@ async fn dial(
     let reachable = candidates.iter().find(|candidate| candidate.is_ipv4() == local.is_ipv4());
     let Some(to) = reachable else {
         let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-        let said = format!("`{}` has no {family} address, as this node has", address.host);
+        let said = format!(
+            "`{}` has no {family} address, expected one because this node uses {family}",
+            address.host
+        );
         return Err(LinkFault::Route(said));
     };
 
@@ -263,7 +266,10 @@ pub(super) async fn accept_lower(
                 Err(fault) => {
                     context.meter.on_caller_refused();
                     if let Some(left_out) = refusals.pass() {
-                        warn!("{} turned away {from}: {fault}{left_out}", context.name());
+                        warn!(
+                            "{} refused a connection from {from}: {fault}{left_out}",
+                            context.name()
+                        );
                     }
                 }
             }
@@ -285,7 +291,9 @@ async fn accept(
     let connecting = incoming.accept_with(Arc::new(config)).map_err(|error| fault_of(&error))?;
     let connected = timeout(ANSWER_MAX, connecting).await;
     let connection = connected
-        .map_err(|_| LinkFault::Route("the handshake took too long".into()))?
+        .map_err(|_| {
+            LinkFault::Route(format!("no handshake within {} s", ANSWER_MAX.as_secs_f64()))
+        })?
         .map_err(|error| fault_of(&error))?;
     let data = connection.handshake_data();
 
@@ -306,7 +314,9 @@ async fn accept(
             Ok(ControlFlow::Continue(Accepted { peer, connection, factory }))
         }
         None => {
-            let reason = format!("{proven} is called, it does not call");
+            let reason = format!(
+                "found {proven}, expected a mirror in a data center that the topology lists before this one"
+            );
             connection.close(REFUSED, reason.as_bytes());
             Err(LinkFault::Refused(reason))
         }
@@ -365,22 +375,24 @@ fn fault_of(error: &ConnectionError) -> LinkFault {
         {
             let reason = String::from_utf8_lossy(&close.reason);
             LinkFault::Certificate(format!(
-                "the peer refused this node's: {}",
+                "the peer refused the certificate of this node: {}",
                 plain_reason(&reason)
             ))
         }
         ConnectionError::ApplicationClosed(close) if close.error_code == GOODBYE => {
-            LinkFault::Port("the peer is about to leave".into())
+            LinkFault::Port(
+                "the peer closed the connection and does not accept this node at the moment".into(),
+            )
         }
         ConnectionError::ConnectionClosed(_) | ConnectionError::Reset => {
-            LinkFault::Port("the peer has hung up".into())
+            LinkFault::Port("the peer closed the connection".into())
         }
         ConnectionError::ApplicationClosed(close) => {
             LinkFault::Refused(String::from_utf8_lossy(&close.reason).into_owned())
         }
         ConnectionError::TimedOut => LinkFault::Route("no answer over UDP".into()),
         ConnectionError::VersionMismatch => {
-            LinkFault::Version("the peer speaks no version of QUIC that this node does".into())
+            LinkFault::Version("the peer supports no QUIC version of this node".into())
         }
         other => LinkFault::Protocol(other.to_string()),
     }

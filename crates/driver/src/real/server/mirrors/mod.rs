@@ -149,7 +149,7 @@ impl Mirrors {
             match now {
                 None => self.dismiss(peer),
                 Some(_) if moved && peer > self.own.dc && self.is_joined(peer) => {
-                    self.part(peer, "it listens elsewhere now");
+                    self.part(peer, "its address has changed");
                 }
                 Some(_) => {}
             }
@@ -162,7 +162,7 @@ impl Mirrors {
         let id = ServerId { dc: peer, shard: self.own.shard };
         self.addresses.send_if_modified(|addresses| addresses.remove(&id).is_some());
         if self.is_joined(peer) {
-            self.part(peer, "it takes no part any more");
+            self.part(peer, "it no longer takes part in the run");
         }
         self.context.meter.on_absent(&self.context.run_context.label(NodeId::Server(id)));
     }
@@ -185,7 +185,7 @@ impl Mirrors {
                         return Ok(FromMirror::Joined { peer: self.join(arrival) });
                     }
                     // A mirror that is about to join connects again.
-                    arrival.connection.close(GOODBYE, b"the peer knows of no part that this node takes");
+                    arrival.connection.close(GOODBYE, b"this node does not expect the peer in the run");
                     self.link(peer).dialled = false;
                     self.dial(peer);
                     continue;
@@ -222,7 +222,7 @@ impl Mirrors {
 
     /// Closes a connection. If this end opened it, it reconnects.
     pub(in crate::real) fn part(&mut self, peer: DcId, reason: &str) {
-        warn!("{} parts from {}: {reason}", self.context.name(), self.name(peer));
+        warn!("{} closes the connection to {}: {reason}", self.context.name(), self.name(peer));
         self.part_again(peer, reason);
     }
 

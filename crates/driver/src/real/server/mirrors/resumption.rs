@@ -31,7 +31,7 @@ impl Resumption {
     pub(in crate::real) fn on_message(&mut self, own: &str, peer: &str) {
         if !std::mem::replace(&mut self.receives, true) {
             let seconds = self.since.elapsed().as_secs_f64();
-            info!(peer, seconds, "{own} has updates of {peer} again");
+            info!(peer, seconds, "{own} receives updates of {peer} again");
         }
     }
 
@@ -48,7 +48,7 @@ impl Resumption {
         if !self.sends && session.has_hello() && !waits && !under_way {
             self.sends = true;
             let (bytes, seconds) = (self.bytes, self.since.elapsed().as_secs_f64());
-            info!(peer, bytes, seconds, "{peer} has all that waited for it at {own}");
+            info!(peer, bytes, seconds, "{peer} has received all updates that {own} held for it");
         }
         self.sends && self.receives
     }

@@ -79,64 +79,41 @@ pub(super) async fn work(
     cost: Option<CostModel>,
     near: Option<NearServer>,
 ) -> Result<Exit, RealError> {
+    let NodeConfig { coordinator, interrupted, stands_in_for, .. } = node_config;
     let id = worker.id();
     let worker = RecoveringWorker::new(worker, layouts.len());
-    let (node_log, worker) = match &node_config.state_dir {
-        Some(state_dir) => {
-            let (node_log, worker) = state_dir.recover(&context, worker)?;
-            (Some(node_log), worker)
-        }
-        None => (None, worker),
-    };
-
+    let (node_log, worker) = node_config.recover(&context, worker)?;
     let worker = worker.begin(node_log.is_some());
     let next_requests = match &near {
         Some(near) => near.next_requests.clone(),
         None => watch::Sender::new(NextRequests::new()),
     };
     next_requests.send_replace(worker.next_requests());
-    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
-    let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
 
-    let mut coordinator = tokio::select! {
-        biased;
-        coordinator = opened => coordinator?,
-        () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
+    let connected = CoordinatorClient::open(&context, coordinator, None, Some(process));
+    let Some(connected) = interrupted.run_until_set(connected).await else {
+        return Ok(Exit::Interrupted);
     };
+    let mut coordinator = connected?;
+
     let worked = async {
-        let Begun { servers: addresses, stand_ins, reset, .. } = tokio::select! {
-            biased;
-            begun = coordinator.begin() => begun?,
-            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        let Some(begun) = interrupted.run_until_set(coordinator.begin()).await else {
+            return Ok(Exit::Interrupted);
         };
-        node_config.stands_in_for.send_replace(stand_ins.lost_to(id));
-        let mut beat = interval(HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut node = WorkerNode {
-            context: context.clone(),
+        let Begun { servers: addresses, stand_ins, reset, .. } = begun?;
+        stands_in_for.send_replace(stand_ins.lost_to(id));
+        let reached = (addresses, next_requests.subscribe());
+        let servers = Servers::connect(&context, id, &layouts, reached, near);
+        let mut node = WorkerNode::new(
+            context.clone(),
             id,
-            worker,
-            node_log,
-            replay: Duration::ZERO,
-            servers: Servers::connect(
-                &context,
-                id,
-                &layouts,
-                (addresses, next_requests.subscribe()),
-                near,
-            ),
+            (node_log, worker),
+            servers,
             next_requests,
-            ready: false,
-            beat,
-            running: None,
-            began: time::Instant::now(),
             cost,
-            padded: None,
-            told_stopped: None,
-            lan_bytes: 0,
-            interrupted: node_config.interrupted.clone(),
-            stands_in_for: node_config.stands_in_for.clone(),
-        };
+            node_config,
+        );
         if reset {
             node.worker.handle_back();
         }
@@ -148,6 +125,39 @@ pub(super) async fn work(
 }
 
 impl WorkerNode {
+    /// A worker at the beginning of its part in the run.
+    fn new(
+        context: NodeContext,
+        id: WorkerId,
+        (node_log, worker): (Option<NodeLog>, RecoverableWorker),
+        servers: Servers,
+        next_requests: watch::Sender<NextRequests>,
+        cost: Option<CostModel>,
+        node_config: &NodeConfig,
+    ) -> Self {
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            context,
+            id,
+            worker,
+            node_log,
+            replay: Duration::ZERO,
+            servers,
+            next_requests,
+            ready: false,
+            beat,
+            running: None,
+            began: time::Instant::now(),
+            cost,
+            padded: None,
+            told_stopped: None,
+            lan_bytes: 0,
+            interrupted: node_config.interrupted.clone(),
+            stands_in_for: node_config.stands_in_for.clone(),
+        }
+    }
+
     async fn run(&mut self, coordinator: &mut CoordinatorClient) -> Result<Exit, RealError> {
         loop {
             self.context.meter.on_turn();

@@ -11,6 +11,7 @@ pub(super) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
@@ -22,6 +23,7 @@ use crate::real::environment::{Datagrams, Environment, Listener};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::Meters;
 use crate::real::node::node_log::NodeLog;
 use crate::real::server::mirrors::{
@@ -276,22 +278,10 @@ impl ServerNode {
 
         loop {
             self.context.meter.on_turn();
-            let mut event = self.next(coordinator).await?;
-            for taken in 1.. {
-                if let Event::Order(Order::End) = event {
-                    return Ok(Exit::Over);
-                }
-                self.handle(event, coordinator).await?;
-                // The next event must not be taken before there is room for it, or it would be lost.
-                if taken == GROUP_MAX {
-                    break;
-                }
-                event = tokio::select! {
-                    biased;
-                    next = self.next(coordinator) => next?,
-                    () = std::future::ready(()) => break,
-                };
+            if let ControlFlow::Break(exit) = handle_group(self, coordinator).await? {
+                return Ok(exit);
             }
+
             // The requests that are due from them are sent with this group.
             self.let_in_parked()?;
             self.settle(coordinator).await?;
@@ -302,8 +292,11 @@ impl ServerNode {
             }
         }
     }
+}
 
-    /// Waits for the next event. Cancel safe.
+impl EventHandler for ServerNode {
+    type Event = Event;
+
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
@@ -326,8 +319,9 @@ impl ServerNode {
         &mut self,
         event: Event,
         coordinator: &CoordinatorClient,
-    ) -> Result<(), RealError> {
+    ) -> Result<ControlFlow<Exit>, RealError> {
         match event {
+            Event::Order(Order::End) => return Ok(ControlFlow::Break(Exit::Over)),
             Event::Order(order) => self.on_order(order, coordinator).await?,
             Event::Beat => {
                 let links = self.mirrors.link_counters();
@@ -341,9 +335,12 @@ impl ServerNode {
             Event::Timeout => self.server.handle_timeout(self.now()),
             Event::Link => self.look_at_links()?,
         }
-        Ok(())
-    }
 
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl ServerNode {
     async fn on_order(
         &mut self,
         order: Order,
@@ -582,8 +579,5 @@ async fn bind(
         }
     }
 }
-
-/// The largest number of events in a group.
-const GROUP_MAX: usize = 64;
 
 const FREE_PORTS_TRIED: usize = 16;

@@ -4,6 +4,7 @@ mod servers;
 pub(super) mod standing_in;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::report_held;
 use crate::real::node::node_log::NodeLog;
 use crate::real::worker::servers::{FromServer, Servers};
@@ -161,22 +163,10 @@ impl WorkerNode {
     async fn run(&mut self, coordinator: &mut CoordinatorClient) -> Result<Exit, RealError> {
         loop {
             self.context.meter.on_turn();
-            let mut event = self.next(coordinator).await?;
-            for taken in 1.. {
-                if let Event::Order(Order::End) = event {
-                    return Ok(Exit::Over);
-                }
-                self.handle(event, coordinator).await?;
-                // The next event must not be taken before there is room for it, or it would be lost.
-                if taken == GROUP_MAX {
-                    break;
-                }
-                event = tokio::select! {
-                    biased;
-                    next = self.next(coordinator) => next?,
-                    () = std::future::ready(()) => break,
-                };
+            if let ControlFlow::Break(exit) = handle_group(self, coordinator).await? {
+                return Ok(exit);
             }
+
             self.settle(coordinator).await?;
             if self.running.is_some() || self.padded.is_some() {
                 continue;
@@ -188,8 +178,11 @@ impl WorkerNode {
             }
         }
     }
+}
 
-    /// Waits for the next event. Cancel safe.
+impl EventHandler for WorkerNode {
+    type Event = Event;
+
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let event = tokio::select! {
             biased;
@@ -206,8 +199,9 @@ impl WorkerNode {
         &mut self,
         event: Event,
         coordinator: &CoordinatorClient,
-    ) -> Result<(), RealError> {
+    ) -> Result<ControlFlow<Exit>, RealError> {
         match event {
+            Event::Order(Order::End) => return Ok(ControlFlow::Break(Exit::Over)),
             Event::Order(order) => self.on_order(order)?,
             Event::Beat => {
                 let lan_bytes = self.lan_bytes;
@@ -218,9 +212,12 @@ impl WorkerNode {
             Event::Ran(ran) => self.on_ran(ran)?,
             Event::Over => self.finish_iteration(),
         }
-        Ok(())
-    }
 
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl WorkerNode {
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
             Order::Begin { servers, stand_ins } => {
@@ -389,9 +386,6 @@ async fn due(at: Option<time::Instant>) {
         None => std::future::pending().await,
     }
 }
-
-/// The largest number of events in a group.
-const GROUP_MAX: usize = 64;
 
 /// The smallest replay time that makes a checkpoint due. A recovered worker repeats iterations for about a second,
 /// for twenty times the duration of a checkpoint, or for one clock. So checkpoints take at most a twentieth of its

@@ -180,9 +180,7 @@ impl RunRecorder {
         let diverged = self.diverged(application, worst.objective);
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
         let links = self.links(all_server_stats, link_counters, stopped_at);
-        let changes: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.changes);
 
-        let carried: u64 = link_sum(all_server_stats, topology.links.iter(), |stats| stats.carried);
         Summary {
             name: plan.name.clone(),
             app: plan.app_name().into(),
@@ -212,15 +210,9 @@ impl RunRecorder {
             metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
-            machine_cost_usd: stopped_at.as_secs_f64() / SECONDS_PER_HOUR
-                * (topology.servers() + topology.workers()) as f64
-                * plan.cost.usd_per_machine_hour,
+            machine_cost_usd: self.machine_cost_usd(stopped_at),
             lan_bytes: self.lan_bytes,
-            significant_fraction: if changes == 0 {
-                1.0
-            } else {
-                (carried as f64 / changes as f64).min(1.0)
-            },
+            significant_fraction: self.significant_fraction(all_server_stats),
             blocked_s: self.blocked(|_, _| true),
             clock_lag_max: self.clock_lag_max,
             brakes: brakes(all_server_stats),
@@ -243,6 +235,22 @@ impl RunRecorder {
 
     pub(crate) fn into_progress(self) -> Vec<Progress> {
         self.progress
+    }
+
+    /// The price of all machines until `end`.
+    fn machine_cost_usd(&self, end: Instant) -> f64 {
+        let topology = &self.plan.topology;
+        end.as_secs_f64() / SECONDS_PER_HOUR
+            * (topology.servers() + topology.workers()) as f64
+            * self.plan.cost.usd_per_machine_hour
+    }
+
+    /// The share of the changes of all data centers that links carried, 0 to 1.
+    fn significant_fraction(&self, all_server_stats: &[ServerStats]) -> f64 {
+        let links = &self.plan.topology.links;
+        let changes = link_sum(all_server_stats, links.iter(), |stats| stats.changes);
+        let carried = link_sum(all_server_stats, links.iter(), |stats| stats.carried);
+        if changes == 0 { 1.0 } else { (carried as f64 / changes as f64).min(1.0) }
     }
 
     fn links(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use prometheus::{Counter, IntCounter};
 use tokio::time::Instant;
 
-use super::definitions::Definitions;
+use super::definitions::{CoordinatorMetrics, Definitions, MirrorMetrics, ServerMetrics};
 use super::node_health::NodeHealth;
 use super::records::Progress;
 use gaia_core::server::{BrakeStats, LinkStats};
@@ -43,18 +43,20 @@ impl NodeMeter {
         health: Arc<NodeHealth>,
         origin: Instant,
     ) -> Self {
-        definitions.callers_refused.with_label_values(&[node]);
+        definitions.node.callers_refused.with_label_values(&[node]);
         Self { node: node.into(), definitions, health, origin }
     }
 
     /// The meter of the link to a mirror. Its counters exist, at zero, from now on.
     pub fn mirror(&self, peer: &str) -> MirrorMeter {
+        let MirrorMetrics { received_bytes, received_frames, frames_refused, .. } =
+            &self.definitions.mirror;
         let received = Lane::ALL.map(|lane| {
             let labels = [&self.node, peer, lane.name()];
-            let Definitions { received_bytes, received_frames, .. } = &*self.definitions;
             (received_bytes.with_label_values(&labels), received_frames.with_label_values(&labels))
         });
-        self.definitions.frames_refused.with_label_values(&[&self.node, peer]);
+        frames_refused.with_label_values(&[&self.node, peer]);
+
         MirrorMeter { node: self.clone(), peer: peer.into(), received }
     }
 
@@ -66,20 +68,20 @@ impl NodeMeter {
     /// A peer is connected, for the first time or again.
     pub fn on_connected(&self, peer: &str) {
         self.health.on_connected(peer);
-        self.definitions.connections.with_label_values(&[&self.node, peer]).inc();
-        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(1);
+        self.definitions.node.connections.with_label_values(&[&self.node, peer]).inc();
+        self.definitions.node.peer_connected.with_label_values(&[&self.node, peer]).set(1);
     }
 
     /// A peer is disconnected.
     pub fn on_lost(&self, peer: &str) {
         self.health.on_lost(peer);
-        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
+        self.definitions.node.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
     /// A peer is no member of the run. The node does not wait for it.
     pub fn on_absent(&self, peer: &str) {
         self.health.on_absent(peer);
-        self.definitions.peer_connected.with_label_values(&[&self.node, peer]).set(0);
+        self.definitions.node.peer_connected.with_label_values(&[&self.node, peer]).set(0);
     }
 
     /// The run has begun for this node.
@@ -89,13 +91,13 @@ impl NodeMeter {
 
     /// An incoming connection was refused.
     pub fn on_caller_refused(&self) {
-        self.definitions.callers_refused.with_label_values(&[&*self.node]).inc();
+        self.definitions.node.callers_refused.with_label_values(&[&*self.node]).inc();
     }
 
     /// The clock of a server's data center, what its brakes stopped waiting for so far, and why the first held read waits.
     pub fn on_server(&self, clock: Clock, brakes: BrakeStats, waiting: Option<WaitReason>) {
-        let Definitions { clocks_finished, announcements_expired, mirrors_lost, read_held, .. } =
-            &*self.definitions;
+        let ServerMetrics { clocks_finished, announcements_expired, mirrors_lost, read_held } =
+            &self.definitions.server;
         raise(&clocks_finished.with_label_values(&[&*self.node]), clock.0);
         let expired = announcements_expired.with_label_values(&[&*self.node]);
         raise(&expired, brakes.announcements_expired);
@@ -108,25 +110,26 @@ impl NodeMeter {
 
     /// Bytes that a worker and its servers have sent each other so far.
     pub fn on_lan(&self, bytes: u64) {
-        raise(&self.definitions.lan_bytes.with_label_values(&[&*self.node]), bytes);
+        raise(&self.definitions.worker.lan_bytes.with_label_values(&[&*self.node]), bytes);
     }
 
     /// A worker's read was held back. `from` is the data center that it waited for, empty where that is its own.
     pub fn on_held(&self, reason: WaitReason, from: &str, time: Duration) {
-        let blocked = &self.definitions.blocked;
+        let blocked = &self.definitions.worker.blocked;
         let blocked = blocked.with_label_values(&[&*self.node, reason.name(), from]);
         blocked.inc_by(time.as_secs_f64());
     }
 
     /// A worker has computed an iteration.
     pub fn on_iteration(&self, took: Duration) {
-        let iterations = &self.definitions.iteration;
+        let iterations = &self.definitions.worker.iteration;
         iterations.with_label_values(&[&*self.node]).observe(took.as_secs_f64());
     }
 
     /// All copies have been evaluated.
     pub fn on_evaluation(&self, progress: &Progress) {
-        let Definitions { evaluations, objective, metric, .. } = &*self.definitions;
+        let CoordinatorMetrics { evaluations, objective, metric, .. } =
+            &self.definitions.coordinator;
         evaluations.with_label_values(&[&*self.node]).inc();
         for dc in &progress.data_centers {
             objective.with_label_values(&[&*self.node, &dc.name]).set(dc.objective);
@@ -136,24 +139,24 @@ impl NodeMeter {
 
     /// The clock that a data center has finished, as the coordinator knows it.
     pub fn on_data_center_clock(&self, dc: &str, clock: u64) {
-        let clocks = &self.definitions.data_center_clock;
+        let clocks = &self.definitions.coordinator.data_center_clock;
         clocks.with_label_values(&[&*self.node, dc]).set(i64::try_from(clock).unwrap_or(i64::MAX));
     }
 
     /// The coordinator has assigned the work of a lost worker to another.
     pub fn on_taken_over(&self, lost: &str, by: &str) {
-        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(1);
+        self.definitions.coordinator.taken_over.with_label_values(&[&*self.node, lost, by]).set(1);
     }
 
     /// The worker `by` no longer does the work of `lost`.
     pub fn on_given_back(&self, lost: &str, by: &str) {
-        self.definitions.taken_over.with_label_values(&[&*self.node, lost, by]).set(0);
+        self.definitions.coordinator.taken_over.with_label_values(&[&*self.node, lost, by]).set(0);
     }
 
     /// Bytes were written to the log and synced.
     pub fn on_log_synced(&self, bytes: u64, took: Duration) {
-        self.definitions.log_bytes.with_label_values(&[&*self.node]).inc_by(bytes);
-        let syncs = &self.definitions.log_sync;
+        self.definitions.node.log_bytes.with_label_values(&[&*self.node]).inc_by(bytes);
+        let syncs = &self.definitions.node.log_sync;
         syncs.with_label_values(&[&*self.node]).observe(took.as_secs_f64());
     }
 }
@@ -168,12 +171,12 @@ impl MirrorMeter {
 
     /// A frame was malformed or out of turn and was not applied.
     pub fn on_frame_refused(&self) {
-        self.node.definitions.frames_refused.with_label_values(&self.labels()).inc();
+        self.node.definitions.mirror.frames_refused.with_label_values(&self.labels()).inc();
     }
 
     /// The server's counts since its start.
     pub fn on_stats(&self, stats: &LinkStats) {
-        let Definitions {
+        let MirrorMetrics {
             sent_bytes,
             sent_frames,
             sent_updates,
@@ -182,7 +185,7 @@ impl MirrorMeter {
             held_back,
             announced,
             ..
-        } = &*self.node.definitions;
+        } = &self.node.definitions.mirror;
         let labels = self.labels();
         for (lane, bytes) in [(Lane::Control, stats.control_bytes), (Lane::Data, stats.data_bytes)]
         {
@@ -203,7 +206,7 @@ impl MirrorMeter {
 
     /// Bytes that have entered the link so far, and how long frames kept it busy.
     pub fn on_carried(&self, wire_bytes: u64, busy: Duration) {
-        let Definitions { sent_wire_bytes, busy: all_busy, .. } = &*self.node.definitions;
+        let MirrorMetrics { sent_wire_bytes, busy: all_busy, .. } = &self.node.definitions.mirror;
         raise(&sent_wire_bytes.with_label_values(&self.labels()), wire_bytes);
         raise_seconds(&all_busy.with_label_values(&self.labels()), busy);
     }
@@ -212,7 +215,7 @@ impl MirrorMeter {
     pub fn on_clocks(&self, own: Clock, mirror: Clock) {
         let lag = i128::from(own.0) - i128::from(mirror.0);
         let lag = i64::try_from(lag).unwrap_or(i64::MAX);
-        self.node.definitions.lag.with_label_values(&self.labels()).set(lag);
+        self.node.definitions.mirror.lag.with_label_values(&self.labels()).set(lag);
     }
 
     fn labels(&self) -> [&str; 2] {
@@ -264,14 +267,7 @@ mod tests {
         let node = telemetry.node("a/server-0", "r", peers);
         let mirror = node.mirror("b/server-0");
 
-        check(
-            &telemetry,
-            &[
-                r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 0"#,
-                r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 0"#,
-                r#"gaia_callers_refused_total{node="a/server-0"} 0"#,
-            ],
-        );
+        check(&telemetry, OF_A_NEW_SERVER);
 
         for _ in 0..2 {
             node.on_connected("b/server-0");
@@ -300,33 +296,8 @@ mod tests {
         node.on_server(Clock(12), brakes, Some(waiting));
         node.on_log_synced(64, Duration::from_millis(2));
         node.on_log_synced(6, Duration::from_millis(20));
-        check(
-            &telemetry,
-            &[
-                r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 1"#,
-                r#"gaia_peer_connections_total{node="a/server-0",peer="b/server-0"} 3"#,
-                r#"gaia_callers_refused_total{node="a/server-0"} 2"#,
-                r#"gaia_mirror_received_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 111"#,
-                r#"gaia_mirror_received_frames_total{lane="data",node="a/server-0",peer="b/server-0"} 2"#,
-                r#"gaia_mirror_received_frames_total{lane="control",node="a/server-0",peer="b/server-0"} 0"#,
-                r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 1"#,
-                r#"gaia_mirror_lag_clocks{node="a/server-0",peer="b/server-0"} -2"#,
-                r#"gaia_mirror_sent_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 9"#,
-                r#"gaia_mirror_sent_bytes_total{lane="control",node="a/server-0",peer="b/server-0"} 5"#,
-                r#"gaia_mirror_sent_updates_total{node="a/server-0",peer="b/server-0"} 2"#,
-                r#"gaia_mirror_held_back_ratio{node="a/server-0",peer="b/server-0"} 0.75"#,
-                r#"gaia_mirror_sent_wire_bytes_total{node="a/server-0",peer="b/server-0"} 4000"#,
-                r#"gaia_mirror_busy_seconds_total{node="a/server-0",peer="b/server-0"} 2"#,
-                r#"gaia_clocks_finished_total{node="a/server-0"} 12"#,
-                r#"gaia_announcements_expired_total{node="a/server-0"} 6"#,
-                r#"gaia_mirrors_lost_total{node="a/server-0"} 1"#,
-                r#"gaia_read_held{node="a/server-0",reason="mirror_clock"} 1"#,
-                r#"gaia_read_held{node="a/server-0",reason="barrier"} 0"#,
-                r#"gaia_log_written_bytes_total{node="a/server-0"} 70"#,
-                r#"gaia_log_sync_seconds_count{node="a/server-0"} 2"#,
-                r#"gaia_log_sync_seconds_bucket{node="a/server-0",le="0.003"} 1"#,
-            ],
-        );
+
+        check(&telemetry, OF_A_COUNTED_SERVER);
     }
 
     #[test]
@@ -381,4 +352,37 @@ mod tests {
             ],
         );
     }
+
+    /// The metrics of a server that has just been added.
+    const OF_A_NEW_SERVER: &[&str] = &[
+        r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 0"#,
+        r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 0"#,
+        r#"gaia_callers_refused_total{node="a/server-0"} 0"#,
+    ];
+
+    /// The metrics of that server after all its counts.
+    const OF_A_COUNTED_SERVER: &[&str] = &[
+        r#"gaia_peer_connected{node="a/server-0",peer="b/server-0"} 1"#,
+        r#"gaia_peer_connections_total{node="a/server-0",peer="b/server-0"} 3"#,
+        r#"gaia_callers_refused_total{node="a/server-0"} 2"#,
+        r#"gaia_mirror_received_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 111"#,
+        r#"gaia_mirror_received_frames_total{lane="data",node="a/server-0",peer="b/server-0"} 2"#,
+        r#"gaia_mirror_received_frames_total{lane="control",node="a/server-0",peer="b/server-0"} 0"#,
+        r#"gaia_mirror_frames_refused_total{node="a/server-0",peer="b/server-0"} 1"#,
+        r#"gaia_mirror_lag_clocks{node="a/server-0",peer="b/server-0"} -2"#,
+        r#"gaia_mirror_sent_bytes_total{lane="data",node="a/server-0",peer="b/server-0"} 9"#,
+        r#"gaia_mirror_sent_bytes_total{lane="control",node="a/server-0",peer="b/server-0"} 5"#,
+        r#"gaia_mirror_sent_updates_total{node="a/server-0",peer="b/server-0"} 2"#,
+        r#"gaia_mirror_held_back_ratio{node="a/server-0",peer="b/server-0"} 0.75"#,
+        r#"gaia_mirror_sent_wire_bytes_total{node="a/server-0",peer="b/server-0"} 4000"#,
+        r#"gaia_mirror_busy_seconds_total{node="a/server-0",peer="b/server-0"} 2"#,
+        r#"gaia_clocks_finished_total{node="a/server-0"} 12"#,
+        r#"gaia_announcements_expired_total{node="a/server-0"} 6"#,
+        r#"gaia_mirrors_lost_total{node="a/server-0"} 1"#,
+        r#"gaia_read_held{node="a/server-0",reason="mirror_clock"} 1"#,
+        r#"gaia_read_held{node="a/server-0",reason="barrier"} 0"#,
+        r#"gaia_log_written_bytes_total{node="a/server-0"} 70"#,
+        r#"gaia_log_sync_seconds_count{node="a/server-0"} 2"#,
+        r#"gaia_log_sync_seconds_bucket{node="a/server-0",le="0.003"} 1"#,
+    ];
 }

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prometheus::{Registry, TextEncoder};
 use tokio::time::Instant;
 
-use super::definitions::Definitions;
+use super::definitions::{Definitions, NodeMetrics};
 use super::meters::NodeMeter;
 use super::node_health::NodeHealth;
 
@@ -41,9 +41,9 @@ impl Telemetry {
     pub fn node(&self, name: &str, run: &str, peers: BTreeMap<String, &'static str>) -> NodeMeter {
         let Process { definitions, origin, .. } = &*self.0;
         for peer in peers.keys() {
-            definitions.peer_connected.with_label_values(&[name, peer]).set(0);
+            definitions.node.peer_connected.with_label_values(&[name, peer]).set(0);
         }
-        definitions.node_info.with_label_values(&[name, run]).set(1);
+        definitions.node.info.with_label_values(&[name, run]).set(1);
         let health = Arc::new(NodeHealth::new(name, peers));
         self.nodes().push(health.clone());
         NodeMeter::new(name, definitions.clone(), health, *origin)
@@ -51,13 +51,13 @@ impl Telemetry {
 
     /// Removes a node that was added with the same name and run. Its counters stay.
     pub fn leave(&self, name: &str, run: &str) {
-        let Definitions { node_info, peer_connected, .. } = &*self.0.definitions;
+        let NodeMetrics { info, peer_connected, .. } = &self.0.definitions.node;
         let left: Vec<_> = self.nodes().extract_if(.., |node| node.name() == name).collect();
         // All were set when the node was added.
         for peer in left.iter().flat_map(|node| node.peers()) {
             let _there = peer_connected.remove_label_values(&[name, &peer]);
         }
-        let _there = node_info.remove_label_values(&[name, run]);
+        let _there = info.remove_label_values(&[name, run]);
     }
 
     /// All metrics, in the text format of Prometheus, version 0.0.4.
@@ -88,7 +88,7 @@ impl Telemetry {
 
     /// A connection to the page of metrics was closed because too many were open.
     pub fn on_watcher_refused(&self) {
-        self.0.definitions.watchers_refused.inc();
+        self.0.definitions.process.watchers_refused.inc();
     }
 
     fn all(&self, ask: impl Fn(&NodeHealth) -> Result<(), String>) -> Result<(), String> {

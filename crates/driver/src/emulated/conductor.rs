@@ -27,6 +27,7 @@ use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, NodeOrder, Recipients, StopReason};
 use gaia_core::types::{Clock, Instant, ShardLayout};
+use gaia_quic::DcTransport;
 use gaia_telemetry::Observer;
 
 /// Runs a plan over QUIC in this process, in real time.
@@ -61,26 +62,9 @@ async fn conduct(
         .map_err(RunError::Transport)?;
     let (reports, incoming) = channel(REPORTS_MAX);
     let pool = compute_pool()?;
-
-    let mut commands = Vec::new();
-    let mut data_centers = DataCenters::default();
     let origin = time::Instant::now();
-    let mut servers = std::mem::take(&mut cluster.servers).into_iter();
-    let mut workers = std::mem::take(&mut cluster.workers).into_iter();
-
-    for transport in transports {
-        let dc = transport.dc();
-        let own_servers = servers.by_ref().take(cluster.shards).collect();
-        let own_workers = workers.by_ref().take(topology.dc(dc).workers).collect();
-        let cost = (plan.compute.model == ComputeModel::Cost)
-            .then(|| CostModel::new(&plan.compute, topology.workers(), plan.seed));
-        let (reports, pool) = (reports.clone(), pool.clone());
-        let data_center =
-            DataCenter::new(topology, dc, own_servers, own_workers, transport, cost, pool, reports);
-        let (command, command_in) = channel(COMMANDS_MAX);
-        commands.push(command);
-        data_centers.spawn(&topology.dc(dc).name, data_center.run(command_in, origin));
-    }
+    let (data_centers, commands) =
+        DataCenters::start(plan, &mut cluster, transports, &pool, &reports, origin);
 
     drop(reports);
     let base = link_counters(&wan);
@@ -101,25 +85,13 @@ async fn conduct(
     };
 
     let listened = conductor.listen(incoming).await;
-    let Conductor { mut cluster, mut monitor, commands, mut data_centers, base, .. } = conductor;
+    let Conductor { mut cluster, mut monitor, commands, data_centers, base, .. } = conductor;
 
     // Data centers end when their command channel is closed.
     drop(commands);
-    let mut remains = Vec::new();
-    let mut result = listened;
-
-    while let Some(ended) = data_centers.ended().await {
-        match ended {
-            Ok(ended) => remains.push(ended),
-            // The first error is the result of the run.
-            Err(error) => result = result.and(Err(error)),
-        }
-    }
-
-    result?;
+    let remains = data_centers.all_ended(listened).await?;
     let carried = since(&link_counters(&wan), &base);
     wan.close().await.map_err(RunError::Transport)?;
-    remains.sort_by_key(|remains| remains.dc);
 
     for remains in remains {
         cluster.servers.extend(remains.servers);
@@ -159,6 +131,46 @@ struct DataCenters {
 }
 
 impl DataCenters {
+    /// Starts all data centers, with the nodes of the cluster. Returns the sender of each one's commands, too.
+    fn start(
+        plan: &Plan,
+        cluster: &mut Cluster,
+        transports: Vec<DcTransport>,
+        pool: &Arc<ThreadPool>,
+        reports: &Sender<Report>,
+        origin: time::Instant,
+    ) -> (Self, Vec<Sender<Command>>) {
+        let topology = &plan.topology;
+        let mut servers = std::mem::take(&mut cluster.servers).into_iter();
+        let mut workers = std::mem::take(&mut cluster.workers).into_iter();
+        let (mut data_centers, mut commands) = (Self::default(), Vec::new());
+
+        for transport in transports {
+            let dc = transport.dc();
+            let own_servers = servers.by_ref().take(cluster.shards).collect();
+            let own_workers = workers.by_ref().take(topology.dc(dc).workers).collect();
+            let cost = (plan.compute.model == ComputeModel::Cost)
+                .then(|| CostModel::new(&plan.compute, topology.workers(), plan.seed));
+            let (reports, pool) = (reports.clone(), pool.clone());
+            let data_center = DataCenter::new(
+                topology,
+                dc,
+                own_servers,
+                own_workers,
+                transport,
+                cost,
+                pool,
+                reports,
+            );
+
+            let (command, command_in) = channel(COMMANDS_MAX);
+            commands.push(command);
+            data_centers.spawn(&topology.dc(dc).name, data_center.run(command_in, origin));
+        }
+
+        (data_centers, commands)
+    }
+
     fn spawn(
         &mut self,
         name: &str,
@@ -177,6 +189,26 @@ impl DataCenters {
                 Err(RunError::Panicked { part, message: message_of_join(error) })
             }
         })
+    }
+
+    /// Waits until all data centers have ended. Returns their remains, in their order.
+    ///
+    /// # Errors
+    /// The first error: that of the run until now, or of a data center.
+    async fn all_ended(
+        mut self,
+        mut result: Result<(), RunError>,
+    ) -> Result<Vec<Remains>, RunError> {
+        let mut remains = Vec::new();
+        while let Some(ended) = self.ended().await {
+            match ended {
+                Ok(ended) => remains.push(ended),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+
+        remains.sort_by_key(|remains| remains.dc);
+        result.map(|()| remains)
     }
 }
 

@@ -107,11 +107,7 @@ async fn conduct(
 ) -> Result<Outcome, RealError> {
     let wall = time::Instant::now();
     let folder = private_folder()?;
-
-    // The addresses of the topology are replaced by free ports of this machine.
-    let deployment =
-        Deployment { coordinator: None, servers: Vec::new(), ..plan.deployment.clone() };
-    let plan = &Plan { deployment, ..plan.clone() };
+    let plan = &on_this_machine(plan);
     std::fs::write(folder.path().join(RUN_FILE), plan.to_toml())?;
     let certificates = folder.path().join(CERTIFICATES);
     let blueprint = Blueprint::new(plan, application);
@@ -122,11 +118,7 @@ async fn conduct(
     let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
     let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
-    let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
-    let (ended, mut exits) = unbounded_channel();
 
-    // Dropped last. This kills all children that still run.
-    let mut children = JoinSet::new();
     let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
     let supervisor = Arc::new(Supervisor {
         run_context: run_context.clone(),
@@ -136,39 +128,24 @@ async fn conduct(
         coordinator: address,
     });
 
-    for (server, worker) in processes(plan) {
-        let process = Process::new(&run_context, server, worker);
-        let first = supervisor.start(&process)?;
-        let log = files.map(|files| files.open(&run_context, server, worker)).transpose()?;
-        let (supervisor, ended) = (supervisor.clone(), ended.clone());
-        children.spawn(async move {
-            let exit = supervisor.keep(process, first, log).await;
-            // The receiver is gone if the run has failed.
-            let _over = ended.send(exit);
-        });
-    }
-
-    drop(ended);
-    let conducted = {
-        let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
-        let conducting = async {
-            let gathered =
-                Conductor::gather(&context, &blueprint, application, observer, acceptor, None)
-                    .await?;
-            gathered.conduct(wall).await
-        };
-        tokio::select! {
-            conducted = conducting => conducted,
-            failed = failed(&mut exits, goes_on) => Err(failed),
-            () = interrupted.set() => Err(RealError::Interrupted),
-        }
+    // Dropping the children kills those that still run.
+    let (mut exits, mut children) = supervisor.start_all(plan)?;
+    let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
+    let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
+    let conducting = async {
+        let gathered =
+            Conductor::gather(&context, &blueprint, application, observer, acceptor, None).await?;
+        gathered.conduct(wall).await
+    };
+    let conducted = tokio::select! {
+        conducted = conducting => conducted,
+        failed = failed(&mut exits, goes_on) => Err(failed),
+        () = interrupted.set() => Err(RealError::Interrupted),
     };
 
     match conducted {
         Ok(outcome) => {
-            let _late =
-                timeout(EXIT_MAX, async { while children.join_next().await.is_some() {} }).await;
-            children.shutdown().await;
+            all_ended(&mut children).await;
             // A run that is over cannot be continued.
             if let Err(error) = std::fs::remove_dir_all(&states) {
                 info!("cannot delete {}: {error}", states.display());
@@ -182,6 +159,20 @@ async fn conduct(
         }
         Err(error) => Err(root_cause(error, &mut exits).await),
     }
+}
+
+/// The plan with free ports of this machine instead of the addresses of the topology.
+fn on_this_machine(plan: &Plan) -> Plan {
+    let deployment =
+        Deployment { coordinator: None, servers: Vec::new(), ..plan.deployment.clone() };
+    Plan { deployment, ..plan.clone() }
+}
+
+/// Waits until all children have ended. Kills those that have not in time.
+async fn all_ended(children: &mut JoinSet<()>) {
+    let ended = async { while children.join_next().await.is_some() {} };
+    let _late = timeout(EXIT_MAX, ended).await;
+    children.shutdown().await;
 }
 
 /// The nodes of each process: worker i and server i share one if they share a machine in the topology.
@@ -229,6 +220,31 @@ impl Process {
 }
 
 impl Supervisor {
+    /// Starts all processes of a run, and watches them. Returns the exits of those that are not restarted, and the
+    /// tasks that hold the children.
+    fn start_all(
+        self: &Arc<Self>,
+        plan: &Plan,
+    ) -> Result<(UnboundedReceiver<Exit>, JoinSet<()>), RealError> {
+        let (ended, exits) = unbounded_channel();
+        let mut children = JoinSet::new();
+
+        for (server, worker) in processes(plan) {
+            let process = Process::new(&self.run_context, server, worker);
+            let first = self.start(&process)?;
+            let log = self.files.as_ref();
+            let log = log.map(|files| files.open(&self.run_context, server, worker)).transpose()?;
+            let (supervisor, ended) = (self.clone(), ended.clone());
+            children.spawn(async move {
+                let exit = supervisor.keep(process, first, log).await;
+                // The receiver is gone if the run has failed.
+                let _over = ended.send(exit);
+            });
+        }
+
+        Ok((exits, children))
+    }
+
     fn start(&self, process: &Process) -> Result<Child, RealError> {
         let topology = &self.run_context.plan.topology;
         let Process { name, server, worker } = process;

@@ -57,9 +57,9 @@ use self::conductor::Conductor;
 use self::connections::acceptor::{Acceptor, listen};
 use self::connections::channel::resolve;
 use self::environment::{Environment, Machine};
-use self::node::context::{RunContext, identity, nodes};
+use self::node::context::{NodeContext, RunContext, identity, nodes};
 use self::node::measure::Measured;
-use self::node::node_log::StateDir;
+use self::node::node_log::{NodeLog, Recovering, StateDir};
 use self::server::serve;
 use self::server::workers::PARCELS_MAX;
 use self::worker::standing_in::{StandingIn, cost_of};
@@ -205,82 +205,79 @@ pub async fn take_part(
     let mut run_context = RunContext::new(plan, blueprint.plan_hash, &options.certificates);
     run_context.telemetry = options.telemetry.clone();
     run_context.environment = environment;
-    let named = options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref());
 
     if options.nodes.contains(&NodeId::Coordinator) {
-        let context = run_context.node_context(NodeId::Coordinator)?;
-        let at = match (options.listen, named) {
-            (Some(at), _) => at,
-            (None, Some(named)) => local(named).await?,
-            (None, None) => return Err(no_address(&run_context, NodeId::Coordinator)),
-        };
-        let listener = listen(&*run_context.environment, at).await?;
-        let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
-        let wall = time::Instant::now();
-        let file = options
-            .state
-            .as_deref()
-            .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
-        let file = file.transpose()?;
-        let mut observer = Measured { observer, meter: &context.meter, plan };
-        let conductor =
-            Conductor::gather(&context, &blueprint, application, &mut observer, acceptor, file)
-                .await?;
-        let outcome = conductor.conduct(wall).await?;
+        let outcome =
+            run_coordinator(&run_context, &blueprint, application, options, observer).await?;
         return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }
+    run_server_and_worker(&run_context, &blueprint, application.as_ref(), options).await
+}
 
-    let coordinator = named.ok_or_else(|| no_address(&run_context, NodeId::Coordinator))?;
-    let servers = options.nodes.iter().find_map(|node| match node {
-        NodeId::Server(id) => Some(*id),
-        _ => None,
-    });
-    let workers = options.nodes.iter().find_map(|node| match node {
-        NodeId::Worker(id) => Some(*id),
-        _ => None,
-    });
+/// Runs the coordinator, which gathers the nodes and conducts the run.
+async fn run_coordinator(
+    run_context: &RunContext,
+    blueprint: &Blueprint<'_>,
+    application: &Arc<dyn Application>,
+    options: &NodeOptions,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RealError> {
+    let plan = &*run_context.plan;
+    let context = run_context.node_context(NodeId::Coordinator)?;
+    let named = coordinator_of(plan, options);
+    let at = listening_address(run_context, NodeId::Coordinator, options, named).await?;
+    let listener = listen(&*run_context.environment, at).await?;
+    let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
 
-    let (near_worker, near_server) = match (servers, workers) {
-        (Some(server), Some(worker)) if server.dc == worker.dc => {
-            let (near_worker, near_server) = near(server, worker);
-            (Some(near_worker), Some(near_server))
-        }
-        _ => (None, None),
-    };
+    let wall = time::Instant::now();
+    let file = options
+        .state
+        .as_deref()
+        .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
+    let file = file.transpose()?;
+    let mut observer = Measured { observer, meter: &context.meter, plan };
+    let conductor =
+        Conductor::gather(&context, blueprint, application, &mut observer, acceptor, file).await?;
+    conductor.conduct(wall).await
+}
+
+/// Runs the server and the worker of this process, of which there may be one or both, and stands in for lost workers.
+async fn run_server_and_worker(
+    run_context: &RunContext,
+    blueprint: &Blueprint<'_>,
+    application: &dyn Application,
+    options: &NodeOptions,
+) -> Result<NodeEnd, RealError> {
+    let plan = &*run_context.plan;
+    let coordinator = coordinator_of(plan, options)
+        .ok_or_else(|| no_address(run_context, NodeId::Coordinator))?;
+    let (server, worker) = server_and_worker_of(&options.nodes);
+    let together = server.zip(worker).filter(|(server, worker)| server.dc == worker.dc);
+    let (near_worker, near_server) = together.map(|(server, worker)| near(server, worker)).unzip();
 
     let state_dir = options
         .state
         .clone()
-        .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application.as_ref()));
+        .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application));
     let interrupted = Interrupted(options.interrupted.clone());
     let (stands_in_for, lost) = watched::channel(BTreeSet::new());
     let node_config =
         NodeConfig { coordinator: coordinator.clone(), state_dir, interrupted, stands_in_for };
 
-    let context = workers.map(|id| run_context.node_context(NodeId::Worker(id))).transpose()?;
+    let context = worker.map(|id| run_context.node_context(NodeId::Worker(id))).transpose()?;
     let serving = async {
-        let Some(id) = servers else { return Ok(Exit::Over) };
-        let at = match (options.listen, plan.deployment.server(id.dc, id.shard.index())) {
-            (Some(at), _) => at,
-            (None, Some(named)) => local(named).await?,
-            (None, None) => return Err(no_address(&run_context, NodeId::Server(id))),
-        };
-        let context = run_context.node_context(NodeId::Server(id))?;
-        let kept =
-            node_config.state_dir.as_ref().is_some_and(|state_dir| state_dir.has_state(&context));
-        let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
-        serve(context, id, server, &node_config, at, near_worker).await
+        let Some(id) = server else { return Ok(Exit::Over) };
+        run_server(id, run_context, blueprint, options, &node_config, near_worker).await
     };
-
     let working = async {
-        let (Some(id), Some(context)) = (workers, context.clone()) else { return Ok(Exit::Over) };
+        let (Some(id), Some(context)) = (worker, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
         work(context, blueprint.worker(id), layouts, &node_config, cost_of(plan), near_server).await
     };
     let mut standing_in = StandingIn::default();
     let following = async {
         match &context {
-            Some(context) => standing_in.follow(context, &blueprint, coordinator, lost).await,
+            Some(context) => standing_in.follow(context, blueprint, coordinator, lost).await,
             None => std::future::pending().await,
         }
     };
@@ -297,6 +294,41 @@ pub async fn take_part(
     Ok(NodeEnd::Over)
 }
 
+/// Runs the server of this process.
+async fn run_server(
+    id: ServerId,
+    run_context: &RunContext,
+    blueprint: &Blueprint<'_>,
+    options: &NodeOptions,
+    node_config: &NodeConfig,
+    near_worker: Option<NearWorker>,
+) -> Result<Exit, RealError> {
+    let named = run_context.plan.deployment.server(id.dc, id.shard.index());
+    let at = listening_address(run_context, NodeId::Server(id), options, named).await?;
+    let context = run_context.node_context(NodeId::Server(id))?;
+
+    let kept =
+        node_config.state_dir.as_ref().is_some_and(|state_dir| state_dir.has_state(&context));
+    let server = if kept { blueprint.server_without_values(id) } else { blueprint.server(id) };
+    serve(context, id, server, node_config, at, near_worker).await
+}
+
+impl NodeConfig {
+    /// Recovers a node from its state, if this process has a directory for states. Otherwise there is no log.
+    ///
+    /// # Errors
+    /// As [`StateDir::recover`].
+    fn recover<M: Recovering>(
+        &self,
+        context: &NodeContext,
+        machine: M,
+    ) -> Result<(Option<NodeLog>, M), RealError> {
+        let Some(state_dir) = &self.state_dir else { return Ok((None, machine)) };
+        let (node_log, machine) = state_dir.recover(context, machine)?;
+        Ok((Some(node_log), machine))
+    }
+}
+
 impl Interrupted {
     fn is_set(&self) -> bool {
         self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
@@ -308,6 +340,28 @@ impl Interrupted {
             sleep(HEARTBEAT).await;
         }
     }
+
+    /// Waits for a future until the flag is set. `None` if it is set first.
+    async fn run_until_set<T>(&self, waited: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = waited => Some(done),
+            () = self.set() => None,
+        }
+    }
+}
+
+/// The server and the worker among the nodes of a process.
+fn server_and_worker_of(nodes: &[NodeId]) -> (Option<ServerId>, Option<WorkerId>) {
+    let server = nodes.iter().find_map(|node| match node {
+        NodeId::Server(id) => Some(*id),
+        _ => None,
+    });
+    let worker = nodes.iter().find_map(|node| match node {
+        NodeId::Worker(id) => Some(*id),
+        _ => None,
+    });
+    (server, worker)
 }
 
 /// Creates the channels between a server and a worker in the same process.
@@ -321,6 +375,25 @@ fn near(server: ServerId, worker: WorkerId) -> (NearWorker, NearServer) {
     let near_server =
         NearServer { shard: server.shard, next_requests: next_sender, requests, replies };
     (near_worker, near_server)
+}
+
+/// The address of the coordinator: that of the options, or else the topology's.
+fn coordinator_of<'a>(plan: &'a Plan, options: &'a NodeOptions) -> Option<&'a Address> {
+    options.coordinator.as_ref().or(plan.deployment.coordinator.as_ref())
+}
+
+/// The address that a node listens on: that of the options, or else the one that its name resolves to.
+async fn listening_address(
+    run_context: &RunContext,
+    node: NodeId,
+    options: &NodeOptions,
+    named: Option<&Address>,
+) -> Result<SocketAddr, RealError> {
+    match (options.listen, named) {
+        (Some(at), _) => Ok(at),
+        (None, Some(named)) => local(named).await,
+        (None, None) => Err(no_address(run_context, node)),
+    }
 }
 
 /// The first address of this machine that a name resolves to.

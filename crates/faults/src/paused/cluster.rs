@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,52 +222,11 @@ impl Cluster {
                 () = environment.killed() => None,
                 ended = self.part(nodes, &environment, port) => Some(ended),
             };
-            match ended {
-                Some(Ok(NodeEnd::Over)) => {
-                    self.waits[process].set(None);
-                    if self.dies_at_end.take() {
-                        let coordinator = self.environments.len() - 1;
-                        self.returns[coordinator].set((Duration::from_secs(1), false));
-                        self.environments[coordinator].borrow().kill();
-                    }
-                    return Ok(None);
-                }
-                Some(Ok(NodeEnd::Conducted(outcome))) => {
-                    self.waits[process].set(None);
-                    self.over.set(true);
-                    return Ok(Some(*outcome));
-                }
-                Some(Err(reason)) if reason.starts_with(DISMISSED) => {
-                    self.waits[process].set(Some(true));
-                    return Ok(None);
-                }
-                // During the drain no data center can leave. One that does ends the run.
-                Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
-                    self.over.set(true);
-                    return Err(GIVEN_UP.into());
-                }
-                // A server that has lost its disk while no mirror can provide a copy ends the run, too.
-                Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
-                    self.over.set(true);
-                    return Err(COPY_LOST.into());
-                }
-                Some(_) | None if environment.is_gone() => {}
-                other => return Err(format!("{nodes:?} ended with {other:?}")),
+            if let ControlFlow::Break(last) = self.on_end(process, ended, &environment) {
+                return last;
             }
-            if nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
-                self.waits[process].set(Some(true));
-                return Ok(None);
-            }
-            let (after, moves) = self.returns[process].get();
-            if after == FOR_GOOD {
-                self.waits[process].set(Some(true));
-                return Ok(None);
-            }
-            sleep(after).await;
-            if self.over.get() {
-                self.waits[process].set(None);
-                return Ok(None);
-            }
+
+            let Some(moves) = self.wait_to_restart(process).await else { return Ok(None) };
             if moves && nodes[0] != NodeId::Coordinator {
                 port = self.world.port();
             }
@@ -275,6 +235,69 @@ impl Cluster {
             let behind = self.behind[process].get();
             self.environments[process].replace(self.world.new_process(dc_of(nodes[0]), behind));
         }
+    }
+
+    /// Handles the end of a process, which was killed if there is no result. Returns `Break` with the result of its
+    /// task if the process does not restart.
+    fn on_end(
+        &self,
+        process: usize,
+        ended: Option<Result<NodeEnd, String>>,
+        environment: &ProcessEnvironment,
+    ) -> ControlFlow<Result<Option<Outcome>, String>> {
+        let last = match ended {
+            Some(Ok(NodeEnd::Over)) => {
+                self.waits[process].set(None);
+                if self.dies_at_end.take() {
+                    let coordinator = self.environments.len() - 1;
+                    self.returns[coordinator].set((Duration::from_secs(1), false));
+                    self.environments[coordinator].borrow().kill();
+                }
+                Ok(None)
+            }
+            Some(Ok(NodeEnd::Conducted(outcome))) => {
+                self.waits[process].set(None);
+                self.over.set(true);
+                Ok(Some(*outcome))
+            }
+            Some(Err(reason)) if reason.starts_with(DISMISSED) => {
+                self.waits[process].set(Some(true));
+                Ok(None)
+            }
+            // During the drain no data center can leave. One that does ends the run.
+            Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
+                self.over.set(true);
+                Err(GIVEN_UP.into())
+            }
+            // A server that has lost its disk while no mirror can provide a copy ends the run, too.
+            Some(Err(reason)) if reason.contains(COPY_LOST) && self.disks_lost.get() > 0 => {
+                self.over.set(true);
+                Err(COPY_LOST.into())
+            }
+            Some(_) | None if environment.is_gone() => return ControlFlow::Continue(()),
+            other => {
+                let nodes = &self.drawn.processes[process];
+                Err(format!("{nodes:?} ended with {other:?}"))
+            }
+        };
+        ControlFlow::Break(last)
+    }
+
+    /// Waits until a killed process restarts. Returns whether it moves, and `None` if it does not restart.
+    async fn wait_to_restart(&self, process: usize) -> Option<bool> {
+        let dc = self.drawn.processes[process][0].dc();
+        let (after, moves) = self.returns[process].get();
+        if after == FOR_GOOD || dc.is_some_and(|dc| self.left.borrow().contains(&dc)) {
+            self.waits[process].set(Some(true));
+            return None;
+        }
+
+        sleep(after).await;
+        if self.over.get() {
+            self.waits[process].set(None);
+            return None;
+        }
+        Some(moves)
     }
 
     async fn part(

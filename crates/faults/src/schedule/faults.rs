@@ -30,28 +30,26 @@ impl Schedule<'_> {
                     self.nodes.host(node).crash_at_write =
                         fault.write.map(|moment| (moment, fault.lasts.0));
                 }
-                return Ok(());
             }
             FaultKind::DiskFull => {
                 for node in self.affected_nodes(&fault) {
                     let host = self.nodes.host(node);
                     host.room_at = host.room_at.max(self.now + fault.lasts.0);
                 }
-                return Ok(());
             }
-            FaultKind::LostDisk => return self.lose_disks(&fault),
-            FaultKind::LateJoin => return self.join_late(DcId(fault.dc)),
-            FaultKind::Leave => {
-                self.leave(&fault);
-                return Ok(());
-            }
-            FaultKind::CoordinatorCrash => {
-                self.inject_coordinator_crash(&fault);
-                return Ok(());
-            }
-            _ => self.counts.structural.count(fault.kind),
+            FaultKind::LostDisk => self.lose_disks(&fault)?,
+            FaultKind::LateJoin => self.join_late(DcId(fault.dc))?,
+            FaultKind::Leave => self.leave(&fault),
+            FaultKind::CoordinatorCrash => self.inject_coordinator_crash(&fault),
+            _ => self.begin_counted(&fault)?,
         }
 
+        Ok(())
+    }
+
+    /// Begins a fault that is counted when it begins. The network has those of links.
+    fn begin_counted(&mut self, fault: &Fault) -> Done {
+        self.counts.structural.count(fault.kind);
         match fault.kind {
             FaultKind::Reset => {
                 let ends = [fault.dc, fault.peer.unwrap_or(fault.dc)].map(DcId);
@@ -61,13 +59,13 @@ impl Schedule<'_> {
                 }
             }
             FaultKind::Crash => {
-                for node in self.affected_nodes(&fault) {
+                for node in self.affected_nodes(fault) {
                     self.nodes.host(node).blank |= fault.blank;
                     self.crash(node, Survives::ByChance, fault.lasts.0);
                 }
             }
             FaultKind::ClockStep => {
-                for node in self.affected_nodes(&fault) {
+                for node in self.affected_nodes(fault) {
                     let host = self.nodes.host(node);
                     host.clock_off += (fault.step_s * 1e9) as i64;
                     if let NodeId::Server(id) = node {

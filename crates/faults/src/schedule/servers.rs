@@ -40,17 +40,7 @@ impl Schedule<'_> {
                     node.machine.handle_timeout(now);
                 }
             }
-            Task::Acknowledge { peer } => {
-                self.acknowledging.remove(&(id, peer));
-                let idle_at = self.network.wan.control_idle_at(id.dc, peer);
-                if idle_at > self.now {
-                    self.acknowledge_at(id, peer, idle_at + ACKNOWLEDGEMENT_DELAY);
-                } else if self.ends.is_open(id, peer)
-                    && let Some(message) = node.machine.poll_acknowledgement(peer)
-                {
-                    self.send(id, peer, Lane::Control, message)?;
-                }
-            }
+            Task::Acknowledge { peer } => self.acknowledge(id, peer)?,
             Task::Connect { peer, epoch } => {
                 if self.ends.epoch(id, peer) == epoch {
                     let hello = node.machine.connect(peer);
@@ -59,13 +49,7 @@ impl Schedule<'_> {
                 }
             }
             Task::Disconnected { peer } if self.ends.is_established(id, peer) => {}
-            Task::Disconnected { peer } => {
-                if !self.fault_injector.has(Bug::MissesLostConnections) {
-                    let parted = node.machine.handle_disconnected(now, peer);
-                    parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
-                }
-                self.see(Seen::Disconnected { at: id })?;
-            }
+            Task::Disconnected { peer } => self.disconnect(id, peer)?,
             Task::Join { worker } => self.join(id, worker),
             Task::Drain { clocks, inactive } => node.machine.handle_drain(now, clocks, inactive),
             Task::Left { dc, incarnation } => {
@@ -82,6 +66,31 @@ impl Schedule<'_> {
         }
 
         self.see_answers(id)
+    }
+
+    /// Sends an acknowledgement that is due without a frame, once the control lane is idle.
+    fn acknowledge(&mut self, id: ServerId, peer: DcId) -> Done {
+        self.acknowledging.remove(&(id, peer));
+        let idle_at = self.network.wan.control_idle_at(id.dc, peer);
+        if idle_at > self.now {
+            self.acknowledge_at(id, peer, idle_at + ACKNOWLEDGEMENT_DELAY);
+        } else if self.ends.is_open(id, peer)
+            && let Some(message) = self.nodes.server_mut(id).machine.poll_acknowledgement(peer)
+        {
+            self.send(id, peer, Lane::Control, message)?;
+        }
+        Ok(())
+    }
+
+    /// Notifies a server that its connection to a mirror is lost.
+    fn disconnect(&mut self, id: ServerId, peer: DcId) -> Done {
+        if !self.fault_injector.has(Bug::MissesLostConnections) {
+            let node = self.nodes.server_mut(id);
+            let now = node.host.shows(self.now);
+            let parted = node.machine.handle_disconnected(now, peer);
+            parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
+        }
+        self.see(Seen::Disconnected { at: id })
     }
 
     /// Connects a worker to a server. A crashed worker connects when it restarts.
@@ -251,8 +260,30 @@ impl Schedule<'_> {
 
     /// Releases all outputs of a server.
     pub(super) fn let_out_server(&mut self, id: ServerId) -> Done {
+        self.nodes.server_mut(id).outputs_seen = 0;
+        self.report_progress(id)?;
+
+        let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
+        self.send_outputs(id, &joining)?;
+        for worker in joining {
+            let due = self.nodes.servers[&id].machine.due(worker);
+            self.see(Seen::Due { server: id, worker, due })?;
+            let task = Task::Joined { server: id.shard, due };
+            self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
+        }
+
+        for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
+            self.send_control(id, to)?;
+            self.fill(id.dc, to)?;
+        }
+
+        self.schedule_timeout(id);
+        Ok(())
+    }
+
+    /// Reports to the coordinator that a server has its copy, and once for each process what the server has finished.
+    fn report_progress(&mut self, id: ServerId) -> Done {
         let node = self.nodes.server_mut(id);
-        node.outputs_seen = 0;
         let had_all = node.has_all;
         if node.machine.is_settled() {
             node.has_all = node.machine.server().is_whole();
@@ -276,7 +307,11 @@ impl Schedule<'_> {
             });
         }
 
-        let joining = std::mem::take(&mut self.nodes.server_mut(id).joining);
+        Ok(())
+    }
+
+    /// Sends the messages and the events of a server. Workers that join with this release are `joining`.
+    fn send_outputs(&mut self, id: ServerId, joining: &[WorkerId]) -> Done {
         while let Some(output) = self.nodes.server_mut(id).machine.poll_output() {
             match output {
                 Output::ToWorker { worker, .. }
@@ -298,19 +333,6 @@ impl Schedule<'_> {
             }
         }
 
-        for worker in joining {
-            let due = self.nodes.servers[&id].machine.due(worker);
-            self.see(Seen::Due { server: id, worker, due })?;
-            let task = Task::Joined { server: id.shard, due };
-            self.send_nearby(NodeId::Server(id), NodeId::Worker(worker), JOIN_BYTES, task);
-        }
-
-        for to in self.plan.topology.dc_ids().filter(|to| *to != id.dc) {
-            self.send_control(id, to)?;
-            self.fill(id.dc, to)?;
-        }
-
-        self.schedule_timeout(id);
         Ok(())
     }
 

@@ -172,74 +172,87 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named_with_what_was_expected() {
-        let check = |kind: &str, keys: &str, error: &str| {
-            let config = read(kind, keys).expect("good types");
-            assert_eq!(config.validate().expect_err(keys).to_string(), error);
-        };
-
-        let kind = "matrix-factorization";
-        check(kind, "rank = 0", "app.rank is 0, expected a whole number, 1 to 1024");
-        check(
-            kind,
-            "learning_rate = nan",
-            "app.learning_rate is NaN, expected above 0 and at most 1",
-        );
-        check(
-            kind,
-            "learning_rate = 2.0",
-            "app.learning_rate is 2, expected above 0 and at most 1",
-        );
-        check(
-            kind,
-            "clocks_per_pass = 0",
-            "app.clocks_per_pass is 0, expected a whole number, 1 to 1048576",
-        );
-        check(kind, "data.held_out = 1.0", "app.data.held_out is 1, expected above 0 and below 1");
-        check(kind, "data.skew = -0.5", "app.data.skew is -0.5, expected 0 to 1");
-
-        let labels = "app.data.split is \"by-label\", expected \"even\" or \"by-user\"";
-        check(kind, "data.split = \"by-label\"", labels);
-
-        let path = "app.data.path is missing, expected the path of the data files";
-        check(kind, "data.source = \"movielens\"", path);
-        check("perceptron", "hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers");
-
-        let units = "app.hidden[1] is 0, expected a whole number, 1 to 1048576";
-        check("perceptron", "hidden = [3, 0]", units);
-
-        let kind = "convolutional-network";
-        check(kind, "filters = []", "app.filters is a list of 0, expected 1 to 16 layers");
-
-        let filters = "app.filters[1] is 0, expected a whole number, 1 to 4096";
-        check(kind, "filters = [3, 0]", filters);
-        check(kind, "kernel = 4", "app.kernel is 4, expected an odd number, 1 to 15");
-        check(kind, "kernel = 17", "app.kernel is 17, expected an odd number, 1 to 15");
-        check(kind, "pool = 0", "app.pool is 0, expected a whole number, 1 to 8");
-        check(kind, "groups = 0", "app.groups is 0, expected a whole number, 1 to 4096");
-
-        let groups =
-            "app.groups is 3, expected a number that divides all filters, of which there are 8";
-        check(kind, "normalization = \"group\"\ngroups = 3", groups);
-
-        let hidden = "app.hidden is a list of 17, expected 0 to 16 layers";
-        check(kind, &format!("hidden = {:?}", [1; 17]), hidden);
-        check(kind, "momentum = 1.0", "app.momentum is 1, expected 0 to 0.999");
-
-        let side = "app.data.synthetic.side is 4, expected a whole number, 5 to 1024";
-        check(kind, "data.synthetic.side = 4", side);
-
-        let wrong = "app.data.synthetic.label_noise is 1.5, expected 0 to 1";
-        check(kind, "data.synthetic.label_noise = 1.5", wrong);
-
-        let examples =
-            "app.data.synthetic.examples is 200000000, expected at most 16777216 for 64 pixels";
-        check(kind, "data.synthetic.examples = 200000000", examples);
-
-        let active = "app.data.synthetic.active is 15, expected a whole number, 1 to 10";
-        check("logistic-regression", "data.synthetic.features = 10", active);
+        for (kind, cases) in OUT_OF_RANGE {
+            for (keys, error) in *cases {
+                let config = read(kind, keys).expect("good types");
+                assert_eq!(config.validate().expect_err(keys).to_string(), *error);
+            }
+        }
     }
 
     fn read(kind: &str, keys: &str) -> Result<AppConfig, toml::de::Error> {
         AppConfig::deserialize(kind, toml::Deserializer::parse(keys)?)
     }
+
+    /// By kind of application: keys, and the error that names them.
+    const OUT_OF_RANGE: &[(&str, &[(&str, &str)])] = &[
+        (
+            "matrix-factorization",
+            &[
+                ("rank = 0", "app.rank is 0, expected a whole number, 1 to 1024"),
+                ("learning_rate = nan", "app.learning_rate is NaN, expected above 0 and at most 1"),
+                ("learning_rate = 2.0", "app.learning_rate is 2, expected above 0 and at most 1"),
+                (
+                    "clocks_per_pass = 0",
+                    "app.clocks_per_pass is 0, expected a whole number, 1 to 1048576",
+                ),
+                ("data.held_out = 1.0", "app.data.held_out is 1, expected above 0 and below 1"),
+                ("data.skew = -0.5", "app.data.skew is -0.5, expected 0 to 1"),
+                (
+                    "data.split = \"by-label\"",
+                    "app.data.split is \"by-label\", expected \"even\" or \"by-user\"",
+                ),
+                (
+                    "data.source = \"movielens\"",
+                    "app.data.path is missing, expected the path of the data files",
+                ),
+            ],
+        ),
+        (
+            "perceptron",
+            &[
+                ("hidden = []", "app.hidden is a list of 0, expected 1 to 16 layers"),
+                ("hidden = [3, 0]", "app.hidden[1] is 0, expected a whole number, 1 to 1048576"),
+            ],
+        ),
+        (
+            "convolutional-network",
+            &[
+                ("filters = []", "app.filters is a list of 0, expected 1 to 16 layers"),
+                ("filters = [3, 0]", "app.filters[1] is 0, expected a whole number, 1 to 4096"),
+                ("kernel = 4", "app.kernel is 4, expected an odd number, 1 to 15"),
+                ("kernel = 17", "app.kernel is 17, expected an odd number, 1 to 15"),
+                ("pool = 0", "app.pool is 0, expected a whole number, 1 to 8"),
+                ("groups = 0", "app.groups is 0, expected a whole number, 1 to 4096"),
+                (
+                    "normalization = \"group\"\ngroups = 3",
+                    "app.groups is 3, expected a number that divides all filters, of which there are 8",
+                ),
+                (
+                    "hidden = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
+                    "app.hidden is a list of 17, expected 0 to 16 layers",
+                ),
+                ("momentum = 1.0", "app.momentum is 1, expected 0 to 0.999"),
+                (
+                    "data.synthetic.side = 4",
+                    "app.data.synthetic.side is 4, expected a whole number, 5 to 1024",
+                ),
+                (
+                    "data.synthetic.label_noise = 1.5",
+                    "app.data.synthetic.label_noise is 1.5, expected 0 to 1",
+                ),
+                (
+                    "data.synthetic.examples = 200000000",
+                    "app.data.synthetic.examples is 200000000, expected at most 16777216 for 64 pixels",
+                ),
+            ],
+        ),
+        (
+            "logistic-regression",
+            &[(
+                "data.synthetic.features = 10",
+                "app.data.synthetic.active is 15, expected a whole number, 1 to 10",
+            )],
+        ),
+    ];
 }

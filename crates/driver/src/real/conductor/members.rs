@@ -21,6 +21,14 @@ impl Conductor<'_> {
         nodes(&self.context.run_context).filter(|node| self.coordinator.takes_part(*node))
     }
 
+    /// Shows in the metrics which nodes take no part.
+    pub(super) fn show_absent(&self) {
+        let run_context = &self.context.run_context;
+        for node in nodes(run_context).filter(|node| !self.coordinator.takes_part(*node)) {
+            self.context.meter.on_absent(&run_context.label(node));
+        }
+    }
+
     /// Handles a node that has connected and whose data center takes no part.
     pub(super) async fn on_newcomer(&mut self, node: NodeId) -> Result<(), RealError> {
         let process = self.membership.incarnation_of(node);

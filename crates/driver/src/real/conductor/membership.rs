@@ -12,8 +12,8 @@ use tracing::warn;
 use crate::real::SILENCE_MAX;
 use crate::real::conductor::receiving::{Received, receive};
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
-use crate::real::connections::channel::Parcel;
-use crate::real::connections::message::{Answer, Order, pack};
+use crate::real::connections::channel::{Channel, Parcel};
+use crate::real::connections::message::{Answer, Hello, Order, pack};
 use crate::real::node::context::RunContext;
 use gaia_core::coordinator::{ClusterCoordinator, ServerProcess};
 use gaia_core::types::{Instant, NodeId, ServerId, ShardLayout, WorkerId};
@@ -118,24 +118,46 @@ impl Membership {
         }
 
         if let NodeId::Server(id) = node {
-            let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
-            let address = match (named, hello.listens) {
-                (Some(named), _) => named.to_string(),
-                // A server that listens on all addresses is reached at the address that it connected from.
-                (None, Some(at)) if at.ip().is_unspecified() => {
-                    SocketAddr::new(from.ip(), at.port()).to_string()
-                }
-                (None, Some(at)) => at.to_string(),
-                (None, None) => {
-                    channel
-                        .refuse("the hello has no address, expected that of the server".into())
-                        .await;
-                    return None;
-                }
+            let Some(address) = self.address_of(id, hello.listens, from) else {
+                channel
+                    .refuse("the hello has no address, expected that of the server".into())
+                    .await;
+                return None;
             };
             self.listening.insert(id, address);
         }
 
+        let answer = self.register(coordinator, &hello);
+        if channel.answer(&answer).await.is_err() {
+            return None;
+        }
+        self.connect(node, stand_in, channel);
+        coordinator.handle_connected(node);
+        Some(node)
+    }
+
+    /// The address at which a server that connects is reached. `None` if it listens nowhere.
+    fn address_of(
+        &self,
+        id: ServerId,
+        listens: Option<SocketAddr>,
+        from: SocketAddr,
+    ) -> Option<String> {
+        let named = self.run_context.plan.deployment.server(id.dc, id.shard.index());
+        match (named, listens) {
+            (Some(named), _) => Some(named.to_string()),
+            // A server that listens on all addresses is reached at the address that it connected from.
+            (None, Some(at)) if at.ip().is_unspecified() => {
+                Some(SocketAddr::new(from.ip(), at.port()).to_string())
+            }
+            (None, at) => at.map(|at| at.to_string()),
+        }
+    }
+
+    /// Records the process of a node that connects. Returns the answer to the node: its incarnation, if it is a server
+    /// that begins.
+    fn register(&mut self, coordinator: &mut ClusterCoordinator, hello: &Hello) -> Answer {
+        let node = hello.node;
         if let Some(process) = hello.process {
             self.server_processes.insert(node, process);
             if let NodeId::Server(id) = node {
@@ -143,7 +165,7 @@ impl Membership {
             }
         }
 
-        let answer = match (node, hello.begins) {
+        match (node, hello.begins) {
             (NodeId::Server(id), Some(process)) => {
                 let incarnation = coordinator.assign_incarnation(id, process);
                 let number = incarnation.number();
@@ -152,16 +174,15 @@ impl Membership {
                 Answer::Begin { incarnation }
             }
             _ => Answer::Welcome,
-        };
-
-        if channel.answer(&answer).await.is_err() {
-            return None;
         }
+    }
+
+    /// Starts to exchange messages with a node over a connection, which replaces the one before.
+    fn connect(&mut self, node: NodeId, stand_in: Option<WorkerId>, channel: Channel) {
         let (reader, parcels, writing) = channel.start(ORDERS_MAX);
         self.connections += 1;
         let connection = self.connections;
         self.lines.insert(node, NodeConnection { connection, stand_in, parcels });
-        coordinator.handle_connected(node);
         self.writing.retain(|writing| !writing.is_finished());
         self.writing.push(writing);
 
@@ -177,8 +198,6 @@ impl Membership {
             copy_bytes_max,
             self.received_sender.clone(),
         ));
-
-        Some(node)
     }
 
     /// Removes the connection of a node that is lost. Returns whether it was connected.

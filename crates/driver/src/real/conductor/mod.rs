@@ -40,7 +40,7 @@ use crate::real::conductor::meters::Meters;
 use crate::real::conductor::receiving::{Message, Received};
 use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::message::{Order, Report};
-use crate::real::error::RealError;
+use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
 use crate::run_loop::{
     Ended, Evaluated, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs,
@@ -92,9 +92,32 @@ impl<'a> Conductor<'a> {
         acceptor: Acceptor,
         file: Option<StateFile>,
     ) -> Result<Self, RealError> {
+        let mut conductor = Self::new(context, blueprint, application, observer, acceptor, file);
+        conductor.take_up()?;
+        conductor.show_absent();
+        if conductor.ended.is_some() {
+            // Nodes that have received the last order do not reconnect.
+            conductor.begun = true;
+            return Ok(conductor);
+        }
+
+        conductor.wait_for_nodes().await?;
+        conductor.begun = true;
+        conductor.welcome(conductor.present().collect()).await?;
+        Ok(conductor)
+    }
+
+    fn new(
+        context: &'a NodeContext,
+        blueprint: &Blueprint<'_>,
+        application: &'a Arc<dyn Application>,
+        observer: &'a mut dyn Observer,
+        acceptor: Acceptor,
+        file: Option<StateFile>,
+    ) -> Self {
         let plan = &context.run_context.plan;
         let layouts = blueprint.layouts().to_vec();
-        let mut conductor = Self {
+        Self {
             context,
             application,
             coordinator: blueprint.cluster_coordinator(),
@@ -113,31 +136,17 @@ impl<'a> Conductor<'a> {
             finished: false,
             ended: None,
             file,
-        };
-
-        conductor.take_up()?;
-        for node in
-            nodes(&context.run_context).filter(|node| !conductor.coordinator.takes_part(*node))
-        {
-            context.meter.on_absent(&context.run_context.label(node));
         }
+    }
 
-        if conductor.ended.is_some() {
-            // Nodes that have received the last order do not reconnect.
-            conductor.begun = true;
-            return Ok(conductor);
-        }
-
+    /// Waits until all nodes that take part are connected.
+    async fn wait_for_nodes(&mut self) -> Result<(), RealError> {
         let mut complain = time::Instant::now() + COMPLAIN_AFTER;
         let mut beat = interval(HEARTBEAT);
         loop {
-            let missing = conductor.present().filter(|node| {
-                let is_connected = conductor.membership.has(*node);
-                !conductor.coordinator.is_here(*node, is_connected)
-            });
-            let missing: Vec<String> = missing.map(|node| context.run_context.name(node)).collect();
+            let missing = self.missing();
             if missing.is_empty() {
-                break;
+                return Ok(());
             }
             tokio::select! {
                 biased;
@@ -145,14 +154,19 @@ impl<'a> Conductor<'a> {
                     warn!("waiting for {}", missing.join(", "));
                     complain = time::Instant::now() + COMPLAIN_EVERY;
                 }
-                _ = beat.tick() => conductor.on_beat().await?,
-                news = conductor.membership.news(&mut conductor.coordinator) => conductor.on_news(news).await?,
+                _ = beat.tick() => self.on_beat().await?,
+                news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         }
+    }
 
-        conductor.begun = true;
-        conductor.welcome(conductor.present().collect()).await?;
-        Ok(conductor)
+    /// The names of the nodes that take part and are not here.
+    fn missing(&self) -> Vec<String> {
+        let missing = self.present().filter(|node| {
+            let is_connected = self.membership.has(*node);
+            !self.coordinator.is_here(*node, is_connected)
+        });
+        missing.map(|node| self.context.run_context.name(node)).collect()
     }
 
     /// Conducts the run from its first clock to its last.
@@ -330,35 +344,45 @@ impl<'a> Conductor<'a> {
 
     fn on_received(&mut self, received: Received) -> Result<(), RealError> {
         let Received { node, message, .. } = received;
-        let name = || self.context.run_context.name(node);
-        let broken = |reason: &str| RealError::Broken { from: name(), reason: reason.into() };
-        let report = match message {
-            Ok(Message::Report(report)) => report,
-            Ok(Message::Copy { ticket, values }) => {
-                let NodeId::Server(server) = node else {
-                    return Err(broken("it sent a copy, expected one only from a server"));
-                };
-                let (found, expected) =
-                    (values.len(), self.layouts[server.shard.index()].parameters());
-                if found != expected {
-                    let sent = format!("it sent a copy of {found} parameters, expected {expected}");
-                    return Err(broken(&sent));
-                }
-                self.evaluations.handle_copy(server, ticket, values);
-                return Ok(());
-            }
+        match message {
+            Ok(Message::Report(report)) => self.on_report(node, report),
+            Ok(Message::Copy { ticket, values }) => self.on_copy(node, ticket, values),
             Err(reason) => {
-                self.context.on_lost(node);
-                if self.membership.lose(node, &reason.to_string()) {
-                    self.coordinator.handle_lost(self.membership.now(), node);
-                }
-                return Ok(());
+                self.on_lost(node, &reason);
+                Ok(())
             }
+        }
+    }
+
+    /// Handles a copy that a server sends for an evaluation.
+    fn on_copy(&mut self, node: NodeId, ticket: u64, values: Vec<f32>) -> Result<(), RealError> {
+        let NodeId::Server(server) = node else {
+            return Err(self.broken(node, "it sent a copy, expected one only from a server"));
         };
 
+        let (found, expected) = (values.len(), self.layouts[server.shard.index()].parameters());
+        if found != expected {
+            let reason = format!("it sent a copy of {found} parameters, expected {expected}");
+            return Err(self.broken(node, &reason));
+        }
+
+        self.evaluations.handle_copy(server, ticket, values);
+        Ok(())
+    }
+
+    /// Handles the end of a node's connection.
+    fn on_lost(&mut self, node: NodeId, reason: &ChannelError) {
+        self.context.on_lost(node);
+        if self.membership.lose(node, &reason.to_string()) {
+            self.coordinator.handle_lost(self.membership.now(), node);
+        }
+    }
+
+    fn on_report(&mut self, node: NodeId, report: Report) -> Result<(), RealError> {
         match (node, report) {
             (_, Report::Failed { reason }) => {
-                return Err(RealError::Failed { node: name(), reason });
+                let node = self.context.run_context.name(node);
+                return Err(RealError::Failed { node, reason });
             }
             (_, Report::Alive { links, lan_bytes }) => {
                 self.meters.on_lan(node, lan_bytes);
@@ -391,10 +415,16 @@ impl<'a> Conductor<'a> {
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
                 self.report(NodeReport::Stopped { worker, clock });
             }
-            (_, _) => return Err(broken("it sent a report that is not valid for this node")),
+            (_, _) => {
+                return Err(self.broken(node, "it sent a report that is not valid for this node"));
+            }
         }
 
         Ok(())
+    }
+
+    fn broken(&self, node: NodeId, reason: &str) -> RealError {
+        RealError::Broken { from: self.context.run_context.name(node), reason: reason.into() }
     }
 
     /// Passes a report of a node to the run's coordinator.

@@ -11,16 +11,19 @@ pub(super) mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
+use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{Order, Report};
 use crate::real::environment::{Datagrams, Environment, Listener};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
-use crate::real::node::coordinator_client::{CoordinatorClient, addresses_of};
+use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::Meters;
 use crate::real::node::node_log::NodeLog;
 use crate::real::server::mirrors::{
@@ -33,6 +36,8 @@ use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;
 use gaia_core::recovery::{Output, RecoverableServer, RecoveringServer, RequestOrder};
 use gaia_core::server::Server;
+use gaia_core::session::Incarnation;
+use gaia_core::topology::Address;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, WorkerId};
 
 /// A running server.
@@ -72,6 +77,16 @@ enum Event {
     Link,
 }
 
+/// The open ports of a server.
+struct Ports {
+    /// The address of both ports.
+    address: SocketAddr,
+    /// Accepts workers, over TCP.
+    acceptor: Acceptor,
+    /// Accepts mirrors, over UDP.
+    mirrors: Mirrors,
+}
+
 /// Runs one server until the coordinator ends the run.
 pub(super) async fn serve(
     context: NodeContext,
@@ -81,99 +96,42 @@ pub(super) async fn serve(
     listens: SocketAddr,
     near: Option<NearWorker>,
 ) -> Result<Exit, RealError> {
-    let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
-    let listens = tcp.local_addr()?;
+    let NodeConfig { coordinator, interrupted, .. } = node_config;
+    let own_workers = workers_of(&context, id.dc);
 
-    // Both are open before the server waits for a node, so that links can be checked.
-    let own = context.run_context.plan.topology.dc(id.dc).workers as u16;
-    let workers: BTreeSet<WorkerId> = (0..own).map(|index| WorkerId { dc: id.dc, index }).collect();
-    let acceptor =
-        Acceptor::open(&context, tcp, workers.iter().copied().map(NodeId::Worker).collect());
-    let mirrors = Mirrors::open(&context, id, udp)?;
-    let parameters = server.layout().parameters();
-    let callers = Workers::new(&context, server.layout().clone(), workers.clone(), near);
-
+    // Both ports are open before the server waits for a node, so that links can be checked.
+    let ports = Ports::open(&context, id, &own_workers, listens).await?;
+    let listens = ports.address;
+    let workers = Workers::new(&context, server.layout().clone(), own_workers.clone(), near);
     let windows = windows_of(&context.run_context.plan.topology, id.dc);
-    let server = RecoveringServer::new(server, workers, windows);
-    let (node_log, server) = match &node_config.state_dir {
-        Some(state_dir) => {
-            let (node_log, server) = state_dir.recover(&context, server)?;
-            (Some(node_log), server)
-        }
-        None => {
-            info!(
-                "{} keeps no state on disk: after a crash it copies the state of a mirror",
-                context.name()
-            );
-            (None, server)
-        }
-    };
+    let server = RecoveringServer::new(server, own_workers, windows);
+    let (node_log, server) = recover(&context, node_config, server)?;
 
-    let (incarnation, called) = match server.next_incarnation() {
-        Some(incarnation) => (incarnation, None),
-        None => tokio::select! {
-            biased;
-            called = CoordinatorClient::call_to_begin(&context, &node_config.coordinator, listens) => {
-                let (incarnation, channel) = called?;
-                (incarnation, Some(channel))
-            }
-            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
-        },
+    let called = call_to_begin(&context, &server, coordinator, listens);
+    let Some(called) = interrupted.run_until_set(called).await else {
+        return Ok(Exit::Interrupted);
     };
+    let (incarnation, called) = called?;
+    let mut node = ServerNode::begin(
+        context,
+        (node_log, server),
+        incarnation,
+        ports,
+        workers,
+        interrupted.clone(),
+    );
 
-    let origin = (server.now(), time::Instant::now());
-    let mut beat = interval(HEARTBEAT);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let topology = &context.run_context.plan.topology;
-    let links = topology.dc_ids().filter(|peer| *peer != id.dc);
-    let mut node = ServerNode {
-        context: context.clone(),
-        links: links
-            .map(|peer| (peer, LinkMonitor::new(topology, id.dc, peer, parameters)))
-            .collect(),
-        server: server.begin(node_log.is_some(), incarnation),
-        node_log,
-        mirrors,
-        workers: callers,
-        acceptor,
-        parked: BTreeMap::new(),
-        stand_ins: StandIns::default(),
-        pauses_for: None,
-        beat,
-        origin,
-        ready: false,
-        interrupted: node_config.interrupted.clone(),
-        meters: Meters::new(&context, id),
+    let connected = node.connect(coordinator, listens, called);
+    let Some(connected) = interrupted.run_until_set(connected).await else {
+        return Ok(Exit::Interrupted);
     };
-
-    let process = ServerProcess {
-        began: node.server.began().number(),
-        incarnation: incarnation.number(),
-        is_new: node.server.is_new(),
-    };
-    let coordinator = &node_config.coordinator;
-    let mut coordinator = match called {
-        Some(channel) => {
-            CoordinatorClient::over(&context, coordinator, Some(listens), Some(process), channel)
-        }
-        None => tokio::select! {
-            biased;
-            coordinator = CoordinatorClient::open(&context, coordinator, Some(listens), Some(process)) => coordinator?,
-            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
-        },
-    };
+    let mut coordinator = connected?;
 
     let served = async {
-        let begun = tokio::select! {
-            biased;
-            begun = coordinator.begin() => begun?,
-            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        let Some(begun) = interrupted.run_until_set(coordinator.begin()).await else {
+            return Ok(Exit::Interrupted);
         };
-        if let Some((from, inactive)) = begun.copy_from {
-            node.rebuild(from, &inactive)?;
-        }
-        node.stand_ins = begun.stand_ins;
-        let exit = node.run(&mut coordinator, begun.servers).await?;
+        let exit = node.take_part(&mut coordinator, begun?).await?;
         node.mirrors.close().await;
         Ok(exit)
     };
@@ -182,7 +140,129 @@ pub(super) async fn serve(
     coordinator.finish(served).await
 }
 
+/// Recovers a server from its state, if it has any.
+fn recover(
+    context: &NodeContext,
+    node_config: &NodeConfig,
+    server: RecoveringServer,
+) -> Result<(Option<NodeLog>, RecoveringServer), RealError> {
+    let (node_log, server) = node_config.recover(context, server)?;
+    if node_log.is_none() {
+        info!(
+            "{} keeps no state on disk: after a crash it copies the state of a mirror",
+            context.name()
+        );
+    }
+    Ok((node_log, server))
+}
+
+/// The incarnation that a server begins as. A server without state receives it from the coordinator. In that case the
+/// connection to the coordinator is returned, too.
+async fn call_to_begin(
+    context: &NodeContext,
+    server: &RecoveringServer,
+    coordinator: &Address,
+    listens: SocketAddr,
+) -> Result<(Incarnation, Option<Channel>), RealError> {
+    if let Some(incarnation) = server.next_incarnation() {
+        return Ok((incarnation, None));
+    }
+    let called = CoordinatorClient::call_to_begin(context, coordinator, listens).await;
+    let (incarnation, channel) = called?;
+    Ok((incarnation, Some(channel)))
+}
+
+impl Ports {
+    /// Listens for the workers of a server's data center, and for its mirrors.
+    async fn open(
+        context: &NodeContext,
+        id: ServerId,
+        workers: &BTreeSet<WorkerId>,
+        listens: SocketAddr,
+    ) -> Result<Self, RealError> {
+        let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
+        let address = tcp.local_addr()?;
+        let callers = workers.iter().copied().map(NodeId::Worker).collect();
+        let acceptor = Acceptor::open(context, tcp, callers);
+        let mirrors = Mirrors::open(context, id, udp)?;
+        Ok(Self { address, acceptor, mirrors })
+    }
+}
+
 impl ServerNode {
+    /// Begins a process of a server that has been recovered.
+    fn begin(
+        context: NodeContext,
+        (node_log, server): (Option<NodeLog>, RecoveringServer),
+        incarnation: Incarnation,
+        ports: Ports,
+        workers: Workers,
+        interrupted: Interrupted,
+    ) -> Self {
+        let origin = (server.now(), time::Instant::now());
+        let server = server.begin(node_log.is_some(), incarnation);
+        let (id, parameters) = (server.server().id(), server.server().layout().parameters());
+
+        let topology = &context.run_context.plan.topology;
+        let peers = topology.dc_ids().filter(|peer| *peer != id.dc);
+        let links =
+            peers.map(|peer| (peer, LinkMonitor::new(topology, id.dc, peer, parameters))).collect();
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
+        Self {
+            meters: Meters::new(&context, id),
+            context,
+            server,
+            node_log,
+            mirrors: ports.mirrors,
+            links,
+            workers,
+            acceptor: ports.acceptor,
+            parked: BTreeMap::new(),
+            stand_ins: StandIns::default(),
+            pauses_for: None,
+            beat,
+            origin,
+            ready: false,
+            interrupted,
+        }
+    }
+
+    /// Connects to the coordinator, or keeps the connection that is open already.
+    async fn connect(
+        &self,
+        coordinator: &Address,
+        listens: SocketAddr,
+        called: Option<Channel>,
+    ) -> Result<CoordinatorClient, RealError> {
+        let process = ServerProcess {
+            began: self.server.began().number(),
+            incarnation: self.server.incarnation().number(),
+            is_new: self.server.is_new(),
+        };
+        let (context, listens, process) = (&self.context, Some(listens), Some(process));
+        match called {
+            Some(called) => {
+                Ok(CoordinatorClient::over(context, coordinator, listens, process, called))
+            }
+            None => CoordinatorClient::open(context, coordinator, listens, process).await,
+        }
+    }
+
+    /// Takes part in a run that has begun, until the server's part has ended.
+    async fn take_part(
+        &mut self,
+        coordinator: &mut CoordinatorClient,
+        begun: Begun,
+    ) -> Result<Exit, RealError> {
+        if let Some((from, inactive)) = begun.copy_from {
+            self.rebuild(from, &inactive)?;
+        }
+        self.stand_ins = begun.stand_ins;
+        self.run(coordinator, begun.servers).await
+    }
+
     async fn run(
         &mut self,
         coordinator: &mut CoordinatorClient,
@@ -201,22 +281,10 @@ impl ServerNode {
 
         loop {
             self.context.meter.on_turn();
-            let mut event = self.next(coordinator).await?;
-            for taken in 1.. {
-                if let Event::Order(Order::End) = event {
-                    return Ok(Exit::Over);
-                }
-                self.handle(event, coordinator).await?;
-                // The next event must not be taken before there is room for it, or it would be lost.
-                if taken == GROUP_MAX {
-                    break;
-                }
-                event = tokio::select! {
-                    biased;
-                    next = self.next(coordinator) => next?,
-                    () = std::future::ready(()) => break,
-                };
+            if let ControlFlow::Break(exit) = handle_group(self, coordinator).await? {
+                return Ok(exit);
             }
+
             // The requests that are due from them are sent with this group.
             self.let_in_parked()?;
             self.settle(coordinator).await?;
@@ -227,8 +295,11 @@ impl ServerNode {
             }
         }
     }
+}
 
-    /// Waits for the next event. Cancel safe.
+impl EventHandler for ServerNode {
+    type Event = Event;
+
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let timeout = self.server.poll_timeout().map(|at| self.moment(at));
         let links = self.links.values().flat_map(|link| [link.news_due, Some(link.watch.due())]);
@@ -251,8 +322,9 @@ impl ServerNode {
         &mut self,
         event: Event,
         coordinator: &CoordinatorClient,
-    ) -> Result<(), RealError> {
+    ) -> Result<ControlFlow<Exit>, RealError> {
         match event {
+            Event::Order(Order::End) => return Ok(ControlFlow::Break(Exit::Over)),
             Event::Order(order) => self.on_order(order, coordinator).await?,
             Event::Beat => {
                 let links = self.mirrors.link_counters();
@@ -266,9 +338,12 @@ impl ServerNode {
             Event::Timeout => self.server.handle_timeout(self.now()),
             Event::Link => self.look_at_links()?,
         }
-        Ok(())
-    }
 
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl ServerNode {
     async fn on_order(
         &mut self,
         order: Order,
@@ -480,6 +555,12 @@ impl ServerNode {
     }
 }
 
+/// The workers of a data center.
+fn workers_of(context: &NodeContext, dc: DcId) -> BTreeSet<WorkerId> {
+    let count = context.run_context.plan.topology.dc(dc).workers as u16;
+    (0..count).map(|index| WorkerId { dc, index }).collect()
+}
+
 /// Listens for workers over TCP and for mirrors over UDP, on the same port.
 async fn bind(
     environment: &dyn Environment,
@@ -501,8 +582,5 @@ async fn bind(
         }
     }
 }
-
-/// The largest number of events in a group.
-const GROUP_MAX: usize = 64;
 
 const FREE_PORTS_TRIED: usize = 16;

@@ -4,6 +4,7 @@ mod servers;
 pub(super) mod standing_in;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
 use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_of};
+use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::report_held;
 use crate::real::node::node_log::NodeLog;
 use crate::real::worker::servers::{FromServer, Servers};
@@ -79,64 +81,41 @@ pub(super) async fn work(
     cost: Option<CostModel>,
     near: Option<NearServer>,
 ) -> Result<Exit, RealError> {
+    let NodeConfig { coordinator, interrupted, stands_in_for, .. } = node_config;
     let id = worker.id();
     let worker = RecoveringWorker::new(worker, layouts.len());
-    let (node_log, worker) = match &node_config.state_dir {
-        Some(state_dir) => {
-            let (node_log, worker) = state_dir.recover(&context, worker)?;
-            (Some(node_log), worker)
-        }
-        None => (None, worker),
-    };
-
+    let (node_log, worker) = node_config.recover(&context, worker)?;
     let worker = worker.begin(node_log.is_some());
     let next_requests = match &near {
         Some(near) => near.next_requests.clone(),
         None => watch::Sender::new(NextRequests::new()),
     };
     next_requests.send_replace(worker.next_requests());
-    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
-    let opened = CoordinatorClient::open(&context, &node_config.coordinator, None, Some(process));
 
-    let mut coordinator = tokio::select! {
-        biased;
-        coordinator = opened => coordinator?,
-        () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+    let process = ServerProcess { began: 0, incarnation: 0, is_new: worker.is_new() };
+    let connected = CoordinatorClient::open(&context, coordinator, None, Some(process));
+    let Some(connected) = interrupted.run_until_set(connected).await else {
+        return Ok(Exit::Interrupted);
     };
+    let mut coordinator = connected?;
+
     let worked = async {
-        let Begun { servers: addresses, stand_ins, reset, .. } = tokio::select! {
-            biased;
-            begun = coordinator.begin() => begun?,
-            () = node_config.interrupted.set() => return Ok(Exit::Interrupted),
+        let Some(begun) = interrupted.run_until_set(coordinator.begin()).await else {
+            return Ok(Exit::Interrupted);
         };
-        node_config.stands_in_for.send_replace(stand_ins.lost_to(id));
-        let mut beat = interval(HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut node = WorkerNode {
-            context: context.clone(),
+        let Begun { servers: addresses, stand_ins, reset, .. } = begun?;
+        stands_in_for.send_replace(stand_ins.lost_to(id));
+        let reached = (addresses, next_requests.subscribe());
+        let servers = Servers::connect(&context, id, &layouts, reached, near);
+        let mut node = WorkerNode::new(
+            context.clone(),
             id,
-            worker,
-            node_log,
-            replay: Duration::ZERO,
-            servers: Servers::connect(
-                &context,
-                id,
-                &layouts,
-                (addresses, next_requests.subscribe()),
-                near,
-            ),
+            (node_log, worker),
+            servers,
             next_requests,
-            ready: false,
-            beat,
-            running: None,
-            began: time::Instant::now(),
             cost,
-            padded: None,
-            told_stopped: None,
-            lan_bytes: 0,
-            interrupted: node_config.interrupted.clone(),
-            stands_in_for: node_config.stands_in_for.clone(),
-        };
+            node_config,
+        );
         if reset {
             node.worker.handle_back();
         }
@@ -148,25 +127,46 @@ pub(super) async fn work(
 }
 
 impl WorkerNode {
+    /// A worker at the beginning of its part in the run.
+    fn new(
+        context: NodeContext,
+        id: WorkerId,
+        (node_log, worker): (Option<NodeLog>, RecoverableWorker),
+        servers: Servers,
+        next_requests: watch::Sender<NextRequests>,
+        cost: Option<CostModel>,
+        node_config: &NodeConfig,
+    ) -> Self {
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            context,
+            id,
+            worker,
+            node_log,
+            replay: Duration::ZERO,
+            servers,
+            next_requests,
+            ready: false,
+            beat,
+            running: None,
+            began: time::Instant::now(),
+            cost,
+            padded: None,
+            told_stopped: None,
+            lan_bytes: 0,
+            interrupted: node_config.interrupted.clone(),
+            stands_in_for: node_config.stands_in_for.clone(),
+        }
+    }
+
     async fn run(&mut self, coordinator: &mut CoordinatorClient) -> Result<Exit, RealError> {
         loop {
             self.context.meter.on_turn();
-            let mut event = self.next(coordinator).await?;
-            for taken in 1.. {
-                if let Event::Order(Order::End) = event {
-                    return Ok(Exit::Over);
-                }
-                self.handle(event, coordinator).await?;
-                // The next event must not be taken before there is room for it, or it would be lost.
-                if taken == GROUP_MAX {
-                    break;
-                }
-                event = tokio::select! {
-                    biased;
-                    next = self.next(coordinator) => next?,
-                    () = std::future::ready(()) => break,
-                };
+            if let ControlFlow::Break(exit) = handle_group(self, coordinator).await? {
+                return Ok(exit);
             }
+
             self.settle(coordinator).await?;
             if self.running.is_some() || self.padded.is_some() {
                 continue;
@@ -178,8 +178,11 @@ impl WorkerNode {
             }
         }
     }
+}
 
-    /// Waits for the next event. Cancel safe.
+impl EventHandler for WorkerNode {
+    type Event = Event;
+
     async fn next(&mut self, coordinator: &mut CoordinatorClient) -> Result<Event, RealError> {
         let event = tokio::select! {
             biased;
@@ -196,8 +199,9 @@ impl WorkerNode {
         &mut self,
         event: Event,
         coordinator: &CoordinatorClient,
-    ) -> Result<(), RealError> {
+    ) -> Result<ControlFlow<Exit>, RealError> {
         match event {
+            Event::Order(Order::End) => return Ok(ControlFlow::Break(Exit::Over)),
             Event::Order(order) => self.on_order(order)?,
             Event::Beat => {
                 let lan_bytes = self.lan_bytes;
@@ -208,9 +212,12 @@ impl WorkerNode {
             Event::Ran(ran) => self.on_ran(ran)?,
             Event::Over => self.finish_iteration(),
         }
-        Ok(())
-    }
 
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl WorkerNode {
     fn on_order(&mut self, order: Order) -> Result<(), RealError> {
         match order {
             Order::Begin { servers, stand_ins } => {
@@ -379,9 +386,6 @@ async fn due(at: Option<time::Instant>) {
         None => std::future::pending().await,
     }
 }
-
-/// The largest number of events in a group.
-const GROUP_MAX: usize = 64;
 
 /// The smallest replay time that makes a checkpoint due. A recovered worker repeats iterations for about a second,
 /// for twenty times the duration of a checkpoint, or for one clock. So checkpoints take at most a twentieth of its

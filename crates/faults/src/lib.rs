@@ -1,6 +1,6 @@
 //! Deterministic fault-injection simulator: the shipped protocol over a faulty simulated network, in virtual time.
 //!
-//! This room decides which faults occur in a cluster and which laws must hold. It does not know how the protocol keeps
+//! This room decides which faults occur in a cluster and which invariants must hold. It does not know how the protocol keeps
 //! its guarantees: it observes the inputs and outputs of nodes. Servers and workers are the recoverable ones of
 //! `recovery/`, with their sessions. Only the network and the disks are simulated.
 //!
@@ -8,7 +8,7 @@
 //! *Packet* faults affect single messages: loss, repetition, reordering, damage, delay, and arrival on a later
 //! connection. *Structural* faults affect the cluster: partitions, resets, stragglers, slow links, crashes of nodes and
 //! of the coordinator at any time and at each step of a write, full and lost disks, clock steps, data centers that join
-//! and leave. In the safety phase faults occur and no law may be broken. In the liveness phase after it no faults
+//! and leave. In the safety phase faults occur and no invariant may be broken. In the liveness phase after it no faults
 //! occur, the run must end, and no message may remain.
 //!
 //! **Disks.** A node works in groups, as nodes of the real driver do. It handles its inputs, cuts frames, writes the
@@ -19,7 +19,7 @@
 //! and at the end. The coordinator has a file instead, which it replaces as a whole before it gives an order. After a
 //! restart of the coordinator, nodes send it again what the file does not contain.
 //!
-//! The laws are in `checkers/`, one in each file. A crash undoes what was not on disk, and checkers undo it too. Each
+//! The invariants are in `checkers/`, one in each file. A crash undoes what was not on disk, and checkers undo it too. Each
 //! checker has caught a planted bug ([`Bug`]). The bugs are in the adapters of this room around the core, so that the
 //! core has no code for them.
 

@@ -1,4 +1,4 @@
-//! `scripts/faults`: runs drawn schedules of faults and reports the laws that they break.
+//! `scripts/faults`: runs drawn schedules of faults and reports the invariants that they break.
 
 use std::error::Error;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one schedule for each seed, and reports the broken laws.
+/// Runs one schedule for each seed, and reports the broken invariants.
 fn simulate(flags: &Flags) -> Result<ExitCode, Box<dyn Error>> {
     let first = scenario(flags, flags.seed)?;
     let mut campaign = Campaign::default();
@@ -120,7 +120,7 @@ fn save(directory: &Path, report: &Report) -> std::io::Result<()> {
 const SEEDS_MAX: u64 = 1_000_000_000;
 const NOTE_EVERY: u64 = 1_000;
 
-/// The exit code if a schedule broke a law.
+/// The exit code if a schedule violated an invariant.
 const BROKEN_LAW: u8 = 1;
 
 /// The exit code for an invalid flag or scenario file, as that of clap.

@@ -1,4 +1,4 @@
-//! Fault schedules: without a planted bug no schedule breaks a law, and with each planted bug some schedule does.
+//! Fault schedules: without a planted bug no schedule violates an invariant, and with each planted bug some schedule does.
 //!
 //! Schedules that have failed, by the seeds that drew them then, and their regression tests below:
 //!
@@ -121,7 +121,7 @@ fn missed(bug: Bug, by: &str) -> Option<String> {
     at.is_none().then(|| format!("{bug:?} is not caught by {by} but by {caught:?}"))
 }
 
-/// Runs a schedule from a file with many seeds. None may break a law.
+/// Runs a schedule from a file with many seeds. None may break an invariant.
 fn holds(text: &str, seeds: u64) {
     for seed in 0..seeds {
         let scenario = Scenario::from_text("fixed.toml", text, Some(seed)).unwrap();
@@ -130,7 +130,7 @@ fn holds(text: &str, seeds: u64) {
     }
 }
 
-/// Runs a schedule from a file that fixes its seed. It must not break a law.
+/// Runs a schedule from a file that fixes its seed. It must not break an invariant.
 fn holds_as_it_is(text: &str) {
     let scenario = Scenario::from_text("fixed.toml", text, None).unwrap();
     assert_eq!(run(&scenario, None).broken, None);

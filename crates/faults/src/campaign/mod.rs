@@ -28,20 +28,20 @@ pub struct Report {
     pub virtual_s: f64,
     /// The number of faults in all schedules.
     pub faults: Counts,
-    /// The schedules that broke a law, in the order in which they were run.
+    /// The schedules that violated an invariant, in the order in which they were run.
     pub failures: Vec<Failure>,
 }
 
-/// A schedule that broke a law.
+/// A schedule that violated an invariant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
     /// The schedule.
     pub scenario: Scenario,
-    /// The first law that it broke.
+    /// The first invariant that it broke.
     pub violation: Violation,
-    /// The shortest schedule found that breaks the same law.
+    /// The shortest schedule found that violates the same invariant.
     pub shortest: Scenario,
-    /// How that schedule breaks the law.
+    /// How that schedule violates the invariant.
     pub shortest_violation: Violation,
 }
 

@@ -7,7 +7,7 @@ use crate::scenario::{Packets, Scenario};
 use crate::{Bug, Violation, run};
 use gaia_core::types::DurationSetting;
 
-/// Finds the shortest schedule that breaks the same law, and returns it with its violation. At most `runs` schedules
+/// Finds the shortest schedule that violates the same invariant, and returns it with its violation. At most `runs` schedules
 /// are tried.
 pub fn shrink(
     scenario: &Scenario,

@@ -1,7 +1,7 @@
-//! The laws that hold under all faults, one in each file.
+//! The invariants that hold under all faults, one in each file.
 //!
 //! A checker observes the inputs and outputs of nodes and keeps its own record. It reads the state of nodes only if the
-//! law is about that state.
+//! invariant is about that state.
 
 mod bandwidth;
 mod barrier;
@@ -32,7 +32,7 @@ use gaia_core::store::{ShardDeltas, ShardRows};
 use gaia_core::topology::Overlay;
 use gaia_core::types::{Clock, DcId, Instant, Lane, NodeId, ServerId, ShardId, WorkerId};
 
-/// A description of a broken law.
+/// A description of a broken invariant.
 pub(super) type Broken = String;
 
 /// An observed event.
@@ -129,19 +129,19 @@ impl<'a> View<'a> {
     }
 }
 
-/// One law.
+/// One invariant.
 pub(super) trait Checker {
-    /// The law's name in reports.
+    /// The invariant's name in reports.
     fn name(&self) -> &'static str;
 
-    /// Records an event. Returns an error if the event breaks the law.
+    /// Records an event. Returns an error if the event violates the invariant.
     fn check(&mut self, view: &View<'_>, seen: Seen<'_>) -> Result<(), Broken>;
 
     /// Reverts the record of an event that was undone. The last event is undone first.
     fn undo(&mut self, _undone: &Undone) {}
 }
 
-/// All laws.
+/// All invariants.
 pub(super) fn all() -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(delivery::Delivery::default()),

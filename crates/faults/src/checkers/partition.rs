@@ -1,7 +1,7 @@
 //! Partial partitions: if a link is dead and both of its data centers exchange updates with a third one, at most one of
 //! the two trains. Otherwise copies would diverge, because they are sums of updates.
 //!
-//! The law holds once the servers have had time to detect the dead link and to receive each other's link reports.
+//! The invariant holds once the servers have had time to detect the dead link and to receive each other's link reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

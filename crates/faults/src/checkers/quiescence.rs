@@ -9,7 +9,7 @@ use crate::cluster::nodes::Nodes;
 use gaia_core::topology::Topology;
 use gaia_core::types::{DcId, Instant, Lane};
 
-/// The law's name in reports.
+/// The invariant's name in reports.
 pub(crate) const NAME: &str = "quiescence";
 
 /// A description of the frames that sessions hold, if any.

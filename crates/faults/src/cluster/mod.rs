@@ -1,7 +1,7 @@
 //! The simulated cluster: nodes with their disks, connections and links, and the adapters that carry one planted bug.
 //!
 //! This room decides what happens to a message on a link, to records on a disk and to a node that crashes. It does not know
-//! when faults occur, and which laws hold.
+//! when faults occur, and which invariants hold.
 
 pub(crate) mod application;
 pub(crate) mod disk;

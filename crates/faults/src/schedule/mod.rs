@@ -41,13 +41,13 @@ use gaia_driver::simulated::lan::Lan;
 pub struct Run {
     /// The number of faults.
     pub counts: Counts,
-    /// The first law that was broken, if any.
+    /// The first invariant that was broken, if any.
     pub broken: Option<Violation>,
-    /// The virtual time until no message remained, or until a law was broken.
+    /// The virtual time until no message remained, or until an invariant was broken.
     pub lasted: Instant,
 }
 
-/// A broken law.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Violation {
     /// The name of the checker. Or `peer` if a node rejected a message of a correct node, `liveness` if the run did not

@@ -314,7 +314,9 @@ fn log_outcome(plan: &Plan, summary: &Summary) {
         let run = &plan.name;
         warn!(
             run,
-            announcements_expired, mirrors_lost, "reads stopped waiting at the deadlines of brakes"
+            announcements_expired,
+            mirrors_lost,
+            "reads stopped waiting for announced updates or for mirrors"
         );
     }
 }

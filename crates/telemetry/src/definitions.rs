@@ -132,7 +132,7 @@ metrics! {
         ),
         mirrors_lost: IntCounterVec = counters(
             "gaia_mirrors_lost_total",
-            "Times that reads stopped waiting for a silent mirror.",
+            "Times that reads stopped waiting for a mirror: it was silent, lost its state or paused.",
             &["node"],
         ),
         read_held: IntGaugeVec = gauges(

@@ -166,7 +166,7 @@ persist! {
         fn walk(Self { worker, unacknowledged, started, ahead, clock, to_compute, stopped }, walk, ()) {
             let Some(worker) = worker else { panic!("a worker is here unless it computes") };
             walk.part("worker", worker, ())?;
-            walk.record_that("unheard", unacknowledged, |found, made| found.len() == made.len())?;
+            walk.record_that("unacknowledged", unacknowledged, |found, made| found.len() == made.len())?;
             walk.record("started", started)?;
             walk.record_that("ahead", ahead, |found, made| found.len() == made.len())?;
             walk.record("clock", clock)?;

@@ -472,7 +472,7 @@ impl<'p> Nodes<'p> {
 /// These are the unacknowledged messages, because servers report what they have received when the worker joins, and the
 /// copy of the model, because rows that were not requested keep values of an earlier read.
 fn without_leftovers(mut state: State) -> State {
-    state.records.remove("unheard");
+    state.records.remove("unacknowledged");
     state.tensors.remove("worker.model");
     state
 }

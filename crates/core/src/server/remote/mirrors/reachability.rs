@@ -203,9 +203,9 @@ persist! {
     impl Persist<()> for Reachability {
         fn walk(Self { own: _, cliques, report, due, reports, pause }, walk, ()) {
             let is_mirror = |dc: &DcId| cliques.iter().any(|clique| clique.contains(dc));
-            walk.record("word", report)?;
+            walk.record("link_report", report)?;
             walk.record_that("due", due, |found, _| found.iter().all(is_mirror))?;
-            walk.record_that("heard", reports, |found, _| found.keys().all(is_mirror))?;
+            walk.record_that("link_reports", reports, |found, _| found.keys().all(is_mirror))?;
             walk.record_that("pause", pause, |found, _| {
                 found.as_ref().is_none_or(|pause| is_mirror(&pause.missed))
             })

@@ -24,7 +24,7 @@ pub(super) struct Mirror {
     pub(super) last_received: Instant,
     pub(super) lost: bool,
     /// Whether the driver has reported that the connection to it failed, and nothing was received since.
-    pub(super) parted: bool,
+    pub(super) disconnected: bool,
     /// While updates of it are missing: the version of this server's link report that first named it.
     pub(super) missed: Option<u64>,
     /// Its last answer to a link report: the version of that report, and the sequence number of the last missed update.
@@ -65,7 +65,7 @@ impl Mirror {
             reported: VecDeque::new(),
             last_received: Instant::ZERO,
             lost: false,
-            parted: false,
+            disconnected: false,
             missed: None,
             caught_up: None,
             returning: false,
@@ -123,7 +123,7 @@ persist! {
                 reported,
                 last_received,
                 lost,
-                parted,
+                disconnected,
                 missed,
                 caught_up,
                 returning,
@@ -141,9 +141,9 @@ persist! {
             walk.record("updated", updated)?;
             walk.record("clock", clock)?;
             walk.record("reported", reported)?;
-            walk.record("heard", last_received)?;
+            walk.record("last_received", last_received)?;
             walk.record("lost", lost)?;
-            walk.record("parted", parted)?;
+            walk.record("disconnected", disconnected)?;
             walk.record("missed", missed)?;
             walk.record("caught_up", caught_up)?;
             walk.record("returning", returning)?;

@@ -54,13 +54,13 @@ impl MirrorServer {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
         mirror.last_received = now;
         mirror.lost = mirror.returning;
-        Ok(std::mem::take(&mut mirror.parted))
+        Ok(std::mem::take(&mut mirror.disconnected))
     }
 
     /// Records that the connection to a mirror has failed.
     pub(super) fn on_disconnected(&mut self, from: DcId) -> Result<(), PeerError> {
         let mirror = self.mirrors.get_mut(&from).ok_or(PeerError::UnknownPeer { from })?;
-        mirror.parted = true;
+        mirror.disconnected = true;
         if self.on_partition == OnPartition::Continue {
             self.stats.mirrors_lost += u64::from(mirror.counts());
             mirror.lost = true;
@@ -88,7 +88,7 @@ impl MirrorServer {
         let (Some(missed), Some((version, sequence))) = (mirror.missed, mirror.caught_up) else {
             return false;
         };
-        let is_complete = !mirror.parted && version >= missed && sequence <= mirror.applied;
+        let is_complete = !mirror.disconnected && version >= missed && sequence <= mirror.applied;
         if is_complete {
             (mirror.missed, mirror.caught_up) = (None, None);
         }
@@ -251,7 +251,7 @@ impl MirrorServer {
 
     /// Whether a mirror is active, and the connection to it has not failed.
     pub(super) fn may_receive_from(&self, from: DcId) -> bool {
-        self.mirrors.get(&from).is_some_and(|mirror| !mirror.parted && !mirror.inactive)
+        self.mirrors.get(&from).is_some_and(|mirror| !mirror.disconnected && !mirror.inactive)
     }
 
     /// The clock of a mirror that counts. `None` if it is lost, paused, inactive or not a neighbour.
@@ -279,12 +279,12 @@ impl MirrorServer {
         layout: &ShardLayout,
     ) -> Gate {
         let pauses = self.on_partition == OnPartition::Pause;
-        let mut parted = self
+        let mut disconnected = self
             .mirrors
             .iter()
-            .filter(|(_, mirror)| mirror.parted && mirror.neighbour && !mirror.inactive);
+            .filter(|(_, mirror)| mirror.disconnected && mirror.neighbour && !mirror.inactive);
 
-        if let Some((&from, _)) = parted.next().filter(|_| pauses) {
+        if let Some((&from, _)) = disconnected.next().filter(|_| pauses) {
             return Gate::Closed(WaitReason::MirrorClock { from });
         }
         if let Some(staleness) = staleness {
@@ -315,7 +315,7 @@ impl MirrorServer {
         let pauses = self.on_partition == OnPartition::Pause;
         for (from, mirror) in &mut self.mirrors {
             let due = mirror.silent_at(waiting_since, self.mirror_clock_deadline);
-            let due = due.filter(|_| !(pauses && mirror.parted));
+            let due = due.filter(|_| !(pauses && mirror.disconnected));
             if due.is_some_and(|due| due <= now) {
                 mirror.lost = true;
                 self.stats.mirrors_lost += 1;
@@ -336,7 +336,7 @@ impl MirrorServer {
     /// When [`Self::handle_timeout`] must be called.
     pub(super) fn poll_timeout(&self, waiting_since: Option<Instant>) -> Option<Instant> {
         let pauses = self.on_partition == OnPartition::Pause;
-        let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.parted));
+        let mirrors = self.mirrors.values().filter(|mirror| !(pauses && mirror.disconnected));
         let silent = mirrors
             .filter_map(|mirror| mirror.silent_at(waiting_since, self.mirror_clock_deadline));
         let announced = self

@@ -46,8 +46,7 @@ pub struct ClusterCoordinator {
     processes: ServerProcesses,
     /// The incarnations that this process of the coordinator assigns to servers without a state.
     incarnations: Incarnations,
-    /// Servers of data centers that have joined and have not been met: each takes a copy in the first process that is
-    /// met.
+    /// Servers of data centers that have joined, of which no process is registered: the first one takes a copy.
     joining: BTreeSet<ServerId>,
     /// The workers that stand in for lost ones.
     stand_ins: StandIns,
@@ -214,7 +213,8 @@ impl ClusterCoordinator {
         had_copies && !self.processes.has_copies_on_the_way()
     }
 
-    /// Makes a data center join that [`Self::admission`] has returned. The caller then [meets](Self::meet) its servers.
+    /// Makes a data center join that [`Self::admission`] has returned. The caller then
+    /// [registers](Self::register_server) its servers.
     ///
     /// # Panics
     /// If no data center may join ([`Coordinator::admits`]).

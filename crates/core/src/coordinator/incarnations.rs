@@ -1,6 +1,6 @@
 //! The incarnations that the coordinator assigns to servers without a state.
 //!
-//! Mirrors reject a server with an earlier incarnation than they have met. They take a server with the same incarnation
+//! Mirrors reject a server with an earlier incarnation than they know. They take a server with the same incarnation
 //! for the process that they know. So a server that has lost its disk must have a later incarnation. Its machine cannot
 //! determine one: it has lost the number, and its system clock may be behind. The coordinator can, since every process
 //! of a server connects to it before it meets a mirror.

@@ -100,9 +100,10 @@ pub struct SessionState {
 /// message it takes the frames that [`Self::poll_frame`] returns.
 ///
 /// Four methods change what must outlive a restart, and nothing else does: [`Self::push`], [`Self::pass_on`],
-/// [`Self::acknowledge`] and [`Self::meet`]. A caller that keeps a log notes each of them before it makes the change. It
-/// takes messages in two steps for that: [`Self::check_message`] says what a message changes, and [`Self::next_frame`]
-/// which frame is in turn. Called again in the order of the log, the four methods give the same state.
+/// [`Self::acknowledge`] and [`Self::accept_hello`]. A caller that keeps a log records each of them before it makes the
+/// change. So it takes messages in two steps: [`Self::check_message`] returns what a message changes, and
+/// [`Self::next_frame`] the frame that is in turn. If the four methods are called again in the order of the log, they
+/// give the same state.
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
@@ -140,12 +141,12 @@ impl PeerHello {
     }
 }
 
-/// What a message that was found valid changes of what must outlive a restart.
+/// The durable changes that a valid message makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedMessage {
-    /// Whom one meets, where it is a hello.
+    /// If the message is a hello: how it relates to those before, and its durable part.
     pub hello: Option<(HelloKind, PeerHello)>,
-    /// How many frames of each lane the other end has.
+    /// The number of frames of each lane that the other end has received.
     pub received: [u64; 2],
 }
 
@@ -224,11 +225,11 @@ impl Session {
         Ok(hello.map(|(kind, _)| kind))
     }
 
-    /// The first step of [`Self::handle_message`]: takes what belongs to the connection, and says what the message
-    /// changes besides.
+    /// The first step of [`Self::handle_message`]: handles what belongs to the connection, and returns the durable
+    /// changes that the message makes.
     ///
-    /// Before anything else is done with this session the caller has to let it [meet](Self::meet) whom it has not met,
-    /// which is every [`HelloKind`] but [`HelloKind::Reconnected`], and then [acknowledge](Self::acknowledge).
+    /// The caller must apply these before it calls any other method: it [accepts the hello](Self::accept_hello) for every
+    /// [`HelloKind`] but [`HelloKind::Reconnected`], and then [acknowledges](Self::acknowledge) frames.
     ///
     /// # Errors
     /// As [`Self::handle_message`].
@@ -259,7 +260,8 @@ impl Session {
         Ok(CheckedMessage { hello: None, received: header.received })
     }
 
-    /// Meets the other end in an incarnation that is new to this one. Where it has lost its state, both count from 1 again.
+    /// Accepts the hello of an incarnation that is new to this end. If the other end has lost its state, both ends count
+    /// from 1 again.
     pub fn accept_hello(&mut self, PeerHello(peer): PeerHello) -> HelloKind {
         let kind = match self.peer {
             None => HelloKind::First,

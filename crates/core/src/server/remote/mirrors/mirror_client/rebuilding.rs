@@ -66,17 +66,17 @@ impl MirrorClient {
         self.peers.get(&dc).map_or(0, |peer| peer.incarnation)
     }
 
-    /// A mirror has said hello for the first time, in this incarnation of it.
+    /// Records the first hello of a mirror, which is of this incarnation.
     pub(in crate::server::remote::mirrors) fn on_first(&mut self, from: DcId, incarnation: u64) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.met = incarnation;
         }
     }
 
-    /// Whether this incarnation of a mirror is not over, and nothing has been settled yet about what the mirror has in it.
+    /// Whether this incarnation of a mirror has not ended, and it is not decided yet which updates the mirror has in it.
     ///
-    /// Others may tell of an incarnation after it is over. Once the two have met, none before that one counts: a copy that is
-    /// taken for one would count as carried to its successor.
+    /// Messages of other mirrors about an incarnation may arrive after its end. Incarnations before that of the mirror's
+    /// first hello do not count: a copy taken for one would be counted as received by its successor.
     pub(in crate::server::remote::mirrors) fn is_open(&self, to: DcId, incarnation: u64) -> bool {
         self.peers.get(&to).is_some_and(|peer| {
             let waits = peer.route.as_ref().is_some_and(|route| route.waits);

@@ -461,7 +461,7 @@ fn a_node_that_nobody_places_says_how_to_place_it() {
     check(&[], &[], "GAIA_ROLE");
     check(&["--dc", "north"], &[], "--server N");
     check(&["--dc", "nord", "--server", "0"], &[], "expected one of north, south");
-    check(&["--dc", "north", "--server", "1"], &[], "north has 0 to 0");
+    check(&["--dc", "north", "--server", "1"], &[], "--server is `1`, expected 0 to 0 for north");
     check(&[], &[("RANK", "9")], "RANK is `9`, expected a rank below 5");
 }
 

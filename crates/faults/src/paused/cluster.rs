@@ -274,7 +274,7 @@ impl Cluster {
                 self.over.set(true);
                 Err(COPY_LOST.into())
             }
-            Some(_) | None if environment.is_gone() => return ControlFlow::Continue(()),
+            Some(_) | None if environment.is_killed() => return ControlFlow::Continue(()),
             other => {
                 let nodes = &self.drawn.processes[process];
                 Err(format!("{nodes:?} ended with {other:?}"))

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::environment::ProcessEnvironment;
 use crate::scenario::draws::within;
 use crate::scenario::fault::Moment;
 use gaia_checkpoint::LogDisk;
@@ -24,10 +23,17 @@ struct File {
     synced: usize,
 }
 
+/// A process that uses a disk. Once it is killed, it has no access.
+pub(super) trait DiskUser: Send + Sync {
+    fn is_killed(&self) -> bool;
+
+    fn kill(&self);
+}
+
 /// A process's access to the files.
 pub(super) struct MemoryDisk {
     pub(super) files: Arc<Mutex<Files>>,
-    pub(super) environment: Arc<ProcessEnvironment>,
+    pub(super) user: Arc<dyn DiskUser>,
 }
 
 impl Files {
@@ -60,8 +66,8 @@ impl Files {
 
 impl MemoryDisk {
     fn files(&self) -> io::Result<MutexGuard<'_, Files>> {
-        // A killed process has no access: another one uses the files.
-        if self.environment.is_gone() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
+        // Another process may use the files by then.
+        if self.user.is_killed() { Err(gone()) } else { Ok(self.files.lock().unwrap()) }
     }
 }
 
@@ -99,7 +105,7 @@ impl LogDisk for MemoryDisk {
             return Ok(());
         }
         drop(files);
-        self.environment.kill();
+        self.user.kill();
         Err(gone())
     }
 

@@ -14,7 +14,7 @@ use rand_core::Rng;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::disk::{Files, MemoryDisk};
+use super::disk::{DiskUser, Files, MemoryDisk};
 use super::pipes::{Switchboard, Way, break_off};
 use gaia_checkpoint::{CheckpointError, LogDisk};
 use gaia_core::topology::Topology;
@@ -43,7 +43,7 @@ pub(super) struct ProcessEnvironment {
     seed: Seed,
     /// The time of its calendar at the start of the run.
     calendar_began: Duration,
-    gone: AtomicBool,
+    is_killed: AtomicBool,
     killed: Notify,
     /// An address that it cannot reach.
     disconnected_from: Mutex<Option<SocketAddr>>,
@@ -77,7 +77,7 @@ impl World {
             dc,
             seed: self.seed.nth(usize::from(self.port())),
             calendar_began: CALENDAR_BEGAN - behind,
-            gone: AtomicBool::new(false),
+            is_killed: AtomicBool::new(false),
             killed: Notify::new(),
             disconnected_from: Mutex::default(),
             listens: Mutex::default(),
@@ -102,13 +102,13 @@ impl World {
 }
 
 impl ProcessEnvironment {
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
     }
 
     /// Kills the process: its streams fail, its datagrams end, and it has no access to its disks.
     pub(super) fn kill(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+        self.is_killed.store(true, Ordering::Relaxed);
         for address in self.listens.lock().unwrap().drain(..) {
             self.world.network.unplug(address);
             self.world.streams.forget(address);
@@ -136,7 +136,17 @@ impl ProcessEnvironment {
     }
 
     fn present(&self) -> io::Result<()> {
-        if self.is_gone() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        if self.is_killed() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    }
+}
+
+impl DiskUser for ProcessEnvironment {
+    fn is_killed(&self) -> bool {
+        self.is_killed()
+    }
+
+    fn kill(&self) {
+        self.kill();
     }
 }
 
@@ -172,7 +182,7 @@ impl Environment for SharedEnvironment {
             streams.retain(|ways| ways[0].strong_count() > 0);
             streams.push(ways.clone());
             drop(streams);
-            if environment.is_gone() {
+            if environment.is_killed() {
                 break_off(&ways);
             }
             Ok(Box::new(pipe) as Box<dyn Stream>)
@@ -194,7 +204,7 @@ impl Environment for SharedEnvironment {
         let (environment, mut disks) = (self.0.clone(), self.0.world.disks.lock().unwrap());
         let files = disks.entry(path.to_owned()).or_default().clone();
         environment.disks.lock().unwrap().push(files.clone());
-        Ok(Box::new(MemoryDisk { files, environment }))
+        Ok(Box::new(MemoryDisk { files, user: environment }))
     }
 
     fn since_epoch(&self) -> Duration {

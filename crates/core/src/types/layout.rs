@@ -51,6 +51,7 @@ impl ModelLayout {
     }
 
     /// The tables, in order. A [`TableId`] is a position in the slice.
+    #[inline]
     pub fn tables(&self) -> &[TableLayout] {
         &self.tables
     }
@@ -59,11 +60,13 @@ impl ModelLayout {
     ///
     /// # Panics
     /// If there is no such table.
+    #[inline]
     pub fn table(&self, table: TableId) -> &TableLayout {
         &self.tables[table.index()]
     }
 
     /// The number of parameters in the whole model.
+    #[inline]
     pub fn parameters(&self) -> usize {
         self.offsets[self.tables.len()]
     }
@@ -72,6 +75,7 @@ impl ModelLayout {
     ///
     /// # Panics
     /// If there is no such table.
+    #[inline]
     pub fn table_offset(&self, table: TableId) -> usize {
         self.offsets[table.index()]
     }
@@ -80,6 +84,7 @@ impl ModelLayout {
     ///
     /// # Panics
     /// If there is no such table.
+    #[inline]
     pub fn row_offset(&self, table: TableId, row: usize) -> usize {
         self.offsets[table.index()] + row * self.tables[table.index()].width
     }
@@ -123,21 +128,25 @@ impl ShardLayout {
     }
 
     /// The number of parameters in this shard.
+    #[inline]
     pub fn parameters(&self) -> usize {
         self.offsets[self.model.tables.len()]
     }
 
     /// The number of rows in this shard, over all tables.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.row_offsets[self.model.tables.len()]
     }
 
     /// The number of rows of one table in this shard.
+    #[inline]
     pub fn rows_of(&self, table: TableId) -> usize {
         rows_in_shard(self.model.table(table).rows, self.shard, self.shards)
     }
 
     /// The number of parameters in each row of a table.
+    #[inline]
     pub fn width_of(&self, table: TableId) -> usize {
         self.model.table(table).width
     }
@@ -148,32 +157,38 @@ impl ShardLayout {
     }
 
     /// The shard-wide row at which a table begins.
+    #[inline]
     pub fn first_row_of(&self, table: TableId) -> usize {
         self.row_offsets[table.index()]
     }
 
     /// Whether this shard owns a model row.
+    #[inline]
     pub fn owns(&self, row: usize) -> bool {
         row % self.shards == self.shard.index()
     }
 
     /// The local row of a model row that this shard owns. Ownership is asserted in debug builds.
+    #[inline]
     pub fn local_row(&self, row: usize) -> usize {
         debug_assert!(self.owns(row));
         row / self.shards
     }
 
     /// The model row of a local row. The inverse of [`Self::local_row`].
+    #[inline]
     pub fn model_row(&self, local_row: usize) -> usize {
         local_row * self.shards + self.shard.index()
     }
 
     /// The position of an owned model row's first parameter in the shard's flat vector.
+    #[inline]
     pub fn row_offset(&self, table: TableId, row: usize) -> usize {
         self.offsets[table.index()] + self.local_row(row) * self.width_of(table)
     }
 
     /// The shard-wide row of an owned model row.
+    #[inline]
     pub fn shard_row(&self, table: TableId, row: usize) -> usize {
         self.row_offsets[table.index()] + self.local_row(row)
     }

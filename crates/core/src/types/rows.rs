@@ -55,6 +55,7 @@ impl Model {
     }
 
     /// The tables of the model.
+    #[inline]
     pub fn layout(&self) -> &Arc<ModelLayout> {
         &self.layout
     }
@@ -63,6 +64,7 @@ impl Model {
     ///
     /// # Panics
     /// If the layout has no such row.
+    #[inline]
     pub fn row(&self, table: TableId, row: usize) -> &[f32] {
         let start = self.layout.row_offset(table, row);
         &self.values[start..start + self.layout.table(table).width]
@@ -72,6 +74,7 @@ impl Model {
     ///
     /// # Panics
     /// As [`Self::row`].
+    #[inline]
     pub fn row_mut(&mut self, table: TableId, row: usize) -> &mut [f32] {
         let start = self.layout.row_offset(table, row);
         let width = self.layout.table(table).width;
@@ -82,6 +85,7 @@ impl Model {
     ///
     /// # Panics
     /// If the layout has no such table.
+    #[inline]
     pub fn table(&self, table: TableId) -> &[f32] {
         let start = self.layout.table_offset(table);
         let shape = self.layout.table(table);
@@ -92,6 +96,7 @@ impl Model {
     ///
     /// # Panics
     /// As [`Self::table`].
+    #[inline]
     pub fn table_mut(&mut self, table: TableId) -> &mut [f32] {
         let start = self.layout.table_offset(table);
         let shape = self.layout.table(table);

@@ -389,8 +389,13 @@ impl<'p> Schedule<'p> {
     /// Sends a message to a node of the same data center.
     fn send_nearby(&mut self, from: NodeId, to: NodeId, bytes: u64, task: Task) {
         let at = self.lan.send(self.now, from, to, bytes);
-        let incarnation = self.nodes.host(to).incarnation;
-        self.events.push(at, Event::Node { node: to, incarnation, task });
+        self.schedule_task(at, to, task);
+    }
+
+    /// Schedules a task of a node, which the node does unless it crashes before.
+    fn schedule_task(&mut self, at: Instant, node: NodeId, task: Task) {
+        let incarnation = self.nodes.host(node).incarnation;
+        self.events.push(at, Event::Node { node, incarnation, task });
     }
 
     /// Whether no message is in flight, all nodes run, and no session holds a frame.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Done, Event, Schedule};
+use super::{Done, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::cluster::nodes::Task;
@@ -102,10 +102,8 @@ impl Schedule<'_> {
 
         if !caller.machine.is_settled() {
             // The server's request must be durable.
-            let (node, incarnation) =
-                (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
-            let task = Task::Join { worker };
-            self.events.push(self.now + RETRY_AFTER, Event::Node { node, incarnation, task });
+            let at = self.now + RETRY_AFTER;
+            self.schedule_task(at, NodeId::Server(id), Task::Join { worker });
             return;
         }
 
@@ -192,10 +190,7 @@ impl Schedule<'_> {
     /// Schedules an acknowledgement without a frame, unless one is scheduled.
     fn acknowledge_at(&mut self, id: ServerId, peer: DcId, at: Instant) {
         if self.acknowledging.insert((id, peer)) {
-            let (node, incarnation) =
-                (NodeId::Server(id), self.nodes.servers[&id].host.incarnation);
-            let task = Task::Acknowledge { peer };
-            self.events.push(at, Event::Node { node, incarnation, task });
+            self.schedule_task(at, NodeId::Server(id), Task::Acknowledge { peer });
         }
     }
 
@@ -409,8 +404,7 @@ impl Schedule<'_> {
         let at: Instant = if reached { self.now } else { node.host.when(at).max(self.now) };
         if node.timeout.is_none_or(|scheduled| at < scheduled) {
             node.timeout = Some(at);
-            let (node, incarnation) = (NodeId::Server(id), node.host.incarnation);
-            self.events.push(at, Event::Node { node, incarnation, task: Task::Timeout });
+            self.schedule_task(at, NodeId::Server(id), Task::Timeout);
         }
     }
 }

@@ -149,12 +149,8 @@ impl Schedule<'_> {
         connection.epoch += 1;
         self.counts.reconnects += 1;
         for (server, peer) in ends_of(pair) {
-            let (node, incarnation) =
-                (NodeId::Server(server), self.nodes.servers[&server].host.incarnation);
-            self.events.push(
-                self.now + SILENCE,
-                Event::Node { node, incarnation, task: Task::Disconnected { peer } },
-            );
+            let task = Task::Disconnected { peer };
+            self.schedule_task(self.now + SILENCE, NodeId::Server(server), task);
         }
         self.reconnect(pair);
     }

@@ -1,6 +1,6 @@
 //! The inputs and outputs of workers.
 
-use super::{Done, Event, Schedule};
+use super::{Done, Schedule};
 use crate::bugs::Bug;
 use crate::checkers::Seen;
 use crate::cluster::nodes::Task;
@@ -40,9 +40,7 @@ impl Schedule<'_> {
             worker.take_held();
             node.machine.handle_ran(worker);
             let time = self.cost.time(id, number, work).mul_f64(slowdown);
-            let (node, incarnation) = (NodeId::Worker(id), node.host.incarnation);
-            self.events
-                .push(self.now + time, Event::Node { node, incarnation, task: Task::Computed });
+            self.schedule_task(self.now + time, NodeId::Worker(id), Task::Computed);
         }
 
         let node = self.nodes.worker_mut(id);

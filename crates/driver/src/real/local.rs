@@ -132,11 +132,8 @@ async fn conduct(
     let (mut exits, mut children) = supervisor.start_all(plan)?;
     let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
-    let conducting = async {
-        let gathered =
-            Conductor::gather(&context, &blueprint, application, observer, acceptor, None).await?;
-        gathered.conduct(wall).await
-    };
+    let conductor = Conductor::new(&context, &blueprint, application, observer, acceptor, None);
+    let conducting = async { conductor.gather().await?.conduct(wall).await };
     let conducted = tokio::select! {
         conducted = conducting => conducted,
         failed = failed(&mut exits, goes_on) => Err(failed),

@@ -236,9 +236,8 @@ async fn run_coordinator(
         .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
     let file = file.transpose()?;
     let mut observer = Measured { observer, meter: &context.meter, plan };
-    let conductor =
-        Conductor::gather(&context, blueprint, application, &mut observer, acceptor, file).await?;
-    conductor.conduct(wall).await
+    let conductor = Conductor::new(&context, blueprint, application, &mut observer, acceptor, file);
+    conductor.gather().await?.conduct(wall).await
 }
 
 /// Runs the server and the worker of this process, of which there may be one or both, and stands in for lost workers.

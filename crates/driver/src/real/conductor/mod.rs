@@ -83,31 +83,8 @@ pub(super) struct Conductor<'a> {
 }
 
 impl<'a> Conductor<'a> {
-    /// Waits until all nodes of the run are connected, and sends them each other's addresses.
-    pub(super) async fn gather(
-        context: &'a NodeContext,
-        blueprint: &Blueprint<'_>,
-        application: &'a Arc<dyn Application>,
-        observer: &'a mut dyn Observer,
-        acceptor: Acceptor,
-        file: Option<StateFile>,
-    ) -> Result<Self, RealError> {
-        let mut conductor = Self::new(context, blueprint, application, observer, acceptor, file);
-        conductor.take_up()?;
-        conductor.show_absent();
-        if conductor.ended.is_some() {
-            // Nodes that have received the last order do not reconnect.
-            conductor.begun = true;
-            return Ok(conductor);
-        }
-
-        conductor.wait_for_nodes().await?;
-        conductor.begun = true;
-        conductor.welcome(conductor.present().collect()).await?;
-        Ok(conductor)
-    }
-
-    fn new(
+    /// The coordinator of a run that has not begun in this process.
+    pub(super) fn new(
         context: &'a NodeContext,
         blueprint: &Blueprint<'_>,
         application: &'a Arc<dyn Application>,
@@ -137,6 +114,22 @@ impl<'a> Conductor<'a> {
             ended: None,
             file,
         }
+    }
+
+    /// Waits until all nodes of the run are connected, and sends them each other's addresses.
+    pub(super) async fn gather(mut self) -> Result<Self, RealError> {
+        self.take_up()?;
+        self.show_absent();
+        if self.ended.is_some() {
+            // Nodes that have received the last order do not reconnect.
+            self.begun = true;
+            return Ok(self);
+        }
+
+        self.wait_for_nodes().await?;
+        self.begun = true;
+        self.welcome(self.present().collect()).await?;
+        Ok(self)
     }
 
     /// Waits until all nodes that take part are connected.

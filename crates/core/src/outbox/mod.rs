@@ -153,8 +153,9 @@ impl Outbox {
         }
     }
 
-    /// How many of those must leave.
-    pub fn due(&self) -> usize {
+    /// The number of parameters that must be sent and are not: without those of a ranked outbox that are sent only if
+    /// the link has room.
+    pub fn hard_waiting(&self) -> usize {
         match self {
             Self::Sweep(sweep) => sweep.waiting(),
             Self::Ranked(ranked) => ranked.hard_waiting(),

@@ -29,7 +29,7 @@ impl MirrorClient {
         let peer = self.peers.get_mut(&to)?;
         let route = peer.route.as_ref().filter(|route| !route.waits)?;
         let CatchUp { version, left } = peer.catch_up?;
-        if left != Some(0) && route.outbox.due() > 0 {
+        if left != Some(0) && route.outbox.hard_waiting() > 0 {
             return None;
         }
         peer.catch_up = None;

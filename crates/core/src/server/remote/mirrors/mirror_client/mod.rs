@@ -331,7 +331,7 @@ impl MirrorClient {
 
         let most = entries_in(quantum, self.format);
         if let Some(catch_up) = &mut peer.catch_up {
-            catch_up.left.get_or_insert_with(|| route.outbox.due());
+            catch_up.left.get_or_insert_with(|| route.outbox.hard_waiting());
         }
         loop {
             route.outbox.take(source, self.format, most, &mut self.batch);

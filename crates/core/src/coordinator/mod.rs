@@ -30,7 +30,7 @@ pub use standing_orders::{NodeOrder, Recipients, StandingOrders};
 pub use stop::{ChangeRule, StopReason, StopRules, target_of};
 
 use crate::persist;
-use crate::types::{Clock, DcId, Instant, ServerId, Staleness, WorkerId};
+use crate::types::{Clock, DcId, Instant, ServerId, ShardId, Staleness, WorkerId};
 
 /// The settings of a coordinator.
 #[derive(Clone, Debug)]
@@ -297,8 +297,14 @@ impl Coordinator {
 
     /// The number of clocks that all servers of a data center have reported as finished.
     pub fn clock_of(&self, dc: DcId) -> Clock {
-        let servers = self.finished.iter().filter(|(server, _)| server.dc == dc);
+        let [first, last] = [ShardId(0), ShardId(u16::MAX)].map(|shard| ServerId { dc, shard });
+        let servers = self.finished.range(first..=last);
         servers.map(|(_, clock)| *clock).min().unwrap_or_default()
+    }
+
+    /// The number of clocks that all servers of all data centers have reported as finished.
+    pub fn clock_of_all(&self) -> Clock {
+        self.finished.values().copied().min().unwrap_or_default()
     }
 
     /// The clock at which a worker has stopped, if it has.
@@ -422,7 +428,6 @@ fn next_evaluation(config: &CoordinatorConfig, clock: Clock) -> Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::ShardId;
 
     fn coordinator(stop: StopRules, lockstep: Option<Staleness>) -> Coordinator {
         let dcs = [DcId(0), DcId(1)];

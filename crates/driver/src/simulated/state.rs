@@ -12,8 +12,7 @@ use gaia_core::types::{Clock, DcId, Persist, ServerId, State, WorkerId};
 impl Simulation<'_> {
     /// The clock that all data centers have finished.
     pub(super) fn clock(&self) -> Clock {
-        let dcs = (0..self.data_centers as u16).map(DcId);
-        dcs.map(|dc| self.cluster.coordinator.clock_of(dc)).min().unwrap_or_default()
+        self.cluster.coordinator.clock_of_all()
     }
 
     /// A checkpoint with all state that does not follow from the plan.

@@ -78,6 +78,13 @@ enum Occasion {
     Forward,
 }
 
+impl Sharing {
+    /// Whether mirrors are told the clocks whose significant updates were all sent.
+    fn has_mirror_clocks(&self) -> bool {
+        !matches!(self, Self::Everything)
+    }
+}
+
 impl MirrorClient {
     pub(super) fn tap(config: &ServerConfig, format: ValueFormat) -> Self {
         Self::new(config, Sharing::Everything, format, |parameters| {
@@ -339,7 +346,7 @@ impl MirrorClient {
                 break;
             }
             if route.outbox.waiting() == 0 {
-                self.report();
+                peer.report(self.sharing.has_mirror_clocks());
                 return None;
             }
         }
@@ -375,7 +382,7 @@ impl MirrorClient {
         peer.stats.updates += updates;
         peer.stats.carried += updates;
         peer.stats.relayed_bytes += (frame.len() * relayed / self.batch.indexes.len()) as u64;
-        self.report();
+        peer.report(self.sharing.has_mirror_clocks());
         Some(Bytes::from(frame))
     }
 
@@ -450,15 +457,10 @@ impl MirrorClient {
         }
     }
 
-    /// The mirror clock: reports a clock on each link on which all significant updates up to it were sent.
+    /// Reports the mirror clock on each link.
     fn report(&mut self) {
         for peer in self.peers.values_mut() {
-            let Some(route) = peer.route.as_mut().filter(|route| !route.waits) else { continue };
-            let Some(clock) = route.outbox.covered() else { continue };
-            if clock > route.reported && !matches!(self.sharing, Sharing::Everything) {
-                route.reported = clock;
-                peer.report(clock);
-            }
+            peer.report(self.sharing.has_mirror_clocks());
         }
     }
 

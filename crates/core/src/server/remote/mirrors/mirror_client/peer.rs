@@ -114,9 +114,20 @@ impl Peer {
             && self.rebuild.as_ref().is_none_or(Rebuild::is_asked_for)
     }
 
+    /// The mirror clock: queues a report of the latest clock of which all significant updates were sent, if there is
+    /// one that was not reported.
+    pub(super) fn report(&mut self, has_mirror_clocks: bool) {
+        let Some(route) = self.route.as_mut().filter(|route| !route.waits) else { return };
+        let Some(clock) = route.outbox.covered() else { return };
+        if clock > route.reported && has_mirror_clocks {
+            route.reported = clock;
+            self.queue_mirror_clock(clock);
+        }
+    }
+
     /// Queues a report. It replaces the last queued message if that is a report, so that the reports of an idle link do
     /// not accumulate.
-    pub(super) fn report(&mut self, clock: Clock) {
+    pub(super) fn queue_mirror_clock(&mut self, clock: Clock) {
         if matches!(self.control.back(), Some(ControlMessage::MirrorClock { .. })) {
             self.control.pop_back();
         }

@@ -165,7 +165,7 @@ impl MirrorClient {
 
         if reported > route.reported {
             route.reported = reported;
-            peer.report(reported);
+            peer.queue_mirror_clock(reported);
         }
     }
 

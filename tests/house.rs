@@ -38,12 +38,13 @@ const DRIVERS: [&[Room]; 3] = [
 ];
 
 /// What the protocol may be built from: no runtime, no socket, no file, no clock.
-const CORE_DEPENDENCIES: [&str; 8] = [
+const CORE_DEPENDENCIES: [&str; 9] = [
     "bitpacking",
     "bytes",
     "crc32fast",
     "rand_core",
     "rand_xoshiro",
+    "rmp",
     "rmp-serde",
     "serde",
     "thiserror",

@@ -12,7 +12,7 @@ use super::error::{CheckpointError, shown};
 use super::manifest::{Facts, FileMark, Manifest};
 use super::marked_file::MarkedFile;
 use super::{Checkpoint, Resumed, tensors};
-use gaia_core::types::{Seed, State};
+use gaia_core::types::{Seed, State, messagepack};
 
 /// The directory `checkpoints/` of one run or node.
 pub struct Checkpoints {
@@ -114,7 +114,7 @@ impl Checkpoints {
         }
 
         let records = MarkedFile::open(path, mark(RECORDS)?)?.read()?;
-        state.records = rmp_serde::from_slice(&records)
+        state.records = messagepack::decode(&records)
             .map_err(|error| CheckpointError::unreadable(&path.join(RECORDS), error))?;
 
         if let Some(name) = files.keys().next() {
@@ -207,8 +207,8 @@ impl Checkpoints {
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
         let records = std::iter::once_with(|| {
-            let records = rmp_serde::to_vec(&state.records);
-            (RECORDS, records.expect("a vector takes all records"))
+            let records = messagepack::encode(&state.records);
+            (RECORDS, records)
         });
         model.chain(tensors).chain(records)
     }

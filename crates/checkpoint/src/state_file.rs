@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use super::disk::{Disk, Filesystem};
 use super::error::CheckpointError;
-use gaia_core::types::State;
+use gaia_core::types::{State, messagepack};
 
 /// The file of one state machine.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl StateFile {
     pub fn write(&self, state: &State) -> Result<(), CheckpointError> {
         assert!(state.tensors.is_empty(), "a small machine has no tensors");
 
-        let records = rmp_serde::to_vec(&state.records).expect("a vector takes all records");
+        let records = messagepack::encode(&state.records);
         let mut bytes = Vec::with_capacity(HEADER_BYTES + records.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -126,7 +126,7 @@ impl StateFile {
         }
 
         let records: BTreeMap<String, Bytes> =
-            rmp_serde::from_slice(records).map_err(|error| unreadable(error.to_string()))?;
+            messagepack::decode(records).map_err(|error| unreadable(error.to_string()))?;
         Ok(Some(State { tensors: BTreeMap::new(), records }))
     }
 }

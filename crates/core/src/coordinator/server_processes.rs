@@ -113,6 +113,7 @@ impl ServerProcesses {
 mod tests {
     use super::*;
     use crate::types::ShardId;
+    use crate::types::messagepack;
 
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {
@@ -147,8 +148,8 @@ mod tests {
         server_processes
             .register(server, ServerProcess { began, incarnation: began, is_new: true });
 
-        let written = rmp_serde::to_vec(&server_processes).unwrap();
-        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let written = messagepack::encode(&server_processes);
+        let mut server_processes: ServerProcesses = messagepack::decode(&written).unwrap();
         let second = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
         assert!(second > first.next().next());
         let newcomer = ServerId { dc: DcId(2), ..server };
@@ -164,8 +165,8 @@ mod tests {
         let began = 1_800_000_000_000_u64;
         let met = BTreeMap::from([(server, began)]);
         let copies: BTreeMap<ServerId, (u64, DcId)> = BTreeMap::new();
-        let written = rmp_serde::to_vec(&(met, copies)).unwrap();
-        let mut server_processes: ServerProcesses = rmp_serde::from_slice(&written).unwrap();
+        let written = messagepack::encode(&(met, copies));
+        let mut server_processes: ServerProcesses = messagepack::decode(&written).unwrap();
         let given = server_processes.give_incarnations(false, Duration::ZERO).give(server, 1);
         assert!(given.number() > began + 1_000_000, "it may have gone on from its log");
     }

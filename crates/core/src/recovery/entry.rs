@@ -11,7 +11,7 @@ use super::RecoveryError;
 use super::worker_session::RequestSeq;
 use crate::node::{RowsRead, WorkerMessage};
 use crate::session::{Incarnation, PeerHello};
-use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId};
+use crate::types::{Clock, DcId, Instant, Lane, ShardId, WorkerId, messagepack};
 
 /// An input of a server, with its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ impl WorkerEntry {
 
 /// Encodes an entry as the body of a record.
 pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
-    rmp_serde::to_vec(entry).expect("a vector takes every entry").into()
+    messagepack::encode(entry).into()
 }
 
 /// Reads an entry from the body of the record of this number.
@@ -171,6 +171,6 @@ pub(super) fn encode<T: Serialize>(entry: &T) -> Bytes {
 /// # Errors
 /// If the bytes are not an entry.
 pub(super) fn decode<T: DeserializeOwned>(number: u64, body: &[u8]) -> Result<T, RecoveryError> {
-    rmp_serde::from_slice(body)
+    messagepack::decode(body)
         .map_err(|error| RecoveryError::Unreadable { number, problem: error.to_string() })
 }

@@ -8,6 +8,7 @@ mod instant;
 mod lane;
 mod layout;
 pub mod limits;
+pub mod messagepack;
 pub(crate) mod packed;
 mod rows;
 mod seed;

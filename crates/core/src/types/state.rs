@@ -20,6 +20,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::messagepack;
+
 /// The state of a run, by name. Names are paths such as `server.dc0/server1.remote.client.touched`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
@@ -229,7 +231,7 @@ impl Saver<'_> {
     /// # Errors
     /// Never, as of every method here.
     pub fn record<T: Serialize>(&mut self, name: &str, field: &T) -> Saved {
-        let bytes = rmp_serde::to_vec(field).expect("a vector takes every record");
+        let bytes = messagepack::encode(field);
         self.state.records.insert(join(&self.path, name), bytes.into());
         Ok(())
     }
@@ -361,7 +363,7 @@ impl Restorer<'_> {
             return Err(StateError::Missing { name });
         };
 
-        let found = rmp_serde::from_slice(&bytes).map_err(|error| StateError::Unreadable {
+        let found = messagepack::decode(&bytes).map_err(|error| StateError::Unreadable {
             name: name.clone(),
             problem: error.to_string(),
         })?;

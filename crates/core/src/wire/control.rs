@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::FrameError;
 use super::envelope::{self, Family};
 use crate::types::limits::{DATA_CENTERS_MAX, MODEL_PARAMETERS_MAX, NODES_PER_DC_MAX};
+use crate::types::messagepack::{self, MessagePackError};
 use crate::types::{Clock, DcId, ShardId, Tightness};
 
 /// A message between mirrors that is not a change of parameters.
@@ -133,7 +134,7 @@ impl ControlMessage {
 /// If the frame exceeds [`CONTROL_FRAME_BYTES_MAX`](crate::types::limits::CONTROL_FRAME_BYTES_MAX).
 pub fn encode_control(message: &ControlMessage, out: &mut Vec<u8>) {
     let start = envelope::open(Family::Control, 0, 0, out);
-    rmp_serde::encode::write(out, message).expect("a vector takes every message");
+    messagepack::append(message, out);
     envelope::seal(Family::Control, start, out);
 }
 
@@ -153,12 +154,10 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
     if (kind, format) != (0, 0) {
         return Err(FrameError::PeerUsedReservedBytes);
     }
-    let mut deserializer = rmp_serde::Deserializer::new(body);
-    let message = ControlMessage::deserialize(&mut deserializer)
+    let (message, trailing) = messagepack::decode_first(body)
         .map_err(|error| FrameError::PeerSentBadMessage(shown(&error)))?;
-    let trailing = deserializer.into_inner().len();
-    if trailing > 0 {
-        let error = format!("{trailing} bytes follow the message");
+    if !trailing.is_empty() {
+        let error = format!("{} bytes follow the message", trailing.len());
         return Err(FrameError::PeerSentBadMessage(error));
     }
     check_bounds(&message)?;
@@ -166,7 +165,7 @@ pub fn decode_control(frame: &[u8]) -> Result<ControlMessage, FrameError> {
 }
 
 /// The text of an error. It may quote the peer, so it is limited to one line and control characters are escaped.
-fn shown(error: &rmp_serde::decode::Error) -> String {
+fn shown(error: &MessagePackError) -> String {
     error.to_string().chars().flat_map(char::escape_debug).take(SHOWN_CHARS_MAX).collect()
 }
 

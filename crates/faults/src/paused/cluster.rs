@@ -26,7 +26,7 @@ use gaia_config::{LogSync, Plan};
 use gaia_core::application::Application;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{RemoteSync, ValueFormat};
-use gaia_core::types::{Clock, DcId, NodeId, Random, Seed, WorkerId};
+use gaia_core::types::{Clock, DcId, NodeId, Random, Seed, WorkerId, messagepack};
 use gaia_driver::Outcome;
 use gaia_driver::cluster::Blueprint;
 use gaia_driver::emulated::Network;
@@ -490,7 +490,7 @@ impl Cluster {
         let record = state.as_ref().and_then(|state| state.records.get("coordinator.stopped"));
         let record = record
             .ok_or("the coordinator's file does not contain the clocks of stopped workers")?;
-        rmp_serde::from_slice(record).map_err(|error| error.to_string())
+        messagepack::decode(record).map_err(|error| error.to_string())
     }
 
     /// Checks the copies. Returns whether they had to be the sum of all updates.

@@ -15,7 +15,7 @@ use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
 use gaia_core::session::Incarnation;
 use gaia_core::sync::WaitReason;
-use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
+use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId, messagepack};
 
 /// The first message on a connection: who connects, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,11 +179,11 @@ impl Report {
 }
 
 pub(in crate::real) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
-    rmp_serde::to_vec(message).expect("a vector takes every message")
+    messagepack::encode(message)
 }
 
 pub(in crate::real) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, ChannelError> {
-    rmp_serde::from_slice(body).map_err(|error| ChannelError::Other(error.to_string()))
+    messagepack::decode(body).map_err(|error| ChannelError::Other(error.to_string()))
 }
 
 /// The largest size of a hello or its answer, in bytes.

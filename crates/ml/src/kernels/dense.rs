@@ -1,6 +1,7 @@
 //! Products of dense row-major matrices, on one thread so that results repeat.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 /// A matrix, or the transpose of one, that someone else stores.
 #[derive(Clone, Copy, Debug)]
@@ -52,16 +53,22 @@ pub fn multiply(left: Matrix<'_>, right: Matrix<'_>, scale: f32, keep: f32, prod
         return;
     }
 
+    // The kernel wants contiguous columns. Those of the transposed product are the rows of the product.
+    let (left, right) = match right.columns {
+        1 => (left, right),
+        _ => (right.transposed(), left.transposed()),
+    };
+
     // SAFETY: a `Matrix` covers rows × columns values under its strides, by construction; the product's
     // length was checked above, and a `&mut` cannot overlap the factors.
     unsafe {
-        gemm::gemm(
+        get_gemm_fn()(
             left.rows,
             right.columns,
             left.columns,
             product.as_mut_ptr(),
+            left.rows as isize,
             1,
-            right.columns as isize,
             keep != 0.0,
             left.values.as_ptr(),
             left.column_stride as isize,

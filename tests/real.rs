@@ -47,6 +47,7 @@ impl Bench {
     fn new(run: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("run.toml"), run).unwrap();
+        fs::create_dir(folder.path().join("temporary")).unwrap();
         Self { folder }
     }
 
@@ -75,6 +76,8 @@ impl Bench {
             command.env_remove(name);
         }
         command.current_dir(self.folder.path()).env("NO_COLOR", "1");
+        // A run that is killed cannot remove its temporary folder.
+        command.env("TMPDIR", self.path("temporary"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }
@@ -296,9 +299,7 @@ fn an_interrupted_run_leaves_no_keys_behind_and_while_it_lasts_only_its_user_can
     for signal in ["-TERM", "-INT"] {
         let text = run_file(&["north", "south"], "driver = \"real\"", "clocks = 1000000");
         let bench = Bench::new(&text);
-        fs::create_dir(bench.path("temporary")).unwrap();
-        let mut command = bench.gaia("train", &["--out", "out", "--quiet"]);
-        let mut run = Node(command.env("TMPDIR", bench.path("temporary")).spawn().unwrap());
+        let mut run = Node(bench.gaia("train", &["--out", "out", "--quiet"]).spawn().unwrap());
         while children(run.0.id()).len() < 4 {
             assert!(run.0.try_wait().unwrap().is_none(), "{:?}", run.end());
             std::thread::yield_now();

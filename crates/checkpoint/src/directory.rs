@@ -206,10 +206,7 @@ impl Checkpoints {
         let model = model.iter().map(|model| (MODEL, tensors::model_file(model)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
-        let records = std::iter::once_with(|| {
-            let records = messagepack::encode(&state.records);
-            (RECORDS, records)
-        });
+        let records = std::iter::once_with(|| (RECORDS, messagepack::encode(&state.records)));
         model.chain(tensors).chain(records)
     }
 

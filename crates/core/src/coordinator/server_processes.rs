@@ -112,8 +112,7 @@ impl ServerProcesses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::ShardId;
-    use crate::types::messagepack;
+    use crate::types::{ShardId, messagepack};
 
     #[test]
     fn a_server_is_lost_that_is_new_in_another_life_than_it_was_met_in() {

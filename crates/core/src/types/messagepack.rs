@@ -394,7 +394,6 @@ mod tests {
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
-    use serde::de::DeserializeOwned;
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -463,10 +462,6 @@ mod tests {
             .prop_map(|(outer, inner)| Everything { nested: inner.map(Box::new), ..outer })
     }
 
-    fn both<T: DeserializeOwned>(bytes: &[u8]) -> (Option<T>, Option<T>) {
-        (decode(bytes).ok(), rmp_serde::from_slice(bytes).ok())
-    }
-
     proptest! {
         #[test]
         fn what_was_encoded_is_decoded_and_what_follows_is_left(value in everything(), rest in vec(any::<u8>(), 0..9)) {
@@ -493,9 +488,9 @@ mod tests {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;
             }
-            let (here, there) = both::<Everything>(&bytes);
-            if here.is_some() {
-                prop_assert_eq!(format!("{here:?}"), format!("{there:?}"));
+            if let Ok(here) = decode::<Everything>(&bytes) {
+                let there = rmp_serde::from_slice::<Everything>(&bytes);
+                prop_assert_eq!(format!("{here:?}"), format!("{:?}", there.unwrap()));
             }
         }
 

@@ -181,24 +181,27 @@ fn a_hello_outside_the_limits_is_refused() {
     };
     assert_eq!(decoded(hello(1, 2, 10)), Ok(hello(1, 2, 10)));
     let beyond = ControlMessage::Tightness { steps: Tightness::MOST.steps() + 1 };
-    let link_report = |silent, behind, failed| {
+    let link_report = |silent, behind, failed_link, failed| {
         ControlMessage::LinkReport(LinkReport {
             version: 1,
             silent: [DcId(0), DcId(silent)].into(),
             behind: [DcId(behind)].into(),
+            failed_links: [DcId(failed_link)].into(),
             failed: [(DcId(failed), 1)].into(),
             pauses: true,
         })
     };
-    assert_eq!(decoded(link_report(1023, 1023, 1023)), Ok(link_report(1023, 1023, 1023)));
+    let largest = link_report(1023, 1023, 1023, 1023);
+    assert_eq!(decoded(largest.clone()), Ok(largest));
     for message in [
         hello(2, 2, 10),
         hello(0, 2, 1 << 40),
         hello(0, 2000, 10),
         beyond,
-        link_report(1024, 1, 1),
-        link_report(1, 1024, 1),
-        link_report(1, 1, 1024),
+        link_report(1024, 1, 1, 1),
+        link_report(1, 1024, 1, 1),
+        link_report(1, 1, 1024, 1),
+        link_report(1, 1, 1, 1024),
     ] {
         assert!(matches!(decoded(message), Err(FrameError::PeerSentOutOfBounds { .. })));
     }
@@ -253,7 +256,15 @@ fn messages() -> impl Strategy<Value = ControlMessage> {
             .prop_map(|(version, sequence)| ControlMessage::CaughtUp { version, sequence }),
         (number(), dcs(), dcs(), any::<bool>()).prop_map(|(version, silent, behind, pauses)| {
             let failed = silent.iter().map(|dc: &DcId| (*dc, 7)).collect();
-            ControlMessage::LinkReport(LinkReport { version, silent, behind, failed, pauses })
+            let failed_links = silent.union(&behind).copied().collect();
+            ControlMessage::LinkReport(LinkReport {
+                version,
+                silent,
+                behind,
+                failed_links,
+                failed,
+                pauses,
+            })
         }),
     ]
 }

@@ -52,6 +52,7 @@ pub fn seeds() -> Vec<Seed> {
                 version: 3,
                 silent: [DcId(700)].into(),
                 behind: [DcId(0)].into(),
+                failed_links: [DcId(2), DcId(700)].into(),
                 failed: [(DcId(1), 2)].into(),
                 pauses: true,
             }),

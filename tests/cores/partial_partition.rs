@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gaia_core::node::Lane;
+use gaia_core::node::{Lane, ServerInput};
 use gaia_core::server::Server;
 use gaia_core::sync::{AspConfig, Brake, Policy, RemoteSync, ValueFormat, WaitReason};
 use gaia_core::types::{Clock, DcId, Staleness, WorkerId};
@@ -45,8 +45,17 @@ impl Descent {
 
     /// Every worker whose read is answered takes a step, then everything arrives that can. Says who took one.
     fn round(&mut self) -> Vec<u16> {
+        self.round_of(|_| true)
+    }
+
+    /// A round before a data center has joined.
+    fn round_without(&mut self, absent: u16) -> Vec<u16> {
+        self.round_of(|dc| dc != absent)
+    }
+
+    fn round_of(&mut self, takes_part: impl Fn(u16) -> bool) -> Vec<u16> {
         let mut stepped = Vec::new();
-        for dc in self.cluster.dcs() {
+        for dc in self.cluster.dcs().filter(|dc| takes_part(dc.0)) {
             if !self.cluster.has_asked(worker(dc.0)) {
                 self.cluster.ask(dc.0, &[]);
             }
@@ -227,6 +236,58 @@ fn who_has_paused_trains_again_once_it_has_what_it_missed() {
             assert_eq!(descent.round(), [0, 1, 2]);
             assert!(descent.objective() < settled + 20.0, "{remote:?}: {}", descent.objective());
         }
+    }
+}
+
+/// Who has received only a part of all updates does not train because a further link has died. The mirror that it cannot
+/// hear never lost a link itself.
+#[test]
+fn a_further_dead_link_ends_no_pause() {
+    for remote in models() {
+        for dead in [&[(1, 2), (2, 1)][..], &[(1, 2)]] {
+            let mut descent = Descent::new(&Setup::new(remote.clone()));
+            descent.rounds(100);
+            dead.iter().for_each(|(from, to)| descent.kill(*from, *to));
+            descent.rounds(200);
+            descent.kill(1, 0);
+            for _ in 0..20 {
+                assert_eq!(descent.round(), [0, 1], "{remote:?} without {dead:?}");
+            }
+            descent.heal();
+            assert_eq!(descent.round(), [0, 1, 2], "{remote:?} without {dead:?}");
+        }
+    }
+}
+
+/// A member that never met the one that joins learns of it from the data center that both exchange updates with.
+#[test]
+fn a_member_pauses_for_a_data_center_that_joins_behind_a_dead_link() {
+    for remote in models() {
+        let inactive = [DcId(0)].into();
+        let mut descent = Descent::new(&Setup { inactive, ..Setup::new(remote.clone()) });
+        for _ in 0..20 {
+            assert_eq!(descent.round_without(0), [1, 2]);
+        }
+        descent.cluster.begin_life(0, 1, 2);
+        descent.cluster.tell(2, ServerInput::First { from: DcId(0), incarnation: 1 });
+        descent.kill_both(0, 1);
+        descent.carry();
+        assert_eq!(descent.cluster.servers[1].pauses_for(), Some(DcId(0)));
+        for _ in 0..300 {
+            assert_eq!(descent.round(), [0, 2], "{remote:?}");
+        }
+
+        // Words go ahead of updates: it trains once it has what the other has changed since it joined.
+        descent.dead.clear();
+        descent.cluster.tell(1, ServerInput::First { from: DcId(0), incarnation: 1 });
+        for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+            descent.cluster.carry(from, to, Lane::Control);
+        }
+        assert!(descent.waits(1).is_some(), "{remote:?}: it has not what it missed");
+        descent.heal();
+        assert_eq!(descent.round(), [0, 1, 2], "{remote:?}");
+        descent.cluster.drain();
+        assert!(descent.copies_are_equal(), "{remote:?}");
     }
 }
 

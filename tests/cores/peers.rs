@@ -276,7 +276,15 @@ fn lie() -> impl Strategy<Value = (Lane, Bytes)> {
     let link_report = (small(), dcs(), dcs(), any::<bool>());
     let link_report = link_report.prop_map(|(version, silent, behind, pauses)| {
         let failed = silent.iter().map(|dc| (*dc, 1)).collect();
-        ControlMessage::LinkReport(LinkReport { version, silent, behind, failed, pauses })
+        let failed_links = silent.union(&behind).copied().collect();
+        ControlMessage::LinkReport(LinkReport {
+            version,
+            silent,
+            behind,
+            failed_links,
+            failed,
+            pauses,
+        })
     });
     let caught_up = (small(), small())
         .prop_map(|(version, sequence)| ControlMessage::CaughtUp { version, sequence });

@@ -89,8 +89,11 @@ pub struct LinkReport {
     pub silent: BTreeSet<DcId>,
     /// The mirrors from which the sender receives again, but not yet all updates that it missed.
     pub behind: BTreeSet<DcId>,
-    /// For each mirror from which the sender receives: the number of mirrors from which that mirror receives nothing.
-    /// Mirrors with 0 are left out.
+    /// The mirrors to which the sender's link has failed, in at least one direction: those of `silent`, those that report
+    /// to receive nothing from the sender, and those that others report as active, but that never reached the sender.
+    pub failed_links: BTreeSet<DcId>,
+    /// For each mirror from which the sender receives: the number of that mirror's failed links. Mirrors with 0 are left
+    /// out.
     pub failed: BTreeMap<DcId, u16>,
     /// Whether the sender's data center pauses because of dead links.
     pub pauses: bool,
@@ -181,7 +184,8 @@ fn check_bounds(message: &ControlMessage) -> Result<(), FrameError> {
             return within("data center", u64::from(dc.0), DATA_CENTERS_MAX as u64 - 1);
         }
         ControlMessage::LinkReport(report) => {
-            let named = report.silent.iter().chain(&report.behind).chain(report.failed.keys());
+            let sets = [&report.silent, &report.behind, &report.failed_links];
+            let named = sets.into_iter().flatten().chain(report.failed.keys());
             let last = named.max().map_or(0, |dc| u64::from(dc.0));
             return within("data center", last, DATA_CENTERS_MAX as u64 - 1);
         }

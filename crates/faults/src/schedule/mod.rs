@@ -457,13 +457,18 @@ impl<'p> Schedule<'p> {
     /// How long a run may take to end once faults have ended.
     ///
     /// On a slow link the announcements of data centers without a bound on staleness use most of the bandwidth. A data
-    /// center behind such a link takes seconds for each clock. So runs with slower links have more time.
+    /// center behind such a link takes seconds for each clock. So runs with slower links have more time, and more again
+    /// if they have many clocks.
     fn liveness_lasts(&self) -> Duration {
         let links = self.plan.topology.links.iter();
-        let slowest = links
-            .map(|link| link.bandwidth.bytes_per_second())
-            .fold(LIVENESS_BYTES_PER_S, f64::min);
-        LIVENESS_LASTS.mul_f64(LIVENESS_BYTES_PER_S / slowest)
+        let slowest =
+            links.map(|link| link.bandwidth.bytes_per_second()).fold(f64::INFINITY, f64::min);
+        if slowest >= LIVENESS_BYTES_PER_S {
+            return LIVENESS_LASTS;
+        }
+        let clocks = self.plan.stop.clocks.unwrap_or_default() as f64;
+        let slower = (LIVENESS_BYTES_PER_S / slowest) * (clocks / LIVENESS_CLOCKS).max(1.0);
+        LIVENESS_LASTS.mul_f64(slower)
     }
 
     /// The violation of a run that has not ended in time.
@@ -501,6 +506,9 @@ impl<'p> Schedule<'p> {
 const LIVENESS_LASTS: Duration = Duration::from_secs(120);
 
 const LIVENESS_BYTES_PER_S: f64 = 12_500.0;
+
+/// The number of clocks above which a run over slower links has time in proportion to them.
+const LIVENESS_CLOCKS: f64 = 14.0;
 
 /// The interval at which a stale message tries to arrive on a connection.
 const STRAYING: Duration = Duration::from_millis(20);

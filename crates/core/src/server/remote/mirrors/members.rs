@@ -23,13 +23,23 @@ impl Mirrors {
 
     /// Adopts the coordinator's set of inactive data centers, in case this data center has missed a change.
     pub(super) fn agree_on(&mut self, inactive: &BTreeSet<DcId>, store: &ShardStore) {
-        let present: BTreeSet<DcId> = self.server.present().collect();
+        let present = self.present();
         for dc in self.first_hops.keys().copied().collect::<Vec<_>>() {
             match (inactive.contains(&dc), present.contains(&dc)) {
                 (true, true) => self.leave(dc, self.client.incarnation_of(dc), store),
                 (false, false) => self.server.set_inactive(dc, false),
                 _ => {}
             }
+        }
+        self.decide_pause();
+    }
+
+    /// Marks a mirror as active.
+    pub(super) fn activate(&mut self, dc: DcId) {
+        let was_unmet = self.is_unmet(dc);
+        self.server.set_inactive(dc, false);
+        if was_unmet {
+            self.begin_behind(dc);
         }
         self.decide_pause();
     }

@@ -147,6 +147,7 @@ impl RemoteModel for Mirrors {
         read_fraction: f64,
     ) {
         self.clock = finished;
+        self.server.on_clock(finished);
         if let Some(momentum_correction) = &mut self.momentum_correction {
             momentum_correction.on_clock(store.values_mut());
         }
@@ -262,8 +263,7 @@ impl RemoteModel for Mirrors {
             }
             ControlMessage::EndOfUpdates { sequence } => self.server.on_end(from, sequence)?,
             ControlMessage::Rebuild { from: source, incarnation } => {
-                self.server.set_inactive(from, false);
-                self.decide_pause();
+                self.activate(from);
                 self.on_rebuild(from, source, incarnation, store);
             }
             ControlMessage::LinkReport(report) => self.on_link_report(from, report),

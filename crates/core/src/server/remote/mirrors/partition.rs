@@ -29,6 +29,19 @@ impl Mirrors {
         }
     }
 
+    /// Whether a mirror takes part in the run, as others report, but has never reached this data center.
+    pub(super) fn is_unmet(&self, mirror: DcId) -> bool {
+        self.reachability.is_unmet(mirror, &self.present())
+    }
+
+    /// Handles the first frame of a mirror that joined while the link between the two was dead: its updates since then
+    /// are missing.
+    pub(super) fn begin_behind(&mut self, from: DcId) {
+        let version = self.reachability.on_disconnected(from);
+        self.server.on_missed(from, version);
+        self.reachability.on_received(from);
+    }
+
     /// Handles a mirror's link report. If the report names this data center, the client will send
     /// [`ControlMessage::CaughtUp`](crate::wire::ControlMessage::CaughtUp) after the missed updates.
     pub(super) fn on_link_report(&mut self, from: DcId, report: LinkReport) {
@@ -55,8 +68,13 @@ impl Mirrors {
 
     /// Decides whether this data center pauses. Called when a link, a report or the set of active mirrors has changed.
     pub(super) fn decide_pause(&mut self) {
-        let present: BTreeSet<DcId> = self.server.present().collect();
+        let present = self.present();
         self.reachability.decide(&present);
+    }
+
+    /// The active mirrors.
+    pub(super) fn present(&self) -> BTreeSet<DcId> {
+        self.server.present().collect()
     }
 
     /// The next control frame about the state of links: a link report, or the end of missed updates.

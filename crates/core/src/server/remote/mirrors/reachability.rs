@@ -3,7 +3,7 @@
 //!
 //! A copy is the sum of the updates that it receives. Such copies diverge under a partial partition
 //! (`docs/src/partial-partitions.md`). Every server sends a link report to its mirrors whenever its links change: it
-//! names the mirrors from which the server receives nothing. Each server decides from these reports alone whether its
+//! names the mirrors to which the server's link has failed. Each server decides from these reports alone whether its
 //! own data center pauses. It sends no request for the decision. Of two data centers without a link, the one with more
 //! failed links pauses. If both have the same number, the one that the topology names later pauses. The pause ends once
 //! the missed updates are received.
@@ -70,8 +70,8 @@ impl Reachability {
         self.report.version
     }
 
-    /// Records that a frame of a mirror was received. If nothing was received from it before, the updates of that time
-    /// are still missing.
+    /// Records that a frame of a mirror was received. If the mirror was silent, its updates of that time are still
+    /// missing.
     pub(super) fn on_received(&mut self, mirror: DcId) {
         if self.report.silent.remove(&mirror) {
             self.report.behind.insert(mirror);
@@ -112,38 +112,36 @@ impl Reachability {
         self.due.remove(&to).then(|| ControlMessage::LinkReport(self.report.clone()))
     }
 
-    /// Decides whether this data center pauses. `present` are the active mirrors.
+    /// Whether a mirror takes part in the run, as others report, but has never reached this server. `present` are the
+    /// mirrors that this server knows as active.
+    pub(super) fn is_unmet(&self, mirror: DcId, present: &BTreeSet<DcId>) -> bool {
+        let named = |report: &LinkReport| report.failed.contains_key(&mirror);
+        !present.contains(&mirror)
+            && self.cliques.iter().flatten().any(|dc| *dc == mirror)
+            && self.received_reports(present).any(|(_, report)| named(report))
+    }
+
+    /// Decides whether this data center pauses. `present` are the mirrors that this server knows as active.
     ///
-    /// Queues a report if the decision or the failed links of mirrors have changed.
+    /// Queues a report if the decision, a failed link, or the number of a mirror's failed links has changed.
     pub(super) fn decide(&mut self, present: &BTreeSet<DcId>) {
-        let misses = |mirror: &DcId| self.misses(*mirror) && present.contains(mirror);
-        // A copy that received only some of the updates has drifted. Workers must not train on it before it has the
-        // others.
-        let must_last = |pause: &Pause| pause.agreed && pause.drifted && misses(&pause.missed);
-        let unfinished = self.pause.filter(must_last);
-        self.pause = unfinished.or_else(|| {
-            let cliques = self.cliques.iter();
-            let mut mirrors = cliques.flat_map(|clique| clique.iter().map(move |dc| (clique, *dc)));
-            let found = mirrors.find(|(clique, dc)| {
-                misses(dc) && self.yields_to(*dc) && self.has_witness(clique, *dc, present)
-            });
-            found.map(|(_, missed)| Pause {
-                missed,
-                agreed: self.failed_links_of(missed) > 0,
-                drifted: self.pause.is_some_and(|pause| pause.drifted),
-            })
-        });
+        let neighbours = self.cliques.iter().flatten().copied();
+        let unmet = neighbours.filter(|dc| self.is_unmet(*dc, present));
+        let unmet: BTreeSet<DcId> = unmet.collect();
+        let failed_links = self.failed_links(present, &unmet);
+        let links_changed = self.report.failed_links != failed_links;
+        self.report.failed_links = failed_links;
+
+        let active: BTreeSet<DcId> = present.union(&unmet).copied().collect();
+        self.pause = self.decided_pause(&active);
 
         // A data center that receives from both ends of a dead link reports to each end how many links the other has
         // lost.
-        let receives_from =
-            |mirror: &DcId| present.contains(mirror) && !self.report.silent.contains(mirror);
-        let received = self.reports.iter().filter(|(mirror, _)| receives_from(mirror));
-        let failed = received.map(|(mirror, report)| (*mirror, failed_links(report)));
+        let failed = self.received_reports(present).map(|(dc, report)| (dc, failed_count(report)));
         let failed: BTreeMap<DcId, u16> = failed.filter(|(_, failed)| *failed > 0).collect();
-
-        if (self.report.pauses, &self.report.failed) != (self.pause.is_some(), &failed) {
-            (self.report.pauses, self.report.failed) = (self.pause.is_some(), failed);
+        let pauses = self.pause.is_some();
+        if links_changed || (self.report.pauses, &self.report.failed) != (pauses, &failed) {
+            (self.report.pauses, self.report.failed) = (pauses, failed);
             self.queue_report();
         }
     }
@@ -153,37 +151,73 @@ impl Reachability {
         self.pause
     }
 
-    /// Whether updates between this data center and a mirror are missing: one of the two receives nothing from the
-    /// other, or the mirror has not yet sent all missed updates.
+    /// The pause that the reports ask for. `active` are the mirrors that take part in the run.
+    fn decided_pause(&self, active: &BTreeSet<DcId>) -> Option<Pause> {
+        let misses = |mirror: DcId| active.contains(&mirror) && self.misses(mirror);
+
+        // A copy that received only some of the updates has drifted. Workers must not train on it before it has the
+        // others.
+        let must_last = |pause: &Pause| pause.agreed && pause.drifted && misses(pause.missed);
+        self.pause.filter(must_last).or_else(|| {
+            let cliques = self.cliques.iter();
+            let mut mirrors = cliques.flat_map(|clique| clique.iter().map(move |dc| (clique, *dc)));
+            let found = mirrors.find(|(clique, dc)| {
+                misses(*dc) && self.yields_to(*dc, active) && self.has_witness(clique, *dc, active)
+            });
+            found.map(|(_, missed)| Pause {
+                missed,
+                agreed: self.failed_links_of(missed, active) > 0,
+                drifted: self.pause.is_some_and(|pause| pause.drifted),
+            })
+        })
+    }
+
+    /// The mirrors to which this server's link has failed, in at least one direction.
+    fn failed_links(&self, present: &BTreeSet<DcId>, unmet: &BTreeSet<DcId>) -> BTreeSet<DcId> {
+        let unheard = self.received_reports(present);
+        let unheard = unheard.filter(|(_, report)| report.silent.contains(&self.own));
+        let unheard = unheard.map(|(mirror, _)| mirror);
+        self.report.silent.iter().chain(unmet).copied().chain(unheard).collect()
+    }
+
+    /// Whether updates between this data center and a mirror are missing: the link has failed, or the mirror has not yet
+    /// sent all missed updates.
     fn misses(&self, mirror: DcId) -> bool {
-        let reports_silence =
-            self.reports.get(&mirror).is_some_and(|report| report.silent.contains(&self.own));
-        reports_silence
-            || self.report.silent.contains(&mirror)
-            || self.report.behind.contains(&mirror)
+        self.report.failed_links.contains(&mirror) || self.report.behind.contains(&mirror)
     }
 
     /// Whether this data center is the one of the two that pauses.
-    fn yields_to(&self, mirror: DcId) -> bool {
+    fn yields_to(&self, mirror: DcId, active: &BTreeSet<DcId>) -> bool {
         // Each has lost at least the link to the other, or will soon detect that.
-        let (ours, theirs) = (failed_links(&self.report), self.failed_links_of(mirror));
+        let (ours, theirs) = (failed_count(&self.report), self.failed_links_of(mirror, active));
         (ours.max(1), self.own) > (theirs.max(1), mirror)
     }
 
     /// The number of failed links of a mirror, as reported by others. 0 if no report names it.
-    fn failed_links_of(&self, mirror: DcId) -> u16 {
-        let reported = self.reports.values().filter_map(|report| report.failed.get(&mirror));
+    fn failed_links_of(&self, mirror: DcId, active: &BTreeSet<DcId>) -> u16 {
+        let reports = self.received_reports(active);
+        let reported = reports.filter_map(|(_, report)| report.failed.get(&mirror));
         reported.copied().max().unwrap_or_default()
     }
 
+    /// The reports of those `active` mirrors from which this server receives. The last report of another may be
+    /// outdated.
+    fn received_reports<'r>(
+        &'r self,
+        active: &'r BTreeSet<DcId>,
+    ) -> impl Iterator<Item = (DcId, &'r LinkReport)> {
+        let reports = self.reports.iter().map(|(mirror, report)| (*mirror, report));
+        reports
+            .filter(|(mirror, _)| active.contains(mirror) && !self.report.silent.contains(mirror))
+    }
+
     /// Whether a third data center of the clique exchanges updates with both this one and a mirror.
-    fn has_witness(&self, clique: &[DcId], mirror: DcId, present: &BTreeSet<DcId>) -> bool {
-        let mut others = clique.iter().filter(|dc| **dc != mirror && present.contains(dc));
+    fn has_witness(&self, clique: &[DcId], mirror: DcId, active: &BTreeSet<DcId>) -> bool {
+        let mut others = clique.iter().filter(|dc| **dc != mirror && active.contains(dc));
         others.any(|third| {
             let reports_silent =
                 |dc| self.reports.get(third).is_some_and(|report| report.silent.contains(&dc));
-            let receives_from_third = !self.report.silent.contains(third);
-            receives_from_third && !reports_silent(self.own) && !reports_silent(mirror)
+            !self.report.failed_links.contains(third) && !reports_silent(mirror)
         })
     }
 
@@ -195,8 +229,8 @@ impl Reachability {
 }
 
 /// The number of failed links of a report's sender.
-fn failed_links(report: &LinkReport) -> u16 {
-    u16::try_from(report.silent.len()).unwrap_or(u16::MAX)
+fn failed_count(report: &LinkReport) -> u16 {
+    u16::try_from(report.failed_links.len()).unwrap_or(u16::MAX)
 }
 
 persist! {

@@ -70,6 +70,7 @@ impl Mirrors {
             return Err(self.cannot_rebuild(from));
         }
 
+        let was_unmet = self.is_unmet(from);
         self.client.on_reset(from, incarnation);
         if self.drain.is_some() {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
@@ -77,6 +78,9 @@ impl Mirrors {
 
         self.server.on_reset(from, store.layout());
         self.reachability.on_reset(from);
+        if was_unmet {
+            self.begin_behind(from);
+        }
         self.decide_pause();
         if let Some(wish) = self.wishes.as_ref().and_then(|wishes| wishes.get(&self.id.dc)) {
             self.client.push_control(from, ControlMessage::Tightness { steps: wish.steps() });

@@ -103,11 +103,18 @@ impl MirrorServer {
         match (mirror.paused, paused) {
             (false, true) => self.stats.mirrors_lost += u64::from(mirror.counts()),
             (true, false) => {
-                mirror.excused = mirror.excused.max(clock.0.saturating_sub(mirror.clock.0));
+                mirror.excused = mirror.excused.max(clock.ahead_of(mirror.clock));
             }
             _ => {}
         }
         mirror.paused = paused;
+    }
+
+    /// Ends the excuse of mirrors for clocks that they have made up. `finished` is this data center's own clock.
+    pub(super) fn on_clock(&mut self, finished: Clock) {
+        for mirror in self.mirrors.values_mut().filter(|mirror| mirror.excused > 0) {
+            mirror.excused = mirror.excused.min(finished.ahead_of(mirror.clock));
+        }
     }
 
     /// Resets a mirror that has lost its state or becomes active. It counts once it reports a clock, and its sequence

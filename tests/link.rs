@@ -1,4 +1,4 @@
-//! The laws of a directed link, for packets and for frames.
+//! The invariants of a directed link, for packets and for frames.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Fifty runs drawn from their seeds: every one of them must keep what Gaia promises of any run.
+//! Fifty runs drawn from their seeds: each must keep what Gaia guarantees for any run.
 //!
 //! A seed draws the model, the topology and the chance of its links and workers. What fails prints the run file
 //! that repeats it.

@@ -1,8 +1,8 @@
-//! A few parameter servers driven by hand, so that a promise can be tested as a situation.
+//! A few parameter servers, stepped by a test, so that a guarantee can be tested in the situation that could break it.
 //!
-//! One server per data center, in virtual time, over lanes that deliver a frame only when told to: a frame can be
+//! One server per data center, in virtual time, over lanes that deliver a frame only on request: a frame can be
 //! held for as long as a test likes and overtaken by the other lane, but never leaves the order of its own. The
-//! model is one of small integers, so that sums of `f32` are exact and a law can be held to the bit.
+//! model is one of small integers, so that sums of `f32` are exact and an invariant can be checked to the bit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Setup {
     pub local: LocalSync,
     pub remote: RemoteSync,
     pub drain: DrainMethod,
-    /// What servers are told of every link.
+    /// The configured properties of each link.
     pub bandwidth: Bandwidth,
     pub rtt: Duration,
     /// The application's.
@@ -67,12 +67,12 @@ pub struct Cluster {
     pub probes: Vec<(DcId, ProbeRequest)>,
     setup: Setup,
     layout: ShardLayout,
-    workers: BTreeMap<WorkerId, Hand>,
+    workers: BTreeMap<WorkerId, ManualWorker>,
 }
 
-/// A worker moved by hand.
+/// A worker that a test steps.
 #[derive(Clone, Debug, Default)]
-struct Hand {
+struct ManualWorker {
     clock: Clock,
     asked: bool,
     reply: Option<RowsRead>,
@@ -160,7 +160,8 @@ impl Cluster {
         let nothing: BTreeMap<_, _> =
             pairs.iter().map(|pair| (*pair, vec![0.0; setup.parameters])).collect();
         let workers = setup.dcs().flat_map(|dc| {
-            (0..setup.workers as u16).map(move |index| (WorkerId { dc, index }, Hand::default()))
+            (0..setup.workers as u16)
+                .map(move |index| (WorkerId { dc, index }, ManualWorker::default()))
         });
         let mut cluster = Self {
             now: Instant::ZERO,
@@ -179,14 +180,14 @@ impl Cluster {
             setup: setup.clone(),
         };
         for (from, to) in pairs {
-            let frame = cluster.greeting(from, to);
+            let frame = cluster.first_hello(from, to);
             cluster.give(from.0, to.0, Lane::Control, frame).expect("mirrors run the same plan");
         }
         cluster
     }
 
     /// The first frame of a control lane.
-    fn greeting(&mut self, from: DcId, to: DcId) -> Bytes {
+    fn first_hello(&mut self, from: DcId, to: DcId) -> Bytes {
         let server = &mut self.servers[from.index()];
         let frame = server.poll_transmit(self.now, to, Lane::Control, usize::MAX);
         frame.expect("a server says hello first")
@@ -215,10 +216,10 @@ impl Cluster {
             rows => TableRows::listed(rows.to_vec()),
         };
         let rows = ShardRows::of(&RowSet { tables: vec![rows] }, &self.layout);
-        let hand = self.workers.get_mut(&worker).unwrap();
-        assert!(!hand.asked, "{worker} waits for its last read");
-        hand.asked = true;
-        let message = WorkerMessage::Read { clock: hand.clock, rows };
+        let state = self.workers.get_mut(&worker).unwrap();
+        assert!(!state.asked, "{worker} waits for its last read");
+        state.asked = true;
+        let message = WorkerMessage::Read { clock: state.clock, rows };
         self.servers[worker.dc.index()].handle_worker(self.now, worker, message);
         self.collect(worker.dc);
     }
@@ -246,11 +247,11 @@ impl Cluster {
     }
 
     pub fn finish_as(&mut self, worker: WorkerId, changes: &[(u32, f32)]) {
-        let hand = self.workers.get_mut(&worker).unwrap();
-        let reply = hand.reply.take().expect("a worker computes on what it has read");
-        hand.asked = false;
-        let clock = hand.clock;
-        hand.clock = clock.next();
+        let state = self.workers.get_mut(&worker).unwrap();
+        let reply = state.reply.take().expect("a worker computes on what it has read");
+        state.asked = false;
+        let clock = state.clock;
+        state.clock = clock.next();
         let mut deltas = Deltas::none(self.layout.model());
         for (parameter, change) in changes {
             deltas.tables[0].rows.push(*parameter);
@@ -317,15 +318,15 @@ impl Cluster {
     /// A server comes back with nothing, in its next incarnation, and asks a mirror for its copy; all mirrors meet it.
     pub fn lose(&mut self, dc: u16, source: u16) {
         let (lost, incarnation) = (DcId(dc), 1);
-        self.begin_life(dc, incarnation, source);
+        self.begin_incarnation(dc, incarnation, source);
         for mirror in self.dcs().filter(|mirror| *mirror != lost) {
-            self.tell(mirror.0, ServerInput::Reset { from: lost, incarnation });
+            self.handle_input(mirror.0, ServerInput::Reset { from: lost, incarnation });
         }
     }
 
     /// A server begins an incarnation with nothing, and asks a mirror for its copy. What was on its way from and to it is gone; no
     /// mirror has met it.
-    pub fn begin_life(&mut self, dc: u16, incarnation: u64, source: u16) {
+    pub fn begin_incarnation(&mut self, dc: u16, incarnation: u64, source: u16) {
         let lost = DcId(dc);
         self.lanes.retain(|(from, to, _), _| *from != lost && *to != lost);
         let mut server = self.setup.server(lost);
@@ -335,11 +336,11 @@ impl Cluster {
 
     /// A server loses its connection to a mirror.
     pub fn part(&mut self, at: u16, from: u16) {
-        self.tell(at, ServerInput::Disconnected { from: DcId(from) });
+        self.handle_input(at, ServerInput::Disconnected { from: DcId(from) });
     }
 
-    /// Tells a server what has become of a mirror or of the link to it.
-    pub fn tell(&mut self, at: u16, input: ServerInput) {
+    /// Gives a server an event of a mirror or of the link to it.
+    pub fn handle_input(&mut self, at: u16, input: ServerInput) {
         self.servers[usize::from(at)].handle_input(self.now, input).unwrap();
         self.collect(DcId(at));
     }
@@ -387,15 +388,15 @@ impl Cluster {
     /// Ends training where it stands and makes all copies equal.
     pub fn drain(&mut self) {
         for dc in self.dcs() {
-            let hands = self.workers.iter().filter(|(worker, _)| worker.dc == dc);
-            let clocks: Vec<Clock> = hands.map(|(_, hand)| hand.clock).collect();
+            let own = self.workers.iter().filter(|(worker, _)| worker.dc == dc);
+            let clocks: Vec<Clock> = own.map(|(_, worker)| worker.clock).collect();
             self.begin_drain(dc.0, clocks);
         }
         self.settle();
         assert_eq!(self.drained, self.servers.len(), "every server says once that it has drained");
     }
 
-    /// Tells one server to drain once its workers are at these clocks.
+    /// Orders one server to drain once its workers are at these clocks.
     pub fn begin_drain(&mut self, dc: u16, clocks: Vec<Clock>) {
         self.servers[usize::from(dc)].handle_drain(self.now, clocks, BTreeSet::new());
         self.collect(DcId(dc));
@@ -448,9 +449,9 @@ impl Cluster {
         while let Some(output) = server.poll_output() {
             match output {
                 ServerOutput::ToWorker { worker, message } => {
-                    let hand = self.workers.get_mut(&worker).unwrap();
-                    assert_eq!(hand.clock, message.clock, "a reply answers the clock that asked");
-                    hand.reply = Some(message);
+                    let state = self.workers.get_mut(&worker).unwrap();
+                    assert_eq!(state.clock, message.clock, "a reply answers the clock that asked");
+                    state.reply = Some(message);
                 }
                 ServerOutput::CopyReady { clock } => {
                     self.copies.push((dc, clock, server.copy().to_vec()));

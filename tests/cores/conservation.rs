@@ -212,7 +212,7 @@ fn what_a_mirror_sent_is_never_sent_back_or_on() {
         assert!(cluster.step(1, &[]));
         for to in [0, 2] {
             assert_eq!(cluster.servers[1].residual(DcId(to)), [0.0; 8]);
-            assert!(!cluster.send(1, to, Lane::Data, ROOM), "dc1 has nothing to tell dc{to}");
+            assert!(!cluster.send(1, to, Lane::Data, ROOM), "dc1 has nothing for dc{to}");
         }
     }
 }

@@ -105,7 +105,7 @@ fn draining_to_the_mean_takes_the_mean_of_what_the_copies_had_become() {
     assert_eq!(cluster.servers[0].copy()[2], 102.0);
 }
 
-/// Servers are told to drain one after another: who is first waits for the last.
+/// Servers are ordered to drain one after another: who is first waits for the last.
 #[test]
 fn nobody_drains_before_everybody_has_ended() {
     let mut cluster = Cluster::new(&Setup::new(tap(ValueFormat::F32)));

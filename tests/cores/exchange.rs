@@ -30,7 +30,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 /// Gives turns, in an order of the test's choice and then to all alike, until every worker has finished
 /// `clocks`.
 ///
-/// The n-th worker of the run adds one to the n-th parameter in each clock, so that a value tells how many of
+/// The n-th worker of the run adds one to the n-th parameter in each clock, so that a value shows how many of
 /// that worker's clocks it holds; all workers add one to a parameter that they share. `on_read` sees every
 /// worker's number, clock and what it read.
 fn run(

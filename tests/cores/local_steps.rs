@@ -107,7 +107,7 @@ fn the_mean_counts_own_changes_as_often_as_there_are_workers_who_change_the_para
         assert!(cluster.step(dc, &of[usize::from(dc)]));
         assert!(cluster.step(dc, &[]));
     }
-    assert_eq!(seen(&cluster, 1), [2.0, 3.0, 0.0], "nobody has heard of anybody yet");
+    assert_eq!(seen(&cluster, 1), [2.0, 3.0, 0.0], "no update has arrived yet");
     cluster.settle();
     (0..3).for_each(|dc| assert_eq!(seen(&cluster, dc), [-3.0, 4.0, 1.0]));
     for dc in 0..3 {

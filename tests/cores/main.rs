@@ -1,4 +1,4 @@
-//! The promises of the protocol, each as a situation that would break it: servers driven by hand, in virtual time.
+//! The guarantees of the protocol, each in a situation that could break it: servers stepped by the test, in virtual time.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod barrier;

@@ -82,7 +82,10 @@ fn a_silent_mirror_is_left_out_at_the_deadline_and_counts_again_when_heard() {
 
         assert!(cluster.step(1, &[]));
         cluster.carry(1, 0, Lane::Control);
-        assert!(!cluster.step(0, &[]), "{policy:?}: a mirror that is heard again counts again");
+        assert!(
+            !cluster.step(0, &[]),
+            "{policy:?}: a mirror from which a frame arrives counts again"
+        );
         for _ in 0..2 {
             cluster.settle();
             assert!(cluster.step(1, &[]));
@@ -168,7 +171,7 @@ fn a_mirror_that_cannot_be_reached_is_left_out_at_once_or_waited_for_as_the_run_
                 assert_eq!(cluster.servers[0].waiting(), waits);
                 assert!(cluster.step(1, &[(1, 1.0)]));
                 cluster.settle();
-                assert!(cluster.answer(0).is_some(), "{policy:?}: it is heard again");
+                assert!(cluster.answer(0).is_some(), "{policy:?}: a frame of it arrived");
             }
             cluster.assert_conserved();
         }

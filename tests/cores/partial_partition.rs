@@ -147,7 +147,7 @@ fn braked() -> RemoteSync {
     })
 }
 
-/// What the pause is for. Servers that nobody tells of a dead link train on, and grow as the theory says.
+/// What the pause is for. Servers without an event for their dead link train on, and grow as the theory says.
 #[test]
 fn where_nobody_pauses_copies_diverge_by_the_rate_of_the_theory() {
     let mut descent = Descent::new(&Setup::new(tap(ValueFormat::F32)));
@@ -224,7 +224,7 @@ fn who_has_paused_trains_again_once_it_has_what_it_missed() {
         let off = descent.cluster.servers[2].values()[0] - descent.cluster.servers[0].values()[0];
         assert!(off.abs() > 20.0, "{remote:?}: {off}");
 
-        // The words on links go ahead of the updates.
+        // Link reports arrive before the updates.
         descent.dead.clear();
         for (from, to) in [(1, 2), (2, 1), (1, 2), (2, 1)] {
             descent.cluster.carry(from, to, Lane::Control);
@@ -239,8 +239,8 @@ fn who_has_paused_trains_again_once_it_has_what_it_missed() {
     }
 }
 
-/// Who has received only a part of all updates does not train because a further link has died. The mirror that it cannot
-/// hear never lost a link itself.
+/// Who has received only a part of all updates does not train because a further link has died. The mirror
+/// from which it receives nothing still receives from it.
 #[test]
 fn a_further_dead_link_ends_no_pause() {
     for remote in models() {
@@ -259,7 +259,7 @@ fn a_further_dead_link_ends_no_pause() {
     }
 }
 
-/// A member that never met the one that joins learns of it from the data center that both exchange updates with.
+/// A member that never connected to the joining data center learns of it from the one with which both exchange updates.
 #[test]
 fn a_member_pauses_for_a_data_center_that_joins_behind_a_dead_link() {
     for remote in models() {
@@ -268,8 +268,8 @@ fn a_member_pauses_for_a_data_center_that_joins_behind_a_dead_link() {
         for _ in 0..20 {
             assert_eq!(descent.round_without(0), [1, 2]);
         }
-        descent.cluster.begin_life(0, 1, 2);
-        descent.cluster.tell(2, ServerInput::First { from: DcId(0), incarnation: 1 });
+        descent.cluster.begin_incarnation(0, 1, 2);
+        descent.cluster.handle_input(2, ServerInput::First { from: DcId(0), incarnation: 1 });
         descent.kill_both(0, 1);
         descent.carry();
         assert_eq!(descent.cluster.servers[1].pauses_for(), Some(DcId(0)));
@@ -277,9 +277,9 @@ fn a_member_pauses_for_a_data_center_that_joins_behind_a_dead_link() {
             assert_eq!(descent.round(), [0, 2], "{remote:?}");
         }
 
-        // Words go ahead of updates: it trains once it has what the other has changed since it joined.
+        // Control messages arrive first: it trains once it has the updates that the other made since it joined.
         descent.dead.clear();
-        descent.cluster.tell(1, ServerInput::First { from: DcId(0), incarnation: 1 });
+        descent.cluster.handle_input(1, ServerInput::First { from: DcId(0), incarnation: 1 });
         for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
             descent.cluster.carry(from, to, Lane::Control);
         }

@@ -102,13 +102,13 @@ fn models() -> Vec<RemoteSync> {
     [tap(ValueFormat::F32)].into_iter().chain(asps).collect()
 }
 
-/// A mirror hears from the server that has lost its copy, and tells its source where its link forks.
+/// A mirror receives the request of the server that has lost its copy, and reports to its source where its link forks.
 fn fork(cluster: &mut Cluster) {
     cluster.carry(LOST, OTHER, Lane::Control);
     cluster.carry(OTHER, SOURCE, Lane::Data);
 }
 
-/// The source hears the request for its copy, all is drained, and every copy is what all workers have changed.
+/// The source receives the request for its copy, all is drained, and every copy is what all workers have changed.
 fn assert_all_is_there_once(mut cluster: Cluster) {
     cluster.carry(LOST, SOURCE, Lane::Control);
     let worker = WorkerId { dc: DcId(LOST), index: 0 };
@@ -121,25 +121,26 @@ fn assert_all_is_there_once(mut cluster: Cluster) {
 
 /// A late joiner loses its disk before its source has met it. The word of another mirror has made the source take a copy
 /// for the first incarnation of the joiner, so that its link counts all that it shares as carried, of which nothing was sent. The
-/// first hello that the source hears is of the second incarnation: it must count from nothing again. It once took what the
+/// first hello that the source receives is of the second incarnation: it must count from nothing again. It once took what the
 /// copy for the first incarnation held for sent to the second, and had the joiner take that off its copy.
 #[test]
-fn a_late_joiner_that_was_lost_before_its_source_has_met_it_gets_a_copy_of_its_second_life() {
+fn a_late_joiner_that_was_lost_before_its_source_connected_to_it_gets_a_copy_in_its_second_incarnation()
+ {
     for remote in models() {
         for is_told_before in [true, false] {
             let inactive = BTreeSet::from([DcId(LOST)]);
             let mut cluster = Cluster::new(&Setup { remote: remote.clone(), inactive, ..setup() });
             cluster.step(SOURCE, &[(0, 4.0)]);
-            cluster.begin_life(LOST, 2, SOURCE);
-            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
+            cluster.begin_incarnation(LOST, 2, SOURCE);
+            cluster.handle_input(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
             fork(&mut cluster);
 
-            cluster.begin_life(LOST, 4, SOURCE);
-            cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
+            cluster.begin_incarnation(LOST, 4, SOURCE);
+            cluster.handle_input(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
             if is_told_before {
                 fork(&mut cluster);
             }
-            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
+            cluster.handle_input(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
             cluster.step(SOURCE, &[(1, 2.0)]);
             cluster.carry(SOURCE, LOST, Lane::Data);
             if !is_told_before {
@@ -159,15 +160,15 @@ fn a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy() {
         for inactive in [BTreeSet::new(), BTreeSet::from([DcId(LOST)])] {
             let mut cluster = Cluster::new(&Setup { remote: remote.clone(), inactive, ..setup() });
             cluster.step(SOURCE, &[(0, 4.0)]);
-            cluster.begin_life(LOST, 2, SOURCE);
-            cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
+            cluster.begin_incarnation(LOST, 2, SOURCE);
+            cluster.handle_input(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 2 });
             cluster.carry(LOST, OTHER, Lane::Control);
             assert!(cluster.send(OTHER, SOURCE, Lane::Data, ROOM), "where its link forks");
 
-            cluster.begin_life(LOST, 4, SOURCE);
-            cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
+            cluster.begin_incarnation(LOST, 4, SOURCE);
+            cluster.handle_input(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 4 });
             assert!(cluster.deliver(OTHER, SOURCE, Lane::Data), "it is out of date");
-            cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
+            cluster.handle_input(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
             fork(&mut cluster);
             assert_all_is_there_once(cluster);
         }
@@ -176,40 +177,40 @@ fn a_word_of_an_incarnation_before_the_first_one_met_takes_no_copy() {
 
 /// The late joiner has another source in its second incarnation than in its first, as a nearer data center has joined meanwhile.
 #[test]
-fn a_source_of_a_life_that_it_has_not_met_forks_its_link_in_the_next() {
+fn a_source_that_never_connected_to_an_incarnation_forks_its_link_in_the_next() {
     for remote in models() {
         let inactive = BTreeSet::from([DcId(LOST)]);
         let mut cluster = Cluster::new(&Setup { remote, inactive, ..setup() });
         cluster.step(OTHER, &[(0, 4.0)]);
-        cluster.begin_life(LOST, 2, OTHER);
-        cluster.tell(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 2 });
+        cluster.begin_incarnation(LOST, 2, OTHER);
+        cluster.handle_input(SOURCE, ServerInput::First { from: DcId(LOST), incarnation: 2 });
         cluster.carry(LOST, SOURCE, Lane::Control);
         cluster.carry(SOURCE, OTHER, Lane::Data);
 
-        cluster.begin_life(LOST, 4, SOURCE);
-        cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
-        cluster.tell(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 4 });
+        cluster.begin_incarnation(LOST, 4, SOURCE);
+        cluster.handle_input(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 4 });
+        cluster.handle_input(OTHER, ServerInput::First { from: DcId(LOST), incarnation: 4 });
         fork(&mut cluster);
         assert_all_is_there_once(cluster);
     }
 }
 
 /// A server has died with its machine, so that its source still holds the connection to that incarnation open while another
-/// mirror tells of the next. What is sent there is lost: no update may leave until the next incarnation has asked.
+/// mirror reports the next. What is sent there is lost: no update may leave until the next incarnation has asked.
 #[test]
-fn nothing_leaves_for_a_life_that_has_not_asked() {
+fn nothing_is_sent_to_an_incarnation_that_has_not_requested_its_copy() {
     for remote in models() {
         let mut cluster = Cluster::new(&Setup { remote, ..setup() });
         cluster.step(SOURCE, &[(0, 4.0)]);
         cluster.carry(SOURCE, LOST, Lane::Data);
-        cluster.begin_life(LOST, 1, SOURCE);
-        cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
+        cluster.begin_incarnation(LOST, 1, SOURCE);
+        cluster.handle_input(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
         fork(&mut cluster);
 
         cluster.step(SOURCE, &[(1, 2.0)]);
         assert!(!cluster.servers[usize::from(SOURCE)].has_updates_for(DcId(LOST)));
         assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "to the incarnation before");
-        cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
+        cluster.handle_input(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
         assert_all_is_there_once(cluster);
     }
 }
@@ -217,18 +218,18 @@ fn nothing_leaves_for_a_life_that_has_not_asked() {
 /// The request of the first incarnation was on its way to the source when the server died again; the word of the second incarnation has
 /// overtaken it.
 #[test]
-fn a_request_of_a_life_that_is_over_gets_no_copy() {
+fn a_request_of_an_incarnation_that_has_ended_gets_no_copy() {
     let mut cluster = Cluster::new(&setup());
     cluster.step(SOURCE, &[(0, 4.0)]);
-    cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
-    cluster.begin_life(LOST, 3, SOURCE);
-    cluster.tell(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
+    cluster.handle_input(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 1 });
+    cluster.begin_incarnation(LOST, 3, SOURCE);
+    cluster.handle_input(OTHER, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
     fork(&mut cluster);
 
     let mut request = Vec::new();
     encode_control(&ControlMessage::Rebuild { from: DcId(SOURCE), incarnation: 1 }, &mut request);
     cluster.give(LOST, SOURCE, Lane::Control, request.into()).unwrap();
     assert!(!cluster.send(SOURCE, LOST, Lane::Data, ROOM), "the copy is for the incarnation after");
-    cluster.tell(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
+    cluster.handle_input(SOURCE, ServerInput::Reset { from: DcId(LOST), incarnation: 3 });
     assert_all_is_there_once(cluster);
 }

@@ -11,10 +11,10 @@ use gaia_core::log::Owner;
 use gaia_core::types::{Seed, State};
 use tempfile::tempdir;
 
-/// A node that remembers all it was told.
+/// A node that keeps all that it received.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Node {
-    told: Vec<u8>,
+    received: Vec<u8>,
     /// Of which so much is from a checkpoint.
     restored: usize,
 }
@@ -26,32 +26,32 @@ fn config() -> NodeStoreConfig {
 }
 
 fn restore(resumed: Option<Resumed>) -> Result<Node, CheckpointError> {
-    let told = resumed.map_or(Vec::new(), |resumed| resumed.state.records["told"].to_vec());
-    Ok(Node { restored: told.len(), told })
+    let received = resumed.map_or(Vec::new(), |resumed| resumed.state.records["received"].to_vec());
+    Ok(Node { restored: received.len(), received })
 }
 
 fn recover(path: &Path) -> Result<(NodeStore, Node, Recovered), CheckpointError> {
     NodeStore::recover(path, config(), restore, |node: &mut Node, record| {
-        node.told.extend(record.body);
+        node.received.extend(record.body);
         Ok(())
     })
 }
 
 /// One record of one byte.
-fn tell(store: &mut NodeStore, node: &mut Node, byte: u8) {
+fn write(store: &mut NodeStore, node: &mut Node, byte: u8) {
     store.log().append(&[byte]).unwrap();
-    node.told.push(byte);
+    node.received.push(byte);
     store.log().sync().unwrap();
 }
 
 fn checkpoint(node: &Node, first_record: Option<u64>) -> Checkpoint {
     let mut state = State::default();
-    state.records.insert("told".into(), node.told.clone().into());
+    state.records.insert("received".into(), node.received.clone().into());
     Checkpoint { facts: Facts { clock: 3, first_record, ..Facts::default() }, model: None, state }
 }
 
 fn keep(store: &mut NodeStore, node: &Node) {
-    store.keep(&checkpoint(node, Some(node.told.len() as u64))).unwrap();
+    store.keep(&checkpoint(node, Some(node.received.len() as u64))).unwrap();
 }
 
 fn segments(store: &mut NodeStore) -> Vec<u64> {
@@ -63,13 +63,13 @@ fn a_node_goes_on_from_its_newest_checkpoint_and_what_was_logged_after_it() {
     let directory = tempdir().unwrap();
     let path = directory.path().join("nodes/virginia/server-0");
     let mut expected = Node::default();
-    for life in 0..8 {
+    for run in 0..8 {
         let (mut store, mut node, recovered) = recover(&path).unwrap();
-        assert_eq!(node.told, expected.told);
-        assert_eq!(recovered.records as usize, node.told.len() - node.restored);
+        assert_eq!(node.received, expected.received);
+        assert_eq!(recovered.records as usize, node.received.len() - node.restored);
         for byte in 0..7 {
-            tell(&mut store, &mut node, life * 10 + byte);
-            if (life + byte) % 5 == 4 {
+            write(&mut store, &mut node, run * 10 + byte);
+            if (run + byte) % 5 == 4 {
                 keep(&mut store, &node);
             }
         }
@@ -82,18 +82,18 @@ fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
     let directory = tempdir().unwrap();
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
     for byte in 0..6 {
-        tell(&mut store, &mut node, byte);
+        write(&mut store, &mut node, byte);
     }
     // Each segment takes two.
     assert_eq!(segments(&mut store), [0, 2, 4, 6]);
-    for (told, kept, left) in [
+    for (received, kept, left) in [
         (7, &[7][..], &[6][..]),
         (8, &[7, 8], &[6, 8]),
         (9, &[8, 9], &[8]),
         (12, &[9, 12], &[8, 10, 12]),
     ] {
-        while node.told.len() < told {
-            tell(&mut store, &mut node, told as u8);
+        while node.received.len() < received {
+            write(&mut store, &mut node, received as u8);
         }
         keep(&mut store, &node);
         let names = fs::read_dir(directory.path().join("checkpoints")).unwrap();
@@ -101,13 +101,13 @@ fn the_last_checkpoints_are_kept_and_of_the_log_what_they_need() {
             names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, kept.iter().map(|at| format!("record-{at:04}")).collect::<Vec<_>>());
-        assert_eq!(segments(&mut store), left, "after {told}");
+        assert_eq!(segments(&mut store), left, "after {received}");
     }
     // The same again is the same, though its clock has not moved either.
     keep(&mut store, &node);
     drop(store);
     let (_, again, _) = recover(directory.path()).unwrap();
-    assert_eq!((again.restored, again.told), (12, node.told));
+    assert_eq!((again.restored, again.received), (12, node.received));
 }
 
 #[test]
@@ -115,14 +115,14 @@ fn where_the_newest_checkpoint_is_damaged_the_one_before_and_a_longer_log_give_t
     let directory = tempdir().unwrap();
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
     for byte in 0..20 {
-        tell(&mut store, &mut node, byte);
+        write(&mut store, &mut node, byte);
         if byte % 6 == 5 {
             keep(&mut store, &node);
         }
     }
     drop(store);
     let (store, whole, _) = recover(directory.path()).unwrap();
-    assert_eq!((whole.restored, &whole.told), (18, &node.told));
+    assert_eq!((whole.restored, &whole.received), (18, &node.received));
     drop(store);
     let damage = |name: &str| {
         fs::write(directory.path().join("checkpoints").join(name).join("state.msgpack"), "")
@@ -130,7 +130,7 @@ fn where_the_newest_checkpoint_is_damaged_the_one_before_and_a_longer_log_give_t
     };
     damage("record-0018");
     let (store, older, _) = recover(directory.path()).unwrap();
-    assert_eq!((older.restored, &older.told), (12, &node.told));
+    assert_eq!((older.restored, &older.received), (12, &node.received));
     drop(store);
     damage("record-0012");
     let error = recover(directory.path()).err().unwrap();
@@ -142,7 +142,7 @@ fn a_checkpoint_whose_records_the_log_lacks_is_refused() {
     let directory = tempdir().unwrap();
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
     for byte in 0..9 {
-        tell(&mut store, &mut node, byte);
+        write(&mut store, &mut node, byte);
     }
     keep(&mut store, &node);
     drop(store);
@@ -177,7 +177,7 @@ fn a_checkpoint_of_a_run_is_none_of_a_node() {
 fn a_checkpoint_holds_nothing_that_a_crash_may_take() {
     let directory = tempdir().unwrap();
     let (mut store, mut node, _) = recover(directory.path()).unwrap();
-    tell(&mut store, &mut node, 0);
+    write(&mut store, &mut node, 0);
     store.log().append(&[1]).unwrap();
     let _ = store.keep(&checkpoint(&node, Some(2)));
 }

@@ -88,11 +88,13 @@ pub enum Bug {
     SaysNothingAgain,
     /// Servers are not notified of lost connections.
     MissesLostConnections,
+    /// Reads do not wait for mirrors that cannot be reached, although `on_partition` is `pause`.
+    IgnoresPause,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::AcceptsRepeats,
         Self::WatermarkOffByOne,
         Self::AcknowledgesBeforeDelivery,
@@ -134,5 +136,6 @@ impl Bug {
         Self::RepeatsNoOrder,
         Self::SaysNothingAgain,
         Self::MissesLostConnections,
+        Self::IgnoresPause,
     ];
 }

@@ -80,7 +80,7 @@ fn each_commit_has_seeds_of_its_own() {
 }
 
 /// The checker that must catch each planted bug. Others may catch it, too.
-const CAUGHT_BY: [(Bug, &str); 41] = [
+const CAUGHT_BY: [(Bug, &str); 42] = [
     (Bug::AcceptsRepeats, "delivery"),
     (Bug::WatermarkOffByOne, "liveness"),
     (Bug::AcknowledgesBeforeDelivery, "liveness"),
@@ -122,6 +122,7 @@ const CAUGHT_BY: [(Bug, &str); 41] = [
     (Bug::RepeatsNoOrder, "liveness"),
     (Bug::SaysNothingAgain, "liveness"),
     (Bug::MissesLostConnections, "partition"),
+    (Bug::IgnoresPause, "pause"),
 ];
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) struct ClockBound {
     reported: BTreeMap<(ServerId, DcId), Vec<Clock>>,
     /// Servers that have lost their state: their clocks are those of other servers' copies.
     lost: BTreeSet<ServerId>,
+    /// Servers that have paused: reads of mirrors do not wait for the clocks that they have missed.
+    paused: BTreeSet<ServerId>,
 }
 
 impl Checker for ClockBound {
@@ -34,6 +36,11 @@ impl Checker for ClockBound {
                 from.shard != server.shard || (*from != server && *to != server.dc)
             });
         }
+        if let Seen::Disconnected { at, .. } | Seen::Taken { at } = seen
+            && view.server(at).pauses_for().is_some()
+        {
+            self.paused.insert(at);
+        }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
         let local = view.plan.local.staleness().0;
@@ -43,11 +50,12 @@ impl Checker for ClockBound {
                 "{worker} reads at clock {read}, but its data center is at {own}: the bound is {local}"
             ));
         }
-        let least = least_of_others(view, server, read);
+        let least = least_of_others(view, read);
         let others = others(view, server);
         let others = others.into_iter().filter(|dc| !view.inactive.contains(dc));
         let is_lost = |dc: DcId| self.lost.contains(&ServerId { dc, shard: server.shard });
-        let mut others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
+        let others = others.filter(|dc| !is_lost(*dc) && !is_lost(server.dc));
+        let mut others = others.filter(|dc| self.is_bound(view, server, *dc));
         match others.find(|dc| clock_of(view, server, *dc) < least) {
             Some(dc) => {
                 let theirs = clock_of(view, server, dc);
@@ -70,6 +78,16 @@ impl Checker for ClockBound {
 }
 
 impl ClockBound {
+    /// Whether the reads of a server wait for a mirror's clock. ASP excludes a mirror from which nothing is received, and
+    /// one that pauses.
+    fn is_bound(&self, view: &View<'_>, server: ServerId, mirror: DcId) -> bool {
+        let reader = view.server(server);
+        let excludes =
+            matches!(view.plan.remote, RemoteSync::Asp(_)) && reader.brake_stats().mirrors_lost > 0;
+        let has_paused = self.paused.contains(&ServerId { dc: mirror, shard: server.shard });
+        !excludes || (reader.mirror_clock(mirror).is_some() && !has_paused)
+    }
+
     fn check_reported(&mut self, from: ServerId, to: DcId, frame: &[u8]) -> Result<(), Broken> {
         let Some(clock) = mirror_clock(frame) else { return Ok(()) };
         let reported = self.reported.entry((from, to)).or_default();
@@ -89,23 +107,18 @@ fn mirror_clock(frame: &[u8]) -> Option<Clock> {
 }
 
 /// The clock that all other data centers must have finished before a read at a clock.
-fn least_of_others(view: &View<'_>, server: ServerId, read: Clock) -> Clock {
+fn least_of_others(view: &View<'_>, read: Clock) -> Clock {
     let behind = |clocks: u64| Clock(read.0.saturating_sub(clocks));
     match &view.plan.remote {
         RemoteSync::Bsp(_) => read,
         RemoteSync::Ssp(ssp) => behind(ssp.staleness.0),
         RemoteSync::Tap(_) => Clock::ZERO,
-        RemoteSync::Asp(asp) => {
-            let reader = view.server(server);
-            match asp.data_center_staleness {
-                Some(staleness)
-                    if asp.mirror_clock != Brake::Off && reader.brake_stats().mirrors_lost == 0 =>
-                {
-                    Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
-                }
-                _ => Clock::ZERO,
+        RemoteSync::Asp(asp) => match asp.data_center_staleness {
+            Some(staleness) if asp.mirror_clock != Brake::Off => {
+                Clock((read.0 + 1).saturating_sub(staleness.0.max(1)))
             }
-        }
+            _ => Clock::ZERO,
+        },
         // The age of the oldest round of a fragment that need not be finished, as the fragments are staggered.
         RemoteSync::LocalSteps(config) if config.fragments == 1 => {
             Clock(behind(config.overlap()).0 / config.steps * config.steps)

@@ -13,6 +13,7 @@ mod durability;
 mod memory;
 mod orders;
 mod partition;
+mod pause;
 pub(super) mod quiescence;
 mod server_processes;
 
@@ -52,8 +53,8 @@ pub(super) enum Seen<'a> {
     Delivered { at: ServerId, from: DcId, lane: Lane, frame: &'a Bytes },
     /// The server has handled the delivered frame.
     Taken { at: ServerId },
-    /// A server was notified of a lost connection.
-    Disconnected { at: ServerId },
+    /// A server was notified of the lost connection to a mirror.
+    Disconnected { at: ServerId, from: DcId },
     /// A message was sent on a link, whose data lane has room again at `departs`.
     Carried { from: DcId, to: DcId, lane: Lane, bytes: u64, departs: Instant },
     /// The size of the data frames that a session holds.
@@ -150,6 +151,7 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
         Box::new(barrier::Barrier::default()),
         Box::new(clock_bound::ClockBound::default()),
         Box::new(partition::Partition::default()),
+        Box::new(pause::Pause::default()),
         Box::new(durability::Durability::default()),
         Box::new(server_processes::ServerProcesses::default()),
         Box::new(orders::Orders::default()),

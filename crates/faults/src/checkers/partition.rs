@@ -29,7 +29,7 @@ impl Checker for Partition {
             return Ok(());
         }
         match seen {
-            Seen::Disconnected { at } | Seen::Taken { at } => self.update_links(view, at.shard),
+            Seen::Disconnected { at, .. } | Seen::Taken { at } => self.update_links(view, at.shard),
             Seen::Lost { server, .. } | Seen::Recovered { server } => {
                 self.joined.retain(|(shard, a, b), _| {
                     *shard != server.shard || (*a != server.dc && *b != server.dc)

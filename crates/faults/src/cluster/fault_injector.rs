@@ -14,7 +14,7 @@ use gaia_core::codec::{Buffers, Changes, ValueFormat, encode_indexes};
 use gaia_core::node::WorkerMessage;
 use gaia_core::session::{HEADER_BYTES, Message};
 use gaia_core::store::ShardDeltas;
-use gaia_core::sync::{Brake, RemoteSync};
+use gaia_core::sync::{Brake, OnPartition, RemoteSync};
 use gaia_core::types::{
     Clock, Content, DcId, Deltas, Lane, NodeId, ServerId, ShardLayout, WorkerId,
 };
@@ -57,10 +57,12 @@ impl FaultInjector {
     /// The remote model that servers run.
     pub(crate) fn remote(&self, remote: &RemoteSync) -> RemoteSync {
         let mut remote = remote.clone();
-        if let RemoteSync::Asp(asp) = &mut remote
-            && self.has(Bug::IgnoresMirrorClock)
-        {
-            asp.mirror_clock = Brake::Off;
+        if let RemoteSync::Asp(asp) = &mut remote {
+            match self.bug {
+                Some(Bug::IgnoresMirrorClock) => asp.mirror_clock = Brake::Off,
+                Some(Bug::IgnoresPause) => asp.on_partition = OnPartition::Continue,
+                _ => {}
+            }
         }
         remote
     }

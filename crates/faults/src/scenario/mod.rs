@@ -22,8 +22,8 @@ use gaia_config::{
 use gaia_core::coordinator::StopRules;
 use gaia_core::server::DrainMethod;
 use gaia_core::sync::{
-    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, LocalSync, Outer,
-    OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
+    AspConfig, Brake, BspConfig, Combine, Decay, Floor, Goal, LocalStepsConfig, LocalSync,
+    OnPartition, Outer, OverlayKind, Policy, RemoteSync, SspConfig, TapConfig, ValueFormat,
 };
 use gaia_core::topology::{DataCenter, Topology, WanLink};
 use gaia_core::types::{
@@ -375,6 +375,7 @@ fn remote(name: &str, chance: &mut Random) -> RemoteSync {
             mirror_clock: if one_of(3) == 0 { Brake::Off } else { Brake::On },
             data_center_staleness: Some(Staleness(1 + one_of(4))),
             mirror_clock_deadline: DurationSetting(Duration::from_secs(1 + 5 * one_of(3))),
+            on_partition: if one_of(4) == 0 { OnPartition::Pause } else { OnPartition::Continue },
             ..AspConfig::default()
         }),
     }

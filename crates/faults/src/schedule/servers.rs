@@ -90,7 +90,7 @@ impl Schedule<'_> {
             let parted = node.machine.handle_disconnected(now, peer);
             parted.map_err(|error| self.broken("peer", format!("{id}: {error}")))?;
         }
-        self.see(Seen::Disconnected { at: id })
+        self.see(Seen::Disconnected { at: id, from: peer })
     }
 
     /// Connects a worker to a server. A crashed worker connects when it restarts.

@@ -117,9 +117,13 @@ impl Significance for Function {
             }
             Self::RowNorm => {
                 let least = floor * (width as f32).sqrt();
-                let rows = residuals.chunks_exact(width).zip(values.chunks_exact(width));
-                for (out, (residuals, values)) in out.chunks_exact_mut(width).zip(rows) {
-                    out.fill(norm(residuals) / norm(values).max(least));
+                for first in (0..out.len() / width * width).step_by(width) {
+                    let row = first..first + width;
+                    let significance =
+                        norm(&residuals[row.clone()]) / norm(&values[row.clone()]).max(least);
+                    for out in &mut out[row] {
+                        *out = significance;
+                    }
                 }
             }
         }

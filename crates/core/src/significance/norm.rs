@@ -20,23 +20,37 @@ pub fn rms(values: &[f32]) -> f32 {
 }
 
 /// The Euclidean norm of a row.
+///
+/// All indexes of `lanes` are constants once loops are unrolled, so that they are registers.
 #[inline(always)]
 pub(super) fn norm(values: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane += value * value;
-        }
+        add_squares(&mut lanes, chunk);
     }
     if !rest.is_empty() {
-        for (lane, value) in lanes.iter_mut().zip(rest) {
-            *lane += value * value;
-        }
+        let mut padded = [0.0; LANES];
+        padded[..rest.len()].copy_from_slice(rest);
+        add_squares(&mut lanes, &padded);
     }
-    let eight: [f32; 8] = std::array::from_fn(|at| lanes[at] + lanes[at + 8]);
-    let four: [f32; 4] = std::array::from_fn(|at| eight[at] + eight[at + 4]);
+
+    let mut eight = [0.0; 8];
+    for at in 0..8 {
+        eight[at] = lanes[at] + lanes[at + 8];
+    }
+    let mut four = [0.0; 4];
+    for at in 0..4 {
+        four[at] = eight[at] + eight[at + 4];
+    }
     ((four[0] + four[2]) + (four[1] + four[3])).sqrt()
+}
+
+#[inline(always)]
+fn add_squares(lanes: &mut [f32; LANES], values: &[f32; LANES]) {
+    for at in 0..LANES {
+        lanes[at] += values[at] * values[at];
+    }
 }
 
 const LANES: usize = 16;

@@ -163,7 +163,7 @@ fn holds_as_it_is(text: &str) {
 }
 
 /// Half an hour is the longest duration of a fault. The unsent updates are never larger than the model, and this bounds
-/// the time for catching up.
+/// the time for catching up. The seeds draw `on_partition = "continue"`: with `pause` a run has all its clocks left.
 #[test]
 fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
     let cut = |peer| {
@@ -172,7 +172,7 @@ fn a_data_center_that_is_cut_off_for_half_an_hour_catches_up_in_seconds() {
         )
     };
     let runs: Vec<(&str, u64)> =
-        ["tap", "asp"].into_iter().flat_map(|model| [0, 2].map(|seed| (model, seed))).collect();
+        ["tap", "asp"].into_iter().flat_map(|model| [1, 2].map(|seed| (model, seed))).collect();
     runs.par_iter().for_each(|(model, seed)| {
         let text = format!(
             "data_centers = 3\nservers = 1\nworkers = 1\nremote = \"{model}\"\nclocks = 10000\n\

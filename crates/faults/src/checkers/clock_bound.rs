@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Broken, Checker, Seen, View, clock_of};
+use super::{Broken, Checker, Replies, Seen, View, clock_of};
 use crate::cluster::undone::Undone;
 use gaia_core::sync::{Brake, RemoteSync};
 use gaia_core::types::{Clock, DcId, Lane, ServerId};
@@ -19,6 +19,7 @@ pub(super) struct ClockBound {
     lost: BTreeSet<ServerId>,
     /// Servers that have paused: reads of mirrors do not wait for the clocks that they have missed.
     paused: BTreeSet<ServerId>,
+    replies: Replies,
 }
 
 impl Checker for ClockBound {
@@ -43,6 +44,9 @@ impl Checker for ClockBound {
         }
         let Seen::Answered { server, worker, message } = seen else { return Ok(()) };
         let read = message.clock;
+        if !self.replies.is_new(server, worker, read) {
+            return Ok(());
+        }
         let local = view.plan.local.staleness().0;
         let own = clock_of(view, server, server.dc);
         if read.ahead_of(own) > local {

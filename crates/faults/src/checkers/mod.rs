@@ -160,6 +160,18 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
     ]
 }
 
+/// The last reply of each server to each worker.
+#[derive(Debug, Default)]
+struct Replies(BTreeMap<(ServerId, WorkerId), Clock>);
+
+impl Replies {
+    /// Records a reply at a clock. Returns whether it is new: a worker that reconnects receives its last reply again,
+    /// whatever has changed since.
+    fn is_new(&mut self, server: ServerId, worker: WorkerId, clock: Clock) -> bool {
+        self.0.insert((server, worker), clock).is_none_or(|before| before < clock)
+    }
+}
+
 /// The clock that a data center's workers have finished, by the server of the same shard as `like`.
 fn clock_of(view: &View<'_>, like: ServerId, dc: DcId) -> Clock {
     view.server(ServerId { dc, shard: like.shard }).clock()

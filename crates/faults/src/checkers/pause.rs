@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Broken, Checker, Seen, View};
+use super::{Broken, Checker, Replies, Seen, View};
 use gaia_core::sync::{OnPartition, RemoteSync};
 use gaia_core::types::{DcId, ServerId};
 
@@ -13,6 +13,7 @@ pub(super) struct Pause {
     disconnected: BTreeSet<(ServerId, DcId)>,
     /// The data centers that were inactive at some time. Servers learn at different times that they are active again.
     inactive_before: BTreeSet<DcId>,
+    replies: Replies,
 }
 
 impl Checker for Pause {
@@ -42,7 +43,9 @@ impl Checker for Pause {
             Seen::Recovered { server } | Seen::Lost { server, .. } => {
                 self.disconnected.retain(|(at, _)| *at != server);
             }
-            Seen::Answered { server, .. } => {
+            Seen::Answered { server, worker, message }
+                if self.replies.is_new(server, worker, message.clock) =>
+            {
                 let lost = self.disconnected.range((server, DcId(0))..=(server, DcId(u16::MAX)));
                 let mut lost = lost.filter(|(_, from)| !self.inactive_before.contains(from));
                 if let Some((_, from)) = lost.next() {

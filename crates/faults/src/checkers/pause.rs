@@ -26,9 +26,7 @@ impl Checker for Pause {
         if asp.on_partition != OnPartition::Pause {
             return Ok(());
         }
-        if !view.inactive.is_subset(&self.inactive_before) {
-            self.inactive_before.extend(view.inactive);
-        }
+        self.inactive_before.extend(view.inactive);
         match seen {
             Seen::Disconnected { at, from } => {
                 let mut neighbours = view.overlay.neighbours(at.dc).into_iter().flatten();
@@ -46,9 +44,9 @@ impl Checker for Pause {
             Seen::Answered { server, worker, message }
                 if self.replies.is_new(server, worker, message.clock) =>
             {
-                let lost = self.disconnected.range((server, DcId(0))..=(server, DcId(u16::MAX)));
-                let mut lost = lost.filter(|(_, from)| !self.inactive_before.contains(from));
-                if let Some((_, from)) = lost.next() {
+                let is_awaited = |from: &DcId| !self.inactive_before.contains(from);
+                let mut lost = self.disconnected.iter();
+                if let Some((_, from)) = lost.find(|(at, from)| *at == server && is_awaited(from)) {
                     return Err(format!(
                         "{server} answers a read, but has lost its connection to {from}, and a run with \
                          on_partition = \"pause\" waits for it"

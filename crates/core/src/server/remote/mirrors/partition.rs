@@ -23,10 +23,15 @@ impl Mirrors {
     /// overlay.
     pub(super) fn on_link_failed(&mut self, from: DcId) {
         if self.client.clique_of(from).is_some() && self.server.present().any(|dc| dc == from) {
-            let version = self.reachability.on_disconnected(from);
-            self.server.on_missed(from, version);
+            self.begin_to_miss(from);
             self.decide_pause();
         }
+    }
+
+    /// Records that from here on updates of a mirror are missing, until it reports which is the last of them.
+    fn begin_to_miss(&mut self, from: DcId) {
+        let version = self.reachability.on_disconnected(from);
+        self.server.on_missed(from, version);
     }
 
     /// Whether a mirror takes part in the run, as others report, but has never reached this data center.
@@ -37,8 +42,7 @@ impl Mirrors {
     /// Handles the first frame of a mirror that joined while the link between the two was dead: its updates since then
     /// are missing.
     pub(super) fn begin_behind(&mut self, from: DcId) {
-        let version = self.reachability.on_disconnected(from);
-        self.server.on_missed(from, version);
+        self.begin_to_miss(from);
         self.reachability.on_received(from);
     }
 

@@ -99,6 +99,16 @@ fn files_that_cannot_be_ratings_are_refused() {
 }
 
 #[test]
+fn a_pipe_is_refused_before_it_blocks() {
+    let folder = Folder::new();
+    let pipe = folder.path().join("ratings.csv");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let expected = ": found a pipe, socket or device, expected a file";
+    expect_error(&pipe, read_movielens(&pipe), expected);
+}
+
+#[test]
 fn libsvm_rows_are_read_with_comments_queries_and_either_pair_of_labels() {
     for (positive, negative) in [("+1", "-1"), ("1", "0"), ("1.0", "-1.0"), ("1", "0.0")] {
         let text = format!(
@@ -155,6 +165,8 @@ fn broken_libsvm_rows_are_named() {
     check("+1 3:inf", ", row 3: found \"3:inf\", expected a finite value");
     check("+1 3:nan", ", row 3: found \"3:nan\", expected a finite value");
     check("+1 3:1e39", ", row 3: found \"3:1e39\", expected a finite value");
+    let most = "expected at most 1048576 for 3 entries in all";
+    check("+1 67108864:1", &format!(", row 3: found index 67108864, {most}"));
     let folder = Folder::new();
     let file = folder.write("one", b"+1 1:1\n");
     expect_error(&file, read_libsvm(&file), ": found 1 in all, expected at least 2 examples");

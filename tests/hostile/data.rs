@@ -70,6 +70,7 @@ fn dimensions_that_are_claimed_make_no_room() {
         ("4294967295\n67108864\n1073741825\n1 1 1\n", "row 3"),
         ("2\n2\n2\n1 1 4294967295\n2 1 1\n", "row 4: found \"4294967295\", expected a count"),
         ("99999999999999999999\n2\n2\n", "row 1"),
+        ("2\n67108864\n2\n1 1 1\n2 1 1\n", "row 2: found 67108864, expected at most 1048576"),
     ] {
         let file = write(&folder, "docword", text.as_bytes());
         refuse(&file, says, BUFFERS_BYTES, || read_docword(&file));

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::error::{DataError, FilePosition, shown};
-use super::source::Source;
+use super::source::{Source, width_max};
 use gaia_ml::examples::Documents;
 
 /// Reads documents, plain or gzip.
@@ -60,6 +60,15 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
     if rows.len() < counts {
         let found = format!("{} counts", rows.len());
         return whole(found, format!("{counts} of them, as row 3 says"));
+    }
+    if vocabulary > width_max(counts) {
+        let expected = format!("at most {} for {counts} counts", width_max(counts));
+        return Err(DataError::broken(
+            &file,
+            FilePosition::Row(2),
+            vocabulary.to_string(),
+            expected,
+        ));
     }
 
     let read = gathered(rows, vocabulary);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{DataError, FilePosition, shown};
-use super::source::Source;
+use super::source::{Source, width_max};
 use gaia_ml::examples::SparseExamples;
 
 /// Reads examples of two classes, plain or gzip, and the test set where `NAME.t` lies beside the file.
@@ -14,24 +14,26 @@ use gaia_ml::examples::SparseExamples;
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large.
 pub fn read_libsvm(file: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
-    let train = parse(Source::open(file)?)?;
+    let train = parse(Source::open(file)?, 0)?;
     if train.len() < 2 {
         let found = format!("{} in all", train.len());
         return Err(DataError::broken(file, FilePosition::Whole, found, "at least 2 examples"));
     }
     let test = match test_file(file) {
-        Some(test) => Some(parse(Source::open(&test)?)?),
+        Some(test) => Some(parse(Source::open(&test)?, train.columns.len())?),
         None => None,
     };
     Ok((train, test.filter(|test| !test.is_empty())))
 }
 
-fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
+/// Reads the examples of a file. `others` is the number of entries in other files of the data set.
+fn parse(mut source: Source<'_>, others: usize) -> Result<SparseExamples, DataError> {
     let file = source.file().to_owned();
     let mut examples = SparseExamples::empty(0);
     let mut columns = Vec::new();
     let mut values = Vec::new();
     let mut negative = None;
+    let mut widest_row = 0;
 
     while let Some((row, line)) = source.row()? {
         let broken = |(found, expected): Found| {
@@ -60,9 +62,17 @@ fn parse(mut source: Source<'_>) -> Result<SparseExamples, DataError> {
         examples.push(&columns, &values, label);
 
         let width = columns.last().map_or(0, |&column| column as usize + 1);
-        examples.width = examples.width.max(width);
+        if width > examples.width {
+            (examples.width, widest_row) = (width, row);
+        }
     }
 
+    let entries = examples.columns.len() + others;
+    if examples.width > width_max(entries) {
+        let found = format!("index {}", examples.width);
+        let expected = format!("at most {} for {entries} entries in all", width_max(entries));
+        return Err(DataError::broken(&file, FilePosition::Row(widest_row), found, expected));
+    }
     Ok(examples)
 }
 

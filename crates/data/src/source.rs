@@ -27,12 +27,13 @@ pub(super) struct Source<'a> {
 impl Source<'static> {
     pub(super) fn open(file: &Path) -> Result<Self, DataError> {
         let unreadable = |reason| DataError::Unreadable { file: file.into(), reason };
-        let opened = File::open(file).map_err(unreadable)?;
-        let metadata = opened.metadata().map_err(unreadable)?;
-        if metadata.is_dir() {
-            return Err(DataError::broken(file, FilePosition::Whole, "a folder", "a file"));
+        // Before it is opened: a pipe without a writer would block.
+        let metadata = std::fs::metadata(file).map_err(unreadable)?;
+        if !metadata.is_file() {
+            let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
+            return Err(DataError::broken(file, FilePosition::Whole, found, "a file"));
         }
-        Self::new(file, opened)
+        Self::new(file, File::open(file).map_err(unreadable)?)
     }
 }
 
@@ -141,6 +142,15 @@ impl<R: BufRead> Read for Unpacked<R> {
     }
 }
 
+/// The largest number that a file with this many entries may give for its features or words.
+///
+/// Models have parameters for each of them, so that otherwise a file of a few bytes could fill the memory. In published
+/// data sets nearly every feature occurs, and has many entries. Hashed features of a small sample may be more than its
+/// entries.
+pub(super) fn width_max(entries: usize) -> usize {
+    WIDTH_FREE.max(entries.saturating_mul(WIDTH_PER_ENTRY))
+}
+
 /// The error of a file that cannot be read to its end.
 fn unpack_error(file: &Path, place: FilePosition, reason: std::io::Error) -> DataError {
     match reason.kind() {
@@ -170,6 +180,12 @@ const EXPANSION_MAX: u64 = 100;
 
 /// Bytes that any gzip file may expand to, however small it is: a small file may repeat one value many times.
 const UNPACKED_BYTES_FREE: u64 = 1 << 26;
+
+/// Features or words that any file may have, however few its entries are.
+const WIDTH_FREE: usize = 1 << 20;
+
+/// Features or words for each entry of a file.
+const WIDTH_PER_ENTRY: usize = 64;
 
 /// Bytes in one row. A file without line ends must not fill the memory.
 const ROW_BYTES_MAX: u64 = 1 << 24;

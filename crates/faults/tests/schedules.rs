@@ -15,6 +15,7 @@
 //! | `nothing_is_sent_to_an_incarnation_that_has_not_requested_its_copy` in `tests/cores/` | reading | a source that was still connected to the previous incarnation sent updates to it after it had taken a copy for the next incarnation: they were lost | no update is sent before the incarnation for which it is counted has requested its copy (`server/remote/mirrors/mirror_client/peer.rs`) |
 //! | 820006196, [`frames_between_mirrors_before_the_first_read_are_counted`] | panic | the conservation checker initialised its sums at the first read of a worker, and two mirrors had exchanged frames before | it initialises them at the first event (`checkers/conservation.rs`) |
 //! | 930063933, [`a_worker_that_is_reset_after_a_restart_may_read_other_rows`] | durability | a worker had resumed its work at a clock that one server had not reached, and restarted before any server had answered. It was reset, and read other rows at that clock. The checker took that for a contradiction | a worker that is reset may send other requests than before, unless one of its servers waits for them (`checkers/durability.rs`) |
+//! | 37298223958270, [`a_server_waits_for_a_copy_that_arrived_while_the_coordinator_was_down`] | durability | the copy of a late joiner arrived while the coordinator was down, and the source of that copy lost its disk. The restarted coordinator took the copy for one that was still in transfer, and had no source for the server without a copy | a server without a copy waits until the coordinator knows that no other of its shard receives one (`coordinator/cluster.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -449,6 +450,25 @@ fn a_worker_that_is_reset_after_a_restart_may_read_other_rows() {
         ]
     "#;
     holds_as_it_is(text);
+}
+
+#[test]
+fn a_server_waits_for_a_copy_that_arrived_while_the_coordinator_was_down() {
+    let text = r#"
+        data_centers = 2
+        servers = 1
+        workers = 1
+        clocks = 3
+        remote = "asp"
+        packets = {}
+        fault = [
+            { kind = "late-join", at = "286 ms", dc = 0 },
+            { kind = "coordinator-crash", at = "781 ms", lasts = "488 ms", dc = 0 },
+            { kind = "crash", at = "1.136 s", lasts = "1 ms", dc = 0, server = 0 },
+            { kind = "lost-disk", at = "1.14 s", lasts = "108 ms", dc = 1, server = 0 },
+        ]
+    "#;
+    holds(text, 200);
 }
 
 /// The link between a joiner and one other data center is cut for a time, and a server of the joiner loses its disk

@@ -181,6 +181,29 @@ impl ClusterCoordinator {
         }
     }
 
+    /// Whether a later process of a server has taken part, which lost the state that this process still has. The two run
+    /// at the same time.
+    pub fn is_outdated(&self, server: ServerId, process: ServerProcess) -> bool {
+        self.processes.is_outdated(server, process)
+    }
+
+    /// The server of the same shard that this server's process must wait for before it connects, and the data center
+    /// of the source of its copy: this process needs a copy, and that server may still receive one. It reports when its
+    /// copy is [whole](Self::handle_whole), or it is given up.
+    pub fn must_wait_for(
+        &self,
+        server: ServerId,
+        process: ServerProcess,
+    ) -> Option<(ServerId, DcId)> {
+        let needs_copy = self.needs_copy(server, process);
+        needs_copy.then(|| self.processes.other_copy_on_the_way(server)).flatten()
+    }
+
+    fn needs_copy(&self, server: ServerId, process: ServerProcess) -> bool {
+        let is_lost = self.processes.is_lost(server, process);
+        (self.joining.contains(&server) || is_lost) && !self.run.is_finished()
+    }
+
     /// Notes the process of a connected server. A server that has lost its copy, or has just joined, takes the copy of
     /// the mirror that `source` returns, unless the run is over. Returns whether anything has changed, which the caller
     /// then logs.
@@ -194,8 +217,7 @@ impl ClusterCoordinator {
         source: impl FnOnce(&Self) -> Result<DcId, E>,
     ) -> Result<bool, E> {
         let known = self.processes.clone();
-        let needs_copy = self.joining.contains(&server) || self.processes.is_lost(server, process);
-        if needs_copy && !self.run.is_finished() {
+        if self.needs_copy(server, process) {
             let from = source(&*self)?;
             self.processes.rebuild(server, process, from);
         }
@@ -205,11 +227,11 @@ impl ClusterCoordinator {
         Ok(self.processes != known)
     }
 
-    /// A server has received its copy completely. Returns whether that was the last copy in transfer. If so, waiting
-    /// data centers may join.
-    pub fn handle_ready(&mut self, server: ServerId) -> bool {
+    /// A server has its whole copy. Returns whether that was the last copy in transfer. If so, waiting data centers may
+    /// join.
+    pub fn handle_whole(&mut self, server: ServerId) -> bool {
         let had_copies = self.processes.has_copies_on_the_way();
-        self.processes.on_ready(server);
+        self.processes.on_whole(server);
         had_copies && !self.processes.has_copies_on_the_way()
     }
 
@@ -344,7 +366,7 @@ impl ClusterCoordinator {
         if !self.orders.drain.is_empty() {
             return Err(NoSource::Draining);
         }
-        if let Some(other) = self.processes.other_copy_on_the_way(server) {
+        if let Some((other, _)) = self.processes.other_copy_on_the_way(server) {
             return Err(NoSource::OtherWaits(other));
         }
 
@@ -528,7 +550,7 @@ mod tests {
         assert_eq!(cluster.copy_of(server(0), process(2)), Some(DcId(1)));
         assert_eq!(source(&cluster, 1), Err(NoSource::OtherWaits(server(0))));
 
-        assert!(cluster.handle_ready(server(0)) && !cluster.handle_ready(server(0)));
+        assert!(cluster.handle_whole(server(0)) && !cluster.handle_whole(server(0)));
         cluster.run.handle_left(&BTreeSet::from([DcId(1)]));
         assert_eq!(source(&cluster, 0), Err(NoSource::NoMirror));
     }
@@ -544,9 +566,37 @@ mod tests {
         assert_eq!(cluster.copy_of(server(2), process(1)), Some(DcId(0)));
         assert_eq!(meet(&mut cluster), Ok(false), "it calls again over another connection");
 
-        cluster.handle_ready(server(2));
+        cluster.handle_whole(server(2));
         assert_eq!(meet(&mut cluster), Ok(false));
         assert_eq!(cluster.copy_of(server(2), process(1)), None);
+    }
+
+    #[test]
+    fn a_server_without_a_copy_waits_until_a_restarted_coordinator_knows_that_another_has_its_copy()
+    {
+        let mut before = cluster();
+        before.run.poll_output();
+        for (dc, began) in [(0, 1), (1, 2), (0, 3)] {
+            let source = |cluster: &ClusterCoordinator| source(cluster, dc);
+            before.register_server(server(dc), process(began), source).unwrap();
+        }
+        assert_eq!(before.copy_of(server(0), process(3)), Some(DcId(1)));
+
+        let state = State::of(|walk| before.save(walk, ()));
+        let mut cluster = cluster();
+        cluster.run.poll_output();
+        state.restore(|walk| cluster.restore(walk, ())).unwrap();
+        let kept = ServerProcess { is_new: false, ..process(2) };
+        assert_eq!(cluster.must_wait_for(server(1), kept), None, "it has its log");
+        assert_eq!(cluster.must_wait_for(server(0), process(3)), None, "it takes its own copy");
+        assert_eq!(cluster.must_wait_for(server(1), process(4)), Some((server(0), DcId(1))));
+
+        cluster.handle_whole(server(0));
+        assert_eq!(cluster.must_wait_for(server(1), process(4)), None);
+        let registered =
+            cluster.register_server(server(1), process(4), |cluster| source(cluster, 1));
+        assert_eq!(registered, Ok(true));
+        assert_eq!(cluster.copy_of(server(1), process(4)), Some(DcId(0)));
     }
 
     #[test]
@@ -570,7 +620,7 @@ mod tests {
         cluster.processes.rebuild(server(0), process(2), DcId(1));
         assert_eq!(cluster.admission(|_| true), Admission::NotYet);
 
-        cluster.handle_ready(server(0));
+        cluster.handle_whole(server(0));
         cluster.run.handle_diverged();
         assert_eq!(cluster.admission(|_| true), Admission::Closed);
     }

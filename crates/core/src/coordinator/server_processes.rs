@@ -60,6 +60,11 @@ impl ServerProcesses {
         process.is_new && other
     }
 
+    /// Whether another process of a server has taken part since this one began its state.
+    pub(super) fn is_outdated(&self, server: ServerId, process: ServerProcess) -> bool {
+        self.met.get(&server).is_some_and(|met| process.began < *met)
+    }
+
     /// Notes the process in which a server takes part.
     pub(super) fn register(&mut self, server: ServerId, process: ServerProcess) {
         self.met.insert(server, process.began);
@@ -90,8 +95,8 @@ impl ServerProcesses {
         left
     }
 
-    /// A server has received its copy completely.
-    pub(super) fn on_ready(&mut self, server: ServerId) {
+    /// A server has its whole copy.
+    pub(super) fn on_whole(&mut self, server: ServerId) {
         self.copies.remove(&server);
     }
 
@@ -101,11 +106,11 @@ impl ServerProcesses {
         (*began == process.began).then_some(*from)
     }
 
-    /// Another server of the same shard that receives a copy. Until that copy is complete, the loss of another copy of
-    /// the shard cannot be repaired.
-    pub(super) fn other_copy_on_the_way(&self, server: ServerId) -> Option<ServerId> {
-        let mut others = self.copies.keys().filter(|other| other.shard == server.shard);
-        others.find(|other| **other != server).copied()
+    /// Another server of the same shard that receives a copy, and the data center of the source. Until that copy is
+    /// complete, the loss of another copy of the shard cannot be repaired.
+    pub(super) fn other_copy_on_the_way(&self, server: ServerId) -> Option<(ServerId, DcId)> {
+        let mut others = self.copies.iter().filter(|(other, _)| other.shard == server.shard);
+        others.find(|(other, _)| **other != server).map(|(other, (_, from))| (*other, *from))
     }
 }
 
@@ -128,10 +133,12 @@ mod tests {
         assert!(!server_processes.is_lost(server, process(7, false)), "one that has its log");
         assert!(server_processes.is_lost(server, process(9, true)));
         server_processes.register(server, process(9, true));
+        assert!(server_processes.is_outdated(server, process(7, false)));
+        assert!(!server_processes.is_outdated(server, process(9, false)));
         server_processes.rebuild(server, process(9, true), DcId(2));
         assert_eq!(server_processes.copy_of(server, process(9, true)), Some(DcId(2)));
         assert_eq!(server_processes.copy_of(server, process(10, false)), None);
-        server_processes.on_ready(server);
+        server_processes.on_whole(server);
         assert_eq!(server_processes.copy_of(server, process(9, true)), None);
     }
 

@@ -6,9 +6,10 @@
 //! worker and a server in one process exchange values through channels. This room validates only the bounds
 //! of messages: they are decoded with the layout of the shard before a node receives them.
 //!
-//! **How a run begins.** Each node connects to the coordinator, which it waits for without limit, and sends its
-//! address. Once all are connected, the coordinator sends the addresses of servers to all nodes. Then servers connect
-//! to their mirrors, workers connect to their servers, and training begins. So nodes may start in any order.
+//! **How a run begins.** Each node connects to the coordinator and sends its address. A node without a state waits for
+//! the coordinator without limit, others as long as for any lost node: the run may have ended. Once all are connected,
+//! the coordinator sends the addresses of servers to all nodes. Then servers connect to their mirrors, workers connect
+//! to their servers, and training begins. So nodes may start in any order.
 //!
 //! **How nodes recover.** Every connection is opened again during the whole run. Mirrors resume their sessions, a
 //! worker receives the due requests from its servers, and nodes and the coordinator repeat what is still valid. A

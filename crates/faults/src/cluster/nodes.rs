@@ -341,6 +341,13 @@ impl<'p> Nodes<'p> {
         mirrors.all(|(_, node)| node.is_whole() && !node.machine.is_new())
     }
 
+    /// The process of a server that is down and restarts with an empty disk.
+    pub(crate) fn process_without_disk(&self, id: ServerId) -> ServerProcess {
+        let next = self.servers[&id].host.incarnation + 1;
+        let began = first_incarnation(next).number();
+        ServerProcess { began, incarnation: began, is_new: true }
+    }
+
     /// The data center whose copy a server receives soonest, of those that are `there`. `None` if there is none, or the
     /// model does not support rebuilds.
     pub(crate) fn nearest_to(&self, id: ServerId, there: impl Fn(DcId) -> bool) -> Option<DcId> {
@@ -379,8 +386,8 @@ impl<'p> Nodes<'p> {
                 let state = recovering.state();
                 let logs = self.logs;
                 let node = self.server_mut(id);
-                let first = NonZeroU64::MIN.saturating_add(node.host.incarnation);
-                let incarnation = recovering.next_incarnation().unwrap_or(Incarnation(first));
+                let first = first_incarnation(node.host.incarnation);
+                let incarnation = recovering.next_incarnation().unwrap_or(first);
                 node.machine = recovering.begin(logs, incarnation);
                 // A process that crashed before its first write has lost nothing. It continues as if it had just
                 // registered.
@@ -465,6 +472,11 @@ impl<'p> Nodes<'p> {
     fn fresh_worker(&self, id: WorkerId) -> RecoveringWorker {
         RecoveringWorker::new(self.blueprint.worker(id), self.blueprint.layouts().len())
     }
+}
+
+/// The first incarnation of a server whose process has this number.
+fn first_incarnation(process: u64) -> Incarnation {
+    Incarnation(NonZeroU64::MIN.saturating_add(process))
 }
 
 /// The state of a worker without the two parts that may differ from the shadow's without harm.

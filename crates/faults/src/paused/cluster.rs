@@ -4,13 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::runtime::Builder;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
@@ -50,6 +52,8 @@ pub(super) struct Run {
     pub(super) given_back: u64,
     /// The number of disks that servers have lost, so that they took the copies of mirrors.
     pub(super) disks_lost: u64,
+    /// The number of processes that ended because a later one of the same nodes had started.
+    pub(super) replaced: u64,
     /// Whether the copies had to be the sum of all updates.
     pub(super) summed: bool,
 }
@@ -61,6 +65,10 @@ struct Cluster {
     application: Arc<Watched>,
     /// The process that each of `drawn.processes` is now.
     environments: Vec<RefCell<Arc<ProcessEnvironment>>>,
+    /// The folder of the state of each. Logs are in memory.
+    folders: Vec<RefCell<PathBuf>>,
+    /// Notified when a second process of the same nodes starts.
+    twins: Vec<Notify>,
     /// How long the next crash of each lasts, and whether it restarts at another address.
     returns: Vec<Cell<(Duration, bool)>>,
     /// How far the calendar of each machine is behind.
@@ -73,9 +81,12 @@ struct Cluster {
     taken_over: Cell<u64>,
     given_back: Cell<u64>,
     disks_lost: Cell<u64>,
+    replaced: Cell<u64>,
+    /// How a replaced process has ended, if it should not have.
+    wrong: RefCell<Option<String>>,
     /// Deleted with the last run that uses them.
     certificates: Arc<TempDir>,
-    /// The folder of the coordinator's state. Logs are in memory.
+    /// The folder of all states.
     folder: TempDir,
     /// Whether the coordinator is killed as soon as a node has ended.
     dies_at_end: Cell<bool>,
@@ -130,6 +141,7 @@ pub(super) fn run_drawn(drawn: Drawn, seed: u64, besides: Besides) -> Result<Run
             taken_over: cluster.taken_over.get(),
             given_back: cluster.given_back.get(),
             disks_lost: cluster.disks_lost.get(),
+            replaced: cluster.replaced.get(),
             wan_bytes: outcome.summary.wan_bytes,
             joined: outcome.summary.membership.iter().filter(|one| one.change == Joined).count(),
             left: outcome.summary.membership.iter().filter(|one| one.change == Left).count(),
@@ -148,7 +160,10 @@ impl Cluster {
         let environment =
             |nodes: &Vec<NodeId>| world.new_process(dc_of(nodes[0]), Duration::ZERO).into();
 
+        let folder = tempfile::tempdir().unwrap();
         Self {
+            folders: drawn.processes.iter().map(|_| folder.path().to_owned().into()).collect(),
+            twins: drawn.processes.iter().map(|_| Notify::new()).collect(),
             environments: drawn.processes.iter().map(environment).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
             behind: drawn.processes.iter().map(|_| Duration::ZERO.into()).collect(),
@@ -159,8 +174,10 @@ impl Cluster {
             taken_over: 0.into(),
             given_back: 0.into(),
             disks_lost: 0.into(),
+            replaced: 0.into(),
+            wrong: RefCell::default(),
             certificates: certificates(&drawn.plan),
-            folder: tempfile::tempdir().unwrap(),
+            folder,
             dies_at_end: false.into(),
             over: false.into(),
             world,
@@ -206,7 +223,7 @@ impl Cluster {
     }
 
     /// Runs a process, and restarts it each time it is killed. The coordinator's process returns the outcome.
-    async fn keep(&self, process: usize) -> Result<Option<Outcome>, String> {
+    async fn keep(self: Rc<Self>, process: usize) -> Result<Option<Outcome>, String> {
         let nodes = &self.drawn.processes[process];
         let mut port = PORT_MIN + process as u16;
         if let Some((dc, at)) = self.drawn.joins
@@ -217,11 +234,18 @@ impl Cluster {
 
         loop {
             let environment = self.environments[process].borrow().clone();
+            let mut part = Box::pin(self.clone().part(process, environment.clone(), port));
             let ended = tokio::select! {
                 biased;
                 () = environment.killed() => None,
-                ended = self.part(nodes, &environment, port) => Some(ended),
+                () = self.twins[process].notified() => {
+                    spawn_local(self.clone().end_replaced(part));
+                    port = self.world.port();
+                    continue;
+                }
+                ended = &mut part => Some(ended),
             };
+            drop(part);
             if let ControlFlow::Break(last) = self.on_end(process, ended, &environment) {
                 return last;
             }
@@ -264,6 +288,8 @@ impl Cluster {
                 self.waits[process].set(Some(true));
                 Ok(None)
             }
+            // It restarted after the end of the run.
+            Some(Err(reason)) if self.over.get() && reason.contains(MAY_HAVE_ENDED) => Ok(None),
             // During the drain no data center can leave. One that does ends the run.
             Some(Err(reason)) if reason.contains(GIVEN_UP) && self.may_end_early() => {
                 self.over.set(true);
@@ -300,25 +326,42 @@ impl Cluster {
         Some(moves)
     }
 
+    /// Waits until a process has ended that has been replaced by a later one of the same nodes.
+    async fn end_replaced(self: Rc<Self>, part: impl Future<Output = Result<NodeEnd, String>>) {
+        match part.await {
+            // The coordinator, or a mirror that the later process has reached, refuses it.
+            Err(reason) if REPLACED.iter().any(|replaced| reason.contains(replaced)) => {
+                self.replaced.set(self.replaced.get() + 1);
+            }
+            // It may not have connected again before the end of the run.
+            _ if self.over.get() => {}
+            ended => {
+                let wrong = format!("a replaced process ended with {ended:?}");
+                self.wrong.replace(Some(wrong));
+            }
+        }
+    }
+
     async fn part(
-        &self,
-        nodes: &[NodeId],
-        environment: &Arc<ProcessEnvironment>,
+        self: Rc<Self>,
+        process: usize,
+        environment: Arc<ProcessEnvironment>,
         port: u16,
     ) -> Result<NodeEnd, String> {
+        let nodes = &self.drawn.processes[process];
         let options = NodeOptions {
             nodes: nodes.to_vec(),
             certificates: self.certificates.path().join(CERTIFICATES),
             listen: Some(Network::address(dc_of(nodes[0]), port)),
             coordinator: self.coordinator_address().to_string().parse().ok(),
-            state: Some(self.folder.path().to_owned()),
+            state: Some(self.folders[process].borrow().clone()),
             interrupted: None,
             ends_with_stdin: false,
             telemetry: Telemetry::new(),
         };
 
         let application: Arc<dyn Application> = self.application.clone();
-        let environment = Arc::new(SharedEnvironment(environment.clone()));
+        let environment = Arc::new(SharedEnvironment(environment));
         let mut events =
             MemberEvents { taken_over: &self.taken_over, given_back: &self.given_back };
         let ended =
@@ -361,8 +404,9 @@ impl Cluster {
                 sleep(lasts).await;
                 network.set_bandwidth(from, to, bandwidth);
             }
-            What::Kill { .. } | What::LoseDisk { .. } if self.over.get() => {}
+            What::Kill { .. } | What::LoseDisk { .. } | What::Twin { .. } if self.over.get() => {}
             What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
+            What::Twin { process } => self.start_twin(process).await,
             What::Leave { dc } => self.leave(dc).await,
             What::Silence { process } => {
                 // No node may be left that notifies it of the end.
@@ -448,19 +492,35 @@ impl Cluster {
         }
     }
 
-    /// Kills a process, which restarts with an empty disk, unless its data center has left or joins late.
-    async fn lose_disk(&self, process: usize, lasts: Duration, behind: Duration) {
-        let nodes = &self.drawn.processes[process];
-        let joins_late = self.drawn.joins.is_some_and(|(dc, _)| nodes[0].dc() == Some(dc));
-
-        // Before a run has begun there is no state to lose.
+    /// Whether a process has a state to lose, once the run has begun: not if its data center has left or joins late.
+    async fn has_state(&self, process: usize) -> bool {
         while !self.application.has_begun() {
             sleep(LOOK_EVERY).await;
         }
-        if joins_late || nodes[0].dc().is_some_and(|dc| self.left.borrow().contains(&dc)) {
+        let dc = self.drawn.processes[process][0].dc();
+        let joins_late = self.drawn.joins.is_some_and(|(late, _)| dc == Some(late));
+        !joins_late && !dc.is_some_and(|dc| self.left.borrow().contains(&dc))
+    }
+
+    /// Starts another process of the same nodes, with empty disks.
+    async fn start_twin(&self, process: usize) {
+        if !self.has_state(process).await || self.environments[process].borrow().is_killed() {
+            return;
+        }
+        let twin = self.world.new_process(dc_of(self.drawn.processes[process][0]), Duration::ZERO);
+        self.environments[process].replace(twin);
+        self.folders[process].replace(self.folder.path().join(TWIN));
+        self.disks_lost.set(self.disks_lost.get() + 1);
+        self.twins[process].notify_one();
+    }
+
+    /// Kills a process, which restarts with an empty disk.
+    async fn lose_disk(&self, process: usize, lasts: Duration, behind: Duration) {
+        if !self.has_state(process).await {
             return;
         }
 
+        let nodes = &self.drawn.processes[process];
         self.returns[process].set((lasts, false));
         self.behind[process].set(behind);
         self.environments[process].borrow().kill();
@@ -468,7 +528,7 @@ impl Cluster {
             std::fs::remove_file(self.folder.path().join(COORDINATOR)).unwrap();
         }
         for label in labels(&self.drawn.plan, nodes) {
-            let folder = self.folder.path().join(label);
+            let folder = self.folders[process].borrow().join(label);
             self.world.lose_disks(&folder);
             // Without a checkpoint there is no folder.
             let _none = std::fs::remove_dir_all(folder);
@@ -495,6 +555,9 @@ impl Cluster {
 
     /// Checks the copies. Returns whether they had to be the sum of all updates.
     fn check(&self, outcome: &Outcome) -> Result<bool, String> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         if !outcome.summary.copies_equal {
             return Err("copies differ after the drain".into());
         }
@@ -575,9 +638,16 @@ impl Observer for MemberEvents<'_> {
 /// The file of the coordinator's state.
 const COORDINATOR: &str = "coordinator";
 
+/// The folder of the states of processes that were started a second time.
+const TWIN: &str = "twin";
+
+/// The errors of a process after which another of the same node has connected.
+const REPLACED: [&str; 2] = ["expected only one", "so one of them has lost its state"];
+
 /// The errors of a process that has left, and of a coordinator that cannot continue without one.
 const DISMISSED: &str = "this node takes no part in the run";
 const GIVEN_UP: &str = "was disconnected for 12 s";
+const MAY_HAVE_ENDED: &str = "the run may have ended without this node";
 const COPY_LOST: &str = "has lost its copy and cannot rebuild it";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

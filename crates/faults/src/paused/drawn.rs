@@ -47,6 +47,8 @@ pub(super) enum What {
     Kill { process: usize, write: Option<(u64, Moment)>, moves: bool },
     /// A process is killed, and restarts with an empty disk, on a machine whose calendar is `behind`.
     LoseDisk { process: usize, behind: Duration },
+    /// A second process of the same nodes starts on another machine, without state, while the first one runs.
+    Twin { process: usize },
     /// All processes of a data center are killed, and none restarts.
     Leave { dc: DcId },
 }
@@ -139,8 +141,8 @@ impl Drawn {
         }
     }
 
-    /// In half of the runs whose model supports rebuilds, one server loses its disk. If two servers of a shard lost
-    /// their disks at the same time, updates would be lost.
+    /// In half of the runs whose model supports rebuilds, one server loses its disk, or is started a second time without
+    /// it. If two servers of a shard lost their disks at the same time, updates would be lost.
     fn lose_disk(&mut self, chance: &mut Random) {
         if within(chance, 0, 1) == 0 || self.plan.needs_all().is_some() {
             return;
@@ -162,7 +164,11 @@ impl Drawn {
         // A checkpoint is due when the copy is received. In other runs the files would take longer than the run.
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
-        self.faults.push(ClusterFault { at, lasts, what: What::LoseDisk { process, behind } });
+        let what = match within(chance, 0, 2) {
+            0 => What::Twin { process },
+            _ => What::LoseDisk { process, behind },
+        };
+        self.faults.push(ClusterFault { at, lasts, what });
     }
 
     fn draw_fault(&self, chance: &mut Random) -> ClusterFault {

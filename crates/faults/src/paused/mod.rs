@@ -49,7 +49,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         })
         .collect();
     let (mut failed, mut sums, mut restarts) = (Vec::new(), 0, 0);
-    let (mut joined, mut left, mut disks_lost) = (0, 0, 0);
+    let (mut joined, mut left, mut disks_lost, mut replaced) = (0, 0, 0, 0);
     let (mut taken_over, mut given_back) = (0, 0);
     let (mut lasted, mut longest) = (Duration::ZERO, Duration::ZERO);
     for (seed, run) in runs {
@@ -60,6 +60,7 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
                 joined += run.joined;
                 left += run.left;
                 disks_lost += run.disks_lost;
+                replaced += run.replaced;
                 taken_over += run.taken_over;
                 given_back += run.given_back;
                 lasted += run.lasted;
@@ -71,13 +72,14 @@ fn three_hundred_clusters_over_quinn_end_with_every_update_in_every_copy() {
         }
     }
     println!(
-        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts, {disks_lost} after a lost disk; {joined} late joins, \
+        "{lasted:?} of virtual time, {longest:?} the longest; {restarts} restarts, {disks_lost} lost disks, {replaced} processes replaced by a second one; {joined} late joins, \
          {left} leaves; {taken_over} workers taken over, {given_back} times given back; {sums} runs whose sum is known"
     );
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if std::env::var_os(ONE).is_none() {
         assert!(taken_over.min(given_back) > 20, "workers are taken over and return");
         assert!(disks_lost > 20, "servers that have lost their disks take copies");
+        assert!(replaced > 5, "processes end when a second one of their nodes has started");
     }
 }
 

@@ -223,7 +223,9 @@ impl Schedule<'_> {
         {
             // It could not send again the frames that mirrors have received and not synced.
             let mut mirrors = self.coordinator.mirrors_of(id);
-            if mirrors.any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty()) {
+            let unsynced = mirrors.any(|mirror| !self.nodes.servers[&mirror].unsynced.is_empty());
+            let process = self.nodes.process_without_disk(id);
+            if unsynced || self.coordinator.must_wait_for(id, process).is_some() {
                 self.events.push(now + RETRY_AFTER, Event::Restart { node });
                 return Ok(());
             }

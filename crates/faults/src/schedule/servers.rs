@@ -286,7 +286,7 @@ impl Schedule<'_> {
 
         let states = !node.has_reported && node.machine.is_settled();
         if node.has_all && (states || !had_all) && self.coordinator_process.is_up {
-            self.coordinator.handle_ready(id);
+            self.coordinator.handle_whole(id);
         }
         if states {
             node.has_reported = true;

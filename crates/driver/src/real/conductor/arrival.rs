@@ -68,7 +68,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    fn no_source(&self, server: ServerId, reason: NoSource) -> RealError {
+    pub(super) fn no_source(&self, server: ServerId, reason: NoSource) -> RealError {
         let run_context = &self.context.run_context;
         let reason = match reason {
             NoSource::Draining => "the final drain has begun".into(),

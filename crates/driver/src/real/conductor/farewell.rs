@@ -30,7 +30,7 @@ impl Conductor<'_> {
                     }) => {
                         here.remove(&node);
                     }
-                    MembershipEvent::Received(_) => {}
+                    MembershipEvent::Received(_) | MembershipEvent::CopyLost { .. } => {}
                 }
             }
             Ok(())

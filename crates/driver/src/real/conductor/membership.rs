@@ -10,6 +10,7 @@ use tokio::time::{self, timeout};
 use tracing::warn;
 
 use crate::real::SILENCE_MAX;
+use crate::real::conductor::instances::Instances;
 use crate::real::conductor::receiving::{Received, receive};
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller};
 use crate::real::connections::channel::{Channel, Parcel};
@@ -29,6 +30,9 @@ pub(in crate::real) struct Membership {
     listening: BTreeMap<ServerId, String>,
     /// As reported by the nodes.
     server_processes: BTreeMap<NodeId, ServerProcess>,
+    instances: Instances,
+    /// Servers without a copy that wait until another has its copy, and since when.
+    waiting: BTreeMap<ServerId, time::Instant>,
     /// The zero of [`Self::now`].
     origin: time::Instant,
     received: Receiver<Received>,
@@ -52,6 +56,11 @@ pub(in crate::real) enum MembershipEvent {
     /// A node has connected or reconnected.
     Joined(NodeId),
     Received(Received),
+    /// A server has lost its copy while another server takes that copy from it, and no other is complete.
+    CopyLost {
+        server: ServerId,
+        other: ServerId,
+    },
 }
 
 impl Membership {
@@ -68,6 +77,8 @@ impl Membership {
             lines: BTreeMap::new(),
             listening: BTreeMap::new(),
             server_processes: BTreeMap::new(),
+            instances: Instances::default(),
+            waiting: BTreeMap::new(),
             origin: time::Instant::now(),
             received,
             received_sender,
@@ -86,8 +97,8 @@ impl Membership {
             tokio::select! {
                 biased;
                 proven_caller = self.acceptor.proven_caller() => {
-                    if let Some(node) = self.admit(coordinator, proven_caller).await {
-                        return MembershipEvent::Joined(node);
+                    if let Some(event) = self.admit(coordinator, proven_caller).await {
+                        return event;
                     }
                 }
                 Some(received) = self.received.recv() => {
@@ -106,34 +117,88 @@ impl Membership {
         &mut self,
         coordinator: &mut ClusterCoordinator,
         proven_caller: ProvenCaller,
-    ) -> Option<NodeId> {
+    ) -> Option<MembershipEvent> {
         let ProvenCaller { hello, from, mut channel } = proven_caller;
         let (node, stand_in) = (hello.node, hello.stand_in);
-        if let (NodeId::Worker(worker), Some(own)) = (node, stand_in)
-            && !coordinator.stands_in(own, worker)
-        {
-            let [own, lost] = [own, worker].map(|id| self.run_context.name(NodeId::Worker(id)));
-            channel.put_off(format!("{own} does not stand in for {lost}")).await;
-            return None;
-        }
-
-        if let NodeId::Server(id) = node {
-            let Some(address) = self.address_of(id, hello.listens, from) else {
-                channel
-                    .refuse("the hello has no address, expected that of the server".into())
-                    .await;
+        let address = match self.check(coordinator, &hello, from) {
+            Ok(address) => address,
+            Err(answer) => {
+                channel.dismiss(&answer).await;
                 return None;
-            };
-            self.listening.insert(id, address);
+            }
+        };
+
+        let (process, answer) = process_of(coordinator, &hello);
+        if let (NodeId::Server(id), Some(process)) = (node, process)
+            && let Some((other, from)) = coordinator.must_wait_for(id, process)
+        {
+            channel.put_off(self.wait_reason(id, other)).await;
+            let is_lost = from == id.dc && self.has_waited_for(id, other);
+            return is_lost.then_some(MembershipEvent::CopyLost { server: id, other });
         }
 
-        let answer = self.register(coordinator, &hello);
         if channel.answer(&answer).await.is_err() {
             return None;
         }
+        if let Some(process) = process {
+            self.server_processes.insert(node, process);
+        }
+        if let (NodeId::Server(id), Some(address)) = (node, address) {
+            self.listening.insert(id, address);
+            self.waiting.remove(&id);
+        }
         self.connect(node, stand_in, channel);
         coordinator.handle_connected(node);
-        Some(node)
+        Some(MembershipEvent::Joined(node))
+    }
+
+    /// Checks who connects. Returns the address at which a server is reached, or the answer that refuses the node.
+    fn check(
+        &mut self,
+        coordinator: &ClusterCoordinator,
+        hello: &Hello,
+        from: SocketAddr,
+    ) -> Result<Option<String>, Answer> {
+        if let (NodeId::Worker(worker), Some(own)) = (hello.node, hello.stand_in) {
+            if coordinator.stands_in(own, worker) {
+                return Ok(None);
+            }
+            let [own, lost] = [own, worker].map(|id| self.run_context.name(NodeId::Worker(id)));
+            return Err(Answer::Later { reason: format!("{own} does not stand in for {lost}") });
+        }
+
+        let is_outdated = match (hello.node, hello.process) {
+            (NodeId::Server(id), Some(process)) => coordinator.is_outdated(id, process),
+            _ => false,
+        };
+        if is_outdated || !self.instances.admit(hello.node, hello.instance) {
+            let name = self.run_context.name(hello.node);
+            warn!("{name} runs twice: the earlier process, at {from}, is refused");
+            let reason = format!("a later process of {name} takes part, expected only one");
+            return Err(Answer::Refused { reason });
+        }
+
+        let NodeId::Server(id) = hello.node else { return Ok(None) };
+        let address = self.address_of(id, hello.listens, from);
+        let reason = "the hello has no address, expected that of the server";
+        address.map(Some).ok_or_else(|| Answer::Refused { reason: reason.into() })
+    }
+
+    /// Why a server without a copy must wait until another has its copy. Logged once.
+    fn wait_reason(&mut self, id: ServerId, other: ServerId) -> String {
+        let [own, other] = [id, other].map(|id| self.run_context.name(NodeId::Server(id)));
+        self.waiting.entry(id).or_insert_with(|| {
+            warn!("{own} has lost its copy, and waits until that of {other} is complete");
+            time::Instant::now()
+        });
+        format!("the copy of {other} is not complete; {own} takes one after that")
+    }
+
+    /// Whether a server has waited for so long for the copy of another that is connected that a report of the other's
+    /// would have arrived.
+    fn has_waited_for(&self, id: ServerId, other: ServerId) -> bool {
+        let since = self.waiting.get(&id);
+        self.has(NodeId::Server(other)) && since.is_some_and(|since| since.elapsed() > SILENCE_MAX)
     }
 
     /// The address at which a server that connects is reached. `None` if it listens nowhere.
@@ -151,29 +216,6 @@ impl Membership {
                 Some(SocketAddr::new(from.ip(), at.port()).to_string())
             }
             (None, at) => at.map(|at| at.to_string()),
-        }
-    }
-
-    /// Records the process of a node that connects. Returns the answer to the node: its incarnation, if it is a server
-    /// that begins.
-    fn register(&mut self, coordinator: &mut ClusterCoordinator, hello: &Hello) -> Answer {
-        let node = hello.node;
-        if let Some(process) = hello.process {
-            self.server_processes.insert(node, process);
-            if let NodeId::Server(id) = node {
-                coordinator.handle_incarnation(id, process.incarnation);
-            }
-        }
-
-        match (node, hello.begins) {
-            (NodeId::Server(id), Some(process)) => {
-                let incarnation = coordinator.assign_incarnation(id, process);
-                let number = incarnation.number();
-                let process = ServerProcess { began: number, incarnation: number, is_new: true };
-                self.server_processes.insert(node, process);
-                Answer::Begin { incarnation }
-            }
-            _ => Answer::Welcome,
         }
     }
 
@@ -271,6 +313,25 @@ impl Membership {
         for writing in self.writing.drain(..) {
             let _late = timeout(HANG_UP_MAX, writing).await;
         }
+    }
+}
+
+/// The process of a node that connects, and the answer to it: its incarnation, if it is a server that begins.
+fn process_of(
+    coordinator: &mut ClusterCoordinator,
+    hello: &Hello,
+) -> (Option<ServerProcess>, Answer) {
+    if let (NodeId::Server(id), Some(process)) = (hello.node, hello.process) {
+        coordinator.handle_incarnation(id, process.incarnation);
+    }
+    match hello.node {
+        NodeId::Server(id) if hello.begins => {
+            let incarnation = coordinator.assign_incarnation(id, hello.instance);
+            let number = incarnation.number();
+            let process = ServerProcess { began: number, incarnation: number, is_new: true };
+            (Some(process), Answer::Begin { incarnation })
+        }
+        _ => (hello.process, Answer::Welcome),
     }
 }
 

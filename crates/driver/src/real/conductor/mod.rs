@@ -16,6 +16,7 @@
 mod arrival;
 mod evaluation;
 mod farewell;
+mod instances;
 mod members;
 pub(super) mod membership;
 mod meters;
@@ -48,7 +49,9 @@ use crate::run_loop::{
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
-use gaia_core::coordinator::{ClusterCoordinator, Coordinator, NodeOrder, Recipients, StopReason};
+use gaia_core::coordinator::{
+    ClusterCoordinator, Coordinator, NoSource, NodeOrder, Recipients, StopReason,
+};
 use gaia_core::persist;
 use gaia_core::types::{Clock, Instant, NodeId, Persist, ServerId, ShardLayout, State};
 use gaia_telemetry::Observer;
@@ -310,6 +313,9 @@ impl<'a> Conductor<'a> {
         self.context.meter.on_turn();
         match news {
             MembershipEvent::Joined(node) => self.on_joined(node).await,
+            MembershipEvent::CopyLost { server, other } => {
+                Err(self.no_source(server, NoSource::OtherWaits(other)))
+            }
             MembershipEvent::Received(received) if !self.coordinator.takes_part(received.node) => {
                 self.on_received_from_inactive(received);
                 Ok(())
@@ -320,13 +326,11 @@ impl<'a> Conductor<'a> {
                 ..
             }) => self.on_refuses(at, peer, &reason).await,
             MembershipEvent::Received(Received {
-                node,
-                message: Ok(Message::Report(Report::Ready)),
+                node: NodeId::Server(server),
+                message: Ok(Message::Report(Report::Whole)),
                 ..
             }) => {
-                self.ready.insert(node);
-                let NodeId::Server(server) = node else { return Ok(()) };
-                if self.coordinator.handle_ready(server) {
+                if self.coordinator.handle_whole(server) {
                     self.admit_all().await?;
                 }
                 Ok(())
@@ -384,6 +388,9 @@ impl<'a> Conductor<'a> {
                         self.meters.on_link(server, to, counters);
                     }
                 }
+            }
+            (node, Report::Ready) => {
+                self.ready.insert(node);
             }
             (NodeId::Server(server), Report::ClockFinished(clock)) => {
                 self.report(NodeReport::ClockFinished { server, clock });

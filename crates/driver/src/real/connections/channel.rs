@@ -193,7 +193,8 @@ impl Channel {
         self.dismiss(&Answer::Later { reason }).await;
     }
 
-    async fn dismiss(mut self, answer: &Answer) {
+    /// Sends an answer that refuses the peer, and closes the connection.
+    pub(in crate::real) async fn dismiss(mut self, answer: &Answer) {
         // The peer may have closed the connection.
         let _gone = self.answer(answer).await;
         let _gone = self.writer.half.shutdown().await;
@@ -343,7 +344,8 @@ mod tests {
             purpose: Purpose::Check,
             listens: None,
             process: None,
-            begins: None,
+            instance: 1,
+            begins: false,
             next_requests: None,
             stand_in: None,
         }

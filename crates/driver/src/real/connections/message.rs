@@ -29,9 +29,10 @@ pub(in crate::real) struct Hello {
     pub(in crate::real) listens: Option<SocketAddr>,
     /// The process of the node, if it connects to the coordinator.
     pub(in crate::real) process: Option<ServerProcess>,
-    /// For a server without state that requests the incarnation to begin as: a number that distinguishes its process
-    /// from others.
-    pub(in crate::real) begins: Option<u64>,
+    /// A random number that distinguishes the process from others of the same node.
+    pub(in crate::real) instance: u64,
+    /// Whether a server without state requests the incarnation to begin as.
+    pub(in crate::real) begins: bool,
     /// For a worker that connects to a server: its next request, if it knows that.
     pub(in crate::real) next_requests: Option<RequestSeq>,
     /// The worker that connects, if it stands in for the node.
@@ -121,8 +122,10 @@ pub(in crate::real) enum Order {
 /// A report of a node to the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) enum Report {
-    /// The node is connected to all its peers, and a copy that was requested is complete.
+    /// The node is connected to all its peers, and has its whole copy.
     Ready,
+    /// From a server: it has its whole copy.
+    Whole,
     ClockFinished(Clock),
     CopyReady(Clock),
     Drained,
@@ -242,7 +245,8 @@ mod tests {
             purpose: Purpose::Check,
             listens: Some(([127, 0, 0, 1], 80).into()),
             process: Some(ServerProcess { began: 3, incarnation: 4, is_new: true }),
-            begins: Some(5),
+            instance: 5,
+            begins: true,
             next_requests: Some(RequestSeq { clock: Clock(4), updates: true }),
             stand_in: Some(WorkerId { dc: DcId(1), index: 2 }),
         };

@@ -39,6 +39,8 @@ pub(in crate::real) struct NodeContext {
     pub(in crate::real) node: NodeId,
     /// The worker that stands in for the node, if one does.
     stand_in: Option<WorkerId>,
+    /// A random number that distinguishes this process from others of the same node.
+    instance: u64,
     pub(in crate::real) credentials: Credentials,
     pub(in crate::real) meter: NodeMeter,
     /// Ends with the last clone.
@@ -69,8 +71,15 @@ impl RunContext {
         let meter = self.meter(node);
         let mut watching = JoinSet::new();
         watching.spawn(watch_trust(credentials.clone(), folder, self.name(node)));
-        let (run_context, stand_in, watching) = (self.clone(), None, Arc::new(watching));
-        Ok(NodeContext { run_context, node, stand_in, credentials, meter, _watching: watching })
+        Ok(NodeContext {
+            run_context: self.clone(),
+            node,
+            stand_in: None,
+            instance: self.environment.random()?,
+            credentials,
+            meter,
+            _watching: Arc::new(watching),
+        })
     }
 
     fn meter(&self, node: NodeId) -> NodeMeter {
@@ -142,7 +151,8 @@ impl NodeContext {
             purpose,
             listens: None,
             process: None,
-            begins: None,
+            instance: self.instance,
+            begins: false,
             next_requests: None,
             stand_in: self.stand_in,
         }

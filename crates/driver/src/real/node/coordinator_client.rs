@@ -84,8 +84,7 @@ impl CoordinatorClient {
         coordinator: &Address,
         listens: SocketAddr,
     ) -> Result<(Incarnation, Channel), RealError> {
-        let begins = Some(context.run_context.environment.random()?);
-        let hello = Hello { listens: Some(listens), begins, ..context.hello(Purpose::Join) };
+        let hello = Hello { listens: Some(listens), begins: true, ..context.hello(Purpose::Join) };
         let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
         let incarnation = joined.incarnation().ok_or_else(|| RealError::Broken {
             from: "the coordinator".into(),
@@ -94,7 +93,8 @@ impl CoordinatorClient {
         Ok((incarnation, joined))
     }
 
-    /// Connects to the coordinator, and waits for it to start.
+    /// Connects to the coordinator, and waits for it to start. A node that has taken part in the run waits no longer than
+    /// for any lost node, since the run may have ended.
     pub(in crate::real) async fn open(
         context: &NodeContext,
         coordinator: &Address,
@@ -102,7 +102,11 @@ impl CoordinatorClient {
         process: Option<ServerProcess>,
     ) -> Result<Self, RealError> {
         let hello = Hello { listens, process, ..context.hello(Purpose::Join) };
-        let joined = context.join(NodeId::Coordinator, coordinator, &hello).await?;
+        let joined = match process {
+            Some(ServerProcess { is_new: false, .. }) => rejoin(context, coordinator, &hello).await,
+            _ => context.join(NodeId::Coordinator, coordinator, &hello).await,
+        };
+        let joined = joined?;
         Ok(Self::start(context, coordinator, hello, joined))
     }
 
@@ -302,22 +306,13 @@ impl Keeper {
     async fn call_again(&mut self) -> Result<Option<Channel>, RealError> {
         let (context, address, hello) =
             (self.context.clone(), self.coordinator.clone(), self.hello.clone());
-        let given_up = context.run_context.plan.failures.give_up_after.0;
-        let calling = timeout(given_up, context.join(NodeId::Coordinator, &address, &hello));
+        let calling = rejoin(&context, &address, &hello);
         tokio::pin!(calling);
 
         loop {
             tokio::select! {
                 biased;
-                called = &mut calling => {
-                    return match called {
-                        Ok(joined) => joined.map(Some),
-                        Err(_) => Err(RealError::Lost {
-                            node: "the coordinator".into(),
-                            reason: format!("it was disconnected for {} s", given_up.as_secs()),
-                        }),
-                    };
-                }
+                called = &mut calling => return called.map(Some),
                 // Reports that stay valid are sent again. Others are dropped.
                 said = self.says.recv() => match said {
                     Some(said) => self.latest.note(&said),
@@ -339,6 +334,7 @@ impl LatestReports {
             Report::Drained => 4,
             Report::Failed { .. } => 5,
             Report::Diverged(_) => 6,
+            Report::Whole => 7,
             // A link that is still refused is reported again.
             Report::Held(_)
             | Report::Alive { .. }
@@ -359,6 +355,23 @@ impl Said {
             Self::Copy(body) => (LanKind::Copy, body),
         }
     }
+}
+
+/// Reconnects to the coordinator of a run in which the node has taken part. Fails once a node would be given up.
+async fn rejoin(
+    context: &NodeContext,
+    coordinator: &Address,
+    hello: &Hello,
+) -> Result<Channel, RealError> {
+    let given_up = context.run_context.plan.failures.give_up_after.0;
+    let joined = timeout(given_up, context.join(NodeId::Coordinator, coordinator, hello)).await;
+    joined.unwrap_or_else(|_| {
+        let reason = format!(
+            "it was disconnected for {} s; the run may have ended without this node",
+            given_up.as_secs()
+        );
+        Err(RealError::Lost { node: "the coordinator".into(), reason })
+    })
 }
 
 /// Passes orders on until the last one, until the receiver is dropped, or until the connection is lost. Returns the

@@ -59,6 +59,8 @@ struct ServerNode {
     beat: Interval,
     /// A time of the server, and the same moment on the driver's clock.
     origin: (Instant, time::Instant),
+    /// Whether the server has its whole copy, and this is reported to the coordinator.
+    is_whole: bool,
     /// Whether all peers have been connected, and this is reported to the coordinator.
     ready: bool,
     interrupted: Interrupted,
@@ -224,6 +226,7 @@ impl ServerNode {
             pauses_for: None,
             beat,
             origin,
+            is_whole: false,
             ready: false,
             interrupted,
         }
@@ -463,9 +466,11 @@ impl ServerNode {
         self.transmit()?;
         self.report_resumptions();
         self.log_pause();
-        let is_whole = self.server.server().is_whole();
-
-        if !self.ready && is_whole && self.mirrors.are_joined() && self.workers.are_joined() {
+        if !self.is_whole && self.server.server().is_whole() {
+            self.is_whole = true;
+            coordinator.report(&Report::Whole).await;
+        }
+        if !self.ready && self.is_whole && self.mirrors.are_joined() && self.workers.are_joined() {
             self.ready = true;
             coordinator.report(&Report::Ready).await;
         }

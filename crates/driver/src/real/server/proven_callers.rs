@@ -249,7 +249,7 @@ mod tests {
 
     async fn receives_one(stage: &mut Stage) {
         let mut proven_caller = stage.acceptor.as_mut().unwrap().proven_caller().await;
-        assert!(proven_caller.hello.begins.is_some(), "it has no state to continue from");
+        assert!(proven_caller.hello.begins, "it has no state to continue from");
         let answer = Answer::Begin { incarnation: Incarnation::FIRST };
         proven_caller.channel.answer(&answer).await.unwrap();
         let at: Address = proven_caller.hello.listens.unwrap().to_string().parse().unwrap();

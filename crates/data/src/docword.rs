@@ -21,7 +21,38 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
     let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
     let vocabulary = header(&mut source, "the number of words", WORDS_MAX)?;
     let counts = header(&mut source, "the number of counts", COUNTS_MAX)?;
-    let file = file.to_owned();
+    let rows = rows_of(&mut source, documents, vocabulary, counts)?;
+
+    let whole = |found: String, expected: String| {
+        Err(DataError::broken(file, FilePosition::Whole, found, expected))
+    };
+
+    if rows.len() < counts {
+        let found = format!("{} counts", rows.len());
+        return whole(found, format!("{counts} of them, as row 3 says"));
+    }
+    if vocabulary > width_max(counts) {
+        let expected = format!("at most {} for {counts} counts", width_max(counts));
+        let found = vocabulary.to_string();
+        return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
+    }
+
+    let read = gathered(rows, vocabulary);
+    if read.len() < 2 {
+        let found = format!("{} documents with words", read.len());
+        return whole(found, "at least 2 of them".into());
+    }
+    Ok(read)
+}
+
+/// The rows after the header as `(document, word, count)`: at most `counts`.
+fn rows_of(
+    source: &mut Source<'_>,
+    documents: usize,
+    vocabulary: usize,
+    counts: usize,
+) -> Result<Vec<(u32, u32, u32)>, DataError> {
+    let file = source.file().to_owned();
     let mut rows: Vec<(u32, u32, u32)> = Vec::new();
     let mut tokens = 0_u64;
 
@@ -53,30 +84,7 @@ pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
         rows.push(counted);
     }
 
-    let whole = |found: String, expected: String| {
-        Err(DataError::broken(&file, FilePosition::Whole, found, expected))
-    };
-
-    if rows.len() < counts {
-        let found = format!("{} counts", rows.len());
-        return whole(found, format!("{counts} of them, as row 3 says"));
-    }
-    if vocabulary > width_max(counts) {
-        let expected = format!("at most {} for {counts} counts", width_max(counts));
-        return Err(DataError::broken(
-            &file,
-            FilePosition::Row(2),
-            vocabulary.to_string(),
-            expected,
-        ));
-    }
-
-    let read = gathered(rows, vocabulary);
-    if read.len() < 2 {
-        let found = format!("{} documents with words", read.len());
-        return whole(found, "at least 2 of them".into());
-    }
-    Ok(read)
+    Ok(rows)
 }
 
 /// The documents of `(document, word, count)` rows in any order. Counts of the same document and word are added.

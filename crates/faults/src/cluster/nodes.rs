@@ -355,6 +355,26 @@ impl<'p> Nodes<'p> {
         self.plan.copy_source(id.dc, bytes, there)
     }
 
+    /// Begins a process of a server that has been recovered.
+    fn begin_server(&mut self, id: ServerId, recovering: RecoveringServer) {
+        let logs = self.logs;
+        let node = self.server_mut(id);
+        let first = first_incarnation(node.host.incarnation);
+        let incarnation = recovering.next_incarnation().unwrap_or(first);
+        node.machine = recovering.begin(logs, incarnation);
+
+        // A process that crashed before its first write has lost nothing. It continues as if it had just registered.
+        node.process = ServerProcess {
+            began: node.machine.began().number(),
+            incarnation: incarnation.number(),
+            is_new: node.host.is_blank && node.machine.is_new(),
+        };
+        (node.outputs_seen, node.has_reported, node.timeout) = (0, false, None);
+        node.has_all = node.machine.server().is_whole();
+        node.joining.clear();
+        node.parked.clear();
+    }
+
     /// Restarts a crashed node from its disk.
     ///
     /// # Errors
@@ -384,22 +404,7 @@ impl<'p> Nodes<'p> {
                     recovering.replay(body).map_err(wrong)?;
                 }
                 let state = recovering.state();
-                let logs = self.logs;
-                let node = self.server_mut(id);
-                let first = first_incarnation(node.host.incarnation);
-                let incarnation = recovering.next_incarnation().unwrap_or(first);
-                node.machine = recovering.begin(logs, incarnation);
-                // A process that crashed before its first write has lost nothing. It continues as if it had just
-                // registered.
-                node.process = ServerProcess {
-                    began: node.machine.began().number(),
-                    incarnation: incarnation.number(),
-                    is_new: node.host.is_blank && node.machine.is_new(),
-                };
-                (node.outputs_seen, node.has_reported, node.timeout) = (0, false, None);
-                node.has_all = node.machine.server().is_whole();
-                node.joining.clear();
-                node.parked.clear();
+                self.begin_server(id, recovering);
                 state
             }
             NodeId::Worker(id) => {

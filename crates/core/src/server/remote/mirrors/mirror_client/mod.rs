@@ -357,16 +357,7 @@ impl MirrorClient {
         });
 
         peer.sequence += 1;
-        let header = BulkHeader {
-            kind: BulkKind::Update,
-            origin: self.id.dc,
-            shard: self.id.shard,
-            sequence: peer.sequence,
-            clock: Clock::ZERO,
-            last: false,
-            relayed: relayed > 0,
-            tightness: Tightness::NONE,
-        };
+        let header = update_header(self.id, peer.sequence, relayed > 0);
         let changes = Changes::Sparse { indexes: &self.batch.indexes, values: &self.batch.values };
         let mut frame = Vec::with_capacity(quantum);
         encode_bulk(&header, changes, self.format, &mut frame);
@@ -519,6 +510,20 @@ fn mark(peers: &mut BTreeMap<DcId, Peer>, parameters: &Touched, clock: Clock) {
     let routes = peers.values_mut().filter_map(|peer| peer.route.as_mut());
     for route in routes.filter(|route| !route.waits) {
         route.outbox.mark(parameters, clock);
+    }
+}
+
+/// The header of a frame of updates.
+fn update_header(server: ServerId, sequence: u64, relayed: bool) -> BulkHeader {
+    BulkHeader {
+        kind: BulkKind::Update,
+        origin: server.dc,
+        shard: server.shard,
+        sequence,
+        clock: Clock::ZERO,
+        last: false,
+        relayed,
+        tightness: Tightness::NONE,
     }
 }
 

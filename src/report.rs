@@ -4,8 +4,9 @@ use gaia_config::Plan;
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, ReportError, RunDirectory};
 
-/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `summary.json`, `convergence.svg`, `report.html`, and
-/// `highlights.txt` where the application tells what it has learnt.
+/// Writes all of a run's files: `run.toml`, `progress.jsonl`, `summary.json`, `convergence.svg`, `report.html`,
+/// `model.safetensors` where the run has not diverged, and `highlights.txt` where the application tells what it has
+/// learnt.
 ///
 /// `gaia report` and [`RunDirectory::read`] read them back. `run.toml` holds the plan; what was handed in from code is not
 /// in it.
@@ -17,13 +18,17 @@ pub fn write_run(
     plan: &Plan,
     outcome: &Outcome,
 ) -> Result<(), ReportError> {
-    let Outcome { summary, progress, highlights } = outcome;
+    let Outcome { summary, progress, highlights, .. } = outcome;
     let mut log = directory.progress_log()?;
     for evaluation in progress {
         log.append(evaluation)?;
     }
 
-    gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)
+    gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
+    if outcome.check_sound().is_ok() {
+        directory.write_model(&outcome.model_file(plan))?;
+    }
+    Ok(())
 }
 
 /// Writes a comparison's files: `run.toml`, `compare.json`, `convergence.svg` and `compare.html`.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gaia::{
     ComparisonPlan, DriverKind, Outcome, Plan, RunDirectory, RunError, RunFile, RunOptions,
-    Significance, Unobserved, build, run, run_with,
+    Significance, Unobserved, build, run, run_with, write_run,
 };
+use safetensors::SafeTensors;
 
 #[path = "../examples/observed_run.rs"]
 #[expect(dead_code, unreachable_pub, reason = "an example is a program")]
@@ -80,6 +81,43 @@ fn an_observed_run_leaves_a_report_that_can_be_read_back() {
     assert_eq!(record.summary.clocks, 60);
     assert!(record.run_toml.contains("tokyo = 3.0"), "{}", record.run_toml);
     assert!(out.join("report.html").is_file());
+}
+
+#[test]
+fn a_run_leaves_its_final_model_with_what_it_was_trained_by() {
+    let plan = plan(&with_app());
+    let application = build(&plan).unwrap();
+    let train = || run(&plan, &application, &mut Unobserved).unwrap();
+    let outcome = train();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let directory = RunDirectory::create(Some(&path), "library").unwrap();
+    write_run(&directory, &plan, &outcome).unwrap();
+
+    let file = std::fs::read(path.join("model.safetensors")).unwrap();
+    assert_eq!(file, train().model_file(&plan), "the same seed gives the same bytes");
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let layout = application.layout();
+    assert_eq!(tensors.len(), layout.tables().len());
+    for id in layout.table_ids() {
+        let table = layout.table(id);
+        let tensor = tensors.tensor(&table.name).unwrap();
+        assert_eq!(tensor.shape(), [table.rows, table.width]);
+        let numbers = tensor.data().as_chunks().0.iter();
+        let values: Vec<f32> = numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        assert_eq!(values, outcome.model.table(id));
+    }
+    let trained = application.evaluate(&outcome.model);
+    assert!((trained.objective - outcome.summary.objective).abs() < 1e-9);
+
+    let (_, header) = SafeTensors::read_metadata(&file).unwrap();
+    let description = &header.metadata().as_ref().unwrap()["gaia"];
+    let description: serde_json::Value = serde_json::from_str(description).unwrap();
+    assert_eq!(description["run"], "library");
+    assert_eq!(description["clock"], 20);
+    assert_eq!(description["application"]["kind"], "matrix-factorization");
+    assert_eq!(description["application"]["rank"], 4);
+    assert_eq!(description["metric"]["name"], outcome.summary.metric.name);
 }
 
 #[test]

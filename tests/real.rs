@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use gaia_certificates::{Directory, Identity};
 use rustls::pki_types::UnixTime;
+use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -200,6 +201,7 @@ fn a_run_over_processes_that_diverges_ends_with_code_1_and_the_name_of_a_worker(
     let named = "training has diverged: worker 0 of ";
     assert!(said(&output).contains(named), "{}", said(&output));
     assert_eq!(bench.summary("out")["stopped_by"], "diverged");
+    assert!(!bench.path("out/model.safetensors").exists());
 }
 
 #[test]
@@ -219,6 +221,10 @@ fn a_run_over_processes_reaches_its_target_and_ends_with_equal_copies() {
     for file in ["run.toml", "progress.jsonl", "report.html", "convergence.svg"] {
         assert!(bench.path("out").join(file).is_file(), "{file}");
     }
+    let model = fs::read(bench.path("out/model.safetensors")).unwrap();
+    let tables = SafeTensors::deserialize(&model).unwrap();
+    let values = tables.iter().map(|(_, table)| table.data().len() / 4).sum::<usize>();
+    assert_eq!(summary["parameters"], values);
     assert!(summary["links"].as_array().unwrap().iter().all(|link| link["frames"] != 0));
 }
 

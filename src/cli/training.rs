@@ -45,11 +45,10 @@ pub(super) fn carry_out_with(
     output: &OutputFlags,
     run: impl FnOnce(&mut dyn Observer) -> Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
-    let run_toml = plan.to_toml();
-    directory.write("run.toml", &run_toml)?;
+    directory.write("run.toml", plan.to_toml())?;
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
     let outcome = run(&mut recorder);
-    finish(directory, &run_toml, recorder, outcome)
+    finish(directory, plan, recorder, outcome)
 }
 
 /// As [`carry_out`], with checkpoints. If the run continues from one, `progress.jsonl` is rewritten from its contents.
@@ -60,12 +59,11 @@ pub(super) fn carry_out_kept(
     output: &OutputFlags,
     keeper: &mut Keeper,
 ) -> Result<Ending, Failure> {
-    let run_toml = plan.to_toml();
-    directory.write("run.toml", &run_toml)?;
+    directory.write("run.toml", plan.to_toml())?;
     let mut recorder = recorder(plan, application.as_ref(), directory, output)?;
     match gaia_driver::run_kept(plan, application, &mut recorder, keeper) {
         Ok(Ending::Finished(outcome)) => {
-            let outcome = finish(directory, &run_toml, recorder, Ok(*outcome))?;
+            let outcome = finish(directory, plan, recorder, Ok(*outcome))?;
             Ok(Ending::Finished(Box::new(outcome)))
         }
         Ok(interrupted @ Ending::Interrupted { .. }) => {
@@ -94,14 +92,17 @@ fn recorder(
 /// Ends the view of a run that is over, and writes its files where it came to its end.
 fn finish(
     directory: &RunDirectory,
-    run_toml: &str,
+    plan: &Plan,
     recorder: Recorder,
     outcome: Result<Outcome, RunError>,
 ) -> Result<Outcome, Failure> {
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
-    let Outcome { summary, progress, highlights } = &outcome;
-    write_run(directory, run_toml, progress, summary, highlights)?;
+    let Outcome { summary, progress, highlights, .. } = &outcome;
+    write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
+    if outcome.check_sound().is_ok() {
+        directory.write_model(&outcome.model_file(plan))?;
+    }
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)
 }

@@ -196,7 +196,7 @@ fn hostile_names_in_the_records_do_nothing() {
 fn a_directory_with_the_records_alone_opens_and_gets_its_pages() {
     let directory = fresh("report-paper-renewed");
     let file = PaperFile { skew: Vec::new(), ..paper_sample::empty() };
-    directory.write(FILE, &gaia_report::to_json(&file)).unwrap();
+    directory.write(FILE, gaia_report::to_json(&file)).unwrap();
     let opened = RunDirectory::open(directory.path()).unwrap();
     assert!(opened.is_paper() && !opened.is_run() && !opened.is_comparison());
     assert_eq!(opened.read_paper().unwrap(), file);

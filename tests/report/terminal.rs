@@ -1,7 +1,9 @@
 //! The blocks that end a run on the terminal.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use gaia_core::types::{Model, ModelLayout};
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
 use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, Summary};
@@ -61,7 +63,8 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
     let check = |summary: &Summary, expect: &str| {
         assert!(run(summary).contains(expect), "{}", run(summary));
         let (summary, progress) = (summary.clone(), progress.clone());
-        Outcome { summary, progress, highlights: Vec::new() }.check()
+        let model = Model::zeros(Arc::new(ModelLayout::new(Vec::new())));
+        Outcome { summary, progress, model, highlights: Vec::new() }.check()
     };
     assert!(!run(&summary).contains("conservation"));
     let mut record = ConservationRecord { links: 6, frames: 1234, broken: Vec::new() };

@@ -203,7 +203,7 @@ impl Checkpoints {
         checkpoint: &'c Checkpoint,
     ) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<'c> {
         let Checkpoint { model, state, .. } = checkpoint;
-        let model = model.iter().map(|model| (MODEL, tensors::model_file(model)));
+        let model = model.iter().map(|model| (MODEL, tensors::model_file(model, None)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
         let records = std::iter::once_with(|| (RECORDS, messagepack::encode(&state.records)));

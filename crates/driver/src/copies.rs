@@ -48,16 +48,7 @@ pub(crate) fn evaluate_copies(
     evaluate_values(&copies, &layouts, application)
 }
 
-/// The application's highlights of the first data center's copy. After a drain all copies are equal.
-pub(crate) fn highlights(
-    servers: &[Server],
-    shards: usize,
-    application: &Arc<dyn Application>,
-) -> Vec<String> {
-    application.highlights(&first_copy(servers, shards, application))
-}
-
-/// The first data center's copy, of all shards.
+/// The first data center's copy, of all shards. After a drain all copies are equal.
 pub(crate) fn first_copy(
     servers: &[Server],
     shards: usize,
@@ -67,16 +58,8 @@ pub(crate) fn first_copy(
     assemble(copy, application)
 }
 
-/// The application's highlights of a copy, given by shard.
-pub(crate) fn highlights_of<'a>(
-    copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
-    application: &Arc<dyn Application>,
-) -> Vec<String> {
-    application.highlights(&assemble(copy, application))
-}
-
 /// The whole model from a copy's shards.
-fn assemble<'a>(
+pub(crate) fn assemble<'a>(
     copy: impl Iterator<Item = (&'a ShardLayout, &'a [f32])>,
     application: &Arc<dyn Application>,
 ) -> Model {

@@ -30,7 +30,7 @@ use gaia_core::application::Application;
 use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
-use gaia_core::types::Clock;
+use gaia_core::types::{Clock, Model};
 use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 
 /// A run that has ended.
@@ -40,6 +40,8 @@ pub struct Outcome {
     pub summary: Summary,
     /// All evaluations, in order.
     pub progress: Vec<Progress>,
+    /// The final model. After the drain all data centers have this copy.
+    pub model: Model,
     /// Lines that show what the final model has learnt, from the application.
     pub highlights: Vec<String>,
 }
@@ -198,6 +200,24 @@ pub fn run_logged(
 }
 
 impl Outcome {
+    /// The bytes of `model.safetensors`: the final model's tables under their names, each as rows × width in single
+    /// precision. The metadata has one key, `gaia`, with a JSON object that describes the run: `run`, `seed`,
+    /// `application` with its settings, `remote_sync`, `clock`, `objective`, `metric` and `version`.
+    pub fn model_file(&self, plan: &Plan) -> Vec<u8> {
+        let summary = &self.summary;
+        let description = serde_json::json!({
+            "run": summary.name,
+            "seed": summary.seed,
+            "application": plan.app,
+            "remote_sync": summary.remote_sync,
+            "clock": summary.clocks,
+            "objective": summary.objective,
+            "metric": summary.metric,
+            "version": summary.version,
+        });
+        gaia_checkpoint::model_file(&self.model, Some(&description.to_string()))
+    }
+
     /// Checks that each mirror has applied the frames that were cut for it, on all links whose ends were compared.
     ///
     /// # Errors

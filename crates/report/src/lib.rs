@@ -42,9 +42,9 @@ pub fn write_run(
     highlights: &[String],
 ) -> Result<(), ReportError> {
     directory.write(RUN_TOML, run_toml)?;
-    directory.write(SUMMARY, &to_json(summary))?;
+    directory.write(SUMMARY, to_json(summary))?;
     if !highlights.is_empty() {
-        directory.write(HIGHLIGHTS, &(highlights.join("\n") + "\n"))?;
+        directory.write(HIGHLIGHTS, highlights.join("\n") + "\n")?;
     }
     write_run_pages(directory, run_toml, progress, summary, highlights)
 }
@@ -60,8 +60,8 @@ pub fn write_run_pages(
     summary: &Summary,
     highlights: &[String],
 ) -> Result<(), ReportError> {
-    directory.write(PICTURE, &page::run_plot(summary, progress).standalone())?;
-    directory.write(PAGE, &page::run_page(run_toml, progress, summary, highlights))
+    directory.write(PICTURE, page::run_plot(summary, progress).standalone())?;
+    directory.write(PAGE, page::run_page(run_toml, progress, summary, highlights))
 }
 
 /// Writes the files of a comparison into the directory that holds its runs' directories.
@@ -74,9 +74,9 @@ pub fn write_comparison(
     comparison: &Comparison,
 ) -> Result<(), ReportError> {
     directory.write(RUN_TOML, run_toml)?;
-    directory.write(COMPARE, &to_json(&comparison.file()))?;
-    directory.write(PICTURE, &page::comparison_plot(comparison).standalone())?;
-    directory.write(COMPARE_PAGE, &page::compare_page(run_toml, comparison))
+    directory.write(COMPARE, to_json(&comparison.file()))?;
+    directory.write(PICTURE, page::comparison_plot(comparison).standalone())?;
+    directory.write(COMPARE_PAGE, page::compare_page(run_toml, comparison))
 }
 
 /// Reads the runs below a comparison's directory, and compares them again.

@@ -9,7 +9,7 @@ mod lane;
 mod layout;
 pub mod limits;
 pub mod messagepack;
-pub(crate) mod packed;
+pub mod packed;
 mod rows;
 mod seed;
 mod state;

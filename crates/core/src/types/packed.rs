@@ -7,14 +7,20 @@ use std::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
-pub(crate) fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
+/// For `#[serde(with = "packed")]`.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     serializer.serialize_bytes(&bytes)
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<f32>, D::Error> {
+/// For `#[serde(with = "packed")]`.
+///
+/// # Errors
+/// Those of the deserializer, and where the length is not a multiple of four bytes.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
     deserializer.deserialize_bytes(Values)
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::evaluations::Evaluation;
 use crate::Outcome;
 use crate::cluster::Cluster;
-use crate::copies::{CopyEvaluations, evaluate_copies, highlights};
+use crate::copies::{CopyEvaluations, evaluate_copies, first_copy};
 use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
 use gaia_config::Plan;
@@ -17,7 +17,7 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, StopReason};
 use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
-use gaia_core::types::{Clock, DcId, Instant, ServerId, WorkerId};
+use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, WorkerId, packed};
 use gaia_telemetry::Observer;
 
 /// A report of a node that concerns the whole run.
@@ -42,8 +42,9 @@ pub(crate) struct Ended {
     /// The evaluation of the final copies.
     pub(crate) results: CopyEvaluations,
     pub(crate) all_server_stats: Vec<ServerStats>,
-    /// The application's description of the final model.
-    pub(crate) highlights: Vec<String>,
+    /// The final model: all parameters, as the application's layout places them.
+    #[serde(with = "packed")]
+    pub(crate) model: Vec<f32>,
 }
 
 /// The record of a run in progress, and its observer.
@@ -59,7 +60,7 @@ impl Ended {
         Self {
             results: evaluate_copies(servers, *shards, application),
             all_server_stats: ServerStats::all(servers, servers.len() / shards),
-            highlights: highlights(servers, *shards, application),
+            model: first_copy(servers, *shards, application).values,
         }
     }
 }
@@ -157,10 +158,13 @@ impl<'a> RunMonitor<'a> {
         link_counters: &AllLinkCounters,
         wall: Duration,
     ) -> Outcome {
-        let Ended { results, all_server_stats, highlights } = ended;
+        let Ended { results, all_server_stats, model: values } = ended;
+        let mut model = Model::zeros(application.layout().clone());
+        model.values = values;
         let recorder = self.recorder;
         let summary =
             recorder.summary(&all_server_stats, application, &results, link_counters, wall);
-        Outcome { summary, progress: recorder.into_progress(), highlights }
+        let highlights = application.highlights(&model);
+        Outcome { summary, progress: recorder.into_progress(), model, highlights }
     }
 }

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, NODE_LOGS, NODE_STATES, PAGE, PAPER,
+    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, MODEL, NODE_LOGS, NODE_STATES, PAGE, PAPER,
     PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
@@ -106,12 +106,20 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`ReportError::Io`] where it cannot be written.
-    pub fn write(&self, file: &str, text: &str) -> Result<(), ReportError> {
+    pub fn write(&self, file: &str, contents: impl AsRef<[u8]>) -> Result<(), ReportError> {
         let path = self.path.join(file);
         let draft = self.path.join(format!(".{file}.part"));
-        fs::write(&draft, text)
+        fs::write(&draft, contents)
             .and_then(|()| fs::rename(&draft, &path))
             .map_err(ReportError::io(&path, "cannot be written"))
+    }
+
+    /// Writes the bytes of the final model as `model.safetensors`, and replaces the file that is there.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where it cannot be written.
+    pub fn write_model(&self, file: &[u8]) -> Result<(), ReportError> {
+        self.write(MODEL, file)
     }
 
     /// Creates an empty `progress.jsonl`. Records of an earlier run are removed.

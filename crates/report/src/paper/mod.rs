@@ -28,7 +28,7 @@ pub const FILE: &str = PAPER;
 /// # Errors
 /// [`ReportError::Io`] where a file cannot be written.
 pub fn write(directory: &RunDirectory, file: &PaperFile) -> Result<(), ReportError> {
-    directory.write(FILE, &to_json(file))?;
+    directory.write(FILE, to_json(file))?;
     write_pages(directory, file)
 }
 
@@ -38,9 +38,9 @@ pub fn write(directory: &RunDirectory, file: &PaperFile) -> Result<(), ReportErr
 /// # Errors
 /// [`ReportError::Io`] where a file cannot be written.
 pub fn write_pages(directory: &RunDirectory, file: &PaperFile) -> Result<(), ReportError> {
-    directory.write(PAPER_PAGE, &pages::first(file))?;
-    directory.write(PAPER_ELSEWHERE_PAGE, &pages::elsewhere(file))?;
-    directory.write(PAPER_MARKDOWN, &markdown::page(file))
+    directory.write(PAPER_PAGE, pages::first(file))?;
+    directory.write(PAPER_ELSEWHERE_PAGE, pages::elsewhere(file))?;
+    directory.write(PAPER_MARKDOWN, markdown::page(file))
 }
 
 impl RunDirectory {

@@ -34,7 +34,7 @@ use tracing::warn;
 use self::evaluation::panicked;
 use crate::Outcome;
 use crate::cluster::Blueprint;
-use crate::copies::highlights_of;
+use crate::copies::assemble;
 use crate::real::HEARTBEAT;
 use crate::real::conductor::membership::{Membership, MembershipEvent};
 use crate::real::conductor::meters::Meters;
@@ -262,9 +262,9 @@ impl<'a> Conductor<'a> {
         };
 
         let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
-        let highlights = highlights_of(copy, self.application);
+        let model = assemble(copy, self.application).values;
         let all_server_stats = self.all_server_stats.values().cloned().collect();
-        let ended = Ended { results, all_server_stats, highlights };
+        let ended = Ended { results, all_server_stats, model };
 
         // A later process of this coordinator cannot request this from nodes that have ended.
         self.ended = Some(ended.clone());
@@ -515,6 +515,7 @@ persist! {
                 meters,
                 tickets,
                 ended,
+                layouts,
                 ..
             },
             walk,
@@ -524,7 +525,10 @@ persist! {
             walk.part("recorder", recorder, ())?;
             walk.record("meters", meters)?;
             walk.record("tickets", tickets)?;
-            walk.record("ended", ended)
+            let parameters = layouts.iter().map(ShardLayout::parameters).sum::<usize>();
+            walk.record_that("ended", ended, |found: &Option<Ended>, _| {
+                found.as_ref().is_none_or(|ended| ended.model.len() == parameters)
+            })
         }
     }
 }

@@ -115,13 +115,13 @@ fn session_messages() -> (Session, Vec<Vec<u8>>) {
     let mut messages = vec![there.connect().to_bytes()];
     there.handle_message(&here.connect().to_bytes()).unwrap();
     // So that there is something to acknowledge.
-    let mut twin = session(3);
-    twin.connect();
-    twin.handle_message(&messages[0]).unwrap();
-    for end in [&mut here, &mut twin] {
+    let mut duplicate = session(3);
+    duplicate.connect();
+    duplicate.handle_message(&messages[0]).unwrap();
+    for end in [&mut here, &mut duplicate] {
         end.push(Lane::Data, Bytes::from_static(&[9; 30]));
     }
-    let frame = twin.poll_transmit(Lane::Data).unwrap();
+    let frame = duplicate.poll_transmit(Lane::Data).unwrap();
     for (lane, frame) in [(Lane::Control, &[1; 20][..]), (Lane::Data, &[2; 90])] {
         there.push(lane, Bytes::copy_from_slice(frame));
         messages.push(there.poll_transmit(lane).unwrap().to_bytes());

@@ -68,7 +68,7 @@ struct Cluster {
     /// The folder of the state of each. Logs are in memory.
     folders: Vec<RefCell<PathBuf>>,
     /// Notified when a second process of the same nodes starts.
-    twins: Vec<Notify>,
+    duplicates: Vec<Notify>,
     /// How long the next crash of each lasts, and whether it restarts at another address.
     returns: Vec<Cell<(Duration, bool)>>,
     /// How far the calendar of each machine is behind.
@@ -163,7 +163,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         Self {
             folders: drawn.processes.iter().map(|_| folder.path().to_owned().into()).collect(),
-            twins: drawn.processes.iter().map(|_| Notify::new()).collect(),
+            duplicates: drawn.processes.iter().map(|_| Notify::new()).collect(),
             environments: drawn.processes.iter().map(environment).collect(),
             returns: drawn.processes.iter().map(|_| (Duration::ZERO, false).into()).collect(),
             behind: drawn.processes.iter().map(|_| Duration::ZERO.into()).collect(),
@@ -238,7 +238,7 @@ impl Cluster {
             let ended = tokio::select! {
                 biased;
                 () = environment.killed() => None,
-                () = self.twins[process].notified() => {
+                () = self.duplicates[process].notified() => {
                     spawn_local(self.clone().end_replaced(part));
                     port = self.world.port();
                     continue;
@@ -404,9 +404,10 @@ impl Cluster {
                 sleep(lasts).await;
                 network.set_bandwidth(from, to, bandwidth);
             }
-            What::Kill { .. } | What::LoseDisk { .. } | What::Twin { .. } if self.over.get() => {}
+            What::Kill { .. } | What::LoseDisk { .. } | What::Duplicate { .. }
+                if self.over.get() => {}
             What::LoseDisk { process, behind } => self.lose_disk(process, lasts, behind).await,
-            What::Twin { process } => self.start_twin(process).await,
+            What::Duplicate { process } => self.start_duplicate(process).await,
             What::Leave { dc } => self.leave(dc).await,
             What::Silence { process } => {
                 // No node may be left that notifies it of the end.
@@ -503,15 +504,16 @@ impl Cluster {
     }
 
     /// Starts another process of the same nodes, with empty disks.
-    async fn start_twin(&self, process: usize) {
+    async fn start_duplicate(&self, process: usize) {
         if !self.has_state(process).await || self.environments[process].borrow().is_killed() {
             return;
         }
-        let twin = self.world.new_process(dc_of(self.drawn.processes[process][0]), Duration::ZERO);
-        self.environments[process].replace(twin);
-        self.folders[process].replace(self.folder.path().join(TWIN));
+        let duplicate =
+            self.world.new_process(dc_of(self.drawn.processes[process][0]), Duration::ZERO);
+        self.environments[process].replace(duplicate);
+        self.folders[process].replace(self.folder.path().join(DUPLICATE));
         self.disks_lost.set(self.disks_lost.get() + 1);
-        self.twins[process].notify_one();
+        self.duplicates[process].notify_one();
     }
 
     /// Kills a process, which restarts with an empty disk.
@@ -639,7 +641,7 @@ impl Observer for MemberEvents<'_> {
 const COORDINATOR: &str = "coordinator";
 
 /// The folder of the states of processes that were started a second time.
-const TWIN: &str = "twin";
+const DUPLICATE: &str = "duplicate";
 
 /// The errors of a process after which another of the same node has connected.
 const REPLACED: [&str; 2] = ["expected only one", "so one of them has lost its state"];

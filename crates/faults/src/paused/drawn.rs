@@ -48,7 +48,7 @@ pub(super) enum What {
     /// A process is killed, and restarts with an empty disk, on a machine whose calendar is `behind`.
     LoseDisk { process: usize, behind: Duration },
     /// A second process of the same nodes starts on another machine, without state, while the first one runs.
-    Twin { process: usize },
+    Duplicate { process: usize },
     /// All processes of a data center are killed, and none restarts.
     Leave { dc: DcId },
 }
@@ -165,7 +165,7 @@ impl Drawn {
         self.plan.checkpoint.every = Some(within(chance, 0, 3)).filter(|every| *every > 0);
         let behind = Duration::from_secs(within(chance, 0, 2) * within(chance, 0, BEHIND_S_MAX));
         let what = match within(chance, 0, 2) {
-            0 => What::Twin { process },
+            0 => What::Duplicate { process },
             _ => What::LoseDisk { process, behind },
         };
         self.faults.push(ClusterFault { at, lasts, what });

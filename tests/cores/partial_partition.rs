@@ -291,6 +291,38 @@ fn a_member_pauses_for_a_data_center_that_joins_behind_a_dead_link() {
     }
 }
 
+/// A mirror loses its state while the link to it is dead, and takes another one's copy.
+#[test]
+fn a_member_pauses_until_it_has_the_updates_of_a_mirror_that_lost_its_state_behind_a_dead_link() {
+    for remote in models() {
+        let mut descent = Descent::new(&Setup::new(remote.clone()));
+        descent.rounds(20);
+        descent.kill_both(0, 1);
+        descent.rounds(20);
+        descent.cluster.begin_incarnation(0, 1, 2);
+        descent.cluster.handle_input(2, ServerInput::Reset { from: DcId(0), incarnation: 1 });
+        descent.kill_both(0, 1);
+        descent.carry();
+        let (now, clock) = (descent.cluster.now, descent.clock(0));
+        descent.cluster.servers[0].place_worker(now, worker(0), clock);
+        for _ in 0..300 {
+            assert_eq!(descent.round(), [0, 2], "{remote:?}");
+        }
+
+        // Control messages arrive first.
+        descent.dead.clear();
+        descent.cluster.handle_input(1, ServerInput::Reset { from: DcId(0), incarnation: 1 });
+        for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+            descent.cluster.carry(from, to, Lane::Control);
+        }
+        assert!(descent.waits(1).is_some(), "{remote:?}: it has not what it missed");
+        descent.heal();
+        assert_eq!(descent.round(), [0, 1, 2], "{remote:?}");
+        descent.cluster.drain();
+        assert!(descent.copies_are_equal(), "{remote:?}");
+    }
+}
+
 #[test]
 fn a_pause_outlasts_every_deadline() {
     let mut descent = Descent::new(&Setup::new(braked()));

@@ -16,6 +16,8 @@
 //! | 820006196, [`frames_between_mirrors_before_the_first_read_are_counted`] | panic | the conservation checker initialised its sums at the first read of a worker, and two mirrors had exchanged frames before | it initialises them at the first event (`checkers/conservation.rs`) |
 //! | 930063933, [`a_worker_that_is_reset_after_a_restart_may_read_other_rows`] | durability | a worker had resumed its work at a clock that one server had not reached, and restarted before any server had answered. It was reset, and read other rows at that clock. The checker took that for a contradiction | a worker that is reset may send other requests than before, unless one of its servers waits for them (`checkers/durability.rs`) |
 //! | 37298223958270, [`a_server_waits_for_a_copy_that_arrived_while_the_coordinator_was_down`] | durability | the copy of a late joiner arrived while the coordinator was down, and the source of that copy lost its disk. The restarted coordinator took the copy for one that was still in transfer, and had no source for the server without a copy | a server without a copy waits until the coordinator knows that no other of its shard receives one (`coordinator/cluster.rs`) |
+//! | 990070634, [`a_joiner_behind_a_dead_link_is_missed_in_the_drain_too`] | partition | a data center that had never met a late joiner, because the link between the two was dead, paused. The order to drain told it that the joiner takes part, and from then on it took the link for restored: its workers made their last iterations on a copy that missed the joiner's updates | a mirror that only the coordinator names is behind a failed link until a frame of it arrives (`server/remote/mirrors/members.rs`) |
+//! | 3000013862, [`nobody_waits_for_a_joiner_that_was_never_met`] | pause | a data center joined at the start behind a dead link, and the other one, which had not met it, continued. The checker excused servers only from data centers that it had seen inactive at an earlier event, and there was none | a server must wait for a late joiner once it was told that the joiner takes a copy (`checkers/pause.rs`) |
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -489,6 +491,46 @@ fn joiners_that_lose_their_disk_before_they_connect_to_all_mirrors_receive_each_
     for remote in ["tap", "asp"] {
         holds(&format!("remote = \"{remote}\"\n{three}{faults}"), 60);
     }
+}
+
+/// The slowest data center lets the run end long after the two others have lost their link, one of which joins late.
+#[test]
+fn a_joiner_behind_a_dead_link_is_missed_in_the_drain_too() {
+    let text = r#"
+        data_centers = 3
+        servers = 1
+        workers = 1
+        rows = 2
+        clocks = 25
+        remote = "tap"
+        packets = {}
+        fault = [
+            { kind = "straggler", at = "0 s", lasts = "60 s", dc = 1, factor = 4.0 },
+            { kind = "partition", at = "0 s", lasts = "60 s", dc = 2, peer = 0 },
+            { kind = "late-join", at = "480 ms", dc = 0 },
+        ]
+    "#;
+    holds(text, 100);
+}
+
+#[test]
+fn nobody_waits_for_a_joiner_that_was_never_met() {
+    let text = r#"
+        seed = 3000013862
+        data_centers = 2
+        servers = 1
+        workers = 1
+        rows = 1
+        clocks = 9
+        remote = "asp"
+        packets = {}
+        fault = [
+            { kind = "late-join", at = "0 s", dc = 1 },
+            { kind = "partition", at = "0 s", lasts = "687 ms", dc = 1, peer = 0 },
+            { kind = "lost-disk", at = "270 ms", lasts = "0 s", dc = 1, server = 0 },
+        ]
+    "#;
+    holds_as_it_is(text);
 }
 
 #[test]

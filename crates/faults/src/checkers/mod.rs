@@ -81,6 +81,8 @@ pub(super) enum Seen<'a> {
     Recovered { server: ServerId },
     /// A server has restarted without its state, or joins late, and takes the copy of a mirror.
     Lost { server: ServerId, source: DcId },
+    /// A data center joins late, or joins again.
+    Joins { dc: DcId },
     /// A data center has left permanently.
     Gone { dc: DcId },
     /// A server received the hello of a mirror that has lost its state. Frames for the mirror's earlier incarnation are

@@ -47,6 +47,7 @@ impl Schedule<'_> {
         }
 
         self.counts.structural.count(FaultKind::LateJoin);
+        self.see(Seen::Joins { dc })?;
         let (servers, workers): (Vec<NodeId>, Vec<NodeId>) =
             self.nodes_of(dc).into_iter().partition(|node| matches!(node, NodeId::Server(_)));
 

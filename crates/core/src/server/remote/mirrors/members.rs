@@ -27,14 +27,25 @@ impl Mirrors {
         for dc in self.first_hops.keys().copied().collect::<Vec<_>>() {
             match (inactive.contains(&dc), present.contains(&dc)) {
                 (true, true) => self.leave(dc, self.client.incarnation_of(dc), store),
-                (false, false) => self.server.set_inactive(dc, false),
+                (false, false) => self.activate_unheard(dc),
                 _ => {}
             }
         }
         self.decide_pause();
     }
 
-    /// Marks a mirror as active.
+    /// Marks a mirror as active of which nothing but the coordinator's set has told. If the link to it is dead, its
+    /// updates since it joined are missing.
+    fn activate_unheard(&mut self, dc: DcId) {
+        let is_link_dead = self.is_unmet(dc) || self.server.is_disconnected(dc);
+        self.server.set_inactive(dc, false);
+        if is_link_dead {
+            self.server.set_disconnected(dc);
+            self.on_link_failed(dc);
+        }
+    }
+
+    /// Marks a mirror as active that has sent a message.
     pub(super) fn activate(&mut self, dc: DcId) {
         let was_unmet = self.is_unmet(dc);
         self.server.set_inactive(dc, false);

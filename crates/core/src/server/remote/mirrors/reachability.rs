@@ -112,6 +112,11 @@ impl Reachability {
         self.due.remove(&to).then(|| ControlMessage::LinkReport(self.report.clone()))
     }
 
+    /// Whether this server has not received all updates of a mirror since the link to it failed.
+    pub(super) fn awaits_updates_of(&self, mirror: DcId) -> bool {
+        self.report.silent.contains(&mirror) || self.report.behind.contains(&mirror)
+    }
+
     /// Whether a mirror takes part in the run, as others report, but has never reached this server. `present` are the
     /// mirrors that this server knows as active.
     pub(super) fn is_unmet(&self, mirror: DcId, present: &BTreeSet<DcId>) -> bool {

@@ -70,7 +70,8 @@ impl Mirrors {
             return Err(self.cannot_rebuild(from));
         }
 
-        let was_unmet = self.is_unmet(from);
+        // The updates that it made since it has a state again, and before this connection, are missing.
+        let was_missed = self.is_unmet(from) || self.reachability.awaits_updates_of(from);
         self.client.on_reset(from, incarnation);
         if self.drain.is_some() {
             self.client.push_control(from, ControlMessage::EndOfUpdates { sequence: 0 });
@@ -78,7 +79,7 @@ impl Mirrors {
 
         self.server.on_reset(from, store.layout());
         self.reachability.on_reset(from);
-        if was_unmet {
+        if was_missed {
             self.begin_behind(from);
         }
         self.decide_pause();

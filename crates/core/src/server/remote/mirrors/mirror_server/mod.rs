@@ -68,6 +68,18 @@ impl MirrorServer {
         Ok(())
     }
 
+    /// Whether the connection to a mirror has failed, and nothing was received since.
+    pub(super) fn is_disconnected(&self, from: DcId) -> bool {
+        self.mirrors.get(&from).is_some_and(|mirror| mirror.disconnected)
+    }
+
+    /// Begins with a mirror to which there was no connection yet.
+    pub(super) fn set_disconnected(&mut self, from: DcId) {
+        if let Some(mirror) = self.mirrors.get_mut(&from) {
+            mirror.disconnected = true;
+        }
+    }
+
     /// Records that updates of a mirror are missing, according to this server's link report of this version.
     pub(super) fn on_missed(&mut self, from: DcId, version: u64) {
         if let Some(mirror) = self.mirrors.get_mut(&from) {

@@ -25,8 +25,8 @@ pub fn write_run(
     }
 
     gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
-    if outcome.check_sound().is_ok() {
-        directory.write_model(&outcome.model_file(plan))?;
+    if let Some(model) = outcome.model_file(plan) {
+        directory.write_model(&model)?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ fn check(data: &[u8]) {
             Ok(run) => {
                 write_run_pages(&directory, &run.run_toml, &run.progress, &run.summary, &[])
                     .expect("room for pages");
-                assert!(!run_block(&run.summary, None, Paint::Plain).is_empty());
+                assert!(!run_block(&run.summary, &[], Paint::Plain).is_empty());
                 let twice =
                     vec![(run.summary.clone(), run.progress.clone()), (run.summary, run.progress)];
                 let comparison = Comparison::new(twice);

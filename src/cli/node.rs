@@ -103,7 +103,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         })?;
 
     let paint = Paint::for_stdout();
-    let block = run_block(&outcome.summary, Some(&directory.page()), paint)
+    let block = run_block(&outcome.summary, &directory.main_files(), paint)
         + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);

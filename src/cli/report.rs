@@ -25,7 +25,7 @@ fn renew_run(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failur
     write_run_pages(directory, &run_toml, &progress, &summary, &highlights)?;
     let paint = Paint::for_stdout();
     let block =
-        run_block(&summary, Some(&directory.page()), paint) + &highlights_block(&highlights, paint);
+        run_block(&summary, &directory.main_files(), paint) + &highlights_block(&highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&summary);
     Ok(())

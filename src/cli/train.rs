@@ -83,7 +83,7 @@ fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Check
 
 fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {
     let paint = Paint::for_stdout();
-    let block = run_block(&outcome.summary, Some(&directory.page()), paint)
+    let block = run_block(&outcome.summary, &directory.main_files(), paint)
         + &highlights_block(&outcome.highlights, paint);
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);

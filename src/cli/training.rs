@@ -100,8 +100,8 @@ fn finish(
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights, .. } = &outcome;
     write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
-    if outcome.check_sound().is_ok() {
-        directory.write_model(&outcome.model_file(plan))?;
+    if let Some(model) = outcome.model_file(plan) {
+        directory.write_model(&model)?;
     }
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)

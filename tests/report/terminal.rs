@@ -1,6 +1,6 @@
 //! The blocks that end a run on the terminal.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gaia_core::types::{Model, ModelLayout};
@@ -21,11 +21,10 @@ fn check(block: String) -> String {
 }
 
 fn run(summary: &Summary) -> String {
-    check(run_block(
-        summary,
-        Some(Path::new("runs/movielens-20261030T142530Z/report.html")),
-        Paint::Plain,
-    ))
+    let directory = PathBuf::from("runs/movielens-20261030T142530Z");
+    let files =
+        [("report", directory.join("report.html")), ("model", directory.join("model.safetensors"))];
+    check(run_block(summary, &files, Paint::Plain))
 }
 
 #[test]
@@ -46,6 +45,7 @@ fn a_run_over_three_regions_ends_in_a_block() {
       bandwidth scale WAN bandwidths × 0.05
       took            4.10 s of this machine's time, gaia 0.1.0
       report          runs/movielens-20261030T142530Z/report.html
+      model           runs/movielens-20261030T142530Z/model.safetensors
 
       link                   sent  updates  held back  busy  blocked       cost
       ireland → tokyo     2.95 MB  422,088       91 %  40 %   179 ms  $0.000059
@@ -105,6 +105,7 @@ fn a_run_over_eleven_regions_shows_its_busiest_links() {
       bandwidth scale WAN bandwidths × 0.05
       took            4.10 s of this machine's time, gaia 0.1.0
       report          runs/movielens-20261030T142530Z/report.html
+      model           runs/movielens-20261030T142530Z/model.safetensors
 
       link                   sent  updates  held back   busy  blocked       cost
       california → oregon  161 kB   23,023       91 %  2.2 %    98 ms  <$0.00001
@@ -141,6 +142,7 @@ fn a_run_on_the_lan_that_stopped_early_has_no_links() {
       blocked         local 3.10 s (worker-seconds)
       took            4.10 s of this machine's time, gaia 0.1.0
       report          runs/movielens-20261030T142530Z/report.html
+      model           runs/movielens-20261030T142530Z/model.safetensors
     "#);
 }
 

@@ -202,9 +202,13 @@ pub fn run_logged(
 impl Outcome {
     /// The bytes of `model.safetensors`: the final model's tables under their names, each as rows × width in single
     /// precision. The metadata has one key, `gaia`, with a JSON object that describes the run: `run`, `seed`,
-    /// `application` with its settings, `remote_sync`, `clock`, `objective`, `metric` and `version`.
-    pub fn model_file(&self, plan: &Plan) -> Vec<u8> {
+    /// `application` with its settings, `remote_sync`, `clock`, `objective`, `metric` and `version`. `None` if training
+    /// has diverged.
+    pub fn model_file(&self, plan: &Plan) -> Option<Vec<u8>> {
         let summary = &self.summary;
+        if summary.diverged.is_some() {
+            return None;
+        }
         let description = serde_json::json!({
             "run": summary.name,
             "seed": summary.seed,
@@ -215,7 +219,7 @@ impl Outcome {
             "metric": summary.metric,
             "version": summary.version,
         });
-        gaia_checkpoint::model_file(&self.model, Some(&description.to_string()))
+        Some(gaia_checkpoint::model_file(&self.model, Some(&description.to_string())))
     }
 
     /// Checks that each mirror has applied the frames that were cut for it, on all links whose ends were compared.

@@ -191,6 +191,12 @@ impl RunDirectory {
         self.path.join(NODE_LOGS)
     }
 
+    /// The files of a run that people look for first, each with its label: the page, and the model if there is one.
+    pub fn main_files(&self) -> Vec<(&'static str, PathBuf)> {
+        let model = Some(self.path.join(MODEL)).filter(|path| path.exists());
+        [("report", self.page())].into_iter().chain(model.map(|path| ("model", path))).collect()
+    }
+
     /// The path of the page: `report.html` of a run, `compare.html` of a comparison, `paper.html` of an evaluation.
     pub fn page(&self) -> PathBuf {
         self.path.join(match () {

@@ -1,6 +1,6 @@
 //! How a run ends on the terminal.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use console::Alignment;
 
@@ -13,8 +13,9 @@ use gaia_telemetry::{BlockedSeconds, LinkRecord, Summary};
 
 /// The figures of a finished run, and its busiest links.
 ///
-/// Every line but the path of `page` is at most 80 columns wide. Control characters in names are replaced.
-pub fn run_block(summary: &Summary, page: Option<&Path>, paint: Paint) -> String {
+/// `files` are paths that people look for after a run, each with its label. Every line but these is at most 80 columns
+/// wide. Control characters in names are replaced.
+pub fn run_block(summary: &Summary, files: &[(&str, PathBuf)], paint: Paint) -> String {
     let mut block = String::new();
     let title = format!(
         "{}: {} over {}, {}, seed {}",
@@ -28,9 +29,9 @@ pub fn run_block(summary: &Summary, page: Option<&Path>, paint: Paint) -> String
         line(&mut block, &format!("  {}{value}", paint.dim(&format!("{label:<16}"))));
     }
 
-    if let Some(page) = page {
-        let label = paint.dim(&format!("{:<16}", "report"));
-        line(&mut block, &format!("  {label}{}", plain(&page.display().to_string())));
+    for (label, path) in files {
+        let label = paint.dim(&format!("{label:<16}"));
+        line(&mut block, &format!("  {label}{}", plain(&path.display().to_string())));
     }
 
     if !summary.links.is_empty() {

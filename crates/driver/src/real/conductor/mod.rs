@@ -320,29 +320,14 @@ impl<'a> Conductor<'a> {
                 self.on_received_from_inactive(received);
                 Ok(())
             }
-            MembershipEvent::Received(Received {
-                node: NodeId::Server(at),
-                message: Ok(Message::Report(Report::Refuses { peer, reason })),
-                ..
-            }) => self.on_refuses(at, peer, &reason).await,
-            MembershipEvent::Received(Received {
-                node: NodeId::Server(server),
-                message: Ok(Message::Report(Report::Whole)),
-                ..
-            }) => {
-                if self.coordinator.handle_whole(server) {
-                    self.admit_all().await?;
-                }
-                Ok(())
-            }
-            MembershipEvent::Received(received) => self.on_received(received),
+            MembershipEvent::Received(received) => self.on_received(received).await,
         }
     }
 
-    fn on_received(&mut self, received: Received) -> Result<(), RealError> {
+    async fn on_received(&mut self, received: Received) -> Result<(), RealError> {
         let Received { node, message, .. } = received;
         match message {
-            Ok(Message::Report(report)) => self.on_report(node, report),
+            Ok(Message::Report(report)) => self.on_report(node, report).await,
             Ok(Message::Copy { ticket, values }) => self.on_copy(node, ticket, values),
             Err(reason) => {
                 self.on_lost(node, &reason);
@@ -375,7 +360,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    fn on_report(&mut self, node: NodeId, report: Report) -> Result<(), RealError> {
+    async fn on_report(&mut self, node: NodeId, report: Report) -> Result<(), RealError> {
         match (node, report) {
             (_, Report::Failed { reason }) => {
                 let node = self.context.run_context.name(node);
@@ -408,6 +393,14 @@ impl<'a> Conductor<'a> {
                 if server_stats.server == server =>
             {
                 self.all_server_stats.insert(server, *server_stats);
+            }
+            (NodeId::Server(server), Report::Refuses { peer, reason }) => {
+                self.on_refuses(server, peer, &reason).await?;
+            }
+            (NodeId::Server(server), Report::Whole) => {
+                if self.coordinator.handle_whole(server) {
+                    self.admit_all().await?;
+                }
             }
             (NodeId::Worker(worker), Report::Held(held)) => {
                 self.report(NodeReport::Held { dc: worker.dc, held });

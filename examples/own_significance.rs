@@ -74,7 +74,7 @@ pub fn of_the_row() -> Arc<dyn Significance> {
 pub fn train(significance: Option<Arc<dyn Significance>>) -> Result<Outcome, Box<dyn Error>> {
     let plan = RunFile::from_text("own-significance.toml", RUN, &[])?.plan()?;
     let application = gaia::build(&plan)?;
-    let options = RunOptions { significance };
+    let options = RunOptions { significance, ..RunOptions::default() };
 
     Ok(gaia::run_with(&plan, &application, &options, &mut Unobserved)?)
 }

@@ -24,11 +24,10 @@ pub fn write_run(
         log.append(evaluation)?;
     }
 
-    gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
     if let Some(model) = outcome.model_file(plan) {
         directory.write_model(&model)?;
     }
-    Ok(())
+    gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)
 }
 
 /// Writes a comparison's files: `run.toml`, `compare.json`, `convergence.svg` and `compare.html`.

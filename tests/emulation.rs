@@ -8,6 +8,7 @@
 mod clusters;
 mod real_data;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, 
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, Staleness, StateError,
 };
-use gaia_driver::{Outcome, RunError};
+use gaia_driver::{Outcome, RunError, RunOptions, run_with};
 use gaia_ml::apps::{AppConfig, ImageSource, SoftmaxRegressionConfig};
 use gaia_telemetry::{Observer, Progress};
 use real_data::real_data;
@@ -113,6 +114,35 @@ fn a_run_ends_when_its_seconds_are_over() {
     let summary = run(&plan).summary;
     assert_eq!((summary.stopped_by.as_str(), summary.converged), ("seconds", false));
     assert!(summary.time_s >= 0.5 && summary.copies_equal);
+}
+
+/// Interrupts the run at its first evaluation.
+struct Interrupts(Arc<AtomicBool>);
+
+impl Observer for Interrupts {
+    fn on_progress(&mut self, _: &Progress) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_interrupted_run_ends_in_order_in_this_process() {
+    for driver in [DriverKind::Emulated, DriverKind::Simulated] {
+        for remote in remotes() {
+            let mut plan = plan(triangle(20.0, 10), remote);
+            plan.driver = driver;
+            plan.stop = StopRules { clocks: Some(1_000_000), ..StopRules::default() };
+            let interrupted = Arc::new(AtomicBool::new(false));
+            let options =
+                RunOptions { interrupted: Some(interrupted.clone()), ..RunOptions::default() };
+            let outcome =
+                run_with(&plan, &app_of(&plan), &options, &mut Interrupts(interrupted)).unwrap();
+            let summary = outcome.summary;
+            let name = plan.remote.name();
+            assert_eq!((summary.stopped_by.as_str(), summary.converged), ("interrupted", false));
+            assert!(summary.copies_equal && summary.clocks > 0, "{driver:?} {name}");
+        }
+    }
 }
 
 #[test]

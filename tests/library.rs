@@ -204,5 +204,5 @@ fn plan(text: &str) -> Plan {
 }
 
 fn own(function: impl Significance + 'static) -> RunOptions {
-    RunOptions { significance: Some(Arc::new(function)) }
+    RunOptions { significance: Some(Arc::new(function)), ..RunOptions::default() }
 }

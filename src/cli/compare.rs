@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::training::carry_out;
-use super::{CompareFlags, Failure, OutputFlags, Terminal};
+use super::{CompareFlags, Failure, OutputFlags, Terminal, signals};
 use gaia::{ComparisonPlan, Variant};
 use gaia_config::RunFile;
 use gaia_core::application::Application;
@@ -21,6 +22,7 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
         applications: BTreeMap::new(),
         directory: RunDirectory::create(flags.run.output.out.as_deref(), &reference.name)?,
         output: &flags.run.output,
+        interrupted: signals::interrupted().map_err(Failure::run)?,
     };
 
     terminal.note(&bench.application(&plan.reference)?.describe());
@@ -51,6 +53,7 @@ struct Bench<'a> {
     applications: BTreeMap<usize, Arc<dyn Application>>,
     directory: RunDirectory,
     output: &'a OutputFlags,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Bench<'_> {
@@ -71,6 +74,11 @@ impl Bench<'_> {
         let name = format!("{}-{}", variant.plan.topology.name, variant.remote);
         let directory = self.directory.create_child(&name)?;
 
-        carry_out(&variant.plan, &application, &directory, self.output)
+        let interrupted = self.interrupted.clone();
+        let outcome = carry_out(&variant.plan, &application, &directory, self.output, interrupted)?;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Failure::run(format!("the comparison was interrupted in {name}")));
+        }
+        Ok(outcome)
     }
 }

@@ -87,7 +87,7 @@ pub(crate) struct RunFlags {
 pub(crate) struct TrainFlags {
     #[command(flatten)]
     pub(crate) run: RunFlags,
-    /// Resume from a checkpoint: the newest complete one in --out, or the one in this directory
+    /// Continue the run in --out (auto), or a simulated run from the checkpoint in this directory
     #[arg(
         long,
         value_name = "auto|never|DIR",
@@ -98,12 +98,13 @@ pub(crate) struct TrainFlags {
     pub(crate) resume: Resume,
 }
 
-/// Whether a run continues from a checkpoint.
+/// Whether a run continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// From the newest whole one in the run's directory; from the start where there is none.
+    /// From the states or the newest whole checkpoint in the run's directory; from the start where there is none.
     Auto,
     Never,
+    /// From this checkpoint.
     From(PathBuf),
 }
 
@@ -204,7 +205,7 @@ const LOG_FORMAT: &str = "GAIA_LOG_FORMAT";
 
 /// Runs the program: parses `arguments`, executes the verb and returns the exit code.
 ///
-/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted, and a checkpoint was written.
+/// 0: done. 1: the run failed. 2: bad usage, or a file that is wrong. 75: interrupted.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -246,7 +247,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Whole,
-    /// A run was interrupted, and can be resumed.
+    /// A run was interrupted and has ended in order, or a node has written its state.
     Interrupted,
 }
 
@@ -307,7 +308,7 @@ Exit codes:
   0  done
   1  the run failed
   2  wrong usage or a wrong file; the message names the line, the key and what was expected
-  75 interrupted; a checkpoint was written, and the run or the node can continue
+  75 interrupted: the run has ended in order, or the node has written its state
 
 Environment:
   GAIA_LOG         which messages are logged to standard error, such as gaia=debug [default: warn]
@@ -328,12 +329,14 @@ A --set that chooses another `model` or `kind` drops the settings of the previou
 The run directory contains run.toml (which repeats the run), progress.jsonl, summary.json, \
 convergence.svg and report.html. With --driver real it also contains the log of each node, in logs/.
 
-Checkpoints: a simulated run writes a checkpoint to checkpoints/clock-NNNN of the run directory every \
-`checkpoint.every` clocks. On SIGTERM or Ctrl-C it finishes its clock, writes a checkpoint and exits with code 75. \
-A second signal ends it at once. --resume auto --out DIR continues from the newest complete checkpoint in DIR, or \
-starts from the beginning if there is none. The result has the same bytes as that of a run that was not stopped. \
-The default is never: a directory with files of another run is refused. model.safetensors in a checkpoint holds the \
-tables of the model. The other drivers keep no checkpoints, and a signal ends them.
+On a first SIGTERM or Ctrl-C the run ends in order, with its report and its model so far, and the exit code is 75. \
+A second signal ends it at once.
+
+--resume auto --out DIR continues a run that was killed, starts it if there is nothing to continue, and shows its \
+result if it has finished. A simulated run continues from the newest complete checkpoint in DIR: it writes one to \
+checkpoints/clock-NNNN every `checkpoint.every` clocks, and when it is interrupted. The result has the same bytes as \
+that of a run that was not stopped. With --driver real the run continues from the states of its nodes. With \
+--driver emulated nothing is kept. The default is never: a directory with files of another run is refused.
 
 With --driver real the certificates of the nodes are in a temporary folder that only its owner can open. The folder \
 is deleted when the run ends, unless the process is killed.";

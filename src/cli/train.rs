@@ -8,10 +8,11 @@ use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
+use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
 use gaia_driver::{Ending, Outcome, RunError};
-use gaia_report::{Paint, RunDirectory, highlights_block, run_block};
+use gaia_report::{Paint, RunDirectory, RunRecord, highlights_block, run_block};
 
 /// Trains what the run file describes.
 pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Failure> {
@@ -25,9 +26,12 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         name_node(&labels(&plan, &[NodeId::Coordinator]).join("+"));
     }
 
-    if !simulated && *resume != Resume::Never {
-        let driver = plan.driver.name();
-        return Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver }));
+    check_resume(resume, plan.driver)?;
+    let out = run.output.out.as_deref();
+    if let (Resume::Auto, Some(out)) = (resume, out)
+        && let Some(directory) = finished(out, &plan)?
+    {
+        return show_again(&directory, terminal);
     }
 
     let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
@@ -35,7 +39,6 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         Resume::From(path) => Some(checkpoints(&plan, application.as_ref(), path).read(path)?),
         Resume::Auto | Resume::Never => None,
     };
-    let out = run.output.out.as_deref();
     let directory = match (resume, out) {
         (Resume::Auto | Resume::From(_), Some(out)) => RunDirectory::reopen(out)?,
         _ => RunDirectory::create(out, &plan.name)?,
@@ -54,24 +57,49 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
         carry_out_kept(&plan, &application, &directory, &run.output, &mut keeper)?
     } else {
         terminal.note(&application.describe());
-        let outcome = carry_out(&plan, &application, &directory, &run.output)?;
+        if *resume == Resume::Auto && directory.node_states().is_dir() {
+            terminal.note("continues from the states of its nodes");
+        }
+        let interrupted = signals::interrupted().map_err(Failure::run)?;
+        let outcome = carry_out(&plan, &application, &directory, &run.output, interrupted)?;
         Ending::Finished(Box::new(outcome))
     };
 
-    match ending {
-        Ending::Finished(outcome) => {
-            show(&outcome, &directory, terminal);
-            outcome.check_sound().map_err(Failure::run)?;
-            Ok(Done::Whole)
+    end(ending, &directory, terminal)
+}
+
+/// Checks that the driver can continue a run in this way.
+fn check_resume(resume: &Resume, driver: DriverKind) -> Result<(), Failure> {
+    match (resume, driver) {
+        (Resume::Never, _) | (_, DriverKind::Simulated) | (Resume::Auto, DriverKind::Real) => {
+            Ok(())
         }
-        Ending::Interrupted { clock, checkpoint } => {
-            let (checkpoint, out) = (checkpoint.display(), directory.path().display());
-            terminal.note(&format!(
-                "interrupted at clock {clock}; checkpoint written to {checkpoint}; continue with --resume auto --out {out}"
-            ));
-            Ok(Done::Interrupted)
+        (Resume::From(_), DriverKind::Real) => Err(Failure::usage(NO_CHECKPOINT)),
+        (_, DriverKind::Emulated) => {
+            Err(Failure::NoCheckpoints(RunError::NoCheckpoints { driver: driver.name() }))
         }
     }
+}
+
+/// Shows how a run has ended.
+fn end(ending: Ending, directory: &RunDirectory, terminal: &Terminal) -> Result<Done, Failure> {
+    let (outcome, checkpoint) = match ending {
+        Ending::Finished(outcome) => (outcome, None),
+        Ending::Interrupted { clock, checkpoint, outcome } => (outcome, Some((clock, checkpoint))),
+    };
+    show(&outcome, directory, terminal);
+    outcome.check_sound().map_err(Failure::run)?;
+    if outcome.summary.stopped_by != StopReason::Interrupted.name() {
+        return Ok(Done::Whole);
+    }
+
+    if let Some((clock, checkpoint)) = checkpoint {
+        let (checkpoint, out) = (checkpoint.display(), directory.path().display());
+        terminal.note(&format!(
+            "interrupted at clock {clock}; checkpoint written to {checkpoint}; continue with --resume auto --out {out}"
+        ));
+    }
+    Ok(Done::Interrupted)
 }
 
 /// The checkpoints of a run, under a path.
@@ -81,6 +109,32 @@ fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Check
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }
 
+/// The directory of this run at `out`, if the run has finished. A simulated run that was interrupted can continue.
+fn finished(out: &Path, plan: &Plan) -> Result<Option<RunDirectory>, Failure> {
+    let Ok(directory) = RunDirectory::open(out) else { return Ok(None) };
+    if !directory.is_run() || directory.read_run_toml()? != plan.to_toml() {
+        return Ok(None);
+    }
+    let was_interrupted = directory.read()?.summary.stopped_by == StopReason::Interrupted.name();
+    let continues = was_interrupted && plan.driver == DriverKind::Simulated;
+    Ok((!continues).then_some(directory))
+}
+
+/// Shows a run that has finished before.
+fn show_again(directory: &RunDirectory, terminal: &Terminal) -> Result<Done, Failure> {
+    let RunRecord { summary, highlights, .. } = directory.read()?;
+    terminal.note(&format!("the run in {} has finished", directory.path().display()));
+    let paint = Paint::for_stdout();
+    let block =
+        run_block(&summary, &directory.main_files(), paint) + &highlights_block(&highlights, paint);
+    terminal.line(block.trim_end());
+    terminal.result(&summary);
+    match summary.diverged {
+        Some(reason) => Err(Failure::run(RunError::Diverged { reason })),
+        None => Ok(Done::Whole),
+    }
+}
+
 fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {
     let paint = Paint::for_stdout();
     let block = run_block(&outcome.summary, &directory.main_files(), paint)
@@ -88,3 +142,6 @@ fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {
     terminal.line(block.trim_end());
     terminal.result(&outcome.summary);
 }
+
+const NO_CHECKPOINT: &str = "--resume DIR continues a simulated run from a checkpoint, expected --resume auto --out DIR \
+                             with the real driver, which continues from the states of its nodes";

@@ -1,17 +1,19 @@
 //! One training run as the verbs see it: from a plan to a directory that holds everything about it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use super::{Failure, LogFormat, OutputFlags, signals};
-use gaia_checkpoint::Keeper;
+use super::{Failure, LogFormat, OutputFlags};
+use gaia_checkpoint::{Keeper, LogFolder};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
-use gaia_driver::{Ending, Outcome, RunError};
+use gaia_driver::{Ending, Outcome, RunError, RunOptions};
 use gaia_report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
 use gaia_telemetry::Observer;
+use tracing::warn;
 
-/// Runs a plan, shows how it goes, and writes its files.
+/// Runs a plan, shows how it goes, and writes its files. A first signal to end makes it end in order.
 ///
 /// Where the run fails, `progress.jsonl` keeps what it had reached.
 pub(super) fn carry_out(
@@ -19,22 +21,27 @@ pub(super) fn carry_out(
     application: &Arc<dyn Application>,
     directory: &RunDirectory,
     output: &OutputFlags,
+    interrupted: Arc<AtomicBool>,
 ) -> Result<Outcome, Failure> {
-    // What such a run keeps for itself while it lasts goes with it, whatever ends it.
-    let interrupted = match plan.driver {
-        DriverKind::Real => Some(signals::interrupted().map_err(Failure::run)?),
-        DriverKind::Simulated | DriverKind::Emulated => None,
-    };
+    // Two processes must not write the same files.
+    let states = (plan.driver == DriverKind::Real).then(|| directory.node_states());
+    let _locked = states.map(|states| LogFolder::open(&states)).transpose()?;
+
+    let options = RunOptions { interrupted: Some(interrupted), ..RunOptions::default() };
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
         json: output.log == LogFormat::Json,
-        interrupted,
     };
 
-    carry_out_with(plan, application, directory, output, |observer| {
-        gaia_driver::run_logged(plan, application, observer, &files)
-    })
+    let outcome = carry_out_with(plan, application, directory, output, |observer| {
+        gaia_driver::run_logged(plan, application, &options, observer, &files)
+    })?;
+    // Until its files are written, a run can be continued.
+    if let Err(error) = directory.remove_node_states() {
+        warn!("{error}");
+    }
+    Ok(outcome)
 }
 
 /// The same, with something else that runs the plan.
@@ -66,9 +73,9 @@ pub(super) fn carry_out_kept(
             let outcome = finish(directory, plan, recorder, Ok(*outcome))?;
             Ok(Ending::Finished(Box::new(outcome)))
         }
-        Ok(interrupted @ Ending::Interrupted { .. }) => {
-            recorder.finish()?;
-            Ok(interrupted)
+        Ok(Ending::Interrupted { clock, checkpoint, outcome }) => {
+            let outcome = Box::new(finish(directory, plan, recorder, Ok(*outcome))?);
+            Ok(Ending::Interrupted { clock, checkpoint, outcome })
         }
         Err(error) => {
             recorder.finish()?;
@@ -99,10 +106,10 @@ fn finish(
     let progress = recorder.finish()?;
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights, .. } = &outcome;
-    write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
     if let Some(model) = outcome.model_file(plan) {
         directory.write_model(&model)?;
     }
+    write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
     outcome.check().map_err(Failure::run)?;
     Ok(outcome)
 }

@@ -155,7 +155,7 @@ fn a_run_that_is_interrupted_again_and_again_comes_to_the_same_end() {
     let end = loop {
         match training.one_clock(directory.path(), from) {
             Ending::Finished(outcome) => break outcome,
-            Ending::Interrupted { clock, checkpoint } => {
+            Ending::Interrupted { clock, checkpoint, .. } => {
                 stops += 1;
                 assert_eq!(clock.0, stops);
                 from = Some(training.checkpoints(directory.path()).read(&checkpoint).unwrap());

@@ -107,7 +107,11 @@ fn a_terminated_run_leaves_a_checkpoint_says_so_and_goes_on_to_the_same_end() {
         assert_eq!(child.wait().unwrap().code(), Some(75), "{text}");
         assert!(text.contains("interrupted at clock") && text.contains("--resume auto"), "{text}");
         assert_eq!(clocks(folder, signal).len(), 3);
-        assert!(!folder.join(signal).join("summary.json").exists());
+        let summary = fs::read_to_string(folder.join(signal).join("summary.json")).unwrap();
+        let summary: Value = serde_json::from_str(&summary).unwrap();
+        assert_eq!(summary["stopped_by"], "interrupted");
+        assert_eq!(summary["copies_equal"], true);
+        assert!(folder.join(signal).join("model.safetensors").is_file());
         // A run does not go on by itself.
         let refused = finished(folder, &["--out", signal]);
         assert_eq!(refused.status.code(), Some(2));
@@ -137,8 +141,10 @@ fn a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end() {
     assert!(resumed.status.success(), "{text}");
     assert!(text.contains("state.msgpack") && text.contains("is skipped"), "{text}");
     same_as_whole(folder, "killed");
-    // A run that has come to its end comes to it again.
-    assert!(finished(folder, &resume).status.success());
+    // A run that has come to its end is not run again.
+    let again = finished(folder, &["--resume", "auto", "--out", "killed"]);
+    let text = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.success() && text.contains("has finished"), "{text}");
     same_as_whole(folder, "killed");
 }
 

@@ -11,6 +11,7 @@ pub mod cluster;
 mod copies;
 pub mod cost;
 pub mod emulated;
+mod interrupted;
 pub mod real;
 mod recorder;
 pub mod run_loop;
@@ -20,6 +21,7 @@ pub mod simulated;
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tracing::{info, warn};
 
@@ -52,6 +54,9 @@ pub struct RunOptions {
     /// The significance function, which replaces the `function` of `[sync.remote]`. Only ASP uses it. All other
     /// settings of ASP apply unchanged.
     pub significance: Option<Arc<dyn Significance>>,
+    /// Set it to `true` to interrupt the run: workers stop after their current iteration, and the run ends as by any
+    /// rule, with equal copies and a model. [`Summary::stopped_by`] is then `interrupted`.
+    pub interrupted: Option<Arc<AtomicBool>>,
 }
 
 /// The end of a run that can be interrupted.
@@ -59,12 +64,15 @@ pub struct RunOptions {
 pub enum Ending {
     /// The run has finished.
     Finished(Box<Outcome>),
-    /// The run was stopped. A resumed run continues from this checkpoint.
+    /// The run was interrupted. A resumed run continues from a checkpoint.
     Interrupted {
         /// The clock of the checkpoint.
         clock: Clock,
         /// The path of the checkpoint.
         checkpoint: PathBuf,
+        /// The results of the run, which ended after it had written the checkpoint. Its [`Summary::stopped_by`] is not
+        /// `interrupted` if a rule had stopped the run before.
+        outcome: Box<Outcome>,
     },
 }
 
@@ -184,19 +192,20 @@ pub fn run_with(
     Ok(outcome)
 }
 
-/// As [`run_with`], but processes of the real driver keep logs. The caller has to check that both ends of all links
-/// agree ([`Outcome::check`]).
+/// As [`run_with`], but processes of the real driver keep logs and states. If there are states of an earlier attempt,
+/// the run continues from them. The caller deletes them once it has written the results, and has to check that both
+/// ends of all links agree ([`Outcome::check`]).
 ///
 /// # Errors
-/// As [`run`], and if a log cannot be written.
+/// As [`run_with`], and if a log or a state cannot be written, or a state is of another run.
 pub fn run_logged(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
     files: &real::NodeFiles,
 ) -> Result<Outcome, RunError> {
-    let options = RunOptions::default();
-    finished(carry_out(plan, application, &options, observer, None, Some(files))?)
+    finished(carry_out(plan, application, options, observer, None, Some(files))?)
 }
 
 impl Outcome {
@@ -316,12 +325,12 @@ fn carry_out(
             Err(RunError::NoCheckpoints { driver })
         }
         DriverKind::Emulated => emulated::run(plan, application, options, observer).map(whole),
-        DriverKind::Real => real::run(plan, application, observer, files).map(whole),
+        DriverKind::Real => real::run(plan, application, options, observer, files).map(whole),
     }?;
 
     match &ending {
         Ending::Finished(outcome) => log_outcome(plan, &outcome.summary),
-        Ending::Interrupted { clock, checkpoint } => {
+        Ending::Interrupted { clock, checkpoint, .. } => {
             info!(clock = clock.0, checkpoint = %checkpoint.display(), "run was interrupted");
         }
     }

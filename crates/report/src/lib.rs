@@ -42,11 +42,13 @@ pub fn write_run(
     highlights: &[String],
 ) -> Result<(), ReportError> {
     directory.write(RUN_TOML, run_toml)?;
-    directory.write(SUMMARY, to_json(summary))?;
     if !highlights.is_empty() {
         directory.write(HIGHLIGHTS, highlights.join("\n") + "\n")?;
     }
-    write_run_pages(directory, run_toml, progress, summary, highlights)
+    write_run_pages(directory, run_toml, progress, summary, highlights)?;
+
+    // The last, because a directory with a summary counts as that of a finished run.
+    directory.write(SUMMARY, to_json(summary))
 }
 
 /// Writes the picture and the page of a run, and nothing else: what `gaia report` renews.

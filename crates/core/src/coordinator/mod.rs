@@ -216,6 +216,13 @@ impl Coordinator {
         }
     }
 
+    /// The user has interrupted the run. Stops it. Idempotent.
+    pub fn handle_interrupted(&mut self) {
+        if self.phase == Phase::Training {
+            self.stop(StopReason::Interrupted);
+        }
+    }
+
     /// Stops the run if its time has elapsed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Training && self.config.stop.deadline().is_some_and(|at| now >= at)

@@ -48,6 +48,8 @@ pub enum StopReason {
     Seconds,
     /// Training has diverged: the objective or an update of a worker is not finite.
     Diverged,
+    /// The user has interrupted the run.
+    Interrupted,
 }
 
 impl Default for ChangeRule {
@@ -64,6 +66,7 @@ impl StopReason {
             Self::Converged => "converged",
             Self::Clocks => "clocks",
             Self::Seconds => "seconds",
+            Self::Interrupted => "interrupted",
             Self::Diverged => "diverged",
         }
     }

@@ -18,6 +18,7 @@ use super::data_center::{Command, DataCenter, Remains, Report};
 use super::transport::EmulatedWan;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
+use crate::interrupted::Interrupted;
 use crate::recorder::{AllLinkCounters, LinkCounters};
 use crate::run_loop::{
     Ended, Evaluated, Evaluation, Evaluations, RunDriver, RunMonitor, execute_outputs,
@@ -82,6 +83,7 @@ async fn conduct(
         tickets: 0,
         orders: Vec::new(),
         finished: false,
+        interrupted: Interrupted(options.interrupted.clone()),
     };
 
     let listened = conductor.listen(incoming).await;
@@ -121,6 +123,8 @@ struct Conductor<'a, 'w> {
     /// Orders that are sent to nodes next.
     orders: Vec<(Recipients, NodeOrder)>,
     finished: bool,
+    /// Ends the run in order.
+    interrupted: Interrupted,
 }
 
 /// The tasks of all data centers.
@@ -312,6 +316,9 @@ impl Conductor<'_, '_> {
     }
 
     fn on_tick(&mut self) {
+        if self.interrupted.is_set() {
+            self.cluster.coordinator.handle_interrupted();
+        }
         let carried = since(&link_counters(self.wan), &self.base);
         self.monitor.show(self.now(), &self.cluster.coordinator, &carried);
     }

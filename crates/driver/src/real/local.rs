@@ -9,6 +9,11 @@
 //!
 //! A child that is killed or crashes is restarted and continues from its log. A child that fails with an error ends the
 //! run.
+//!
+//! The state of the coordinator is kept beside those of the nodes. So if all processes are killed, another process of
+//! this one continues the run: it issues other certificates, and listens at another port, which no state contains.
+//!
+//! An interrupted run ends in order: the coordinator stops it as by any rule.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +21,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
@@ -29,13 +33,15 @@ use tokio::time::{self, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::{Blueprint, server_ids, worker_ids};
+use crate::interrupted::Interrupted;
 use crate::real::conductor::Conductor;
 use crate::real::connections::acceptor::{Acceptor, listen};
 use crate::real::error::RealError;
 use crate::real::node::context::{RunContext, nodes};
-use crate::real::{Interrupted, runtime};
-use crate::{Outcome, RunError};
+use crate::real::runtime;
+use crate::{Outcome, RunError, RunOptions};
 use gaia_certificates::Directory;
+use gaia_checkpoint::StateFile;
 use gaia_config::{OnGiveUp, Plan};
 use gaia_core::application::Application;
 use gaia_core::topology::Deployment;
@@ -62,15 +68,14 @@ struct Supervisor {
 /// The files of the nodes that a run starts.
 #[derive(Clone, Debug)]
 pub struct NodeFiles {
-    /// The folder of the durable state of each node, in a folder of its own, until the run is over.
+    /// The folder of the durable state of each node and of the coordinator. A run that finds states here continues from
+    /// them.
     pub states: PathBuf,
     /// The folder of log files. The name of a node's file is that of its folder of certificates, such as
     /// `tokyo/server-0.log`. A worker that shares a process with a server shares its log.
     pub logs: PathBuf,
     /// Whether log lines are JSON objects instead of text.
     pub json: bool,
-    /// Set to `true` to interrupt the run.
-    pub interrupted: Option<Arc<AtomicBool>>,
 }
 
 /// A child that has ended and is not restarted.
@@ -87,6 +92,7 @@ struct Exit {
 pub(crate) fn run(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    options: &RunOptions,
     observer: &mut dyn Observer,
     files: Option<&NodeFiles>,
 ) -> Result<Outcome, RunError> {
@@ -94,7 +100,8 @@ pub(crate) fn run(
         return Err(RealError::Nested.into());
     }
     let runtime = runtime()?;
-    let outcome = runtime.block_on(conduct(plan, application, observer, files));
+    let interrupted = Interrupted(options.interrupted.clone());
+    let outcome = runtime.block_on(conduct(plan, application, interrupted, observer, files));
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome?)
 }
@@ -102,6 +109,7 @@ pub(crate) fn run(
 async fn conduct(
     plan: &Plan,
     application: &Arc<dyn Application>,
+    interrupted: Interrupted,
     observer: &mut dyn Observer,
     files: Option<&NodeFiles>,
 ) -> Result<Outcome, RealError> {
@@ -127,34 +135,50 @@ async fn conduct(
         files: files.cloned(),
         coordinator: address,
     });
+    let file = StateFile::new(&states.join(COORDINATOR), blueprint.plan_hash)?;
 
     // Dropping the children kills those that still run.
     let (mut exits, mut children) = supervisor.start_all(plan)?;
-    let interrupted = Interrupted(files.and_then(|files| files.interrupted.clone()));
     let goes_on = plan.failures.on_give_up == OnGiveUp::Leave;
-    let conductor = Conductor::new(&context, &blueprint, application, observer, acceptor, None);
-    let conducting = async { conductor.gather().await?.conduct(wall).await };
+    let conductor = Conductor::new(
+        &context,
+        &blueprint,
+        application,
+        observer,
+        acceptor,
+        Some(file),
+        interrupted.clone(),
+    );
+    let conducting = async {
+        // Before the nodes are here there is nothing to end in order.
+        let gathered = interrupted.run_until_set(conductor.gather()).await;
+        gathered.ok_or(RealError::Interrupted)??.conduct(wall).await
+    };
     let conducted = tokio::select! {
         conducted = conducting => conducted,
         failed = failed(&mut exits, goes_on) => Err(failed),
-        () = interrupted.set() => Err(RealError::Interrupted),
     };
 
+    conclude(conducted, &mut children, &mut exits).await
+}
+
+/// Waits for the end of the children, or finds the root cause of a failure.
+async fn conclude(
+    conducted: Result<Outcome, RealError>,
+    children: &mut JoinSet<()>,
+    exits: &mut UnboundedReceiver<Exit>,
+) -> Result<Outcome, RealError> {
     match conducted {
         Ok(outcome) => {
-            all_ended(&mut children).await;
-            // A run that is over cannot be continued.
-            if let Err(error) = std::fs::remove_dir_all(&states) {
-                info!("cannot delete {}: {error}", states.display());
-            }
+            all_ended(children).await;
             Ok(outcome)
         }
-        // An interrupted run has no root cause. The folder is deleted with this function.
+        // An interrupted run has no root cause.
         Err(error @ RealError::Interrupted) => {
             children.shutdown().await;
             Err(error)
         }
-        Err(error) => Err(root_cause(error, &mut exits).await),
+        Err(error) => Err(root_cause(error, exits).await),
     }
 }
 
@@ -270,6 +294,9 @@ impl Supervisor {
             // All children would listen at the same address.
             command.env_remove("GAIA_METRICS");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+            // Ctrl-C on a terminal is for this process, which ends the run in order.
+            #[cfg(unix)]
+            command.process_group(0);
             command.kill_on_drop(true).spawn()
         });
 
@@ -423,6 +450,8 @@ const RESTARTS_MAX: usize = 5;
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 
 const STATES: &str = "states";
+/// The file of the coordinator's state, beside the folders of the nodes.
+pub(super) const COORDINATOR: &str = "coordinator";
 const RUN_FILE: &str = "run.toml";
 const CERTIFICATES: &str = "certificates";
 

@@ -46,13 +46,13 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch as watched;
-use tokio::time::{self, sleep};
+use tokio::time;
 
 use self::conductor::Conductor;
 use self::connections::acceptor::{Acceptor, listen};
@@ -66,6 +66,7 @@ use self::server::workers::PARCELS_MAX;
 use self::worker::standing_in::{StandingIn, cost_of};
 use self::worker::work;
 use super::cluster::Blueprint;
+use super::interrupted::Interrupted;
 use super::{Outcome, RunError};
 use gaia_checkpoint::StateFile;
 use gaia_config::Plan;
@@ -128,10 +129,6 @@ struct NodeConfig {
     /// The workers that the worker of this process stands in for.
     stands_in_for: watched::Sender<BTreeSet<WorkerId>>,
 }
-
-/// Whether this process is interrupted.
-#[derive(Clone)]
-struct Interrupted(Option<Arc<AtomicBool>>);
 
 /// How the part of one node in a run has ended.
 enum Exit {
@@ -234,10 +231,20 @@ async fn run_coordinator(
     let file = options
         .state
         .as_deref()
-        .map(|folder| StateFile::new(&folder.join("coordinator"), blueprint.plan_hash));
+        .map(|folder| StateFile::new(&folder.join(local::COORDINATOR), blueprint.plan_hash));
     let file = file.transpose()?;
     let mut observer = Measured { observer, meter: &context.meter, plan };
-    let conductor = Conductor::new(&context, blueprint, application, &mut observer, acceptor, file);
+    // Another process of this coordinator continues the run.
+    let interrupted = Interrupted(None);
+    let conductor = Conductor::new(
+        &context,
+        blueprint,
+        application,
+        &mut observer,
+        acceptor,
+        file,
+        interrupted,
+    );
     conductor.gather().await?.conduct(wall).await
 }
 
@@ -326,28 +333,6 @@ impl NodeConfig {
         let Some(state_dir) = &self.state_dir else { return Ok((None, machine)) };
         let (node_log, machine) = state_dir.recover(context, machine)?;
         Ok((Some(node_log), machine))
-    }
-}
-
-impl Interrupted {
-    fn is_set(&self) -> bool {
-        self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
-    /// Waits until the flag is set, by polling.
-    async fn set(&self) {
-        while !self.is_set() {
-            sleep(HEARTBEAT).await;
-        }
-    }
-
-    /// Waits for a future until the flag is set. `None` if it is set first.
-    async fn run_until_set<T>(&self, waited: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            done = waited => Some(done),
-            () = self.set() => None,
-        }
     }
 }
 

@@ -19,6 +19,7 @@ use gaia_core::server::Divergence;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{Clock, DcId, Instant, Model, ServerId, WorkerId, packed};
 use gaia_telemetry::Observer;
+use tracing::warn;
 
 /// A report of a node that concerns the whole run.
 pub(crate) enum NodeReport {
@@ -123,6 +124,9 @@ impl<'a> RunMonitor<'a> {
 
     /// Records that the run stops.
     pub(crate) fn handle_stop(&mut self, now: Instant, reason: StopReason) {
+        if reason == StopReason::Interrupted {
+            warn!("interrupted: the run ends in order, and a second signal ends it at once");
+        }
         self.recorder.on_stop(now, reason);
     }
 

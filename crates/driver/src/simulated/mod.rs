@@ -21,6 +21,7 @@ use self::lan::Lan;
 use self::wan::SimulatedWan;
 use super::cluster::Cluster;
 use super::cost::CostModel;
+use super::interrupted::Interrupted;
 use super::run_loop::{Ended, Evaluation, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use super::{Ending, Outcome, RunError, RunOptions};
 use gaia_checkpoint::{Due, Keeper};
@@ -76,6 +77,7 @@ pub(super) fn run(
     mut keeper: Option<&mut Keeper>,
 ) -> Result<Ending, RunError> {
     let started = std::time::Instant::now();
+    let interrupted = Interrupted(options.interrupted.clone());
     let mut simulation = Simulation::new(plan, application, options, observer);
     match keeper.as_mut().and_then(|keeper| keeper.take_resumed()) {
         Some(checkpoint) => simulation.resume(checkpoint)?,
@@ -83,26 +85,35 @@ pub(super) fn run(
     }
 
     let mut clock = simulation.clock();
+    let mut stopped = None;
     while !simulation.finished {
         let Some((at, event)) = simulation.events.pop() else {
             return Err(simulation.stalled());
         };
         simulation.now = at;
         simulation.handle(event)?;
-        let Some(keeper) = &mut keeper else { continue };
+        if interrupted.is_set() {
+            simulation.interrupt();
+        }
+
+        let Some(keeper) = keeper.as_mut().filter(|_| stopped.is_none()) else { continue };
         let before = std::mem::replace(&mut clock, simulation.clock());
         match keeper.due(before, clock) {
             _ if simulation.finished => {}
             Due::Nothing => {}
             Due::Checkpoint => keeper.keep_if_possible(&simulation.checkpoint(clock)),
             Due::Stop => {
-                let checkpoint = keeper.keep(&simulation.checkpoint(clock))?;
-                return Ok(Ending::Interrupted { clock, checkpoint });
+                stopped = Some((clock, keeper.keep(&simulation.checkpoint(clock))?));
+                simulation.interrupt();
             }
         }
     }
 
-    Ok(Ending::Finished(Box::new(simulation.outcome(started.elapsed()))))
+    let outcome = Box::new(simulation.outcome(started.elapsed()));
+    Ok(match stopped {
+        Some((clock, checkpoint)) => Ending::Interrupted { clock, checkpoint, outcome },
+        None => Ending::Finished(outcome),
+    })
 }
 
 struct Simulation<'a> {
@@ -148,6 +159,12 @@ impl<'a> Simulation<'a> {
         if let Some(at) = self.cluster.coordinator.poll_timeout() {
             self.events.push(at, Event::CoordinatorTimeout);
         }
+        self.settle_coordinator();
+    }
+
+    /// Stops the run in order.
+    fn interrupt(&mut self) {
+        self.cluster.coordinator.handle_interrupted();
         self.settle_coordinator();
     }
 

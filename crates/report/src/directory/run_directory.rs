@@ -186,6 +186,20 @@ impl RunDirectory {
         self.path.join(NODE_STATES)
     }
 
+    /// Deletes [`Self::node_states`], if there are any.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] where they cannot be deleted.
+    pub fn remove_node_states(&self) -> Result<(), ReportError> {
+        let path = self.node_states();
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ReportError::io(&path, "cannot be deleted")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The folder of the node logs of a run over processes, one file in it for each node. It need not exist.
     pub fn node_logs(&self) -> PathBuf {
         self.path.join(NODE_LOGS)

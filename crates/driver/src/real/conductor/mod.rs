@@ -35,6 +35,7 @@ use self::evaluation::panicked;
 use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::copies::assemble;
+use crate::interrupted::Interrupted;
 use crate::real::HEARTBEAT;
 use crate::real::conductor::membership::{Membership, MembershipEvent};
 use crate::real::conductor::meters::Meters;
@@ -83,6 +84,8 @@ pub(super) struct Conductor<'a> {
     ended: Option<Ended>,
     /// The file with the state that another process of this coordinator needs to continue.
     file: Option<StateFile>,
+    /// Ends the run in order.
+    interrupted: Interrupted,
 }
 
 impl<'a> Conductor<'a> {
@@ -94,6 +97,7 @@ impl<'a> Conductor<'a> {
         observer: &'a mut dyn Observer,
         acceptor: Acceptor,
         file: Option<StateFile>,
+        interrupted: Interrupted,
     ) -> Self {
         let plan = &context.run_context.plan;
         let layouts = blueprint.layouts().to_vec();
@@ -116,6 +120,7 @@ impl<'a> Conductor<'a> {
             finished: false,
             ended: None,
             file,
+            interrupted,
         }
     }
 
@@ -446,6 +451,9 @@ impl<'a> Conductor<'a> {
     }
 
     fn on_tick(&mut self) {
+        if self.interrupted.is_set() {
+            self.coordinator.run.handle_interrupted();
+        }
         let carried = self.meters.link_counters(&self.context.run_context.plan.topology);
         let now = self.now();
         self.monitor.show(now, &self.coordinator.run, &carried);

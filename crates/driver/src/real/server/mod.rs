@@ -16,6 +16,7 @@ use std::ops::ControlFlow;
 use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
 
+use crate::interrupted::Interrupted;
 use crate::real::connections::acceptor::{Acceptor, ProvenCaller, listen};
 use crate::real::connections::channel::Channel;
 use crate::real::connections::message::{Order, Report};
@@ -30,7 +31,7 @@ use crate::real::server::mirrors::{
     Addresses, FromMirror, LinkMonitor, MESSAGES_IN_HAND_MAX, Mirrors, Resumption, windows_of,
 };
 use crate::real::server::workers::Workers;
-use crate::real::{Exit, HEARTBEAT, Interrupted, NearWorker, NodeConfig};
+use crate::real::{Exit, HEARTBEAT, NearWorker, NodeConfig};
 use crate::server_stats::ServerStats;
 use gaia_core::coordinator::{ServerProcess, StandIns};
 use gaia_core::node::WorkerMessage;

@@ -134,6 +134,8 @@ mod tests {
 
     use super::*;
     use crate::cluster::Blueprint;
+    use crate::interrupted::Interrupted;
+    use crate::real::NodeConfig;
     use crate::real::conductor::membership::Membership;
     use crate::real::connections::acceptor::{Acceptor, listen};
     use crate::real::connections::channel::{Channel, Parcel, Reader};
@@ -143,7 +145,6 @@ mod tests {
     use crate::real::node::context::{NodeContext, RunContext, nodes};
     use crate::real::server::serve;
     use crate::real::test_run;
-    use crate::real::{Interrupted, NodeConfig};
     use gaia_config::Plan;
     use gaia_core::application::Application;
     use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};

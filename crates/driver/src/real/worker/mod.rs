@@ -15,6 +15,7 @@ use tokio::time::{self, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::blocking::beside;
 use crate::cost::CostModel;
+use crate::interrupted::Interrupted;
 use crate::message_of;
 use crate::real::connections::message::{Order, Report};
 use crate::real::error::RealError;
@@ -24,7 +25,7 @@ use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::report_held;
 use crate::real::node::node_log::NodeLog;
 use crate::real::worker::servers::{FromServer, Servers};
-use crate::real::{Exit, HEARTBEAT, Interrupted, NearServer, NextRequests, NodeConfig};
+use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
 use gaia_core::application::Work;
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};

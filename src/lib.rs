@@ -106,10 +106,16 @@ pub use report::{write_comparison, write_run};
 
 /// Loads or generates the data of the application that a plan names, and splits it over the plan's workers.
 ///
-/// The plan's seed decides what is generated and how it is split.
+/// The plan's seed decides what is generated and how it is split. With `model.init` the application starts from the
+/// tables of that file.
 ///
 /// # Errors
-/// Where the plan names no application, since its run file has no `[app]`, or its data cannot be read.
+/// Where the plan names no application, since its run file has no `[app]`, its data cannot be read, or the tables of
+/// `model.init` are not those of the application.
 pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-    gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), plan.seed)
+    let built = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), plan.seed)?;
+    match &plan.model.init {
+        Some(file) => gaia_data::initialized(built, file),
+        None => Ok(built),
+    }
 }

@@ -365,6 +365,14 @@ fn an_interrupted_run_ends_in_order_with_its_model_and_its_report() {
         let again = bench.gaia("train", &resume).output().unwrap();
         assert!(again.status.success(), "{}", said(&again));
         assert!(said(&again).contains("has finished"), "{}", said(&again));
+
+        // Its model is a beginning for another run.
+        let mut next =
+            bench.gaia("train", &["--out", "next", "--quiet", "--set", "stop.clocks=10"]);
+        let next = next.args(["--init", "out/model.safetensors"]).output().unwrap();
+        assert_eq!(next.status.code(), Some(0), "{}", said(&next));
+        let first = |of: &str| evaluations(&bench, of)[0]["objective"].as_f64().unwrap();
+        assert!(first("next") < first("out"), "{} after {}", first("next"), first("out"));
         assert_eq!(bench.summary("out"), summary);
     }
 }

@@ -65,7 +65,7 @@ impl Failure {
     pub(crate) fn data(error: DataError, run_file: &RunFile) -> Self {
         match error {
             DataError::Unreadable { file, reason } => {
-                let key = ["app.data.vocabulary_path", "app.data.path"];
+                let key = ["app.data.vocabulary_path", "app.data.path", "model.init"];
                 let key = key.into_iter().find(|key| run_file.names(key, &file));
                 let key = key.unwrap_or("app.data.path");
                 Self::Config(run_file.unreadable(key, &file, &reason))

@@ -79,6 +79,9 @@ pub(crate) struct RunFlags {
     /// The driver that runs the protocol
     #[arg(long, value_parser = PossibleValuesParser::new(DriverKind::NAMES))]
     pub(crate) driver: Option<String>,
+    /// Start from the tables of this safetensors file, such as the model.safetensors of an earlier run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) init: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }
@@ -290,6 +293,9 @@ impl RunFlags {
         }
         if let Some(driver) = &self.driver {
             overrides.push(Override::flag("--driver", "driver", driver));
+        }
+        if let Some(init) = &self.init {
+            overrides.push(Override::flag("--init", "model.init", init));
         }
         let file = RunFile::read(&self.file, &overrides)?;
         file.require_app()?;

@@ -763,12 +763,51 @@ fn a_vocabulary_that_is_not_there() {
 }
 
 #[test]
+fn an_initial_model_that_does_not_fit() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
+        std::fs::write(path(file), good).unwrap();
+    }
+    let mut train = Command::cargo_bin("gaia").unwrap();
+    train.current_dir(folder.path()).args(["train", "run.toml", "--quiet", "--out", "out"]);
+    train.args(["--set", "stop.clocks=1"]).assert().success();
+    let model = std::fs::read(path("out/model.safetensors")).unwrap();
+    std::fs::write(path("model"), &model).unwrap();
+    let mut with_nan = model;
+    let last = with_nan.len() - 4;
+    with_nan[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(path("nan"), with_nan).unwrap();
+
+    let mut good = Command::cargo_bin("gaia").unwrap();
+    good.current_dir(folder.path()).args(["check", "run.toml", "--init", "model"]);
+    let output = good.assert().success().get_output().stdout.clone();
+    assert!(String::from_utf8(output).unwrap().contains(", from "));
+
+    let cases: [(&str, &str, &[&str]); 6] = [
+        ("none", "app.rank=4", &["none", "in --init none", "`model.init`", "No such file"]),
+        ("run.toml", "app.rank=4", &["run.toml", "expected a safetensors file"]),
+        ("model", "app.rank=3", &["`users` with the shape [", "`users` with the shape [", "4]"]),
+        ("model", "app.kind=softmax-regression", &["the tables [", "users", "`weights"]),
+        ("nan", "app.rank=4", &["NaN in row 599", "of `users`", "expected a number"]),
+        ("model", "app.kind=topic-model", &["`model.init`", "no such key", "counts"]),
+    ];
+    for (file, setting, says) in cases {
+        let errors =
+            refusal(folder.path(), &["check", "run.toml", "--set", setting, "--init", file]);
+        for said in says {
+            assert!(errors.contains(said), "{file} with {setting} should say {said:?}:\n{errors}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_flag() {
     let folder = TempDir::new().unwrap();
     for (file, good) in [("run.toml", RUN), ("wan.toml", WAN), ("matrix.csv", MATRIX)] {
         std::fs::write(folder.path().join(file), good).unwrap();
     }
-    let cases: [(&[&str], &[&str]); 20] = [
+    let cases: [(&[&str], &[&str]); 21] = [
         (&["check", "none.toml"], &["cannot read `none.toml`", "No such file"]),
         (&["check", "."], &["cannot read", "directory"]),
         (&["chekc", "run.toml"], &["unrecognized subcommand 'chekc'", "'check'"]),
@@ -781,6 +820,10 @@ fn a_wrong_flag() {
         (
             &["train", "run.toml", "--resume", "none"],
             &["none/manifest.json cannot be read", "No such file"],
+        ),
+        (
+            &["train", "run.toml", "--driver", "real", "--resume", "none"],
+            &["expected --resume auto --out DIR", "the states of its nodes"],
         ),
         (
             &["train", "run.toml", "--driver", "emulated", "--resume", "none"],

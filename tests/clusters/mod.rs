@@ -39,6 +39,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
         stop: StopRules { clocks: Some(50), ..StopRules::default() },
         deployment: Deployment::default(),
         cost: Default::default(),
+        model: Default::default(),
         checkpoint: Default::default(),
         log: Default::default(),
         failures: Default::default(),

@@ -61,14 +61,15 @@ impl<'p> Blueprint<'p> {
     }
 
     /// A hash of what all nodes must share: the resolved plan, the model's tables, and the initial values. If there are
-    /// too many initial values to create them for the hash, their settings and the seed are hashed instead.
+    /// too many initial values to create them for the hash, their settings and the seed are hashed instead, unless they
+    /// were read from a file.
     fn hash(&self) -> u64 {
         let layout = self.application.layout();
         let mut agreed = self.plan.agreement();
         for table in layout.tables() {
             agreed += &format!("{:?} {} {}\n", table.name, table.rows, table.width);
         }
-        if layout.parameters() <= COMPARED_PARAMETERS_MAX {
+        if layout.parameters() <= COMPARED_PARAMETERS_MAX || self.plan.model.init.is_some() {
             agreed += &format!("{:016x}", digest(&self.initial().values));
         }
         self.plan.seed.child(&agreed).0

@@ -31,7 +31,7 @@ pub(super) fn lay_out(
         setting.apply(source, &mut root)?;
     }
 
-    resolve_data_paths(sources, &mut root);
+    resolve_paths(sources, &mut root);
     Ok(root)
 }
 
@@ -97,30 +97,33 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
     Ok(())
 }
 
-/// Makes paths of data files absolute. Those in the run file start at its folder, those on the command line at the
-/// working directory.
-fn resolve_data_paths(sources: &Sources, root: &mut Node) {
-    let Some(data) = root
-        .as_table_mut()
-        .and_then(|root| root.get_mut("app"))
-        .and_then(|app| app.node.as_table_mut())
-        .and_then(|app| app.get_mut("data"))
-        .and_then(|data| data.node.as_table_mut())
-    else {
-        return;
-    };
-
-    for (key, entry) in data.iter_mut() {
-        if key != "path" && !key.ends_with("_path") {
-            continue;
+/// Makes paths of data files and of the initial model absolute. Those in the run file start at its folder, those on the
+/// command line at the working directory.
+fn resolve_paths(sources: &Sources, root: &mut Node) {
+    let is_path = |key: &str| key == "path" || key.ends_with("_path");
+    for (tables, names_file) in [
+        (&["app", "data"][..], &is_path as &dyn Fn(&str) -> bool),
+        (&["model"], &|key| key == "init"),
+    ] {
+        let mut node = Some(&mut *root);
+        for table in tables {
+            let entry = node.and_then(Node::as_table_mut).and_then(|keys| keys.get_mut(*table));
+            node = entry.map(|entry| &mut entry.node);
         }
 
-        let Home::Directory(home) = sources.home(entry.node.span.source) else { continue };
-
-        if let Value::String(path) = &mut entry.node.value
-            && let Ok(absolute) = std::path::absolute(home.join(path.as_str()))
-        {
-            *path = tidy(&absolute).to_string_lossy().into_owned();
+        let keys = node.and_then(Node::as_table_mut).into_iter().flat_map(|keys| keys.iter_mut());
+        for (_, entry) in keys.filter(|(key, _)| names_file(key)) {
+            make_absolute(sources, &mut entry.node);
         }
+    }
+}
+
+/// Makes a path absolute, if it is one.
+fn make_absolute(sources: &Sources, node: &mut Node) {
+    let Home::Directory(home) = sources.home(node.span.source) else { return };
+    if let Value::String(path) = &mut node.value
+        && let Ok(absolute) = std::path::absolute(home.join(path.as_str()))
+    {
+        *path = tidy(&absolute).to_string_lossy().into_owned();
     }
 }

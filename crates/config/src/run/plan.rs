@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::sections::{
     CheckpointConfig, ComputeConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig,
-    FailuresConfig, LogConfig,
+    FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};
@@ -39,6 +39,8 @@ pub struct Plan {
     pub stop: StopRules,
     /// What machines cost.
     pub cost: CostConfig,
+    /// Where the model comes from.
+    pub model: ModelConfig,
     /// When the state of the run is written.
     pub checkpoint: CheckpointConfig,
     /// How nodes log what they receive, for the real driver.
@@ -70,7 +72,7 @@ impl Plan {
     /// What all nodes of a run must have resolved alike, as text that is the same wherever it is: what is trained, how it is
     /// shared, and over which network.
     ///
-    /// Left out is what a node may have of its own: where its data lie and where it listens, what it is charged, what it
+    /// Left out is what a node may have of its own: where its data and its initial model lie and where it listens, what it is charged, what it
     /// writes down, and what only the coordinator decides by.
     pub fn agreement(&self) -> String {
         let late: BTreeSet<String> = self.failures.late.iter().cloned().collect();
@@ -82,6 +84,7 @@ impl Plan {
             evaluate: EvaluateConfig::default(),
             stop: StopRules::default(),
             cost: CostConfig::default(),
+            model: ModelConfig::default(),
             checkpoint: CheckpointConfig::default(),
             log: LogConfig::default(),
             failures: FailuresConfig { late, ..FailuresConfig::default() },

@@ -12,7 +12,7 @@ use super::{Plan, RunFile};
 use crate::document::ConfigError;
 use crate::sections::{
     CheckpointConfig, ComputeKeys, CostConfig, DrainConfig, EvaluateConfig, FailuresConfig,
-    LocalSspKeys, LogConfig,
+    LocalSspKeys, LogConfig, ModelConfig,
 };
 use crate::topology::{DataCenterKeys, DefaultKeys, GroupKeys, LinkKeys, TopologyKeys, WanKeys};
 use gaia_core::coordinator::{ChangeRule, StopRules};
@@ -196,6 +196,7 @@ fn tables() -> Vec<(&'static str, &'static [&'static str])> {
         ("drain", keys::<DrainConfig>()),
         ("compute", keys::<ComputeKeys>()),
         ("cost", keys::<CostConfig>()),
+        ("model", keys::<ModelConfig>()),
         ("checkpoint", keys::<CheckpointConfig>()),
         ("log", keys::<LogConfig>()),
         ("failures", keys::<FailuresConfig>()),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::plan::Plan;
 use crate::sections::{
     CheckpointConfig, ComputeConfig, ComputeModel, ComputeRate, CostConfig, DrainConfig,
-    DriverKind, EvaluateConfig, FailuresConfig, LogConfig,
+    DriverKind, EvaluateConfig, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{
@@ -32,6 +32,8 @@ struct Resolved<'p> {
     drain: DrainConfig,
     compute: ResolvedCompute<'p>,
     cost: CostConfig,
+    #[serde(skip_serializing_if = "ModelConfig::is_default")]
+    model: &'p ModelConfig,
     checkpoint: CheckpointConfig,
     log: LogConfig,
     failures: &'p FailuresConfig,
@@ -129,6 +131,7 @@ impl Plan {
             drain: self.drain,
             compute: ResolvedCompute::new(&self.compute, &self.topology),
             cost: self.cost,
+            model: &self.model,
             checkpoint: self.checkpoint,
             log: self.log,
             failures: &self.failures,

@@ -15,7 +15,7 @@ use crate::document::{
 use crate::range::{self, Checks};
 use crate::sections::{
     self, CheckpointConfig, ComputeKeys, CostConfig, DrainConfig, DriverKind, EvaluateConfig,
-    FailuresConfig, LogConfig,
+    FailuresConfig, LogConfig, ModelConfig,
 };
 use crate::topology;
 use gaia_core::coordinator::StopRules;
@@ -58,6 +58,8 @@ pub(crate) struct RunKeys {
     stop: StopRules,
     #[serde(default)]
     cost: CostConfig,
+    #[serde(default)]
+    model: ModelConfig,
     #[serde(default)]
     checkpoint: CheckpointConfig,
     #[serde(default)]
@@ -254,16 +256,9 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     checks.clocks("evaluate.every", keys.evaluate.every, 1)?;
     sections::stop(&checks, &keys.stop)?;
 
-    if let RemoteSync::Asp(asp) = &remote
-        && asp.overlay != OverlayKind::Mesh
-        && keys.drain.method == DrainMethod::Residuals
-    {
-        let expected =
-            "`mean`: with an overlay of hubs no data center knows what each other one lacks";
-        return Err(checks.found("drain.method", "residuals".into(), expected.into()));
-    }
-
+    drain(&checks, keys.drain, &remote)?;
     checks.number("cost.usd_per_machine_hour", keys.cost.usd_per_machine_hour, range::PRICE)?;
+    keys.model.check(&checks, app.as_ref())?;
     keys.checkpoint.check(&checks, driver)?;
 
     let failures = keys.failures.resolve(&checks, app.as_ref())?;
@@ -280,6 +275,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
         drain: keys.drain,
         stop: keys.stop,
         cost: keys.cost,
+        model: keys.model,
         checkpoint: keys.checkpoint,
         log: keys.log,
         failures,
@@ -288,6 +284,19 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
 
     members(&plan, &checks)?;
     Ok(plan)
+}
+
+/// Checks that copies can become equal in this way.
+fn drain(checks: &Checks<'_>, drain: DrainConfig, remote: &RemoteSync) -> Result<(), Problem> {
+    if let RemoteSync::Asp(asp) = remote
+        && asp.overlay != OverlayKind::Mesh
+        && drain.method == DrainMethod::Residuals
+    {
+        let expected =
+            "`mean`: with an overlay of hubs no data center knows what each other one lacks";
+        return Err(checks.found("drain.method", "residuals".into(), expected.into()));
+    }
+    Ok(())
 }
 
 /// Reads `[app]`: `kind` chooses the application, which reads the other keys. `None` where the file leaves it to code.

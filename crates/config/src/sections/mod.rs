@@ -10,6 +10,7 @@ mod driver;
 mod evaluate;
 mod failures;
 mod log;
+mod model;
 mod stop;
 mod synchronisation;
 
@@ -23,6 +24,7 @@ pub(crate) use driver::driver;
 pub use evaluate::EvaluateConfig;
 pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
+pub use model::ModelConfig;
 pub(crate) use stop::stop;
 #[cfg(test)]
 pub(crate) use synchronisation::LocalSspKeys;

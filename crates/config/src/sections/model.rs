@@ -1,0 +1,46 @@
+//! `[model]`: where the model comes from.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::Problem;
+use crate::range::Checks;
+use gaia_ml::apps::AppConfig;
+
+/// Where the model comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelConfig {
+    /// The safetensors file with the initial values of all tables, such as the `model.safetensors` of an earlier run.
+    /// `None`: the application makes them from the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<PathBuf>,
+}
+
+impl ModelConfig {
+    /// Checks that the application can start from a file.
+    pub(crate) fn check(
+        &self,
+        checks: &Checks<'_>,
+        app: Option<&AppConfig>,
+    ) -> Result<(), Problem> {
+        let Some(init) = &self.init else { return Ok(()) };
+        let expected = match app {
+            None => {
+                "no such key: an application that is handed in makes its own initial model".into()
+            }
+            Some(app) if app.deltas_are_counts() => format!(
+                "no such key: the tables of a {} are counts of what its workers draw at the start",
+                app.kind()
+            ),
+            Some(_) => return Ok(()),
+        };
+        Err(checks.found("model.init", init.display().to_string(), expected))
+    }
+
+    /// Whether the table can be left out.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -784,11 +784,12 @@ fn an_initial_model_that_does_not_fit() {
     let output = good.assert().success().get_output().stdout.clone();
     assert!(String::from_utf8(output).unwrap().contains(", from "));
 
-    let cases: [(&str, &str, &[&str]); 6] = [
+    let cases: [(&str, &str, &[&str]); 7] = [
         ("none", "app.rank=4", &["none", "in --init none", "`model.init`", "No such file"]),
         ("run.toml", "app.rank=4", &["run.toml", "expected a safetensors file"]),
         ("model", "app.rank=3", &["`users` with the shape [", "`users` with the shape [", "4]"]),
-        ("model", "app.kind=softmax-regression", &["the tables [", "users", "`weights"]),
+        ("model", "app.kind=softmax-regression", &["the tables \"", "\"users\"", "`weights"]),
+        (".", "app.rank=4", &["found a folder, expected a file"]),
         ("nan", "app.rank=4", &["NaN in row 599", "of `users`", "expected a number"]),
         ("model", "app.kind=topic-model", &["`model.init`", "no such key", "counts"]),
     ];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use safetensors::{Dtype, SafeTensors};
 
-use super::error::{DataError, FilePosition};
+use super::error::{DataError, FilePosition, shown};
+use super::source::check_is_file;
 use gaia_core::application::{Application, Evaluation, Metric, Task};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed};
 
@@ -36,6 +37,7 @@ fn read_model(file: &Path, layout: &Arc<ModelLayout>) -> Result<Model, DataError
     let broken = |found: String, expected: String| {
         DataError::broken(file, FilePosition::Whole, found, expected)
     };
+    check_is_file(file)?;
     let bytes = std::fs::read(file).map_err(unreadable)?;
     let tensors = SafeTensors::deserialize(&bytes)
         .map_err(|error| broken(error.to_string(), "a safetensors file".into()))?;
@@ -46,8 +48,7 @@ fn read_model(file: &Path, layout: &Arc<ModelLayout>) -> Result<Model, DataError
         let (name, shape) = (&table.name, [table.rows, table.width]);
         let expected = format!("the table `{name}` with the shape {shape:?} as F32");
         let Ok(tensor) = tensors.tensor(name) else {
-            let found = tensors.names();
-            return Err(broken(format!("the tables {found:?}"), expected));
+            return Err(broken(listed(&tensors.names()), expected));
         };
         if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
             let (dtype, shape) = (tensor.dtype(), tensor.shape());
@@ -71,10 +72,19 @@ fn read_model(file: &Path, layout: &Arc<ModelLayout>) -> Result<Model, DataError
     match tensors.names().into_iter().find(|name| !is_own(name)) {
         Some(other) => {
             let own: Vec<&str> = layout.tables().iter().map(|table| table.name.as_str()).collect();
-            Err(broken(format!("the table `{other}`"), format!("only the tables {own:?}")))
+            let found = format!("the table {}", shown(other.as_bytes()));
+            Err(broken(found, format!("only {}", listed(&own))))
         }
         None => Ok(model),
     }
+}
+
+/// The names of tables, as many as fit in a message.
+fn listed(names: &[&str]) -> String {
+    let first: Vec<String> =
+        names.iter().take(NAMES_SHOWN).map(|name| shown(name.as_bytes())).collect();
+    let more = if names.len() > NAMES_SHOWN { " and others" } else { "" };
+    format!("the tables {}{more}", first.join(", "))
 }
 
 impl Application for Initialized {
@@ -122,3 +132,5 @@ impl Application for Initialized {
         self.application.highlights(model)
     }
 }
+
+const NAMES_SHOWN: usize = 8;

@@ -26,15 +26,21 @@ pub(super) struct Source<'a> {
 
 impl Source<'static> {
     pub(super) fn open(file: &Path) -> Result<Self, DataError> {
+        check_is_file(file)?;
         let unreadable = |reason| DataError::Unreadable { file: file.into(), reason };
-        // Before it is opened: a pipe without a writer would block.
-        let metadata = std::fs::metadata(file).map_err(unreadable)?;
-        if !metadata.is_file() {
-            let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
-            return Err(DataError::broken(file, FilePosition::Whole, found, "a file"));
-        }
         Self::new(file, File::open(file).map_err(unreadable)?)
     }
+}
+
+/// Checks, before it is opened, that a path names a file: a pipe without a writer would block.
+pub(super) fn check_is_file(path: &Path) -> Result<(), DataError> {
+    let unreadable = |reason| DataError::Unreadable { file: path.into(), reason };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let found = if metadata.is_dir() { "a folder" } else { "a pipe, socket or device" };
+    Err(DataError::broken(path, FilePosition::Whole, found, "a file"))
 }
 
 impl<'a> Source<'a> {

@@ -72,8 +72,8 @@ impl Plan {
     /// What all nodes of a run must have resolved alike, as text that is the same wherever it is: what is trained, how it is
     /// shared, and over which network.
     ///
-    /// Left out is what a node may have of its own: where its data and its initial model lie and where it listens, what it is charged, what it
-    /// writes down, and what only the coordinator decides by.
+    /// Left out is what a node may have of its own: where its data and its initial model lie and where it listens, what it
+    /// is charged, what it writes down, and what only the coordinator decides by.
     pub fn agreement(&self) -> String {
         let late: BTreeSet<String> = self.failures.late.iter().cloned().collect();
         let late = late.into_iter().collect();

@@ -61,8 +61,14 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     with(&|shorter| shorter.packets.stale = 0.0);
     with(&|shorter| shorter.clocks = (shorter.clocks / 2).max(1));
     with(&|shorter| shorter.clocks = (shorter.clocks - 1).max(1));
-    with(&|shorter| shorter.workers = 1);
-    with(&|shorter| shorter.servers = 1);
+    with(&|shorter| {
+        shorter.workers = 1;
+        shorter.faults.retain(|fault| fault.worker.is_none_or(|worker| worker == 0));
+    });
+    with(&|shorter| {
+        shorter.servers = 1;
+        shorter.faults.retain(|fault| fault.server.is_none_or(|server| server == 0));
+    });
     with(&|shorter| shorter.rows = (shorter.rows / 2).max(1));
 
     for place in 0..count {
@@ -74,4 +80,24 @@ fn shorter(scenario: &Scenario) -> Vec<Scenario> {
     }
 
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorter_schedules_name_only_nodes_that_there_are() {
+        for seed in 0..100 {
+            for scenario in shorter(&Scenario::draw(seed)) {
+                let is_there = |number: Option<u16>, count: usize| {
+                    number.is_none_or(|number| usize::from(number) < count)
+                };
+                for fault in &scenario.faults {
+                    assert!(is_there(fault.server, scenario.servers), "{}", scenario.to_text());
+                    assert!(is_there(fault.worker, scenario.workers), "{}", scenario.to_text());
+                }
+            }
+        }
+    }
 }

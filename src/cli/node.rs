@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::log::name_node;
-use super::training::carry_out_with;
+use super::training::{carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
 use gaia_driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
-use gaia_report::{Paint, RunDirectory, highlights_block, run_block};
+use gaia_report::RunDirectory;
 use gaia_telemetry::{Telemetry, Unobserved};
 
 #[derive(Debug, Args)]
@@ -102,11 +102,7 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
             }
         })?;
 
-    let paint = Paint::for_stdout();
-    let block = run_block(&outcome.summary, &directory.main_files(), paint)
-        + &highlights_block(&outcome.highlights, paint);
-    terminal.line(block.trim_end());
-    terminal.result(&outcome.summary);
+    show_result(&outcome.summary, &outcome.highlights, &directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;
 
     Ok(Done::Whole)

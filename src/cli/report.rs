@@ -1,9 +1,10 @@
 //! `gaia report`: pictures and pages from run directories.
 
+use super::training::show_result;
 use super::{Failure, ReportFlags, Terminal};
 use gaia_report::{
-    Comparison, Paint, RunDirectory, RunRecord, comparison_block, highlights_block, paper,
-    read_comparison, run_block, write_comparison, write_run_pages,
+    Comparison, Paint, RunDirectory, RunRecord, comparison_block, paper, read_comparison,
+    write_comparison, write_run_pages,
 };
 
 /// Writes the report of finished runs again, or of several runs side by side.
@@ -23,11 +24,7 @@ pub(super) fn report(flags: &ReportFlags, terminal: &Terminal) -> Result<(), Fai
 fn renew_run(directory: &RunDirectory, terminal: &Terminal) -> Result<(), Failure> {
     let RunRecord { run_toml, progress, summary, highlights } = directory.read()?;
     write_run_pages(directory, &run_toml, &progress, &summary, &highlights)?;
-    let paint = Paint::for_stdout();
-    let block =
-        run_block(&summary, &directory.main_files(), paint) + &highlights_block(&highlights, paint);
-    terminal.line(block.trim_end());
-    terminal.result(&summary);
+    show_result(&summary, &highlights, directory, terminal);
     Ok(())
 }
 

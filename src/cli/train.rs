@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::log::name_node;
-use super::training::{carry_out, carry_out_kept};
+use super::training::{carry_out, carry_out_kept, show_result};
 use super::{Done, Failure, Resume, Terminal, TrainFlags, signals};
 use gaia_checkpoint::{Checkpoints, Keeper, Resumed};
 use gaia_config::{DriverKind, Plan};
@@ -11,8 +11,8 @@ use gaia_core::application::Application;
 use gaia_core::coordinator::StopReason;
 use gaia_core::types::{NodeId, Seed};
 use gaia_driver::real::labels;
-use gaia_driver::{Ending, Outcome, RunError};
-use gaia_report::{Paint, RunDirectory, RunRecord, highlights_block, run_block};
+use gaia_driver::{Ending, RunError};
+use gaia_report::{RunDirectory, RunRecord};
 
 /// Trains what the run file describes.
 pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Failure> {
@@ -29,9 +29,9 @@ pub(super) fn train(flags: &TrainFlags, terminal: &Terminal) -> Result<Done, Fai
     check_resume(resume, plan.driver)?;
     let out = run.output.out.as_deref();
     if let (Resume::Auto, Some(out)) = (resume, out)
-        && let Some(directory) = finished(out, &plan)?
+        && let Some((directory, record)) = finished(out, &plan)?
     {
-        return show_again(&directory, terminal);
+        return show_again(&directory, &record, terminal);
     }
 
     let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
@@ -87,7 +87,7 @@ fn end(ending: Ending, directory: &RunDirectory, terminal: &Terminal) -> Result<
         Ending::Finished(outcome) => (outcome, None),
         Ending::Interrupted { clock, checkpoint, outcome } => (outcome, Some((clock, checkpoint))),
     };
-    show(&outcome, directory, terminal);
+    show_result(&outcome.summary, &outcome.highlights, directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;
     if outcome.summary.stopped_by != StopReason::Interrupted.name() {
         return Ok(Done::Whole);
@@ -109,38 +109,32 @@ fn checkpoints(plan: &Plan, application: &dyn Application, path: &Path) -> Check
     Checkpoints::new(path, identity, plan.seed, plan.checkpoint.keep)
 }
 
-/// The directory of this run at `out`, if the run has finished. A simulated run that was interrupted can continue.
-fn finished(out: &Path, plan: &Plan) -> Result<Option<RunDirectory>, Failure> {
+/// The directory of this run at `out` and what is in it, if the run has finished. A simulated run that was interrupted
+/// can continue.
+fn finished(out: &Path, plan: &Plan) -> Result<Option<(RunDirectory, RunRecord)>, Failure> {
     let Ok(directory) = RunDirectory::open(out) else { return Ok(None) };
     if !directory.is_run() || directory.read_run_toml()? != plan.to_toml() {
         return Ok(None);
     }
-    let was_interrupted = directory.read()?.summary.stopped_by == StopReason::Interrupted.name();
+    let record = directory.read()?;
+    let was_interrupted = record.summary.stopped_by == StopReason::Interrupted.name();
     let continues = was_interrupted && plan.driver == DriverKind::Simulated;
-    Ok((!continues).then_some(directory))
+    Ok((!continues).then_some((directory, record)))
 }
 
 /// Shows a run that has finished before.
-fn show_again(directory: &RunDirectory, terminal: &Terminal) -> Result<Done, Failure> {
-    let RunRecord { summary, highlights, .. } = directory.read()?;
+fn show_again(
+    directory: &RunDirectory,
+    record: &RunRecord,
+    terminal: &Terminal,
+) -> Result<Done, Failure> {
+    let RunRecord { summary, highlights, .. } = record;
     terminal.note(&format!("the run in {} has finished", directory.path().display()));
-    let paint = Paint::for_stdout();
-    let block =
-        run_block(&summary, &directory.main_files(), paint) + &highlights_block(&highlights, paint);
-    terminal.line(block.trim_end());
-    terminal.result(&summary);
-    match summary.diverged {
-        Some(reason) => Err(Failure::run(RunError::Diverged { reason })),
+    show_result(summary, highlights, directory, terminal);
+    match &summary.diverged {
+        Some(reason) => Err(Failure::run(RunError::Diverged { reason: reason.clone() })),
         None => Ok(Done::Whole),
     }
-}
-
-fn show(outcome: &Outcome, directory: &RunDirectory, terminal: &Terminal) {
-    let paint = Paint::for_stdout();
-    let block = run_block(&outcome.summary, &directory.main_files(), paint)
-        + &highlights_block(&outcome.highlights, paint);
-    terminal.line(block.trim_end());
-    terminal.result(&outcome.summary);
 }
 
 const NO_CHECKPOINT: &str = "--resume DIR continues a simulated run from a checkpoint, expected --resume auto --out DIR \

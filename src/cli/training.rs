@@ -3,15 +3,32 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::{Failure, LogFormat, OutputFlags};
+use super::{Failure, LogFormat, OutputFlags, Terminal};
 use gaia_checkpoint::{Keeper, LogFolder};
 use gaia_config::{DriverKind, Plan};
 use gaia_core::application::Application;
 use gaia_driver::real::NodeFiles;
 use gaia_driver::{Ending, Outcome, RunError, RunOptions};
-use gaia_report::{DcPlan, Live, LiveMode, LivePlan, Recorder, RunDirectory, write_run};
-use gaia_telemetry::Observer;
+use gaia_report::{
+    DcPlan, Live, LiveMode, LivePlan, Paint, Recorder, RunDirectory, highlights_block, run_block,
+    write_run,
+};
+use gaia_telemetry::{Observer, Summary};
 use tracing::warn;
+
+/// Shows the result of a run: its figures, its main files and what the model has learnt.
+pub(super) fn show_result(
+    summary: &Summary,
+    highlights: &[String],
+    directory: &RunDirectory,
+    terminal: &Terminal,
+) {
+    let paint = Paint::for_stdout();
+    let block =
+        run_block(summary, &directory.main_files(), paint) + &highlights_block(highlights, paint);
+    terminal.line(block.trim_end());
+    terminal.result(summary);
+}
 
 /// Runs a plan, shows how it goes, and writes its files. A first signal to end makes it end in order.
 ///

@@ -78,6 +78,7 @@ pub(super) fn run(
 ) -> Result<Ending, RunError> {
     let started = std::time::Instant::now();
     let interrupted = Interrupted(options.interrupted.clone());
+    let mut ends = false;
     let mut simulation = Simulation::new(plan, application, options, observer);
     match keeper.as_mut().and_then(|keeper| keeper.take_resumed()) {
         Some(checkpoint) => simulation.resume(checkpoint)?,
@@ -92,7 +93,8 @@ pub(super) fn run(
         };
         simulation.now = at;
         simulation.handle(event)?;
-        if interrupted.is_set() {
+        if !ends && interrupted.is_set() {
+            ends = true;
             simulation.interrupt();
         }
 

@@ -5,9 +5,11 @@ mod real_data;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gaia_core::application::Application;
 use gaia_core::types::{Clock, Seed};
 use gaia_data::{
     self, DataError, hold_out, read_cifar, read_docword, read_idx, read_libsvm, read_movielens,
@@ -95,7 +97,13 @@ fn files_that_cannot_be_ratings_are_refused() {
     expect_error(&endless, read_movielens(&endless), ", row 1: found \"1111111111");
     let missing = folder.path().join("missing.csv");
     expect_error(&missing, read_movielens(&missing), ": cannot be read: ");
-    expect_error(folder.path(), read_movielens(folder.path()), ": found a folder, expected a file");
+    let below = folder.path().join("sub");
+    fs::create_dir_all(below.join("sub")).expect("room for a folder");
+    expect_error(
+        &below,
+        read_movielens(&below),
+        ": found a folder without files, expected at least",
+    );
 }
 
 #[test]
@@ -415,6 +423,130 @@ fn images_too_small_for_their_poolings_are_refused() {
 }
 
 #[test]
+fn ratings_in_parts_are_the_ratings_of_one_file() {
+    let folder = Folder::new();
+    let whole = folder.write("whole.csv", b"7,30,4.5\n7,10,3\n2,30,0.5\n9,1,2\n");
+    let parts = Folder::new();
+    parts.write("part-b.csv", b"userId,movieId,rating\n7,10,3\n9,1,2\n");
+    parts.write("part-a.csv.gz", &gzip(b"7\t30\t4.5\n2\t30\t0.5\n"));
+    parts.write("_SUCCESS", b"");
+    parts.write(".part-a.csv.crc", b"crc");
+    fs::create_dir(parts.path().join("older")).expect("room for a folder");
+
+    let expected = read_movielens(&whole).expect("good ratings");
+    for path in
+        [parts.path().to_owned(), parts.path().join("part-*"), parts.path().join("p*-[ab].*")]
+    {
+        assert_eq!(read_movielens(&path).expect("good ratings"), expected, "{path:?}");
+    }
+
+    let broken = parts.write("part-c.csv", b"1,2,3\n1,2\n");
+    expect_error(
+        &broken,
+        read_movielens(parts.path()),
+        ", row 2: found \"1,2\", expected a rating",
+    );
+}
+
+#[test]
+fn a_path_that_names_no_file_is_an_error() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path().join("empty")).expect("room for a folder");
+    folder.write("empty/_SUCCESS", b"");
+    folder.write("ratings[1].csv", b"1,2,3\n2,2,3\n");
+    let check = |path: &str, error: &str| {
+        let path = folder.path().join(path);
+        expect_error(&path, read_movielens(&path), error);
+    };
+    check("empty", ": found a folder without files, expected at least one data file in it");
+    check("*.tsv", ": found no file that matches, expected a pattern of at least one file");
+    check("part-[", ": found a pattern with a mistake (");
+    check("part.csv", ": cannot be read: ");
+
+    // A name that exists is no pattern.
+    let read = read_movielens(&folder.path().join("ratings[1].csv")).expect("good ratings");
+    assert_eq!(read.len(), 2);
+
+    let pattern = folder.path().join("mnist-*");
+    let error = ": found no folder that matches, expected a pattern of at least one folder";
+    expect_error(&pattern, build_images(&pattern), error);
+}
+
+#[test]
+fn sparse_examples_in_parts_have_one_test_set_and_one_kind_of_labels() {
+    let folder = Folder::new();
+    folder.write("a", b"+1 1:1 3:2\n-1 2:1\n");
+    folder.write("a.t", b"+1 4:1\n");
+    folder.write("b", b"-1 5:0.5\n");
+    folder.write("b.t.gz", &gzip(b"-1 1:1\n+1 2:1\n"));
+
+    // A pattern that leaves test files out finds those beside its files.
+    for path in [folder.path().to_owned(), folder.path().join("[ab]")] {
+        let (train, test) = read_libsvm(&path).expect("good");
+        assert_eq!((train.len(), train.width, &train.labels[..]), (3, 5, &[1.0, -1.0, -1.0][..]));
+        assert_eq!(test.expect("two test files").labels, [1.0, -1.0, 1.0]);
+    }
+
+    folder.write("other.t", b"+1 1:1\n");
+    let (_, test) = read_libsvm(folder.path()).expect("good");
+    assert_eq!(test.expect("three test files").len(), 4);
+
+    let other = folder.write("c", b"0 1:1\n");
+    let error = ", row 1: found \"0\", expected a label, +1 or -1 as in the rows before";
+    expect_error(&other, read_libsvm(folder.path()), error);
+}
+
+#[test]
+fn documents_in_parts_have_the_same_words() {
+    let folder = Folder::new();
+    let first = folder.write("a", b"2\n3\n2\n1 1 2\n2 3 1\n");
+    folder.write("b", b"1\n3\n2\n1 2 5\n1 1 1\n");
+    let read = read_docword(folder.path()).expect("good counts");
+    let documents: Vec<_> = (0..read.len()).map(|at| read.document(at)).collect();
+    let expected: [(&[u32], &[u32]); 3] = [(&[0], &[2]), (&[2], &[1]), (&[0, 1], &[1, 5])];
+    assert_eq!(documents, expected);
+
+    let other = folder.write("c", b"1\n4\n1\n1 4 1\n");
+    let error = format!(", row 2: found 4, expected 3 words, as in {}", first.display());
+    expect_error(&other, read_docword(folder.path()), &error);
+}
+
+#[test]
+fn images_in_folders_have_the_same_shape() {
+    let all = Folder::new();
+    let one = idx_folder("-", "", |_, _| {});
+    let copy = |name: &str| {
+        let to = all.path().join(name);
+        fs::create_dir(&to).expect("room for a folder");
+        for file in fs::read_dir(one.path()).expect("a folder") {
+            let file = file.expect("a file").path();
+            fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("room");
+        }
+        to
+    };
+    copy("part-1");
+    copy("part-2");
+
+    let single = read_idx(one.path()).expect("good").0.len();
+    let app = build_images(&all.path().join("part-*")).expect("two folders of images");
+    let examples = format!("{} examples", 2 * single);
+    assert!(app.describe().contains(&examples), "{}", app.describe());
+
+    // Images of another size.
+    let third = copy("part-3");
+    for name in ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"] {
+        let file = third.join(name);
+        let mut bytes = fs::read(&file).expect("images");
+        bytes[8..16].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 4]);
+        fs::write(&file, bytes).expect("room for a small file");
+    }
+    let first = all.path().join("part-1");
+    let error =
+        format!(": found images of 4 pixels, expected 1×2×2 pixels, as in {}", first.display());
+    expect_error(&third, build_images(&all.path().join("part-*")), &error);
+}
+
+#[test]
 fn real_files_are_read_whole() {
     if let Some(file) = real_data("movielens_latest_small/ratings.csv.gz") {
         let ratings = read_movielens(&file).expect("good");
@@ -560,6 +692,14 @@ fn read_all(bytes: &[u8]) {
 }
 
 /// The error must begin with the file and go on with `error`.
+/// A classifier of the IDX images in the folders of a path.
+fn build_images(path: &Path) -> Result<Arc<dyn Application>, DataError> {
+    let keys = format!("data = {{ source = 'idx', path = '{}' }}", path.display());
+    let keys = toml::Deserializer::parse(&keys).expect("TOML");
+    let config = AppConfig::deserialize("softmax-regression", keys).expect("good keys");
+    gaia_data::build(Some(&config), &[1, 1], Seed(1))
+}
+
 fn expect_error<T>(file: &Path, result: Result<T, DataError>, error: &str) {
     let Err(found) = result else { panic!("read without an error, expected {error}") };
     let found = found.to_string();

@@ -5,44 +5,63 @@
 use std::path::Path;
 
 use super::error::{DataError, FilePosition, shown};
+use super::files::files_of;
 use super::source::{Source, width_max};
 use gaia_ml::examples::Documents;
 
-/// Reads documents, plain or gzip.
+/// Reads the documents of a file, of the files in a folder, or of those that match a pattern, each plain or gzip.
 ///
-/// Documents without words are left out, and the others are numbered from 0 in the order of their numbers. Rows may be in
-/// any order. Counts of the same document and word are added.
+/// Documents without words are left out, and the others are numbered from 0: file by file, in a file in the order of their
+/// numbers. Rows may be in any order. Counts of the same document and word are added.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
-/// large.
-pub fn read_docword(file: &Path) -> Result<Documents, DataError> {
+/// large, where the files have different numbers of words, or where there is none.
+pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
+    let files = files_of(path)?;
+    let mut all = read(&files[0])?;
+    for file in &files[1..] {
+        let more = read(file)?;
+        if more.vocabulary != all.vocabulary {
+            let expected = format!("{} words, as in {}", all.vocabulary, files[0].display());
+            let found = more.vocabulary.to_string();
+            return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
+        }
+
+        all.append(&more);
+        if all.token_count() > TOKENS_MAX {
+            let found = format!("{} tokens with the files before", all.token_count());
+            let expected = format!("at most {TOKENS_MAX} tokens in all");
+            return Err(DataError::broken(file, FilePosition::Whole, found, expected));
+        }
+    }
+
+    if all.len() < 2 {
+        let found = format!("{} documents with words", all.len());
+        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 of them"));
+    }
+    Ok(all)
+}
+
+/// Reads the documents of one file.
+fn read(file: &Path) -> Result<Documents, DataError> {
     let mut source = Source::open(file)?;
     let documents = header(&mut source, "the number of documents", u32::MAX as usize)?;
     let vocabulary = header(&mut source, "the number of words", WORDS_MAX)?;
     let counts = header(&mut source, "the number of counts", COUNTS_MAX)?;
     let rows = rows_of(&mut source, documents, vocabulary, counts)?;
 
-    let whole = |found: String, expected: String| {
-        Err(DataError::broken(file, FilePosition::Whole, found, expected))
-    };
-
     if rows.len() < counts {
         let found = format!("{} counts", rows.len());
-        return whole(found, format!("{counts} of them, as row 3 says"));
+        let expected = format!("{counts} of them, as row 3 says");
+        return Err(DataError::broken(file, FilePosition::Whole, found, expected));
     }
     if vocabulary > width_max(counts) {
         let expected = format!("at most {} for {counts} counts", width_max(counts));
         let found = vocabulary.to_string();
         return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
     }
-
-    let read = gathered(rows, vocabulary);
-    if read.len() < 2 {
-        let found = format!("{} documents with words", read.len());
-        return whole(found, "at least 2 of them".into());
-    }
-    Ok(read)
+    Ok(gathered(rows, vocabulary))
 }
 
 /// The rows after the header as `(document, word, count)`: at most `counts`.

@@ -9,6 +9,7 @@
 mod cifar;
 mod docword;
 mod error;
+mod files;
 mod idx;
 mod initial;
 mod libsvm;
@@ -20,6 +21,7 @@ pub mod synthetic;
 use std::path::Path;
 use std::sync::Arc;
 
+use files::folders_of;
 use gaia_core::application::Application;
 use gaia_core::types::Seed;
 use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
@@ -258,10 +260,40 @@ fn images<G: Default>(
         ImageSource::Idx | ImageSource::Cifar => {
             let path = path_of(data.path.as_deref())?;
             let read = if data.source == ImageSource::Idx { read_idx } else { read_cifar };
-            let (train, test) = read(path)?;
+            let (train, test) = read_folders(path, read)?;
             Ok((train, test, path.display().to_string()))
         }
     }
+}
+
+/// Training and test images.
+type Images = (DenseExamples, DenseExamples);
+
+/// Reads the images of a folder, or of the folders that match a pattern.
+fn read_folders(
+    path: &Path,
+    read: fn(&Path) -> Result<Images, DataError>,
+) -> Result<Images, DataError> {
+    let folders = folders_of(path)?;
+    let (mut train, mut test) = read(&folders[0])?;
+    for folder in &folders[1..] {
+        let (more, more_test) = read(folder)?;
+        if more.shape != train.shape {
+            let found = format!("images of {} pixels", more.shape);
+            let expected = format!("{} pixels, as in {}", train.shape, folders[0].display());
+            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
+        }
+        if train.len() + more.len() > IMAGES_MAX {
+            let found = format!("{} images with the folders before", train.len() + more.len());
+            let expected = format!("at most {IMAGES_MAX} images in all folders");
+            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
+        }
+        train.append(more);
+        test.append(more_test);
+    }
+    let classes = train.classes.max(test.classes);
+    (train.classes, test.classes) = (classes, classes);
+    Ok((train, test))
 }
 
 fn path_of(path: Option<&Path>) -> Result<&Path, ConfigError> {
@@ -280,3 +312,6 @@ fn check_parameters(
         format!("a model of fewer than {MODEL_PARAMETERS_MAX} parameters, not {parameters}");
     Err(ConfigError::new(key, value, expected))
 }
+
+/// Training images in all folders: positions are 32-bit.
+const IMAGES_MAX: usize = 1 << 30;

@@ -3,77 +3,109 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{DataError, FilePosition, shown};
+use super::files::files_of;
 use super::source::{Source, width_max};
 use gaia_ml::examples::SparseExamples;
 
-/// Reads examples of two classes, plain or gzip, and the test set where `NAME.t` lies beside the file.
+/// Reads the examples of a file, of the files in a folder, or of those that match a pattern, each plain or gzip; and the
+/// test set, which are the files `NAME.t` among or beside them.
 ///
-/// Labels are +1 and -1, or 1 and 0. `qid:` is skipped, and so is the text after a `#`.
+/// Examples are of two classes. Labels are +1 and -1, or 1 and 0, in all files alike. `qid:` is skipped, and so is the text
+/// after a `#`.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
-/// large.
-pub fn read_libsvm(file: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
-    let train = parse(Source::open(file)?, 0)?;
+/// large, or where there is none.
+pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
+    let files = files_of(path)?;
+    // A file that the path names itself is a training file, whatever its name.
+    let (mut tests, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.into_iter().partition(|file| file != path && is_test_file(file));
+    tests.extend(files.iter().filter_map(|file| test_file(file)));
+    tests.sort_unstable();
+    tests.dedup();
+
+    let train = read(&files, 0)?;
     if train.len() < 2 {
         let found = format!("{} in all", train.len());
-        return Err(DataError::broken(file, FilePosition::Whole, found, "at least 2 examples"));
+        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 examples"));
     }
-    let test = match test_file(file) {
-        Some(test) => Some(parse(Source::open(&test)?, train.columns.len())?),
-        None => None,
-    };
-    Ok((train, test.filter(|test| !test.is_empty())))
+
+    let test = read(&tests, train.columns.len())?;
+    Ok((train, (!test.is_empty()).then_some(test)))
 }
 
-/// Reads the examples of a file. `others` is the number of entries in other files of the data set.
-fn parse(mut source: Source<'_>, others: usize) -> Result<SparseExamples, DataError> {
-    let file = source.file().to_owned();
-    let mut examples = SparseExamples::empty(0);
-    let mut columns = Vec::new();
-    let mut values = Vec::new();
-    let mut negative = None;
-    let mut widest_row = 0;
+/// The files of a training or test set, as far as they are read.
+struct Reading {
+    examples: SparseExamples,
+    /// How the files write negatives: -1 or 0.
+    negative: Option<i8>,
+    /// The file and the row with the highest index.
+    widest: (PathBuf, u64),
+}
 
-    while let Some((row, line)) = source.row()? {
-        let broken = |(found, expected): Found| {
-            DataError::broken(&file, FilePosition::Row(row), found, expected)
-        };
-        let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
-        let text = std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
-        let mut tokens = text.split_ascii_whitespace();
-        let Some(token) = tokens.next() else { continue };
-
-        if examples.len() == EXAMPLES_MAX {
-            let expected = format!("at most {EXAMPLES_MAX} examples");
-            return Err(broken(("one more example".into(), expected)));
-        }
-
-        let label = label(token, &mut negative).map_err(broken)?;
-        columns.clear();
-        values.clear();
-
-        for token in tokens.filter(|token| !token.starts_with("qid:")) {
-            let (column, value) = entry(token, columns.last().copied()).map_err(broken)?;
-            columns.push(column);
-            values.push(value);
-        }
-
-        examples.push(&columns, &values, label);
-
-        let width = columns.last().map_or(0, |&column| column as usize + 1);
-        if width > examples.width {
-            (examples.width, widest_row) = (width, row);
-        }
+/// Reads the examples of some files. `others` is the number of entries in other files of the data set.
+fn read(files: &[PathBuf], others: usize) -> Result<SparseExamples, DataError> {
+    let mut reading =
+        Reading { examples: SparseExamples::empty(0), negative: None, widest: (PathBuf::new(), 0) };
+    for file in files {
+        reading.add(Source::open(file)?)?;
     }
 
+    let Reading { examples, widest: (file, row), .. } = reading;
     let entries = examples.columns.len() + others;
     if examples.width > width_max(entries) {
         let found = format!("index {}", examples.width);
         let expected = format!("at most {} for {entries} entries in all", width_max(entries));
-        return Err(DataError::broken(&file, FilePosition::Row(widest_row), found, expected));
+        return Err(DataError::broken(&file, FilePosition::Row(row), found, expected));
     }
     Ok(examples)
+}
+
+impl Reading {
+    /// Adds the examples of a file.
+    fn add(&mut self, mut source: Source<'_>) -> Result<(), DataError> {
+        let file = source.file().to_owned();
+        let examples = &mut self.examples;
+        let mut columns = Vec::new();
+        let mut values = Vec::new();
+
+        while let Some((row, line)) = source.row()? {
+            let broken = |(found, expected): Found| {
+                DataError::broken(&file, FilePosition::Row(row), found, expected)
+            };
+            let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+            let text =
+                std::str::from_utf8(text).map_err(|_| broken((shown(line), "text".into())))?;
+            let mut tokens = text.split_ascii_whitespace();
+            let Some(token) = tokens.next() else { continue };
+
+            if examples.len() == EXAMPLES_MAX {
+                let expected = format!("at most {EXAMPLES_MAX} examples");
+                return Err(broken(("one more example".into(), expected)));
+            }
+
+            let label = label(token, &mut self.negative).map_err(broken)?;
+            columns.clear();
+            values.clear();
+
+            for token in tokens.filter(|token| !token.starts_with("qid:")) {
+                let (column, value) = entry(token, columns.last().copied()).map_err(broken)?;
+                columns.push(column);
+                values.push(value);
+            }
+
+            examples.push(&columns, &values, label);
+
+            let width = columns.last().map_or(0, |&column| column as usize + 1);
+            if width > examples.width {
+                examples.width = width;
+                self.widest = (file.clone(), row);
+            }
+        }
+
+        Ok(())
+    }
 }
 
 /// What was found, and what was expected instead.
@@ -122,6 +154,12 @@ fn entry(token: &str, last: Option<u32>) -> Result<(u32, f32), Found> {
         return Err(wrong("a finite value after the colon".into()));
     };
     Ok((index - 1, value))
+}
+
+/// Whether the name of a file is that of a test file.
+fn is_test_file(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    name.strip_suffix(b".gz").unwrap_or(name).ends_with(b".t")
 }
 
 /// The test file beside a training file: `NAME.t`, whether or not either is compressed.

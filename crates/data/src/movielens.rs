@@ -3,19 +3,33 @@
 use std::path::Path;
 
 use super::error::{DataError, FilePosition, shown};
+use super::files::files_of;
 use super::source::Source;
 use gaia_ml::examples::Ratings;
 
-/// Reads ratings, plain or gzip, in any of the three formats.
+/// One rating: the numbers of the user and of the item in the files, and the value.
+type Row = (u32, u32, f32);
+
+/// Reads the ratings of a file, of the files in a folder, or of those that match a pattern. Each may be plain or gzip, and
+/// in any of the three formats.
 ///
-/// Users and items are numbered from 0 in ascending order of their numbers in the file; ratings come out
+/// Users and items are numbered from 0 in ascending order of their numbers in the files; ratings come out
 /// sorted by user and item.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
-/// large.
-pub fn read_movielens(file: &Path) -> Result<Ratings, DataError> {
-    parse(Source::open(file)?)
+/// large, or where there is none.
+pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
+    let mut rows = Vec::new();
+    for file in files_of(path)? {
+        parse(Source::open(&file)?, &mut rows)?;
+    }
+
+    if rows.len() < 2 {
+        let found = format!("{} in all", rows.len());
+        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 ratings"));
+    }
+    Ok(numbered(rows))
 }
 
 /// What separates the fields of a row.
@@ -26,10 +40,10 @@ enum Separator {
     Colons,
 }
 
-fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
+/// Adds the ratings of a file.
+fn parse(mut source: Source<'_>, rows: &mut Vec<Row>) -> Result<(), DataError> {
     let file = source.file().to_owned();
     let mut separator = None;
-    let mut rows: Vec<(u32, u32, f32)> = Vec::new();
 
     while let Some((row, line)) = source.row()? {
         let separator = *separator.get_or_insert_with(|| Separator::of(line));
@@ -55,23 +69,23 @@ fn parse(mut source: Source<'_>) -> Result<Ratings, DataError> {
         rows.push(rating);
     }
 
-    if rows.len() < 2 {
-        let found = format!("{} in all", rows.len());
-        return Err(DataError::broken(&file, FilePosition::Whole, found, "at least 2 ratings"));
-    }
+    Ok(())
+}
 
+/// The ratings sorted, with users and items numbered from 0.
+fn numbered(mut rows: Vec<Row>) -> Ratings {
     rows.sort_by_key(|&(user, item, _)| (user, item));
 
     let users = ascending(rows.iter().map(|row| row.0));
     let items = ascending(rows.iter().map(|row| row.1));
 
-    Ok(Ratings {
+    Ratings {
         users: users.len(),
         items: items.len(),
         user: rows.iter().map(|row| place(&users, row.0)).collect(),
         item: rows.iter().map(|row| place(&items, row.1)).collect(),
         value: rows.iter().map(|row| row.2).collect(),
-    })
+    }
 }
 
 impl Separator {
@@ -94,7 +108,7 @@ impl Separator {
     }
 
     /// The user, item and value of a row, or what was found and expected instead.
-    fn rating(self, line: &[u8]) -> Result<(u32, u32, f32), (String, String)> {
+    fn rating(self, line: &[u8]) -> Result<Row, (String, String)> {
         let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
         let mut fields = text.split(self.bytes());
         let mut field = |name: &str| {

@@ -20,7 +20,7 @@ where
 {
     /// `synthetic`, which needs no file, or the format of the files at `path`.
     pub source: S,
-    /// The file, or for `idx` and `cifar` the folder.
+    /// The file, a folder of files or a pattern of them; for `idx` and `cifar` the folder, or a pattern of folders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// The share of the examples kept for the held-out metric where no test file comes with the data,

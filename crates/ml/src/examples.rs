@@ -150,6 +150,22 @@ impl DenseExamples {
         self.shape.values()
     }
 
+    /// Adds examples of the same shape. The classes are those of both.
+    ///
+    /// # Panics
+    ///
+    /// Where `other` has another shape, or features in another form.
+    pub fn append(&mut self, other: Self) {
+        assert_eq!(self.shape, other.shape);
+        match (&mut self.features, other.features) {
+            (Features::Bytes(all), Features::Bytes(more)) => all.extend(more),
+            (Features::Floats(all), Features::Floats(more)) => all.extend(more),
+            _ => panic!("features in two forms"),
+        }
+        self.labels.extend(other.labels);
+        self.classes = self.classes.max(other.classes);
+    }
+
     /// Writes one example's features into `out`, [`Self::width`] long.
     pub fn copy_features(&self, example: usize, out: &mut [f32]) {
         self.copy_from(example * self.width(), out);
@@ -239,6 +255,15 @@ impl Documents {
             self.counts.push(same.len() as u32);
         }
         self.offsets.push(self.words.len());
+    }
+
+    /// Adds the documents of `other`, which has as many words.
+    pub fn append(&mut self, other: &Self) {
+        debug_assert_eq!(self.vocabulary, other.vocabulary);
+        let start = self.words.len();
+        self.words.extend_from_slice(&other.words);
+        self.counts.extend_from_slice(&other.counts);
+        self.offsets.extend(other.offsets[1..].iter().map(|offset| start + offset));
     }
 
     /// Number of documents.

@@ -33,7 +33,7 @@ pub struct TopicModelConfig {
 pub struct CorpusConfig {
     /// `synthetic`, which needs no file, or `docword`.
     pub source: DocumentSource,
-    /// The file of counts.
+    /// The file of counts, a folder of such files or a pattern of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// The words, one a line, so that topics can be read; left out, words are numbers.

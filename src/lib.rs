@@ -113,7 +113,7 @@ pub use report::{write_comparison, write_run};
 /// Where the plan names no application, since its run file has no `[app]`, its data cannot be read, or the tables of
 /// `model.init` are not those of the application.
 pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-    let built = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), plan.seed)?;
+    let built = gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed)?;
     match &plan.model.init {
         Some(file) => gaia_data::initialized(built, file),
         None => Ok(built),

@@ -1,6 +1,7 @@
 //! Every application over made-up data, driven by the simplest loop there is, reaches what is known to be
 //! reachable.
 
+mod homes;
 mod real_data;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use gaia_ml::apps::{
     SoftmaxRegressionConfig, SparseSource, TopicModelConfig, softmax_regression,
 };
 use gaia_ml::config::Split;
+use homes::homes;
 use real_data::real_data;
 
 #[test]
@@ -218,7 +220,7 @@ fn topics_of_a_blog_tell_more_than_how_often_words_occur() {
 }
 
 fn build(config: &AppConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    gaia_data::build(Some(config), workers_per_dc, SEED).expect("data that is there")
+    gaia_data::build(Some(config), &homes(workers_per_dc), SEED).expect("data that is there")
 }
 
 /// A bulk-synchronous cluster as a loop: all workers iterate on one model, then all deltas are added.

@@ -59,6 +59,36 @@ fn figures_of_the_paper_stand_in_its_topologies() {
 }
 
 #[test]
+fn on_a_lan_workers_keep_the_data_of_their_data_centers() {
+    let run = |path: &str| {
+        let text = format!(
+            "name = 'own'\ndriver = 'simulated'\nstop.clocks = 1\ncompute.examples_per_second = 1.0\nsync.remote.model = 'bsp'\n\
+             topology.file = 'three-regions'\napp.kind = 'matrix-factorization'\n\
+             app.data = {{ source = 'movielens', path = '{path}', at.tokyo.path = 'tokyo.csv' }}\n"
+        );
+        let own = text.replace(", at.tokyo.path = 'tokyo.csv'", "");
+        let text = if path.contains("shared") { own } else { text };
+        RunFile::from_text("/folder/run.toml", &text, &[]).unwrap().plan().unwrap()
+    };
+
+    let plan = run("{dc}.csv");
+    let homes = plan.data_homes();
+    let names: Vec<&str> = homes.iter().map(|home| home.name.as_str()).collect();
+    assert_eq!(names, ["virginia", "ireland", "tokyo"]);
+    let lan = plan.on_lan();
+    assert_eq!((lan.topology.data_centers.len(), lan.data_homes()), (1, homes.clone()));
+
+    let text = lan.to_toml();
+    assert!(text.contains("/folder/{dc}.csv") && text.contains("/folder/tokyo.csv"), "{text}");
+    let again = RunFile::from_text("again.toml", &text, &[]).unwrap().plan().unwrap();
+    assert_eq!((again.to_toml(), again.data_homes()), (text, homes));
+
+    let shared = run("shared.csv");
+    assert_eq!(shared.data_homes(), shared.on_lan().data_homes());
+    assert!(!shared.on_lan().to_toml().contains("stands_for"));
+}
+
+#[test]
 fn a_plan_written_out_reads_back_the_same() {
     let cases: [(&str, &[&str]); 10] = [
         ("mnist-cnn", &["app.normalization=group", "app.filters=[4, 8]", "app.hidden=[]"]),

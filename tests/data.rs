@@ -1,5 +1,6 @@
 //! Readers on good, broken and hostile files, and splits that lose nothing.
 
+mod homes;
 mod real_data;
 
 use std::fs;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gaia_core::application::Application;
-use gaia_core::types::{Clock, Seed};
+use gaia_core::types::{Clock, Seed, TableRows};
 use gaia_data::{
     self, DataError, hold_out, read_cifar, read_docword, read_idx, read_libsvm, read_movielens,
     read_vocabulary, split, synthetic,
@@ -18,6 +19,7 @@ use gaia_data::{
 use gaia_ml::apps::{AppConfig, RatingGenerator};
 use gaia_ml::config::Split;
 use gaia_ml::examples::{Ratings, Shape};
+use homes::homes;
 use proptest::prelude::*;
 use real_data::real_data;
 use tempfile::TempDir;
@@ -401,7 +403,7 @@ fn every_image_is_used_as_the_network_sees_it() {
         let keys = format!("data = {{ source = 'cifar', path = '{}' }}", folder.path().display());
         let keys = toml::Deserializer::parse(&keys).expect("TOML");
         let config = AppConfig::deserialize(kind, keys).expect("good keys");
-        let app = gaia_data::build(Some(&config), &[1, 1], Seed(1)).expect("good files");
+        let app = gaia_data::build(Some(&config), &homes(&[1, 1]), Seed(1)).expect("good files");
         let model = app.initial_model(Seed(1));
         let (_, work) = app.task(0, Seed(1)).iterate(Clock(0), &model);
         assert_eq!(work.examples, 3);
@@ -415,7 +417,7 @@ fn images_too_small_for_their_poolings_are_refused() {
     let keys = format!("data = {{ source = 'idx', path = '{}' }}", folder.path().display());
     let keys = toml::Deserializer::parse(&keys).expect("TOML");
     let config = AppConfig::deserialize("convolutional-network", keys).expect("good keys");
-    let Err(error) = gaia_data::build(Some(&config), &[1], Seed(1)) else {
+    let Err(error) = gaia_data::build(Some(&config), &homes(&[1]), Seed(1)) else {
         panic!("2 × 2 pixels pool once")
     };
     let expected = "app.pool is 2, expected a side that fits 2 times into images of 1×2×2";
@@ -515,17 +517,9 @@ fn documents_in_parts_have_the_same_words() {
 fn images_in_folders_have_the_same_shape() {
     let all = Folder::new();
     let one = idx_folder("-", "", |_, _| {});
-    let copy = |name: &str| {
-        let to = all.path().join(name);
-        fs::create_dir(&to).expect("room for a folder");
-        for file in fs::read_dir(one.path()).expect("a folder") {
-            let file = file.expect("a file").path();
-            fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("room");
-        }
-        to
-    };
-    copy("part-1");
-    copy("part-2");
+    for part in ["part-1", "part-2"] {
+        copy_folder(&one, &all.path().join(part));
+    }
 
     let single = read_idx(one.path()).expect("good").0.len();
     let app = build_images(&all.path().join("part-*")).expect("two folders of images");
@@ -533,7 +527,8 @@ fn images_in_folders_have_the_same_shape() {
     assert!(app.describe().contains(&examples), "{}", app.describe());
 
     // Images of another size.
-    let third = copy("part-3");
+    let third = all.path().join("part-3");
+    copy_folder(&one, &third);
     for name in ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"] {
         let file = third.join(name);
         let mut bytes = fs::read(&file).expect("images");
@@ -544,6 +539,153 @@ fn images_in_folders_have_the_same_shape() {
     let error =
         format!(": found images of 4 pixels, expected 1×2×2 pixels, as in {}", first.display());
     expect_error(&third, build_images(&all.path().join("part-*")), &error);
+}
+
+#[test]
+fn workers_train_on_the_ratings_of_their_own_data_center() {
+    let folder = Folder::new();
+    let ratings = |users: std::ops::Range<u32>| -> String {
+        users.flat_map(|user| (0..10).map(move |item| format!("{user},{item},3\n"))).collect()
+    };
+    folder.write("dc-0.csv", ratings(0..30).as_bytes());
+    folder.write("dc-1.csv", ratings(25..31).as_bytes());
+
+    let path = folder.path().join("{dc}.csv");
+    let keys = format!("data = {{ source = 'movielens', path = '{}' }}", path.display());
+    let app = build_app("matrix-factorization", &keys, &[2, 1]).expect("two files");
+    let described = app.describe();
+    assert!(described.contains("31 users × 10 items, 324 ratings and 36 held out"), "{described}");
+
+    let mut visited = Vec::new();
+    for (worker, users) in [(0, 0..30), (1, 0..30), (2, 25..31)] {
+        let mut task = app.task(worker, Seed(1));
+        let model = app.initial_model(Seed(1));
+        let mut examples = 0;
+        for clock in 0..app.clocks_per_pass() {
+            let rows = task.rows(Clock(clock));
+            let TableRows::Listed(rows) = &rows.tables[0] else { panic!("rows of users") };
+            assert!(rows.iter().all(|user| users.contains(user)), "{worker}: {rows:?}");
+            examples += task.iterate(Clock(clock), &model).1.examples;
+        }
+        visited.push(examples);
+    }
+    assert_eq!(visited, [135, 135, 54]);
+}
+
+#[test]
+fn an_example_counts_once_wherever_it_is() {
+    let folder = Folder::new();
+    let rows = |rows: std::ops::Range<u32>| -> String {
+        rows.map(|at| format!("{} {}:1 {}:0.5\n", at % 2, 1 + at % 5, 7 + at % 3)).collect()
+    };
+    let test = b"1 1:1\n0 2:1\n";
+    for (name, range) in [("dc-0", 0..40), ("dc-1", 40..43), ("all", 0..43)] {
+        folder.write(name, rows(range).as_bytes());
+        folder.write(&format!("{name}.t"), test);
+    }
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let logistic = |name: &str, workers: &[usize]| {
+        let keys = format!("batch = 64\ndata = {{ source = 'libsvm', path = '{}' }}", at(name));
+        first_step(&*build_app("logistic-regression", &keys, workers).expect("files"), workers)
+    };
+    assert_close(&logistic("{dc}", &[2, 1]), &logistic("all", &[1]));
+
+    let images = Folder::new();
+    let one = idx_folder("-", "", |_, _| {});
+    let other = idx_folder("-", "", |name, bytes| {
+        if name.contains("images") {
+            bytes[16..].reverse();
+        }
+    });
+    copy_folder(&other, &images.path().join("dc-0"));
+    for part in ["part-1", "part-2"] {
+        copy_folder(&one, &images.path().join(part));
+    }
+    let at = |name: &str| images.path().join(name).display().to_string();
+    let keys = |data: String| format!("batch = 64\ndata = {{ source = 'idx', {data} }}");
+    let softmax = |data: String, workers: &[usize]| {
+        let app = build_app("softmax-regression", &keys(data), workers).expect("folders");
+        first_step(&*app, workers)
+    };
+    let own = format!("path = '{}', at.dc-1.path = '{}'", at("{dc}"), at("part-*"));
+    assert_close(&softmax(own, &[1, 1]), &softmax(format!("path = '{}'", at("*-[012]")), &[1]));
+}
+
+#[test]
+fn a_data_center_draws_the_same_whichever_others_there_are() {
+    let folder = Folder::new();
+    for (name, first) in [("dc-0", 0), ("dc-1", 50), ("dc-2", 90)] {
+        let rows: String = (first..first + 40).map(|at| format!("1 {}:1\n", at + 1)).collect();
+        folder.write(name, rows.as_bytes());
+    }
+    let path = folder.path().join("{dc}");
+    let keys = format!("batch = 64\ndata = {{ source = 'libsvm', path = '{}' }}", path.display());
+    let rows = |others: &[usize]| {
+        let app = build_app("logistic-regression", &keys, others).expect("files");
+        (0..2).map(|worker| app.task(worker, Seed(1)).rows(Clock(0))).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&[2]), rows(&[2, 1]));
+    assert_eq!(rows(&[2]), rows(&[2, 3, 1]));
+}
+
+#[test]
+fn settings_of_data_centers_that_do_not_fit_are_refused() {
+    let folder = Folder::new();
+    for (name, rows) in
+        [("dc-0", "1,1,3\n2,1,3\n"), ("dc-1", "1,1,3\n2,1,3\n"), ("short", "1,1,3\n")]
+    {
+        folder.write(name, rows.as_bytes());
+    }
+    folder.write("words-0", b"2\n3\n2\n1 1 2\n2 3 1\n");
+    folder.write("words-1", b"2\n4\n2\n1 1 2\n2 3 1\n");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let check = |kind: &str, data: String, error: &str| {
+        let Err(found) = build_app(kind, &format!("data = {{ {data} }}"), &[1, 1]) else {
+            panic!("{data} was used")
+        };
+        let found = found.to_string();
+        assert!(found.contains(error), "found {found}\nexpected {error}");
+    };
+    let ratings = |data: String, error: &str| {
+        check("matrix-factorization", format!("source = 'movielens', {data}"), error);
+    };
+
+    let (own, short) = (at("{dc}"), at("short"));
+    ratings(
+        format!("path = '{own}', at.tokyo.held_out = 0.2"),
+        "app.data.at is a table for `tokyo`, expected a data center: dc-0, dc-1",
+    );
+    ratings(
+        format!("path = '{short}', at.dc-0.held_out = 0.2"),
+        "expected data of its own for each data center",
+    );
+    ratings(
+        format!("at.dc-0.path = '{short}'"),
+        "app.data.at.dc-1.path is missing, expected the path of its data files",
+    );
+    ratings(
+        format!("path = '{}', at.dc-0.path = '{}'", at("dc-1"), at("dc-1")),
+        "expected another path than `dc-0` has: an example counts once",
+    );
+    ratings(
+        format!("path = '{own}', at.dc-1.held_out = 1.5"),
+        "app.data.at.dc-1.held_out is 1.5, expected above 0 and below 1",
+    );
+    ratings(
+        format!("path = '{own}', at.dc-1.path = '{short}'"),
+        "short: found 1 in all, expected at least 2 ratings",
+    );
+    ratings(format!("path = '{own}', at.dc-1.path = '{}'", at("*.gz")), "no file that matches");
+    check(
+        "matrix-factorization",
+        format!("path = '{own}'"),
+        "app.data.source is synthetic, expected the format of the files",
+    );
+
+    let words = at("words-0");
+    let error = format!("found documents of 4 words, expected 3 words, as in {words}");
+    let data = format!("at.dc-0.path = '{words}', at.dc-1.path = '{}'", at("words-1"));
+    check("topic-model", format!("source = 'docword', {data}"), &error);
 }
 
 #[test]
@@ -695,9 +837,59 @@ fn read_all(bytes: &[u8]) {
 /// A classifier of the IDX images in the folders of a path.
 fn build_images(path: &Path) -> Result<Arc<dyn Application>, DataError> {
     let keys = format!("data = {{ source = 'idx', path = '{}' }}", path.display());
-    let keys = toml::Deserializer::parse(&keys).expect("TOML");
-    let config = AppConfig::deserialize("softmax-regression", keys).expect("good keys");
-    gaia_data::build(Some(&config), &[1, 1], Seed(1))
+    build_app("softmax-regression", &keys, &[1, 1])
+}
+
+/// An application with some settings over data centers `dc-0` and on.
+fn build_app(
+    kind: &str,
+    keys: &str,
+    workers_per_dc: &[usize],
+) -> Result<Arc<dyn Application>, DataError> {
+    let keys = toml::Deserializer::parse(keys).expect("TOML");
+    let config = AppConfig::deserialize(kind, keys).expect("good keys");
+    gaia_data::build(Some(&config), &homes(workers_per_dc), Seed(1))
+}
+
+/// The sum of the deltas of all workers at the first clock: the values of all tables.
+fn first_step(app: &dyn Application, workers_per_dc: &[usize]) -> Vec<f32> {
+    let initial = app.initial_model(Seed(1));
+    let layout = app.layout();
+    let mut sums: Vec<Vec<f32>> =
+        layout.table_ids().map(|id| vec![0.0; initial.table(id).len()]).collect();
+    for worker in 0..workers_per_dc.iter().sum() {
+        let mut task = app.task(worker, Seed(1));
+        task.rows(Clock(0));
+        let (deltas, _) = task.iterate(Clock(0), &initial);
+        for ((id, table), sums) in layout.table_ids().zip(&deltas.tables).zip(&mut sums) {
+            let width = layout.table(id).width;
+            for (&row, change) in table.rows.iter().zip(table.values.chunks(width)) {
+                let start = row as usize * width;
+                for (sum, change) in sums[start..start + width].iter_mut().zip(change) {
+                    *sum += change;
+                }
+            }
+        }
+    }
+    sums.concat()
+}
+
+fn assert_close(a: &[f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    let largest = a.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+    assert!(largest > 1e-3, "a step");
+    for (a, b) in a.iter().zip(b) {
+        assert!((a - b).abs() <= 1e-5 * largest, "{a} and {b}");
+    }
+}
+
+/// Copies the files of a folder into a new one.
+fn copy_folder(from: &Folder, to: &Path) {
+    fs::create_dir(to).expect("room for a folder");
+    for file in fs::read_dir(from.path()).expect("a folder") {
+        let file = file.expect("a file").path();
+        fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("room for a small file");
+    }
 }
 
 fn expect_error<T>(file: &Path, result: Result<T, DataError>, error: &str) {

@@ -220,8 +220,8 @@ fn only_data_files_that_are_asked_for_must_be_there() {
 fn repeats(evaluation: &Evaluation, name: &str) {
     let text = &evaluation.run_files[name];
     let plan = RunFile::from_text("again.toml", text, &[]).unwrap().plan().unwrap();
-    let workers = plan.topology.workers_per_dc();
-    let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
+    let homes = plan.topology.data_homes();
+    let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed).unwrap();
     let again = gaia_driver::run(&plan, &application, &mut Nobody).unwrap();
     let curve: Vec<(f64, f64)> =
         again.progress.iter().map(|progress| (progress.time_s, progress.objective)).collect();

@@ -50,6 +50,7 @@ fn topology(names: &[&str], mbit: f64, rtt_ms: u64, loss: f64) -> Topology {
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
                 lan_rtt: DurationSetting(Duration::from_micros(100)),
                 colocated: false,
+                stands_for: Vec::new(),
             })
             .collect(),
         links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),

@@ -194,6 +194,7 @@ fn topology() -> Topology {
                 lan_bandwidth: bandwidth,
                 lan_rtt: DurationSetting(Duration::from_micros(100)),
                 colocated: false,
+                stands_for: Vec::new(),
             })
             .into(),
         links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),

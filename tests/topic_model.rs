@@ -1,6 +1,8 @@
 //! Topic modelling: its sampler draws from the exact posterior, its counts are conserved, its copies are judged by
 //! what they hold, and what was planted is found.
 
+mod homes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use gaia_ml::apps::{AppConfig, Completion, TopicModel, TopicModelConfig, top_wor
 use gaia_ml::config::Split;
 use gaia_ml::examples::Documents;
 use gaia_telemetry::{Observer, Progress};
+use homes::homes;
 
 #[test]
 fn one_worker_samples_the_posterior_of_all_assignments() {
@@ -103,7 +106,7 @@ fn local_steps_conserve_counts_to_the_last_token() {
 fn local_steps_that_would_average_counts_do_not_begin() {
     let mut plan = plan("three-regions", "steps = 4", "mean");
     plan.remote = RemoteSync::LocalSteps(LocalStepsConfig::default());
-    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), SEED)
+    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), SEED)
         .expect("made-up data");
     let refused = gaia_driver::run(&plan, &app, &mut Nobody).expect_err("counts have no mean");
     assert!(refused.to_string().contains("combine = \"sum\""), "{refused}");
@@ -290,7 +293,7 @@ fn a_run_over_files_leaves_its_topics_in_words() {
 
 /// How often each word occurs in the training documents, and the model when local steps over a WAN have ended.
 fn drained(plan: &Plan) -> (Vec<f32>, Model) {
-    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.workers_per_dc(), SEED)
+    let app = gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), SEED)
         .expect("made-up data");
     let mut model = app.initial_model(SEED);
     let topics = model.row(TOPICS, 0).len();
@@ -410,7 +413,7 @@ fn small() -> TopicModelConfig {
 }
 
 fn build(config: TopicModelConfig, workers_per_dc: &[usize]) -> Arc<dyn Application> {
-    gaia_data::build(Some(&AppConfig::TopicModel(config)), workers_per_dc, SEED)
+    gaia_data::build(Some(&AppConfig::TopicModel(config)), &homes(workers_per_dc), SEED)
         .expect("made-up data")
 }
 

@@ -9,6 +9,7 @@ use super::{CompareFlags, Failure, OutputFlags, Terminal, signals};
 use gaia::{ComparisonPlan, Variant};
 use gaia_config::RunFile;
 use gaia_core::application::Application;
+use gaia_core::topology::DataHome;
 use gaia_driver::Outcome;
 use gaia_report::{Paint, RunDirectory, comparison_block};
 
@@ -49,8 +50,8 @@ pub(super) fn compare(flags: &CompareFlags, terminal: &Terminal) -> Result<(), F
 /// Where the runs of a comparison are carried out, one after the other.
 struct Bench<'a> {
     file: &'a RunFile,
-    /// By the workers that the data is split over: runs with as many share one.
-    applications: BTreeMap<usize, Arc<dyn Application>>,
+    /// By where the data lies: runs that split it alike share one.
+    applications: BTreeMap<Vec<DataHome>, Arc<dyn Application>>,
     directory: RunDirectory,
     output: &'a OutputFlags,
     interrupted: Arc<AtomicBool>,
@@ -58,14 +59,14 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn application(&mut self, variant: &Variant) -> Result<Arc<dyn Application>, Failure> {
-        let workers = variant.plan.topology.workers();
-        if let Some(application) = self.applications.get(&workers) {
+        let homes = variant.plan.data_homes();
+        if let Some(application) = self.applications.get(&homes) {
             return Ok(application.clone());
         }
 
         let application =
             gaia::build(&variant.plan).map_err(|error| Failure::data(error, self.file))?;
-        self.applications.insert(workers, application.clone());
+        self.applications.insert(homes, application.clone());
         Ok(application)
     }
 

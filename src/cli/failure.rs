@@ -65,10 +65,13 @@ impl Failure {
     pub(crate) fn data(error: DataError, run_file: &RunFile) -> Self {
         match error {
             DataError::Unreadable { file, reason } => {
-                let key = ["app.data.vocabulary_path", "app.data.path", "model.init"];
-                let key = key.into_iter().find(|key| run_file.names(key, &file));
-                let key = key.unwrap_or("app.data.path");
-                Self::Config(run_file.unreadable(key, &file, &reason))
+                let data_centers = run_file.tables("app.data.at").into_iter();
+                let mut keys = data_centers.map(|name| format!("app.data.at.{name}.path")).chain(
+                    ["app.data.vocabulary_path", "app.data.path", "model.init"].map(String::from),
+                );
+                let key = keys.find(|key| run_file.names(key, &file));
+                let key = key.unwrap_or_else(|| "app.data.path".into());
+                Self::Config(run_file.unreadable(&key, &file, &reason))
             }
             other => Self::Data(other),
         }

@@ -65,8 +65,8 @@ impl Training {
         let plan = RunFile::from_text("test.toml", &text, &overrides)
             .and_then(|run_file| run_file.plan())
             .unwrap_or_else(|error| panic!("{}", error.render(false)));
-        let workers = plan.topology.workers_per_dc();
-        let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
+        let homes = plan.topology.data_homes();
+        let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed).unwrap();
         Self { plan, application }
     }
 

@@ -83,6 +83,7 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
                 lan_bandwidth: Bandwidth::from_mbit(1_000.0),
                 lan_rtt: DurationSetting(Duration::from_micros(500)),
                 colocated: false,
+                stands_for: Vec::new(),
             })
             .collect(),
         links: pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to)).collect(),
@@ -93,6 +94,6 @@ fn alike(name: &str, names: &[&str], mbit: f64, rtt_ms: u64) -> Topology {
 
 /// The plan's application, its data split as the plan's topology says.
 pub(crate) fn app_of(plan: &Plan) -> Arc<dyn Application> {
-    let workers = plan.topology.workers_per_dc();
-    gaia_data::build(plan.app.as_ref(), &workers, plan.seed).expect("made-up data")
+    let homes = plan.topology.data_homes();
+    gaia_data::build(plan.app.as_ref(), &homes, plan.seed).expect("made-up data")
 }

@@ -43,9 +43,8 @@ pub fn run(settings: &[&str]) -> Outcome {
     let plan = RunFile::from_text("test.toml", BASE, &overrides)
         .and_then(|run_file| run_file.plan())
         .unwrap_or_else(|error| panic!("{}", error.render(false)));
-    let workers = plan.topology.workers_per_dc();
-    let application =
-        gaia_data::build(plan.app.as_ref(), &workers, plan.seed.child("data")).unwrap();
+    let homes = plan.topology.data_homes();
+    let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed.child("data")).unwrap();
     gaia_driver::run(&plan, &application, &mut Nobody)
         .unwrap_or_else(|error| panic!("{error}, after `gaia train` of\n{}", plan.to_toml()))
 }

@@ -28,7 +28,7 @@ pub fn read_docword(path: &Path) -> Result<Documents, DataError> {
             return Err(DataError::broken(file, FilePosition::Row(2), found, expected));
         }
 
-        all.append(&more);
+        all.append(more);
         if all.token_count() > TOKENS_MAX {
             let found = format!("{} tokens with the files before", all.token_count());
             let expected = format!("at most {TOKENS_MAX} tokens in all");

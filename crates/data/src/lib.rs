@@ -10,7 +10,9 @@ mod cifar;
 mod docword;
 mod error;
 mod files;
+mod homes;
 mod idx;
+mod images;
 mod initial;
 mod libsvm;
 mod movielens;
@@ -21,19 +23,22 @@ pub mod synthetic;
 use std::path::Path;
 use std::sync::Arc;
 
-use files::folders_of;
+use self::homes::{Divided, Home, homes, joined};
+use self::images::images;
+use self::movielens::{numbered, rating_rows};
 use gaia_core::application::Application;
+use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
 use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
 use gaia_ml::ConfigError;
 use gaia_ml::apps::{
-    AppConfig, Completion, ConvolutionalNetworkConfig, DocumentSource, ImageSource,
-    LogisticRegression, LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig,
-    Network, PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModel,
+    AppConfig, Completion, ConvolutionalNetworkConfig, DocumentSource, LogisticRegression,
+    LogisticRegressionConfig, MatrixFactorization, MatrixFactorizationConfig, Network,
+    PerceptronConfig, RatingSource, SoftmaxRegressionConfig, SparseSource, TopicModel,
     TopicModelConfig, WordProbabilities, convolutional_network, perceptron, softmax_regression,
 };
 use gaia_ml::config::DataConfig;
-use gaia_ml::examples::{DenseExamples, Documents, SparseExamples};
+use gaia_ml::examples::{Documents, Ratings, SparseExamples};
 
 pub use cifar::read_cifar;
 pub use docword::{read_docword, read_vocabulary};
@@ -46,81 +51,87 @@ pub use split::{hold_out, split};
 
 /// Loads or generates the application's data and partitions it over the workers of each data center.
 ///
-/// Workers are numbered data center by data center; without any worker the data is partitioned as for one. The same
-/// settings and seed give the same examples.
+/// Workers are numbered data center by data center; without any worker the data is partitioned as for one. If each data
+/// center has data of its own, only its workers train on it, and a share of it is held out. The same settings and seed give
+/// the same examples.
 ///
 /// # Errors
-/// [`DataError::Config`] where the run file names no application or a setting does not fit the data, [`DataError::Unreadable`] or [`DataError::Broken`] where
-/// a file cannot be used.
+/// [`DataError::Config`] where the run file names no application or a setting does not fit the data,
+/// [`DataError::Unreadable`] or [`DataError::Broken`] where a file cannot be used.
 pub fn build(
     config: Option<&AppConfig>,
-    workers_per_dc: &[usize],
+    homes: &[DataHome],
     seed: Seed,
 ) -> Result<Arc<dyn Application>, DataError> {
     let config = config.ok_or_else(|| {
         ConfigError::new("kind", "missing", format!("one of {}", AppConfig::KINDS.join(", ")))
     })?;
     config.validate()?;
-    let workers = workers_per_dc.iter().sum::<usize>().max(1);
     let seed = seed.child("data");
     Ok(match config {
-        AppConfig::MatrixFactorization(config) => Arc::new(ratings(config, workers, seed)?),
-        AppConfig::SoftmaxRegression(config) => Arc::new(softmax(config, workers, seed)?),
-        AppConfig::Perceptron(config) => Arc::new(hidden_layers(config, workers, seed)?),
-        AppConfig::ConvolutionalNetwork(config) => Arc::new(convolutions(config, workers, seed)?),
-        AppConfig::LogisticRegression(config) => Arc::new(sparse(config, workers, seed)?),
-        AppConfig::TopicModel(config) => Arc::new(documents(config, workers, seed)?),
+        AppConfig::MatrixFactorization(config) => Arc::new(ratings(config, homes, seed)?),
+        AppConfig::SoftmaxRegression(config) => Arc::new(softmax(config, homes, seed)?),
+        AppConfig::Perceptron(config) => Arc::new(hidden_layers(config, homes, seed)?),
+        AppConfig::ConvolutionalNetwork(config) => Arc::new(convolutions(config, homes, seed)?),
+        AppConfig::LogisticRegression(config) => Arc::new(sparse(config, homes, seed)?),
+        AppConfig::TopicModel(config) => Arc::new(documents(config, homes, seed)?),
     })
 }
 
 fn ratings(
     config: &MatrixFactorizationConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<MatrixFactorization, DataError> {
-    let data = &config.data;
-    let (all, name) = match data.source {
-        RatingSource::Synthetic => {
-            let made = synthetic::ratings(&data.synthetic, seed.child("synthetic"));
-            (made, format!("a noisy matrix of rank {}", data.synthetic.rank))
+    let homes = homes(&config.data, all, seed)?;
+    let (sets, name) = match config.data.source {
+        RatingSource::Synthetic if !config.data.is_per_data_center() => {
+            let generator = &config.data.synthetic;
+            let made = synthetic::ratings(generator, seed.child("synthetic"));
+            (vec![made], format!("a noisy matrix of rank {}", generator.rank))
         }
-        RatingSource::MovieLens => {
-            let path = path_of(data.path.as_deref())?;
-            (read_movielens(path)?, path.display().to_string())
+        RatingSource::Synthetic | RatingSource::MovieLens => {
+            let read = homes.iter().map(|home| rating_rows(path_of(home.data.path.as_deref())?));
+            (
+                numbered(read.collect::<Result<_, DataError>>()?),
+                files_in_words(&config.data, &homes),
+            )
         }
     };
 
-    let parameters = (all.users + all.items) * (config.rank + usize::from(config.bias));
+    let parameters = (sets[0].users + sets[0].items) * (config.rank + usize::from(config.bias));
     check_parameters("rank", config.rank, parameters)?;
 
-    let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
-    let (train, test) = (all.select(&train), all.select(&test));
-    let parts = split(data.split, data.skew, &train.user, workers, seed.child("split"));
-
+    let divide = |(home, all): (&Home<_, _>, &Ratings)| {
+        let (train, test) = home.hold_out(all);
+        let users = train.user.clone();
+        home.split(train, test, &users)
+    };
+    let Divided { train, test, parts } = joined(homes.iter().zip(&sets).map(divide).collect())?;
     Ok(MatrixFactorization::new(config.clone(), train, test, parts, &name))
 }
 
 fn softmax(
     config: &SoftmaxRegressionConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<Network, DataError> {
     let data = &config.data;
     let make = |seed| synthetic::mixture(&data.synthetic, data.held_out, seed);
-    let (train, test, name) = images(data, "Gaussian classes", seed, make)?;
+    let (Divided { train, test, parts }, name) = images(data, all, "Gaussian classes", seed, make)?;
     check_parameters("data", "this large", train.width() * train.classes)?;
-    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(softmax_regression(config, train, test, parts, seed, &name))
 }
 
 fn hidden_layers(
     config: &PerceptronConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<Network, DataError> {
     let data = &config.data;
     let make = |seed| synthetic::teacher(&data.synthetic, data.held_out, seed);
-    let (train, test, name) = images(data, "a network's labels", seed, make)?;
+    let (Divided { train, test, parts }, name) =
+        images(data, all, "a network's labels", seed, make)?;
     let mut inputs = train.width();
     let mut parameters = 0_usize;
     for &units in config.hidden.iter().chain([&train.classes]) {
@@ -128,78 +139,77 @@ fn hidden_layers(
         inputs = units;
     }
     check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
-    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(perceptron(config, train, test, parts, seed, &name))
 }
 
 fn convolutions(
     config: &ConvolutionalNetworkConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<Network, DataError> {
     let data = &config.data;
     let make = |seed| synthetic::images(&data.synthetic, data.held_out, seed);
-    let (train, test, name) = images(data, "hidden patterns", seed, make)?;
+    let (Divided { train, test, parts }, name) = images(data, all, "hidden patterns", seed, make)?;
     config.check_shape(train.shape)?;
     let parameters = config.parameters(train.shape, train.classes);
     check_parameters("filters", format!("{:?}", config.filters), parameters)?;
-    let parts = split(data.split, data.skew, &train.labels, workers, seed.child("split"));
     Ok(convolutional_network(config, train, test, parts, seed, &name))
 }
 
 fn sparse(
     config: &LogisticRegressionConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<LogisticRegression, DataError> {
     let data = &config.data;
-    let (train, test, name) = match data.source {
-        SparseSource::Synthetic => {
+    let homes = homes(data, all, seed)?;
+    let divide = |home: &Home<_, _>, train: SparseExamples, test: SparseExamples| {
+        let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
+        home.split(train, test, &labels)
+    };
+
+    let (divided, name) = match data.source {
+        SparseSource::Synthetic if !data.is_per_data_center() => {
             let made = synthetic::planted(&data.synthetic, data.held_out, seed.child("synthetic"));
             let name = format!("planted weights (best accuracy {:.3})", made.best_accuracy);
-            (made.train, made.test, name)
+            (vec![divide(&homes[0], made.train, made.test)], name)
         }
-        SparseSource::Libsvm => {
-            let path = path_of(data.path.as_deref())?;
-            let (mut all, test) = read_libsvm(path)?;
-
-            let (train, mut test) = if let Some(test) = test {
-                (all, test)
-            } else {
-                let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
-                let test = all.select(&test);
-                all = all.select(&train);
-                (all, test)
+        SparseSource::Synthetic | SparseSource::Libsvm => {
+            let read = |home: &Home<_, _>| {
+                let (all, test) = read_libsvm(path_of(home.data.path.as_deref())?)?;
+                let (train, test) = match test {
+                    Some(test) => (all, test),
+                    None => home.hold_out(&all),
+                };
+                Ok(divide(home, train, test))
             };
-
-            let width = train.width.max(test.width);
-            let train = SparseExamples { width, ..train };
-            test.width = width;
-
-            (train, test, path.display().to_string())
+            let divided = homes.iter().map(read).collect::<Result<_, DataError>>()?;
+            (divided, files_in_words(data, &homes))
         }
     };
 
-    let labels: Vec<u32> = train.labels.iter().map(|&label| u32::from(label > 0.0)).collect();
-    let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
-
+    let Divided { mut train, mut test, parts } = joined(divided)?;
+    let width = train.width.max(test.width);
+    (train.width, test.width) = (width, width);
     Ok(LogisticRegression::new(config.clone(), train, test, parts, &name))
 }
 
 fn documents(
     config: &TopicModelConfig,
-    workers: usize,
+    all: &[DataHome],
     seed: Seed,
 ) -> Result<TopicModel, DataError> {
     let data = &config.data;
+    let shared = data.as_data();
+    let homes = homes(&shared, all, seed)?;
     let check = |vocabulary: usize| {
         let parameters = (vocabulary + 1).saturating_mul(config.topics);
         check_parameters("topics", config.topics, parameters)
     };
 
     let cut = |test: &Documents| Completion::new(test, seed.child("completion"));
-    let (train, held_out, labels, vocabulary, name) = match data.source {
-        DocumentSource::Synthetic => {
+    let (divided, held_out, vocabulary, name) = match data.source {
+        DocumentSource::Synthetic if !shared.is_per_data_center() => {
             let generator = &data.synthetic;
             check(generator.vocabulary)?;
 
@@ -209,28 +219,47 @@ fn documents(
                 .perplexity(&held_out, generator.topic_concentration);
             let name = format!("{} planted ones (best perplexity {best:.1})", generator.topics);
 
-            (made.train, held_out, made.labels, None, name)
+            (homes[0].split(made.train, made.test, &made.labels), held_out, None, name)
         }
-        DocumentSource::Docword => {
-            let path = path_of(data.path.as_deref())?;
-            let all = read_docword(path)?;
-            check(all.vocabulary)?;
+        DocumentSource::Synthetic | DocumentSource::Docword => {
+            let sets = read_sets(&homes)?;
+            check(sets[0].vocabulary)?;
 
             let words = data.vocabulary_path.as_deref();
             let vocabulary =
-                words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
-            let (train, test) = hold_out(all.len(), data.held_out, seed.child("held out"));
-            let (train, test) = (all.select(&train), all.select(&test));
-            let labels = most_frequent_words(&train);
+                words.map(|words| read_vocabulary(words, sets[0].vocabulary)).transpose()?;
+            let divide = |(home, all): (&Home<_, _>, &Documents)| {
+                let (train, test) = home.hold_out(all);
+                let labels = most_frequent_words(&train);
+                home.split(train, test, &labels)
+            };
+            let divided = joined(homes.iter().zip(&sets).map(divide).collect())?;
+            let held_out = cut(&divided.test);
 
-            (train, cut(&test), labels, vocabulary, path.display().to_string())
+            (divided, held_out, vocabulary, files_in_words(&shared, &homes))
         }
     };
 
-    let parts = split(data.split, data.skew, &labels, workers, seed.child("split"));
+    let Divided { train, parts, .. } = divided;
     let config = config.clone();
-
     Ok(TopicModel::new(config, train, held_out, parts, vocabulary, seed, &name))
+}
+
+/// Reads the documents of each home. They have the same words.
+fn read_sets(homes: &[Home<DocumentSource, ()>]) -> Result<Vec<Documents>, DataError> {
+    let mut sets: Vec<Documents> = Vec::new();
+    for home in homes {
+        let path = path_of(home.data.path.as_deref())?;
+        let read = read_docword(path)?;
+        if let Some(first) = sets.first().filter(|first| first.vocabulary != read.vocabulary) {
+            let found = format!("documents of {} words", read.vocabulary);
+            let expected =
+                format!("{} words, as in {}", first.vocabulary, home_in_words(&homes[0]));
+            return Err(DataError::broken(path, FilePosition::Whole, found, expected));
+        }
+        sets.push(read);
+    }
+    Ok(sets)
 }
 
 /// The most frequent word of each document. Of equally frequent ones the first.
@@ -244,60 +273,21 @@ fn most_frequent_words(documents: &Documents) -> Vec<u32> {
     (0..documents.len()).map(of_document).collect()
 }
 
-/// Images from files, or synthetic ones, which reports call `kind`.
-fn images<G: Default>(
-    data: &DataConfig<ImageSource, G>,
-    kind: &str,
-    seed: Seed,
-    make: impl FnOnce(Seed) -> synthetic::Generated<DenseExamples>,
-) -> Result<(DenseExamples, DenseExamples, String), DataError> {
-    match data.source {
-        ImageSource::Synthetic => {
-            let made = make(seed.child("synthetic"));
-            let name = format!("{kind} (best accuracy {:.3})", made.best_accuracy);
-            Ok((made.train, made.test, name))
-        }
-        ImageSource::Idx | ImageSource::Cifar => {
-            let path = path_of(data.path.as_deref())?;
-            let read = if data.source == ImageSource::Idx { read_idx } else { read_cifar };
-            let (train, test) = read_folders(path, read)?;
-            Ok((train, test, path.display().to_string()))
-        }
-    }
-}
-
-/// Training and test images.
-type Images = (DenseExamples, DenseExamples);
-
-/// Reads the images of a folder, or of the folders that match a pattern.
-fn read_folders(
-    path: &Path,
-    read: fn(&Path) -> Result<Images, DataError>,
-) -> Result<Images, DataError> {
-    let folders = folders_of(path)?;
-    let (mut train, mut test) = read(&folders[0])?;
-    for folder in &folders[1..] {
-        let (more, more_test) = read(folder)?;
-        if more.shape != train.shape {
-            let found = format!("images of {} pixels", more.shape);
-            let expected = format!("{} pixels, as in {}", train.shape, folders[0].display());
-            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
-        }
-        if train.len() + more.len() > IMAGES_MAX {
-            let found = format!("{} images with the folders before", train.len() + more.len());
-            let expected = format!("at most {IMAGES_MAX} images in all folders");
-            return Err(DataError::broken(folder, FilePosition::Whole, found, expected));
-        }
-        train.append(more);
-        test.append(more_test);
-    }
-    let classes = train.classes.max(test.classes);
-    (train.classes, test.classes) = (classes, classes);
-    Ok((train, test))
-}
-
 fn path_of(path: Option<&Path>) -> Result<&Path, ConfigError> {
     path.ok_or_else(|| ConfigError::new("data.path", "missing", "the path of the data files"))
+}
+
+/// Where the files of a home are.
+fn home_in_words<S: Default, G: Default>(home: &Home<S, G>) -> String {
+    home.data.path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// Where the files of all homes are.
+fn files_in_words<S: Default, G: Default>(data: &DataConfig<S, G>, homes: &[Home<S, G>]) -> String {
+    match &data.path {
+        Some(path) => path.display().to_string(),
+        None => homes.iter().map(home_in_words).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn check_parameters(
@@ -312,6 +302,3 @@ fn check_parameters(
         format!("a model of fewer than {MODEL_PARAMETERS_MAX} parameters, not {parameters}");
     Err(ConfigError::new(key, value, expected))
 }
-
-/// Training images in all folders: positions are 32-bit.
-const IMAGES_MAX: usize = 1 << 30;

@@ -8,7 +8,7 @@ use super::source::Source;
 use gaia_ml::examples::Ratings;
 
 /// One rating: the numbers of the user and of the item in the files, and the value.
-type Row = (u32, u32, f32);
+pub(super) type Row = (u32, u32, f32);
 
 /// Reads the ratings of a file, of the files in a folder, or of those that match a pattern. Each may be plain or gzip, and
 /// in any of the three formats.
@@ -20,6 +20,14 @@ type Row = (u32, u32, f32);
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
+    Ok(numbered(vec![rating_rows(path)?]).remove(0))
+}
+
+/// Reads the ratings that a path names, as they are in the files. At least two.
+///
+/// # Errors
+/// As [`read_movielens`].
+pub(super) fn rating_rows(path: &Path) -> Result<Vec<Row>, DataError> {
     let mut rows = Vec::new();
     for file in files_of(path)? {
         parse(Source::open(&file)?, &mut rows)?;
@@ -29,7 +37,7 @@ pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
         let found = format!("{} in all", rows.len());
         return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 ratings"));
     }
-    Ok(numbered(rows))
+    Ok(rows)
 }
 
 /// What separates the fields of a row.
@@ -72,20 +80,22 @@ fn parse(mut source: Source<'_>, rows: &mut Vec<Row>) -> Result<(), DataError> {
     Ok(())
 }
 
-/// The ratings sorted, with users and items numbered from 0.
-fn numbered(mut rows: Vec<Row>) -> Ratings {
-    rows.sort_by_key(|&(user, item, _)| (user, item));
+/// The ratings of each set sorted, with the users and items of all sets numbered from 0.
+pub(super) fn numbered(mut sets: Vec<Vec<Row>>) -> Vec<Ratings> {
+    let users = ascending(sets.iter().flatten().map(|row| row.0));
+    let items = ascending(sets.iter().flatten().map(|row| row.1));
 
-    let users = ascending(rows.iter().map(|row| row.0));
-    let items = ascending(rows.iter().map(|row| row.1));
-
-    Ratings {
-        users: users.len(),
-        items: items.len(),
-        user: rows.iter().map(|row| place(&users, row.0)).collect(),
-        item: rows.iter().map(|row| place(&items, row.1)).collect(),
-        value: rows.iter().map(|row| row.2).collect(),
-    }
+    let ratings = |rows: &mut Vec<Row>| {
+        rows.sort_by_key(|&(user, item, _)| (user, item));
+        Ratings {
+            users: users.len(),
+            items: items.len(),
+            user: rows.iter().map(|row| place(&users, row.0)).collect(),
+            item: rows.iter().map(|row| place(&items, row.1)).collect(),
+            value: rows.iter().map(|row| row.2).collect(),
+        }
+    };
+    sets.iter_mut().map(ratings).collect()
 }
 
 impl Separator {

@@ -272,8 +272,8 @@ mod tests {
     }
 
     fn hash(plan: &Plan) -> u64 {
-        let workers = plan.topology.workers_per_dc();
-        let application = gaia_data::build(plan.app.as_ref(), &workers, plan.seed).unwrap();
+        let homes = plan.topology.data_homes();
+        let application = gaia_data::build(plan.app.as_ref(), &homes, plan.seed).unwrap();
         Blueprint::new(plan, &application).plan_hash
     }
 

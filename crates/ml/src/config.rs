@@ -1,8 +1,9 @@
 //! The settings that applications share: where data comes from, how it is partitioned, how the learning rate falls; and
 //! the error of a setting that is not allowed.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ where
     /// `synthetic`, which needs no file, or the format of the files at `path`.
     pub source: S,
     /// The file, a folder of files or a pattern of them; for `idx` and `cifar` the folder, or a pattern of folders.
+    /// `{dc}` in it stands for the name of the data center: each then has data of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// The share of the examples kept for the held-out metric where no test file comes with the data,
@@ -30,8 +32,32 @@ where
     pub split: Split,
     /// The share of each data center's examples that `split` decides, 0 to 1; the rest are partitioned evenly.
     pub skew: f64,
+    /// What differs in a data center, by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, DataAt<S>>,
     /// Sizes of the generator, for `source = "synthetic"`.
     pub synthetic: G,
+}
+
+/// The settings of one data center's data that differ from those of all: an `[app.data.at.NAME]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataAt<S> {
+    /// The format of the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<S>,
+    /// Where the files are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The share of the examples that is held out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+    /// Which examples each worker of the data center gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// The share of them that `split` decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skew: Option<f64>,
 }
 
 /// Which examples each data center gets.
@@ -77,6 +103,7 @@ impl<S: Default, G: Default> Default for DataConfig<S, G> {
             held_out: 0.1,
             split: Split::Even,
             skew: 1.0,
+            at: BTreeMap::new(),
             synthetic: G::default(),
         }
     }
@@ -99,21 +126,76 @@ impl ConfigError {
     }
 }
 
-impl<S: Default + PartialEq, G: Default> DataConfig<S, G> {
+impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
     /// Checks what holds for every application; `splits` are the ones it knows.
     pub(super) fn validate(&self, splits: &[Split]) -> Result<(), ConfigError> {
-        if self.source != S::default() && self.path.is_none() {
+        if self.source != S::default() && self.path.is_none() && self.at.is_empty() {
             return Err(ConfigError::new("data.path", "missing", "the path of the data files"));
         }
-        if !(self.held_out > 0.0 && self.held_out < 1.0) {
-            return Err(ConfigError::new("data.held_out", self.held_out, "above 0 and below 1"));
-        }
-        within("data.skew", self.skew, 0.0, 1.0)?;
-        if !splits.contains(&self.split) {
-            let expected = splits.iter().map(|split| split.name()).collect::<Vec<_>>().join(" or ");
-            return Err(ConfigError::new("data.split", self.split.name(), expected));
+        self.validate_shares("data", splits)?;
+        for name in self.at.keys() {
+            self.in_data_center(name).validate_shares(&format!("data.at.{name}"), splits)?;
         }
         Ok(())
+    }
+
+    /// Checks how examples are held out and split.
+    fn validate_shares(&self, table: &str, splits: &[Split]) -> Result<(), ConfigError> {
+        if !(self.held_out > 0.0 && self.held_out < 1.0) {
+            let key = format!("{table}.held_out");
+            return Err(ConfigError::new(&key, self.held_out, "above 0 and below 1"));
+        }
+        within(&format!("{table}.skew"), self.skew, 0.0, 1.0)?;
+        if !splits.contains(&self.split) {
+            let expected = splits.iter().map(|split| split.name()).collect::<Vec<_>>().join(" or ");
+            let key = format!("{table}.split");
+            return Err(ConfigError::new(&key, self.split.name(), expected));
+        }
+        Ok(())
+    }
+
+    /// Whether each data center has data of its own: `{dc}` is in the path, or `at` gives a data center a path.
+    pub fn is_per_data_center(&self) -> bool {
+        is_per_data_center(self.path.as_deref()) || self.at.values().any(|at| at.path.is_some())
+    }
+
+    /// The settings in one data center: with those of `at`, and with its name in the place of `{dc}`.
+    #[must_use]
+    pub fn in_data_center(&self, name: &str) -> Self {
+        let mut own = Self { at: BTreeMap::new(), ..self.clone() };
+        if let Some(at) = self.at.get(name) {
+            own.source = at.source.unwrap_or(own.source);
+            own.path = at.path.clone().or(own.path);
+            own.held_out = at.held_out.unwrap_or(own.held_out);
+            own.split = at.split.unwrap_or(own.split);
+            own.skew = at.skew.unwrap_or(own.skew);
+        }
+        own.path = own.path.map(|path| path_in_data_center(&path, name));
+        own
+    }
+
+    /// The same settings, wherever data files lie. Whether each data center has its own is kept.
+    #[must_use]
+    pub fn without_paths(&self) -> Self {
+        let mut own = self.clone();
+        own.path = own.is_per_data_center().then(|| DATA_CENTER.into());
+        for at in own.at.values_mut() {
+            at.path = None;
+        }
+        own
+    }
+}
+
+/// Whether a path holds `{dc}`.
+fn is_per_data_center(path: Option<&Path>) -> bool {
+    path.is_some_and(|path| path.to_string_lossy().contains(DATA_CENTER))
+}
+
+/// A path with the name of a data center in the place of `{dc}`.
+pub(super) fn path_in_data_center(path: &Path, name: &str) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.replace(DATA_CENTER, name).into(),
+        None => path.into(),
     }
 }
 
@@ -162,3 +244,6 @@ pub(super) fn fits(key: &str, value: usize, times: usize, what: &str) -> Result<
 
 /// Numbers that a generator may hold: 4 GiB of them.
 const GENERATED_NUMBERS_MAX: usize = 1 << 30;
+
+/// What stands for the name of the data center in a path.
+const DATA_CENTER: &str = "{dc}";

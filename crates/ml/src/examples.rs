@@ -94,6 +94,14 @@ impl Ratings {
         self.value.is_empty()
     }
 
+    /// Adds ratings of the same users and items.
+    pub fn append(&mut self, other: Self) {
+        debug_assert_eq!((self.users, self.items), (other.users, other.items));
+        self.user.extend(other.user);
+        self.item.extend(other.item);
+        self.value.extend(other.value);
+    }
+
     /// The ratings at some positions, in their order, of the same users and items.
     #[must_use]
     pub fn select(&self, positions: &[u32]) -> Self {
@@ -166,6 +174,23 @@ impl DenseExamples {
         self.classes = self.classes.max(other.classes);
     }
 
+    /// The examples at some positions, in their order.
+    #[must_use]
+    pub fn select(&self, positions: &[u32]) -> Self {
+        let width = self.width();
+        let range = |at: u32| at as usize * width..(at as usize + 1) * width;
+        let features = match &self.features {
+            Features::Bytes(values) => Features::Bytes(
+                positions.iter().flat_map(|&at| values[range(at)].iter().copied()).collect(),
+            ),
+            Features::Floats(values) => Features::Floats(
+                positions.iter().flat_map(|&at| values[range(at)].iter().copied()).collect(),
+            ),
+        };
+        let labels = positions.iter().map(|&at| self.labels[at as usize]).collect();
+        Self { features, labels, ..*self }
+    }
+
     /// Writes one example's features into `out`, [`Self::width`] long.
     pub fn copy_features(&self, example: usize, out: &mut [f32]) {
         self.copy_from(example * self.width(), out);
@@ -214,6 +239,16 @@ impl SparseExamples {
         self.labels.is_empty()
     }
 
+    /// Adds examples. The features are those of both.
+    pub fn append(&mut self, other: Self) {
+        let start = self.columns.len();
+        self.width = self.width.max(other.width);
+        self.columns.extend(other.columns);
+        self.values.extend(other.values);
+        self.offsets.extend(other.offsets[1..].iter().map(|offset| start + offset));
+        self.labels.extend(other.labels);
+    }
+
     /// The columns and values of one example.
     pub fn example(&self, example: usize) -> (&[u32], &[f32]) {
         let range = self.offsets[example]..self.offsets[example + 1];
@@ -258,11 +293,11 @@ impl Documents {
     }
 
     /// Adds the documents of `other`, which has as many words.
-    pub fn append(&mut self, other: &Self) {
+    pub fn append(&mut self, other: Self) {
         debug_assert_eq!(self.vocabulary, other.vocabulary);
         let start = self.words.len();
-        self.words.extend_from_slice(&other.words);
-        self.counts.extend_from_slice(&other.counts);
+        self.words.extend(other.words);
+        self.counts.extend(other.counts);
         self.offsets.extend(other.offsets[1..].iter().map(|offset| start + offset));
     }
 

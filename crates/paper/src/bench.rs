@@ -82,14 +82,14 @@ impl<'w> Bench<'w> {
 
     /// The application of a plan, with its data partitioned over the plan's workers.
     pub(super) fn application(&self, plan: &Plan) -> Result<Arc<dyn Application>, EvaluationError> {
-        let workers = plan.topology.workers_per_dc();
+        let homes = plan.topology.data_homes();
         let key = format!("{} {} {:?}", plan.seed.0, plan.topology.workers(), plan.app);
         // Locked while the data is generated: a second run of the same application waits for it.
         let mut known = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(application) = known.get(&key) {
             return Ok(application.clone());
         }
-        let built = gaia_data::build(plan.app.as_ref(), &workers, plan.seed);
+        let built = gaia_data::build(plan.app.as_ref(), &homes, plan.seed);
         let application =
             built.map_err(|error| EvaluationError::Data { run: plan.name.clone(), error })?;
         known.insert(key, application.clone());

@@ -156,6 +156,13 @@ impl Node {
         path.split('.').try_fold(self, |node, key| node.child(key))
     }
 
+    /// The value under some keys of tables, one below the other.
+    pub(crate) fn at_mut(&mut self, keys: &[&str]) -> Option<&mut Self> {
+        keys.iter().try_fold(self, |node, key| {
+            node.as_table_mut()?.get_mut(*key).map(|entry| &mut entry.node)
+        })
+    }
+
     /// A problem with the value of a dotted key, shown there or at the nearest table around it.
     pub(crate) fn problem(&self, path: &str, mut fault: Fault) -> Problem {
         let mut node = self;

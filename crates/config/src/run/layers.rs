@@ -101,20 +101,22 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
 /// command line at the working directory.
 fn resolve_paths(sources: &Sources, root: &mut Node) {
     let is_path = |key: &str| key == "path" || key.ends_with("_path");
-    for (tables, names_file) in [
-        (&["app", "data"][..], &is_path as &dyn Fn(&str) -> bool),
-        (&["model"], &|key| key == "init"),
-    ] {
-        let mut node = Some(&mut *root);
-        for table in tables {
-            let entry = node.and_then(Node::as_table_mut).and_then(|keys| keys.get_mut(*table));
-            node = entry.map(|entry| &mut entry.node);
+    if let Some(data) = root.at_mut(&["app", "data"]) {
+        resolve_keys(sources, data, is_path);
+        for at in data.at_mut(&["at"]).and_then(Node::as_table_mut).into_iter().flatten() {
+            resolve_keys(sources, &mut at.1.node, is_path);
         }
+    }
+    if let Some(model) = root.at_mut(&["model"]) {
+        resolve_keys(sources, model, |key| key == "init");
+    }
+}
 
-        let keys = node.and_then(Node::as_table_mut).into_iter().flat_map(|keys| keys.iter_mut());
-        for (_, entry) in keys.filter(|(key, _)| names_file(key)) {
-            make_absolute(sources, &mut entry.node);
-        }
+/// Makes the paths of a table absolute, which are its keys that `is_path` selects.
+fn resolve_keys(sources: &Sources, table: &mut Node, is_path: impl Fn(&str) -> bool) {
+    let keys = table.as_table_mut().into_iter().flat_map(|keys| keys.iter_mut());
+    for (_, entry) in keys.filter(|(key, _)| is_path(key)) {
+        make_absolute(sources, &mut entry.node);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sections::{
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};
-use gaia_core::topology::{Deployment, Overlay, Topology};
+use gaia_core::topology::{DataHome, Deployment, Overlay, Topology};
 use gaia_core::types::Seed;
 use gaia_ml::apps::AppConfig;
 
@@ -96,13 +96,26 @@ impl Plan {
 
     /// The same run with all machines in one data center, which it is compared with ("times LAN").
     ///
-    /// The slowdown of the slowest data center applies to it.
+    /// The slowdown of the slowest data center applies to it. If each data center has data of its own, its workers still
+    /// train on it.
     #[must_use]
     pub fn on_lan(&self) -> Self {
+        let mut topology = self.topology.collapsed();
+        if self.app.as_ref().is_some_and(AppConfig::is_per_data_center) {
+            topology.data_centers[0].stands_for = self.topology.data_homes();
+        }
         let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let compute = ComputeConfig { slowdown: vec![slowest], ..self.compute.clone() };
         let deployment = Deployment::default();
-        Self { topology: self.topology.collapsed(), compute, deployment, ..self.clone() }
+        Self { topology, compute, deployment, ..self.clone() }
+    }
+
+    /// Where the training data lies, in order of the workers: in each data center its own, or in one place without a name.
+    pub fn data_homes(&self) -> Vec<DataHome> {
+        if self.app.as_ref().is_some_and(AppConfig::is_per_data_center) {
+            return self.topology.data_homes();
+        }
+        vec![DataHome { name: String::new(), workers: self.topology.workers() }]
     }
 
     /// Which data center sends updates to which: each to all others, unless ASP has another overlay.

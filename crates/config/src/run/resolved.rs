@@ -91,6 +91,14 @@ struct ResolvedDataCenter<'p> {
     colocated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     server_addresses: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stands_for: Vec<ResolvedDataHome<'p>>,
+}
+
+#[derive(Serialize)]
+struct ResolvedDataHome<'p> {
+    name: &'p str,
+    workers: usize,
 }
 
 #[derive(Serialize)]
@@ -192,6 +200,11 @@ impl<'p> ResolvedTopology<'p> {
                     .into_iter()
                     .flatten()
                     .map(ToString::to_string)
+                    .collect(),
+                stands_for: dc
+                    .stands_for
+                    .iter()
+                    .map(|home| ResolvedDataHome { name: &home.name, workers: home.workers })
                     .collect(),
             })
             .collect();

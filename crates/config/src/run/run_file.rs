@@ -219,6 +219,12 @@ impl RunFile {
         self.root.at(key).and_then(Node::as_str).is_some_and(|named| Path::new(named) == path)
     }
 
+    /// The keys of a table, if it is there.
+    pub fn tables(&self, key: &str) -> Vec<&str> {
+        let table = self.root.at(key).and_then(Node::as_table);
+        table.into_iter().flat_map(|table| table.keys().map(String::as_str)).collect()
+    }
+
     /// The error that a file named by the run file cannot be read. It shows the key that names the file.
     pub fn unreadable(&self, key: &str, path: &Path, reason: &std::io::Error) -> ConfigError {
         let path = path.display().to_string();

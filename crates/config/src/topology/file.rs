@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::wan::{LinkOverride, Queue, WanKeys, WanSection, scaled};
 use crate::document::{Fault, Node, Problem, Sources, nearest, one_of};
 use crate::range::{self, Checks};
-use gaia_core::topology::{ADDRESS, Address, DataCenter, Deployment, Group, Topology};
+use gaia_core::topology::{ADDRESS, Address, DataCenter, DataHome, Deployment, Group, Topology};
 use gaia_core::types::limits::{DATA_CENTERS_MAX, NODES_PER_DC_MAX};
 use gaia_core::types::{Bandwidth, DcId, DurationSetting, UsdPerGb};
 
@@ -55,6 +55,16 @@ pub(crate) struct DataCenterKeys {
     lan_rtt: Option<DurationSetting>,
     colocated: Option<bool>,
     server_addresses: Option<Vec<String>>,
+    /// The data centers whose data and workers it has, where it stands for several.
+    #[serde(default)]
+    stands_for: Vec<DataHomeKeys>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DataHomeKeys {
+    name: String,
+    workers: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -199,12 +209,27 @@ fn data_centers(checks: &mut Checks<'_>, keys: &TopologyKeys) -> Result<Vec<Data
             lan_bandwidth: keys.lan_bandwidth.unwrap_or(defaults.lan_bandwidth),
             lan_rtt: keys.lan_rtt.unwrap_or(defaults.lan_rtt),
             colocated: keys.colocated.unwrap_or(defaults.colocated),
+            stands_for: keys
+                .stands_for
+                .iter()
+                .map(|home| DataHome { name: home.name.clone(), workers: home.workers })
+                .collect(),
         };
 
         checks.count(&path("servers"), dc.servers, NODES_PER_DC_MAX)?;
         checks.count(&path("workers"), dc.workers, NODES_PER_DC_MAX)?;
         checks.bandwidth(&path("lan_bandwidth"), dc.lan_bandwidth)?;
         checks.time(&path("lan_rtt"), dc.lan_rtt, range::RTT_MAX)?;
+
+        let path_of_homes = path("stands_for");
+        for home in &dc.stands_for {
+            checks.name(&path_of_homes, &home.name)?;
+        }
+        let homes = dc.stands_for.iter().map(|home| home.workers).fold(0, usize::saturating_add);
+        if !dc.stands_for.is_empty() && homes != dc.workers {
+            let expected = format!("as many workers as `{}` has, {}", dc.name, dc.workers);
+            return Err(checks.found(&path_of_homes, format!("{homes} workers"), expected));
+        }
 
         if let Some(first) = all.first().filter(|first| first.servers != dc.servers) {
             let expected = format!(

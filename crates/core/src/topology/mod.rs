@@ -45,6 +45,17 @@ pub struct DataCenter {
     /// Whether worker `i` and server `i` share a machine and its network card. Their messages to each other then do not
     /// cross the LAN.
     pub colocated: bool,
+    /// The data centers whose data and workers it has, in order of its workers. Empty if it has its own.
+    pub stands_for: Vec<DataHome>,
+}
+
+/// A data center as the place of training data, and the workers that train on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DataHome {
+    /// The name of the data center.
+    pub name: String,
+    /// The number of workers that train on its data.
+    pub workers: usize,
 }
 
 /// One directed link between two data centers.
@@ -139,6 +150,15 @@ impl Topology {
         self.data_centers[..dc.index()].iter().map(|dc| dc.workers).sum()
     }
 
+    /// Where training data lies, in order of the workers.
+    pub fn data_homes(&self) -> Vec<DataHome> {
+        let homes = self.data_centers.iter().flat_map(|dc| match dc.stands_for.as_slice() {
+            [] => vec![DataHome { name: dc.name.clone(), workers: dc.workers }],
+            several => several.to_vec(),
+        });
+        homes.collect()
+    }
+
     /// The same machines in one data center, connected by the fastest of the LANs. A run over the WAN is compared with
     /// a run over this topology ("times LAN").
     #[must_use]
@@ -156,6 +176,7 @@ impl Topology {
             servers: self.data_centers.iter().map(|dc| dc.servers).sum(),
             workers: self.workers(),
             colocated: self.data_centers.iter().all(|dc| dc.colocated),
+            stands_for: Vec::new(),
             ..fastest.clone()
         };
 

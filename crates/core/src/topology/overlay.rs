@@ -290,6 +290,7 @@ mod tests {
             lan_bandwidth: Bandwidth::from_mbit(1000.0),
             lan_rtt: DurationSetting::default(),
             colocated: false,
+            stands_for: Vec::new(),
         };
 
         let mut links = Vec::new();

@@ -27,6 +27,7 @@ pub(super) fn mesh(names: &[impl AsRef<str>], link: WanLink) -> Topology {
         lan_bandwidth: Bandwidth::from_mbit(1_000.0),
         lan_rtt: DurationSetting::default(),
         colocated: false,
+        stands_for: Vec::new(),
     };
 
     let dcs = || (0..names.len() as u16).map(DcId);

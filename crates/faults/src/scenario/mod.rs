@@ -290,6 +290,7 @@ impl Scenario {
                     lan_bandwidth: Bandwidth::from_mbit(1_000.0),
                     lan_rtt: DurationSetting(Duration::from_micros(200)),
                     colocated: false,
+                    stands_for: Vec::new(),
                 })
                 .collect(),
             groups: Vec::new(),

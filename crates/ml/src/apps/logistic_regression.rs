@@ -74,13 +74,14 @@ struct Shared {
     config: LogisticRegressionConfig,
     layout: Arc<ModelLayout>,
     train: SparseExamples,
-    workers: usize,
     clocks_per_pass: u64,
 }
 
 struct SparseDescent {
     shared: Arc<Shared>,
     visits: Visits,
+    /// All training examples divided by those of this worker: the mean gradient of a batch counts by its inverse.
+    examples_ratio: f64,
     /// The features that the batch has, ascending.
     rows: Vec<u32>,
     prepared: Option<Clock>,
@@ -114,7 +115,7 @@ impl LogisticRegression {
         );
         let workers = parts.len().max(1);
         let clocks_per_pass = train.len().div_ceil(config.batch * workers).max(1) as u64;
-        let shared = Arc::new(Shared { config, layout, train, workers, clocks_per_pass });
+        let shared = Arc::new(Shared { config, layout, train, clocks_per_pass });
 
         Self { shared, parts, test, summary }
     }
@@ -132,6 +133,7 @@ impl Application for LogisticRegression {
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
         let shared = self.shared.clone();
         Box::new(SparseDescent {
+            examples_ratio: shared.train.len() as f64 / self.parts[worker].len() as f64,
             visits: Visits::of_size(self.parts[worker].clone(), shared.config.batch, seed),
             rows: Vec::new(),
             prepared: None,
@@ -223,7 +225,7 @@ impl Task for SparseDescent {
         }
 
         let rate = shared.config.learning_rate * shared.rate_factor(clock);
-        let scale = (-rate / (batch.len() * shared.workers) as f64) as f32;
+        let scale = (-rate / (batch.len() as f64 * self.examples_ratio)) as f32;
         changes.iter_mut().for_each(|change| *change *= scale);
 
         let deltas = Deltas {

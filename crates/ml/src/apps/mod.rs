@@ -13,6 +13,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ConfigError;
+use crate::config::DataConfig;
 
 pub use convolutional_network::{
     ConvolutionalNetworkConfig, ImageGenerator, Normalization, PATTERN_SIDE, convolutional_network,
@@ -92,16 +93,29 @@ impl AppConfig {
     pub fn without_paths(&self) -> Self {
         let mut own = self.clone();
         match &mut own {
-            Self::MatrixFactorization(config) => config.data.path = None,
-            Self::SoftmaxRegression(config) => config.data.path = None,
-            Self::Perceptron(config) => config.data.path = None,
-            Self::ConvolutionalNetwork(config) => config.data.path = None,
-            Self::LogisticRegression(config) => config.data.path = None,
+            Self::MatrixFactorization(config) => config.data = config.data.without_paths(),
+            Self::SoftmaxRegression(config) => config.data = config.data.without_paths(),
+            Self::Perceptron(config) => config.data = config.data.without_paths(),
+            Self::ConvolutionalNetwork(config) => config.data = config.data.without_paths(),
+            Self::LogisticRegression(config) => config.data = config.data.without_paths(),
             Self::TopicModel(config) => {
-                (config.data.path, config.data.vocabulary_path) = (None, None);
+                let DataConfig { path, at, .. } = config.data.as_data().without_paths();
+                (config.data.path, config.data.at, config.data.vocabulary_path) = (path, at, None);
             }
         }
         own
+    }
+
+    /// Whether each data center has data of its own.
+    pub fn is_per_data_center(&self) -> bool {
+        match self {
+            Self::MatrixFactorization(config) => config.data.is_per_data_center(),
+            Self::SoftmaxRegression(config) => config.data.is_per_data_center(),
+            Self::Perceptron(config) => config.data.is_per_data_center(),
+            Self::ConvolutionalNetwork(config) => config.data.is_per_data_center(),
+            Self::LogisticRegression(config) => config.data.is_per_data_center(),
+            Self::TopicModel(config) => config.data.as_data().is_per_data_center(),
+        }
     }
 
     /// What [`Application::deltas_are_counts`](gaia_core::application::Application::deltas_are_counts) will say once the

@@ -61,13 +61,14 @@ struct Shared {
     training: Training,
     stack: Stack,
     train: Arc<DenseExamples>,
-    workers: usize,
     clocks_per_pass: u64,
 }
 
 struct GradientDescent {
     shared: Arc<Shared>,
     visits: Visits,
+    /// All training examples divided by those of this worker: the mean gradient of a batch counts by its inverse.
+    examples_ratio: f64,
     activations: Activations,
     /// What momentum carries on, table by table; empty without it.
     velocity: Vec<Vec<f32>>,
@@ -112,7 +113,6 @@ impl Network {
             training,
             stack,
             train: Arc::new(train),
-            workers,
         });
 
         Self { shared, parts, test: Arc::new(test), evaluated, summary }
@@ -137,6 +137,7 @@ impl Application for Network {
             Vec::new()
         };
         Box::new(GradientDescent {
+            examples_ratio: shared.train.len() as f64 / self.parts[worker].len() as f64,
             visits: Visits::of_size(self.parts[worker].clone(), shared.training.batch, seed),
             activations: Activations::default(),
             velocity,
@@ -211,7 +212,7 @@ impl Task for GradientDescent {
         }
 
         let rate = training.learning_rate * shared.rate_factor(clock);
-        let scale = (-rate / shared.workers as f64) as f32;
+        let scale = (-rate / self.examples_ratio) as f32;
         for value in deltas.tables.iter_mut().flat_map(|table| &mut table.values) {
             *value *= scale;
         }

@@ -1,11 +1,12 @@
 //! The settings of topic modelling.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
-use crate::config::{DataConfig, Split, above_zero, count, fits, within};
+use crate::config::{DataAt, DataConfig, Split, above_zero, count, fits, within};
 
 /// Settings of `kind = "topic-model"`.
 ///
@@ -46,6 +47,9 @@ pub struct CorpusConfig {
     pub split: Split,
     /// The share of each data center's documents that `split` decides, 0 to 1; the rest are partitioned evenly.
     pub skew: f64,
+    /// What differs in a data center, by its name. The words are the same in all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, DataAt<DocumentSource>>,
     /// Sizes of the generator, for `source = "synthetic"`.
     pub synthetic: TopicGenerator,
 }
@@ -99,13 +103,14 @@ impl TopicModelConfig {
 
 impl CorpusConfig {
     /// The settings that documents share with other data.
-    fn as_data(&self) -> DataConfig<DocumentSource, ()> {
+    pub fn as_data(&self) -> DataConfig<DocumentSource, ()> {
         DataConfig {
             source: self.source,
             path: self.path.clone(),
             held_out: self.held_out,
             split: self.split,
             skew: self.skew,
+            at: self.at.clone(),
             synthetic: (),
         }
     }
@@ -139,10 +144,10 @@ impl Default for TopicModelConfig {
 
 impl Default for CorpusConfig {
     fn default() -> Self {
-        let DataConfig { source, path, held_out, split, skew, synthetic: () } =
+        let DataConfig { source, path, held_out, split, skew, at, synthetic: () } =
             DataConfig::<DocumentSource, ()>::default();
         let synthetic = TopicGenerator::default();
-        Self { source, path, vocabulary_path: None, held_out, split, skew, synthetic }
+        Self { source, path, vocabulary_path: None, held_out, split, skew, at, synthetic }
     }
 }
 

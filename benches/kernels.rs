@@ -10,6 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use gaia_core::application::Application;
 use gaia_core::types::{Clock, Seed};
 use gaia_ml::apps::{ConvolutionalNetworkConfig, convolutional_network};
+use gaia_ml::divided::Divided;
 use gaia_ml::examples::{DenseExamples, Features, Shape};
 use gaia_ml::kernels::dense::{Matrix, inner_products, multiply};
 use gaia_ml::kernels::factorization::{Rating, descend};
@@ -119,8 +120,8 @@ fn convolution(_: &mut Criterion) {
                 labels: (0..batch as u32).map(|example| example % 10).collect(),
             };
             let parts = vec![Arc::from_iter(0..batch as u32)];
-            let (train, test) = (examples.clone(), examples);
-            let app = convolutional_network(&config, train, test, parts, Seed(1), "");
+            let divided = Divided::new(examples.clone(), examples, parts);
+            let app = convolutional_network(&config, divided, Seed(1), "");
             let model = app.initial_model(Seed(1));
             let mut task = app.task(0, Seed(1));
             let flops = task.iterate(Clock(0), &model).1.flops;

@@ -2,11 +2,13 @@
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gaia::{
-    Application, Clock, ComparisonPlan, Deltas, Direction, Evaluation, Metric, Model, ModelLayout,
-    RowSet, RunFile, Seed, Summary, TableLayout, Task, Unobserved, Work,
+    Aggregation, Application, Clock, ComparisonPlan, Deltas, Direction, EvaluationSums, Metric,
+    Model, ModelLayout, RowSet, RunFile, Seed, Summary, TableLayout, Task, Unobserved, WeightedSum,
+    Work,
 };
 use rand_distr::{Distribution, StandardNormal};
 
@@ -42,8 +44,8 @@ impl LeastSquares {
     }
 
     /// By how much the model misses the value of each example.
-    fn errors(&self, model: &Model) -> impl Iterator<Item = f32> {
-        self.examples.iter().map(|(features, value)| {
+    fn errors(examples: &[(Vec<f32>, f32)], model: &Model) -> impl Iterator<Item = f32> {
+        examples.iter().map(|(features, value)| {
             features.iter().zip(&model.values).map(|(x, weight)| x * weight).sum::<f32>() - value
         })
     }
@@ -59,14 +61,22 @@ impl Application for LeastSquares {
         Box::new(Self { layout: self.layout.clone(), examples: own.into() })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        let squares: f32 = self.errors(model).map(|error| error * error).sum();
-        let objective = f64::from(squares) / self.examples.len() as f64;
-        Evaluation { objective, metric: objective.sqrt() }
+    fn workers(&self) -> usize {
+        self.examples.len() / EXAMPLES_PER_WORKER
+    }
+
+    /// Nothing is held out: the metric is over the same examples as the objective.
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        let (start, end) = (workers.start * EXAMPLES_PER_WORKER, workers.end * EXAMPLES_PER_WORKER);
+        let examples = &self.examples[start..end];
+        let squares: f32 = Self::errors(examples, model).map(|error| error * error).sum();
+        let sum = WeightedSum { sum: f64::from(squares), weight: examples.len() as f64 };
+        EvaluationSums { objective: sum, metric: sum }
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "rmse", direction: Direction::Lower }
+        let (aggregation, direction) = (Aggregation::RootMean, Direction::Lower);
+        Metric { name: "rmse", aggregation, direction }
     }
 }
 
@@ -77,7 +87,8 @@ impl Task for LeastSquares {
 
     fn iterate(&mut self, _clock: Clock, model: &Model) -> (Deltas, Work) {
         let mut deltas = Deltas::dense(&self.layout);
-        for (error, (features, _)) in self.errors(model).zip(self.examples.iter()) {
+        for (error, (features, _)) in Self::errors(&self.examples, model).zip(self.examples.iter())
+        {
             for (delta, x) in deltas.tables[0].values.iter_mut().zip(features) {
                 *delta -= LEARNING_RATE * error * x;
             }

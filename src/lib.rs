@@ -84,7 +84,10 @@ use std::sync::Arc;
 pub use gaia_config::{
     ConfigError, DriverKind, Override, Plan, RunFile, load_topology, topologies, topology_from_text,
 };
-pub use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+pub use gaia_core::application::{
+    Aggregation, Application, Direction, Evaluation, EvaluationSums, Metric, Task, WeightedSum,
+    Work,
+};
 pub use gaia_core::coordinator::{ChangeRule, StopRules};
 pub use gaia_core::significance::Significance;
 pub use gaia_core::topology::{DataCenter, Topology, WanLink};
@@ -96,9 +99,9 @@ pub use gaia_data::DataError;
 pub use gaia_driver::{Outcome, RunError, RunOptions, run, run_with};
 pub use gaia_report::{CompareRow, ComparedRun, Comparison, ReportError, RunDirectory, RunRecord};
 pub use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
-    LinkRecord, MembershipChange, MembershipRecord, MetricRecord, Observer, Progress, Summary,
-    Unobserved,
+    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
+    GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
+    Observer, Progress, Summary, Unobserved,
 };
 
 pub use comparison::{ComparisonPlan, LAN, Variant};

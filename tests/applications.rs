@@ -14,6 +14,7 @@ use gaia_ml::apps::{
     SoftmaxRegressionConfig, SparseSource, TopicModelConfig, softmax_regression,
 };
 use gaia_ml::config::Split;
+use gaia_ml::divided::Divided;
 use homes::homes;
 use real_data::real_data;
 
@@ -59,8 +60,9 @@ fn a_convolutional_network_finds_patterns_that_a_linear_model_does_not() {
         let reached = train(&AppConfig::ConvolutionalNetwork(config), &[2, 2, 2], 300);
         assert!(reached.metric > made.best_accuracy - 0.1, "{normalization:?}: {reached:?}");
         let parts = vec![(0..made.train.len() as u32).collect()];
+        let divided = Divided::new(made.train, made.test, parts);
         let linear = SoftmaxRegressionConfig::default();
-        let linear = softmax_regression(&linear, made.train, made.test, parts, SEED, "images");
+        let linear = softmax_regression(&linear, divided, SEED, "images");
         let reached = descend(&linear, 1, 300);
         assert!(reached.metric < 0.65, "{reached:?}");
     }

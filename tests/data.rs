@@ -682,10 +682,12 @@ fn settings_of_data_centers_that_do_not_fit_are_refused() {
         "app.data.source is synthetic, expected the format of the files",
     );
 
-    let words = at("words-0");
-    let error = format!("found documents of 4 words, expected 3 words, as in {words}");
-    let data = format!("at.dc-0.path = '{words}', at.dc-1.path = '{}'", at("words-1"));
-    check("topic-model", format!("source = 'docword', {data}"), &error);
+    let data = format!("at.dc-0.path = '{}', at.dc-1.path = '{}'", at("words-0"), at("words-1"));
+    check(
+        "topic-model",
+        format!("source = 'docword', {data}"),
+        "the data of dc-1: found documents of 4 words, expected 3 words, as in the data of dc-0",
+    );
 }
 
 #[test]

@@ -4,11 +4,12 @@
 
 mod clusters;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::DriverKind;
-use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
 use gaia_core::sync::{AspConfig, BspConfig, OverlayKind, RemoteSync, ValueFormat};
 use gaia_core::topology::Topology;
 use gaia_core::types::{
@@ -55,12 +56,16 @@ impl Application for Spoiling {
         Box::new(SpoilingTask { inner: self.inner.task(worker, seed), value })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        let found = self.inner.evaluate(model);
-        match self.spoilt {
-            Spoilt::Objective => Evaluation { objective: f64::NAN, ..found },
-            Spoilt::Change(_) => found,
+    fn workers(&self) -> usize {
+        self.workers
+    }
+
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        let mut found = self.inner.sums(model, workers);
+        if let Spoilt::Objective = self.spoilt {
+            found.objective.sum = f64::NAN;
         }
+        found
     }
 
     fn metric(&self) -> Metric {

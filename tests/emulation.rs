@@ -8,13 +8,14 @@
 mod clusters;
 mod real_data;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use clusters::{app_of, plan, triangle, two_groups};
 use gaia_config::{ComputeModel, DriverKind, Plan};
-use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{AspConfig, LocalSync, OverlayKind, RemoteSync, SspConfig, ValueFormat};
 use gaia_core::types::{
@@ -319,10 +320,14 @@ impl Application for Spoilt {
         Box::new(SpoiltTask { sound: self.sound.task(worker, seed), panics_at })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
+    fn workers(&self) -> usize {
+        self.sound.workers()
+    }
+
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
         assert!(!self.judge_panics, "no verdict");
         std::thread::sleep(self.evaluation);
-        self.sound.evaluate(model)
+        self.sound.sums(model, workers)
     }
 
     fn metric(&self) -> Metric {

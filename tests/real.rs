@@ -247,6 +247,35 @@ fn every_remote_model_runs_over_processes() {
     }
 }
 
+/// Under BSP all copies are equal, and the processes find together what one process finds of all data.
+#[test]
+fn processes_evaluate_their_own_data_and_find_what_a_simulation_finds() {
+    let text = run_file(&["north", "south"], "sync.remote.model = \"bsp\"", "clocks = 12");
+    let text = text.replace("[sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n", "");
+    let bench = Bench::new(&text);
+    for (driver, out) in [("real", "processes"), ("simulated", "simulation")] {
+        let arguments = ["--driver", driver, "--out", out, "--quiet"];
+        let output = bench.gaia("train", &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{driver}: {}", said(&output));
+    }
+    let (found, expected) = (bench.summary("processes"), bench.summary("simulation"));
+    assert_eq!(
+        (&found["evaluated"], &expected["evaluated"]),
+        (&"home".into(), &"everywhere".into())
+    );
+    assert_eq!(found["at_home"].as_array().unwrap().len(), 2);
+    for figure in ["/objective", "/metric/value"] {
+        let [found, expected] =
+            [&found, &expected].map(|summary| summary.pointer(figure).unwrap().as_f64().unwrap());
+        assert!((found / expected - 1.0).abs() < 1e-6, "{figure}: {found} {expected}");
+    }
+
+    let arguments = ["--driver", "real", "--set", "evaluate.where=everywhere", "--out", "no"];
+    let output = bench.gaia("train", &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("evaluate.where"), "{}", said(&output));
+}
+
 #[test]
 fn a_killed_node_that_nobody_waits_for_ends_the_run_and_is_named_and_none_is_left() {
     let text = run_file(&["north", "south"], "driver = \"real\"", "clocks = 1000000");

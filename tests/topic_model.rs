@@ -4,15 +4,17 @@
 mod homes;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gaia_config::{Plan, RunFile};
-use gaia_core::application::{Application, Evaluation, Metric, Task};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task};
 use gaia_core::sync::{LocalStepsConfig, RemoteSync};
 use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Seed, TableId, TableRows};
 use gaia_data::synthetic;
-use gaia_ml::apps::{AppConfig, Completion, TopicModel, TopicModelConfig, top_words};
+use gaia_ml::apps::{AppConfig, Completion, TokenCounts, TopicModel, TopicModelConfig, top_words};
 use gaia_ml::config::Split;
+use gaia_ml::divided::Divided;
 use gaia_ml::examples::Documents;
 use gaia_telemetry::{Observer, Progress};
 use homes::homes;
@@ -43,9 +45,7 @@ fn one_worker_samples_the_posterior_of_all_assignments() {
     let sum: f64 = posterior.values().sum();
 
     let config = TopicModelConfig { topics, alpha, beta, clocks_per_pass: 2, ..Default::default() };
-    let parts = vec![Arc::from([0, 1])];
-    let held_out = Completion::new(&documents, Seed(1));
-    let app = TopicModel::new(config, documents, held_out, parts, None, Seed(1), "two");
+    let app = topic_model(config, documents, None, Seed(1));
     let mut model = app.initial_model(Seed(1));
     let mut tasks = vec![app.task(0, Seed(2))];
     let sweeps = 60_000;
@@ -155,31 +155,59 @@ fn a_copy_is_judged_by_its_words_alone_and_not_by_the_names_of_topics() {
 #[test]
 fn planted_topics_are_found_by_many_workers_on_even_and_on_skewed_data() {
     for split in [Split::Even, Split::ByLabel] {
-        let mut config = small();
-        config.data.split = split;
-        let generator = config.data.synthetic.clone();
-        let made = synthetic::documents(
-            &generator,
-            config.data.held_out,
-            SEED.child("data").child("synthetic"),
+        // A sampler may stay where two topics have become one. Which starts do that is chance, so several are judged.
+        let reached: Vec<Reached> = (42..47).map(|seed| reach(split, Seed(seed))).collect();
+        let median = |of: fn(&Reached) -> f64| {
+            let mut all: Vec<f64> = reached.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
+        assert!(median(|reached| reached.start) > 1.25, "{split:?}: {reached:?}");
+        assert!(
+            (0.97..1.03).contains(&median(|reached| reached.objective)),
+            "{split:?}: {reached:?}"
         );
-        let app = build(config, &[2, 2, 2]);
-        let mut planted = Model::zeros(app.layout().clone());
-        for (count, probability) in planted.table_mut(WORD_TOPIC).iter_mut().zip(&made.words) {
-            *count = 1e6 * probability;
-        }
-        let best = app.evaluate(&planted);
-        let mut model = app.initial_model(SEED.child("model"));
-        let start = app.evaluate(&model);
-        let mut tasks = tasks(&*app, 6);
-        (0..160).for_each(|at| clock(&mut tasks, &mut model, at));
-        let reached = app.evaluate(&model);
-        assert!(start.objective > 1.25 * best.objective, "{start:?} {best:?}");
-        assert!(reached.objective < 1.03 * best.objective, "{split:?}: {reached:?} {best:?}");
-        assert!(reached.objective > 0.97 * best.objective, "{split:?}: {reached:?} {best:?}");
-        assert!(reached.metric < 1.1 * best.metric, "{split:?}: {reached:?} {best:?}");
-        let overlap = found(&top_words(&planted, 10), &top_words(&model, 10));
-        assert!(overlap > 0.75, "{split:?}: {overlap} of the planted topics' words are found");
+        assert!(median(|reached| reached.metric) < 1.1, "{split:?}: {reached:?}");
+        assert!(median(|reached| reached.overlap) > 0.75, "{split:?}: {reached:?}");
+    }
+}
+
+/// A model after 160 clocks of six workers, beside the planted one.
+#[derive(Debug)]
+struct Reached {
+    /// The objective before training, as a multiple of the planted model's.
+    start: f64,
+    objective: f64,
+    metric: f64,
+    /// The share of the planted topics' words that are found.
+    overlap: f64,
+}
+
+fn reach(split: Split, seed: Seed) -> Reached {
+    let mut config = small();
+    config.data.split = split;
+    let made = synthetic::documents(
+        &config.data.synthetic,
+        config.data.held_out,
+        seed.child("data").child("synthetic"),
+    );
+    let app = gaia_data::build(Some(&AppConfig::TopicModel(config)), &homes(&[2, 2, 2]), seed)
+        .expect("made-up data");
+    let mut planted = Model::zeros(app.layout().clone());
+    for (count, probability) in planted.table_mut(WORD_TOPIC).iter_mut().zip(&made.words) {
+        *count = 1e6 * probability;
+    }
+    let best = app.evaluate(&planted);
+    let mut model = app.initial_model(seed.child("model"));
+    let start = app.evaluate(&model);
+    let mut tasks = tasks(&*app, 6);
+    (0..160).for_each(|at| clock(&mut tasks, &mut model, at));
+    let reached = app.evaluate(&model);
+    Reached {
+        start: start.objective / best.objective,
+        objective: reached.objective / best.objective,
+        metric: reached.metric / best.metric,
+        overlap: found(&top_words(&planted, 10), &top_words(&model, 10)),
     }
 }
 
@@ -230,10 +258,8 @@ fn made_up_documents_are_drawn_from_their_model() {
 fn top_words_are_the_most_frequent_first_and_none_that_do_not_occur() {
     let documents = documents(4, &[&[0, 1], &[2, 3]]);
     let config = TopicModelConfig { topics: 2, ..Default::default() };
-    let held_out = Completion::new(&documents, SEED);
     let names = ["ant", "bee", "cat", "dog"].map(String::from).to_vec();
-    let parts = vec![Arc::from([0, 1])];
-    let app = TopicModel::new(config, documents, held_out, parts, Some(names), SEED, "animals");
+    let app = topic_model(config, documents, Some(names), SEED);
     let mut model = Model::zeros(app.layout().clone());
     for (word, counts) in [[1.0, 0.0], [3.0, 2.0], [3.0, -1.0], [0.0, 5.0]].iter().enumerate() {
         model.row_mut(WORD_TOPIC, word).copy_from_slice(counts);
@@ -342,6 +368,19 @@ fn check_tokens(model: &Model, occurs: &[f32]) {
     assert_eq!(totals.iter().sum::<f32>(), occurs.iter().sum::<f32>());
 }
 
+/// Two documents of one worker, which train and are held out.
+fn topic_model(
+    config: TopicModelConfig,
+    documents: Documents,
+    names: Option<Vec<String>>,
+    seed: Seed,
+) -> TopicModel {
+    let counts = TokenCounts::of(&documents);
+    let divided = Divided::new(documents.clone(), documents, vec![Arc::from([0, 1])]);
+    let held_out = Completion::new(&divided.test, &divided.test_parts, seed);
+    TopicModel::new(config, divided, held_out, counts, names, seed, "two")
+}
+
 /// An application whose highlights are all values of the final model.
 struct Telling(Arc<dyn Application>);
 
@@ -358,8 +397,12 @@ impl Application for Telling {
         self.0.task(worker, seed)
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        self.0.evaluate(model)
+    fn workers(&self) -> usize {
+        self.0.workers()
+    }
+
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        self.0.sums(model, workers)
     }
 
     fn metric(&self) -> Metric {

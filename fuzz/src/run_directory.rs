@@ -3,7 +3,8 @@
 
 use gaia_report::{Comparison, Paint, RunDirectory, comparison_block, run_block, write_run_pages};
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
+    Summary,
 };
 
 use super::files::{check_error, in_folder, write};
@@ -115,6 +116,8 @@ fn summary() -> Summary {
         parameters: 1000,
         converged: true,
         diverged: None,
+        evaluated: EvaluatedOn::Everywhere,
+        at_home: Vec::new(),
         stopped_by: "objective".into(),
         target_objective: Some(0.3),
         time_to_target_s: Some(3.0),

@@ -34,7 +34,7 @@ pub(crate) fn plan(topology: Topology, remote: RemoteSync) -> Plan {
             jitter: 0.0,
             slowdown: vec![1.0; data_centers],
         },
-        evaluate: EvaluateConfig { every: 5 },
+        evaluate: EvaluateConfig { every: 5, ..EvaluateConfig::default() },
         drain: DrainConfig::default(),
         stop: StopRules { clocks: Some(50), ..StopRules::default() },
         deployment: Deployment::default(),

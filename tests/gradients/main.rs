@@ -12,11 +12,12 @@ use gaia_core::application::{Application, Task};
 use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Random, Seed, TableLayout};
 use gaia_ml::apps::{
     ConvolutionalNetworkConfig, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
-    MatrixFactorizationConfig, Normalization, PerceptronConfig, SoftmaxRegressionConfig,
-    convolutional_network, perceptron, softmax_regression,
+    MatrixFactorizationConfig, Normalization, PerceptronConfig, RatingTotals,
+    SoftmaxRegressionConfig, convolutional_network, perceptron, softmax_regression,
 };
 use gaia_ml::config::RateDecay;
-use gaia_ml::examples::{DenseExamples, Features, Parts, Ratings, Shape, SparseExamples};
+use gaia_ml::divided::{Divided, Examples, Parts};
+use gaia_ml::examples::{DenseExamples, Features, Ratings, Shape, SparseExamples};
 use gaia_ml::layers::{
     Backward, Convolution, Dense, Flatten, Forward, GroupNormalization, Layer, MaxPooling,
     Rectifier, Room,
@@ -34,7 +35,7 @@ fn softmax_regression_descends_its_gradient() {
         weight_decay: 0.3,
         ..Default::default()
     };
-    let app = softmax_regression(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
+    let app = softmax_regression(&config, divided(&data, parts(60)), Seed(1), "");
     check(&app, 1, RATE, |values| plain::perceptron_objective(values, &data, &[7, 4], 0.3));
 }
 
@@ -50,7 +51,7 @@ fn perceptrons_descend_their_gradient() {
             weight_decay: 0.1,
             ..Default::default()
         };
-        let app = perceptron(&config, data.clone(), data.clone(), parts(60), Seed(1), "");
+        let app = perceptron(&config, divided(&data, parts(60)), Seed(1), "");
         let widths: Vec<usize> = [7].into_iter().chain(hidden).chain([3]).collect();
         check(&app, 1, RATE, |values| plain::perceptron_objective(values, &data, &widths, 0.1));
     }
@@ -82,7 +83,7 @@ fn convolutional_networks_descend_their_gradient() {
             weight_decay: 0.1,
             ..Default::default()
         };
-        let app = convolutional_network(&config, data.clone(), data.clone(), parts(6), Seed(1), "");
+        let app = convolutional_network(&config, divided(&data, parts(6)), Seed(1), "");
         check(&app, 1, RATE, |values| plain::objective(values, &data, &config));
     }
 }
@@ -103,7 +104,7 @@ fn logistic_regression_descends_its_gradient() {
         regularization: 0.2,
         ..Default::default()
     };
-    let app = LogisticRegression::new(config, data.clone(), data.clone(), parts(60), "");
+    let app = LogisticRegression::new(config, divided(&data, parts(60)), "");
     check(&app, 1, RATE, |weights| {
         let loss = (0..data.len()).map(|at| {
             let (columns, values) = data.example(at);
@@ -140,7 +141,8 @@ fn matrix_factorization_descends_its_gradient() {
             ..Default::default()
         };
         let all: Parts = vec![(0..30).collect()];
-        let app = MatrixFactorization::new(config, data.clone(), data.clone(), all, "");
+        let app =
+            MatrixFactorization::new(config, divided(&data, all), &RatingTotals::of(&data), "");
         let width = rank + usize::from(bias);
         let mean = data.value.iter().map(|&value| f64::from(value)).sum::<f64>() / 30.0;
         check(&app, 30, 0.5 * RATE * 30.0, |values| {
@@ -307,6 +309,11 @@ fn dense(examples: usize, width: usize, classes: usize) -> DenseExamples {
 fn parts(examples: u32) -> Parts {
     let part = |worker| (0..examples).filter(|at| at % WORKERS as u32 == worker).collect();
     (0..WORKERS as u32).map(part).map(|part: Vec<u32>| Arc::from(part)).collect()
+}
+
+/// The same examples to train and to test.
+fn divided<E: Examples + Clone>(data: &E, parts: Parts) -> Divided<E> {
+    Divided::new(data.clone(), data.clone(), parts)
 }
 
 fn number(random: &mut Random) -> f32 {

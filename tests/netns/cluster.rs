@@ -23,6 +23,8 @@ pub(crate) struct Setting {
     /// Users and items of the ratings, of which there are forty times as many.
     pub(crate) users: usize,
     pub(crate) items: usize,
+    /// Clocks between evaluations.
+    pub(crate) evaluate_every: u64,
 }
 
 pub(crate) struct Cluster {
@@ -42,6 +44,12 @@ pub(crate) struct Outcome {
     pub(crate) copies_equal: bool,
     /// What the ledgers of mirrors say.
     pub(crate) conservation: Value,
+    /// The bytes of a copy of the model.
+    pub(crate) copy_bytes: u64,
+    /// Evaluations while training went on.
+    pub(crate) evaluations: usize,
+    /// Bytes that each data center has sent to others, by the counters of its network card.
+    pub(crate) sent_bytes: Vec<u64>,
 }
 
 /// What was seen of a direction between two data centers after one of them had been cut off.
@@ -137,6 +145,9 @@ impl Cluster {
             first_objective: objective(&progress[0]),
             copies_equal: summary["copies_equal"].as_bool().unwrap(),
             conservation: summary["conservation"].clone(),
+            copy_bytes: 4 * summary["parameters"].as_u64().unwrap(),
+            evaluations: progress.len(),
+            sent_bytes: (0..DATA_CENTERS.len()).map(|dc| self.network.sent_bytes(dc)).collect(),
         }
     }
 
@@ -230,7 +241,7 @@ impl Drop for Cluster {
 }
 
 fn run_file(setting: &Setting) -> String {
-    let Setting { stop, clock, users, items } = setting;
+    let Setting { stop, clock, users, items, evaluate_every } = setting;
     let ratings = 40 * (users + items);
     let mut text = format!(
         "name = \"apart\"\nseed = 7\n\
@@ -238,7 +249,7 @@ fn run_file(setting: &Setting) -> String {
          data.synthetic = {{ users = {users}, items = {items}, ratings = {ratings}, rank = 4, noise = 0.3 }}\n\
          [sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n\
          [compute]\nmodel = \"cost\"\nclock_overhead = \"{clock}\"\n\
-         [evaluate]\nevery = 10\n[stop]\n{stop}\n\
+         [evaluate]\nevery = {evaluate_every}\n[stop]\n{stop}\n\
          [topology]\nname = \"apart\"\ncoordinator_address = \"{}:4400\"\n\
          [topology.wan]\nbandwidth = \"50 Mbit/s\"\nrtt = \"1 ms\"\nprice = \"0.02 USD/GB\"\n",
         address(0),

@@ -28,6 +28,9 @@ enum Fault {
     CutOff,
 }
 
+const SETTING: Setting =
+    Setting { stop: String::new(), clock: "50 ms", users: 300, items: 200, evaluate_every: 10 };
+
 const FAULTS: [Fault; 3] = [Fault::KillWorker, Fault::KillServer, Fault::CutOff];
 
 impl Fault {
@@ -63,7 +66,7 @@ fn a_cluster_outlives_killed_nodes_and_a_data_center_that_is_cut_off() {
         println!("skipped: network namespaces are not allowed here");
         return;
     };
-    let setting = Setting { stop: "clocks = 600".into(), clock: "50 ms", users: 300, items: 200 };
+    let setting = Setting { stop: "clocks = 600".into(), ..SETTING };
     let mut cluster = Cluster::start(network, &setting);
     for (number, fault) in FAULTS.into_iter().enumerate() {
         cluster.wait_for_clock(100 * (number as u64 + 1));
@@ -88,8 +91,7 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
         println!("skipped: network namespaces are not allowed here");
         return;
     };
-    let setting =
-        || Setting { stop: "clocks = 500".into(), clock: "50 ms", users: 300, items: 200 };
+    let setting = || Setting { stop: "clocks = 500".into(), ..SETTING };
     // Both at the same time, so that both have the same machine.
     let calm = thread::spawn(move || Cluster::start(other, &setting()).end());
 
@@ -108,4 +110,36 @@ fn a_dead_link_between_two_of_three_data_centers_spoils_nothing() {
     assert!(outcome.objective < 1.05 * calm.objective, "{outcome:?} of {calm:?}");
     assert!(outcome.clocks[0] > outcome.clocks[west] + 200, "north did not wait: {outcome:?}");
     check_conservation(&outcome);
+}
+
+/// Data centers report sums of what they find of their own copies. Only the coordinator's sends a copy, at the end.
+#[test]
+fn an_evaluation_moves_no_copy_between_data_centers() {
+    if std::env::var_os(soak::SOAK).is_some() {
+        return;
+    }
+    let (Some(network), Some(other)) = (Network::new("50mbit"), Network::new("50mbit")) else {
+        println!("skipped: network namespaces are not allowed here");
+        return;
+    };
+    let start = |network, evaluate_every| {
+        let stop = "clocks = 100".into();
+        let setting = Setting { stop, users: 4000, items: 4000, evaluate_every, ..SETTING };
+        Cluster::start(network, &setting)
+    };
+    let rarely = thread::spawn(move || start(other, 100).end());
+    let (often, rarely) = (start(network, 1).end(), rarely.join().unwrap());
+
+    assert!(often.evaluations > 20 * rarely.evaluations, "{often:?} {rarely:?}");
+    for (dc, name) in DATA_CENTERS.iter().enumerate().skip(1) {
+        let [often_sent, rarely_sent] = [&often, &rarely].map(|outcome| outcome.sent_bytes[dc]);
+        println!(
+            "{name} sent {often_sent} B with {} evaluations and {rarely_sent} B with {}; a copy has {} B",
+            often.evaluations, rarely.evaluations, often.copy_bytes
+        );
+        // Two runs differ by some copies' worth of updates, however often they evaluate.
+        let evaluations = (often.evaluations - rarely.evaluations) as u64;
+        let most = rarely_sent + evaluations * often.copy_bytes / 10;
+        assert!(often_sent < most, "{often:?} {rarely:?}");
+    }
 }

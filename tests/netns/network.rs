@@ -69,6 +69,13 @@ impl Network {
         }
     }
 
+    /// Bytes that a data center has sent.
+    pub(crate) fn sent_bytes(&self, dc: usize) -> u64 {
+        let file = "/sys/class/net/eth0/statistics/tx_bytes";
+        let output = self.command(dc, "cat").arg(file).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    }
+
     /// A command within a data center. The process that it starts is the program itself.
     pub(crate) fn command(&self, dc: usize, program: &str) -> Command {
         let mut command = Command::new("ip");

@@ -48,8 +48,13 @@ fn soak() {
 ///
 /// Every 30 s something befalls it, in turn: a cut lasts for two turns, in which a worker of another data center is killed.
 fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Resumption>) {
-    let setting =
-        Setting { stop: format!("seconds = {seconds}"), clock: "250 ms", users: 3000, items: 2000 };
+    let setting = Setting {
+        stop: format!("seconds = {seconds}"),
+        clock: "250 ms",
+        users: 3000,
+        items: 2000,
+        evaluate_every: 10,
+    };
     let network = Network::new("50mbit").expect("network namespaces are allowed");
     let mut cluster = Cluster::start(network, &setting);
     cluster.wait_for_clock(1);

@@ -1,7 +1,8 @@
 //! Made-up runs that look like real ones.
 
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, LinkRecord, MetricRecord, Progress, Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, LinkRecord, MetricRecord, Progress,
+    Summary,
 };
 
 pub(crate) const ELEVEN: [&str; 11] = [
@@ -221,6 +222,8 @@ fn summary(shape: Shape, last: u64, progress: &[Progress]) -> Summary {
         }
         .into(),
         diverged: None,
+        evaluated: EvaluatedOn::Everywhere,
+        at_home: Vec::new(),
         target_objective: Some(TARGET),
         time_to_target_s: reached.then_some(end.time_s),
         clocks_to_target: reached.then_some(last),

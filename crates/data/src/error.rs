@@ -31,6 +31,25 @@ pub enum DataError {
         /// What was expected there.
         expected: String,
     },
+    /// The data of two data centers does not go together.
+    #[error("the data of {0}: found {found}, expected {expected}, as in the data of {1}", data_centers[0], data_centers[1])]
+    Disagreement {
+        /// The data centers.
+        data_centers: [String; 2],
+        /// What the first has.
+        found: String,
+        /// What the second has.
+        expected: String,
+    },
+    /// A summary of data that another process has sent cannot be one.
+    #[error(
+        "the summary of the data of {data_center}: found sizes that do not fit together, expected those of data of \
+             the run's application"
+    )]
+    BrokenSummary {
+        /// The data center.
+        data_center: String,
+    },
 }
 
 /// A place in a file.

@@ -1,24 +1,24 @@
 //! Where the data of a run lies: in one place for all data centers, or in each data center its own.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
-use super::error::DataError;
 use super::split::{hold_out, split};
 use gaia_core::topology::DataHome;
 use gaia_core::types::Seed;
 use gaia_ml::ConfigError;
 use gaia_ml::config::DataConfig;
-use gaia_ml::examples::{DenseExamples, Documents, Parts, Ratings, SparseExamples};
+use gaia_ml::divided::{Divided, Examples};
 
 /// A part of the data that is read, held out and split on its own.
 pub(super) struct Home<S: Default, G: Default> {
+    /// The data center that has the data, or all that share it.
+    pub(super) name: String,
     pub(super) data: DataConfig<S, G>,
     pub(super) workers: usize,
     /// What is held out and how it is split are drawn from it. With data of its own a data center draws the same whichever
     /// others there are.
-    seed: Seed,
+    pub(super) seed: Seed,
 }
 
 /// The homes of some data: one with all workers, or one for each data center if each has data of its own.
@@ -48,7 +48,8 @@ where
             return Err(ConfigError::new("data.at", "set", expected));
         }
         let workers = all.iter().map(|home| home.workers).sum::<usize>().max(1);
-        return Ok(vec![Home { data: data.clone(), workers, seed }]);
+        let name = "all data centers".into();
+        return Ok(vec![Home { name, data: data.clone(), workers, seed }]);
     }
 
     let mut homes = Vec::new();
@@ -71,7 +72,8 @@ where
         }
 
         let seed = seed.child("at").child(&home.name);
-        homes.push(Home { data: own, workers: home.workers, seed });
+        let DataHome { name, workers } = home.clone();
+        homes.push(Home { name, data: own, workers, seed });
     }
     Ok(homes)
 }
@@ -87,67 +89,12 @@ impl<S: Default, G: Default> Home<S, G> {
     pub(super) fn split<E: Examples>(&self, train: E, test: E, groups: &[u32]) -> Divided<E> {
         let seed = self.seed.child("split");
         let parts = split(self.data.split, self.data.skew, groups, self.workers, seed);
-        Divided { train, test, parts }
+        Divided::new(train, test, parts)
+    }
+
+    /// Where its files are.
+    pub(super) fn path(&self) -> Result<&Path, ConfigError> {
+        let missing = || ConfigError::new("data.path", "missing", "the path of the data files");
+        self.data.path.as_deref().ok_or_else(missing)
     }
 }
-
-/// Examples that train and that test, and which worker has which of those that train.
-pub(super) struct Divided<E> {
-    pub(super) train: E,
-    pub(super) test: E,
-    pub(super) parts: Parts,
-}
-
-/// Puts the homes of a run together: examples one after the other, and workers too. At least one home.
-pub(super) fn joined<E: Examples>(homes: Vec<Divided<E>>) -> Result<Divided<E>, DataError> {
-    let mut homes = homes.into_iter();
-    let mut all = homes.next().expect("a run has a data center");
-    for home in homes {
-        let start = all.train.len();
-        if start + home.train.len() > POSITIONS_MAX {
-            let expected = format!("at most {POSITIONS_MAX} examples in all data centers");
-            let found = format!("of {} examples", start + home.train.len());
-            return Err(ConfigError::new("data", found, expected).into());
-        }
-        let start = start as u32;
-        let moved = |part: &Arc<[u32]>| part.iter().map(|at| start + at).collect();
-        all.parts.extend(home.parts.iter().map(moved));
-        all.train.append(home.train);
-        all.test.append(home.test);
-    }
-    Ok(all)
-}
-
-/// Training data of one kind.
-pub(super) trait Examples: Sized {
-    fn len(&self) -> usize;
-
-    /// The examples at some positions, in their order.
-    fn select(&self, positions: &[u32]) -> Self;
-
-    /// Adds examples of the same shape.
-    fn append(&mut self, other: Self);
-}
-
-macro_rules! examples {
-    ($($kind:ty),*) => {$(
-        impl Examples for $kind {
-            fn len(&self) -> usize {
-                self.len()
-            }
-
-            fn select(&self, positions: &[u32]) -> Self {
-                self.select(positions)
-            }
-
-            fn append(&mut self, other: Self) {
-                self.append(other);
-            }
-        }
-    )*};
-}
-
-examples!(Ratings, DenseExamples, SparseExamples, Documents);
-
-/// Positions of examples are 32-bit.
-const POSITIONS_MAX: usize = u32::MAX as usize;

@@ -1,57 +1,72 @@
-//! The images of a classifier: from the folders of each home, or generated.
+//! The images of classifiers: from the folders of each data center, or generated.
 
 use std::path::Path;
 
 use super::cifar::read_cifar;
+use super::digest::digest_of;
 use super::error::{DataError, FilePosition};
 use super::files::folders_of;
-use super::homes::{Divided, Home, homes, joined};
+use super::homes::Home;
 use super::idx::read_idx;
-use super::{files_in_words, home_in_words, path_of, synthetic};
-use gaia_core::topology::DataHome;
+use super::summary::{DataShape, DataSummary, Part, disagreement, joined};
+use super::synthetic::Generated;
 use gaia_core::types::Seed;
 use gaia_ml::apps::ImageSource;
-use gaia_ml::config::DataConfig;
-use gaia_ml::examples::DenseExamples;
+use gaia_ml::divided::Divided;
+use gaia_ml::examples::{DenseExamples, Shape};
 
-/// Images from files, or synthetic ones, which reports call `kind`.
-pub(super) fn images<G: Clone + Default>(
-    data: &DataConfig<ImageSource, G>,
-    all: &[DataHome],
-    kind: &str,
-    seed: Seed,
-    make: impl FnOnce(Seed) -> synthetic::Generated<DenseExamples>,
-) -> Result<(Divided<DenseExamples>, String), DataError> {
-    let homes = homes(data, all, seed)?;
-    let divide = |home: &Home<_, _>, train: DenseExamples, test: DenseExamples| {
-        let labels = train.labels.clone();
-        home.split(train, test, &labels)
-    };
-
-    if data.source == ImageSource::Synthetic && !data.is_per_data_center() {
-        let made = make(seed.child("synthetic"));
-        let name = format!("{kind} (best accuracy {:.3})", made.best_accuracy);
-        return Ok((divide(&homes[0], made.train, made.test), name));
-    }
-
-    let mut divided: Vec<Divided<DenseExamples>> = Vec::new();
-    for home in &homes {
-        let path = path_of(home.data.path.as_deref())?;
-        let read = if home.data.source == ImageSource::Idx { read_idx } else { read_cifar };
-        let (train, test) = read_folders(path, read)?;
-        if let Some(first) = divided.first().filter(|first| first.train.shape != train.shape) {
-            let found = format!("images of {} pixels", train.shape);
-            let expected =
-                format!("{} pixels, as in {}", first.train.shape, home_in_words(&homes[0]));
-            return Err(DataError::broken(path, FilePosition::Whole, found, expected));
+/// Reads the images of a home, or makes them, with the accuracy of what made them.
+pub(super) fn read<G: Clone + Default>(
+    home: &Home<ImageSource, G>,
+    make: impl FnOnce(Seed) -> Generated<DenseExamples>,
+) -> Result<(Divided<DenseExamples>, Option<f64>), DataError> {
+    let (train, test, best) = match home.data.source {
+        ImageSource::Synthetic => {
+            let made = make(home.seed.child("synthetic"));
+            (made.train, made.test, Some(made.best_accuracy))
         }
-        divided.push(divide(home, train, test));
+        source => {
+            let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
+            let (train, test) = read_folders(home.path()?, read)?;
+            (train, test, None)
+        }
+    };
+    let labels = train.labels.clone();
+    Ok((home.split(train, test, &labels), best))
+}
+
+pub(super) fn summary(images: &Divided<DenseExamples>) -> DataSummary {
+    let shape = DataShape::of_images(images.train.shape, images.train.classes);
+    DataSummary::new(images, digest_of(images), shape)
+}
+
+/// The images of all data centers, of which this process has some. They have one shape, and the classes of all.
+pub(super) fn gathered(
+    parts: Vec<Part<'_, Divided<DenseExamples>>>,
+) -> Result<Divided<DenseExamples>, DataError> {
+    let first = parts[0].shape();
+    if let Some(other) = parts.iter().find(|part| part.shape().0 != first.0) {
+        let values =
+            (format!("images of {} pixels", other.shape().0), format!("{} pixels", first.0));
+        return Err(disagreement(other, &parts[0], values));
     }
 
-    let mut all = joined(divided)?;
-    let classes = all.train.classes.max(all.test.classes);
+    let classes = parts.iter().map(|part| part.shape().1).max().unwrap_or(first.1);
+    let mut all = joined(DenseExamples::empty(first.0, classes), parts);
     (all.train.classes, all.test.classes) = (classes, classes);
-    Ok((all, files_in_words(data, &homes)))
+    Ok(all)
+}
+
+impl Part<'_, Divided<DenseExamples>> {
+    /// The shape of images and the number of classes.
+    fn shape(&self) -> (Shape, usize) {
+        match self.summary.shape {
+            DataShape::Images { channels, height, width, classes } => {
+                (Shape { channels, height, width }, classes)
+            }
+            _ => (Shape::row(0), 0),
+        }
+    }
 }
 
 /// Training and test images.

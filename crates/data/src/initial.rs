@@ -1,5 +1,6 @@
 //! An initial model from a file, such as the `model.safetensors` of an earlier run.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::error::{DataError, FilePosition, shown};
 use super::source::check_is_file;
-use gaia_core::application::{Application, Evaluation, Metric, Task};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed};
 
 /// An application whose initial model was read from a file.
@@ -104,8 +105,12 @@ impl Application for Initialized {
         self.application.task(worker, seed)
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        self.application.evaluate(model)
+    fn workers(&self) -> usize {
+        self.application.workers()
+    }
+
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        self.application.sums(model, workers)
     }
 
     fn metric(&self) -> Metric {

@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 
 use gaia_core::types::Seed;
 use gaia_ml::config::Split;
-use gaia_ml::examples::Parts;
+use gaia_ml::divided::Parts;
 
 /// Chooses a share of the examples at random to be held out: the positions that train and those that
 /// test, both ascending. Both get at least one example where there are two.

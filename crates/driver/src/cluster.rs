@@ -122,10 +122,15 @@ impl<'p> Blueprint<'p> {
     /// A worker, with its share of the data.
     pub fn worker(&self, id: WorkerId) -> Worker {
         let plan = self.plan;
-        let number = plan.topology.first_worker(id.dc) + usize::from(id.index);
+        let number = self.number_of(id);
         let task = self.application.task(number, plan.seed.child("tasks").nth(number));
         let guard = plan.remote.guard().map(|guard| (guard, self.initial()));
         Worker::new(id, self.application.layout().clone(), self.layouts.clone(), task, guard)
+    }
+
+    /// The number of a worker in the whole run.
+    pub fn number_of(&self, id: WorkerId) -> usize {
+        self.plan.topology.first_worker(id.dc) + usize::from(id.index)
     }
 
     /// The coordinator of the protocol.
@@ -223,7 +228,7 @@ pub fn worker_ids(topology: &Topology) -> impl Iterator<Item = WorkerId> + '_ {
 }
 
 /// A digest that depends on all values and their order.
-fn digest(values: &[f32]) -> u64 {
+pub(crate) fn digest(values: &[f32]) -> u64 {
     values.iter().fold(0, |digest: u64, value| {
         (digest.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(DIGEST_FACTOR)
     })

@@ -1,36 +1,77 @@
-//! The evaluation of all data centers' copies of the model on all data.
+//! The evaluation of all data centers' copies of the model, each on all data or on that of its own data center.
 //!
 //! If the whole cluster is one process, an evaluation takes no emulated or virtual time and no WAN bytes, because it is
 //! not part of the evaluated system.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use gaia_core::application::{Application, Evaluation};
+use gaia_config::{EvaluatePlace, Plan};
+use gaia_core::application::{Application, Evaluation, EvaluationSums, Metric};
 use gaia_core::server::Server;
-use gaia_core::types::{Model, ShardLayout};
+use gaia_core::topology::Topology;
+use gaia_core::types::{DcId, Model, ShardLayout};
 
 /// The evaluations of all data centers' copies, in the topology's order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CopyEvaluations {
-    pub(crate) evaluations: Vec<Evaluation>,
+    /// The evaluation of each copy, and its data center.
+    pub(crate) copies: Vec<(DcId, Evaluation)>,
+    /// The evaluation of the run: of the worst copy, or of all data, each part on the copy of its data center.
+    pub(crate) run: Evaluation,
     /// Whether all copies are equal to the bit.
     pub(crate) equal: bool,
 }
 
+/// On what data the copy of each data center is evaluated.
+#[derive(Clone, Debug)]
+pub(crate) enum EvaluationData {
+    /// On that of all data centers.
+    All,
+    /// On that of its own workers, which are these, by data center.
+    Own(Vec<Range<usize>>),
+}
+
 impl CopyEvaluations {
-    /// The evaluation of the copy with the worst objective.
-    pub(crate) fn worst(&self) -> Evaluation {
-        let by_objective = |a: &&Evaluation, b: &&Evaluation| a.objective.total_cmp(&b.objective);
-        *self.evaluations.iter().max_by(by_objective).expect("a run has a data center")
+    /// Copies that were evaluated on all data. The run is as good as the copy with the worst objective.
+    fn of_worst(copies: Vec<(DcId, Evaluation)>, equal: bool) -> Self {
+        let worst = copies.iter().max_by(|(_, a), (_, b)| a.objective.total_cmp(&b.objective));
+        let (_, run) = *worst.expect("a run has a data center");
+        Self { copies, run, equal }
+    }
+
+    /// Copies that were evaluated each on the data of its data center.
+    pub(crate) fn of_sums(metric: Metric, sums: &[(DcId, EvaluationSums)], equal: bool) -> Self {
+        let copies = sums.iter().map(|(dc, sums)| (*dc, metric.evaluation(*sums))).collect();
+        let run = metric.evaluation(sums.iter().map(|(_, sums)| *sums).sum());
+        Self { copies, run, equal }
     }
 
     pub(crate) fn mean_objective(&self) -> f64 {
-        let sum: f64 = self.evaluations.iter().map(|evaluation| evaluation.objective).sum();
-        sum / self.evaluations.len() as f64
+        let sum: f64 = self.copies.iter().map(|(_, evaluation)| evaluation.objective).sum();
+        sum / self.copies.len() as f64
     }
+}
+
+impl EvaluationData {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        match plan.evaluate_place() {
+            EvaluatePlace::Everywhere => Self::All,
+            EvaluatePlace::Home => {
+                let topology = &plan.topology;
+                Self::Own(topology.dc_ids().map(|dc| workers_of(topology, dc)).collect())
+            }
+        }
+    }
+}
+
+/// The workers of a data center, counted over the whole run.
+fn workers_of(topology: &Topology, dc: DcId) -> Range<usize> {
+    let first = topology.first_worker(dc);
+    first..first + topology.dc(dc).workers
 }
 
 /// Evaluates the copies of servers, with `shards` shards in each data center.
@@ -38,14 +79,15 @@ pub(crate) fn evaluate_copies(
     servers: &[Server],
     shards: usize,
     application: &Arc<dyn Application>,
+    data: &EvaluationData,
 ) -> CopyEvaluations {
     let layouts: Vec<ShardLayout> =
         servers[..shards].iter().map(|server| server.layout().clone()).collect();
-    let copies: Vec<Vec<&[f32]>> = servers
+    let copies: Vec<(DcId, Vec<&[f32]>)> = servers
         .chunks_exact(shards)
-        .map(|servers| servers.iter().map(Server::copy).collect())
+        .map(|servers| (servers[0].id().dc, servers.iter().map(Server::copy).collect()))
         .collect();
-    evaluate_values(&copies, &layouts, application)
+    evaluate_values(&copies, &layouts, application, data)
 }
 
 /// The first data center's copy, of all shards. After a drain all copies are equal.
@@ -68,31 +110,42 @@ pub(crate) fn assemble<'a>(
     model
 }
 
-/// Evaluates copies, given by data center and shard. Equal copies are evaluated once.
+/// Evaluates the copies of data centers, given by shard. Copies that are equal and are evaluated on the same data are
+/// evaluated once.
 pub(crate) fn evaluate_values<V: AsRef<[f32]> + Sync>(
-    copies: &[Vec<V>],
+    copies: &[(DcId, Vec<V>)],
     layouts: &[ShardLayout],
     application: &Arc<dyn Application>,
+    data: &EvaluationData,
 ) -> CopyEvaluations {
+    let (_, first) = &copies[0];
     let equals_first: Vec<bool> = copies
         .iter()
-        .map(|copy| {
-            copy.iter().zip(&copies[0]).all(|(own, first)| same_bits(own.as_ref(), first.as_ref()))
+        .map(|(_, copy)| {
+            copy.iter().zip(first).all(|(own, first)| same_bits(own.as_ref(), first.as_ref()))
         })
         .collect();
+    let equal = equals_first.iter().all(|equal| *equal);
 
-    let evaluate = |copy: &[V]| {
-        let copy = layouts.iter().zip(copy.iter().map(AsRef::as_ref));
-        application.evaluate(&assemble(copy, application))
-    };
-    let of_first = evaluate(&copies[0]);
-    let evaluations = copies
-        .par_iter()
-        .zip(&equals_first)
-        .map(|(copy, equal)| if *equal { of_first } else { evaluate(copy) })
-        .collect();
-
-    CopyEvaluations { evaluations, equal: equals_first.iter().all(|equal| *equal) }
+    let model =
+        |copy: &[V]| assemble(layouts.iter().zip(copy.iter().map(AsRef::as_ref)), application);
+    match data {
+        EvaluationData::All => {
+            let of_first = application.evaluate(&model(first));
+            let copies = copies.par_iter().zip(&equals_first).map(|((dc, copy), equal)| {
+                let evaluation = if *equal { of_first } else { application.evaluate(&model(copy)) };
+                (*dc, evaluation)
+            });
+            CopyEvaluations::of_worst(copies.collect(), equal)
+        }
+        EvaluationData::Own(workers) => {
+            let sums = copies.par_iter().map(|(dc, copy)| {
+                (*dc, application.sums(&model(copy), workers[dc.index()].clone()))
+            });
+            let sums: Vec<(DcId, EvaluationSums)> = sums.collect();
+            CopyEvaluations::of_sums(application.metric(), &sums, equal)
+        }
+    }
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {

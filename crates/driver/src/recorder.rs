@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::copies::CopyEvaluations;
+use super::copies::{CopyEvaluations, EvaluationData};
 use super::server_stats::{ServerStats, conserved};
-use gaia_config::Plan;
-use gaia_core::application::Application;
+use gaia_config::{EvaluatePlace, Plan};
+use gaia_core::application::{Application, Evaluation};
 use gaia_core::coordinator::StopReason;
 use gaia_core::server::{Divergence, LinkStats};
 use gaia_core::sync::WaitReason;
 use gaia_core::topology::{Topology, WanLink};
 use gaia_core::types::{Clock, DcId, Instant, Persist, Restorer, Saved, Saver, StateError};
 use gaia_telemetry::{
-    BlockedSeconds, BrakeRecord, DcProgress, GuardRecord, LinkRecord, MembershipChange,
-    MembershipRecord, MetricRecord, Progress, Summary,
+    BlockedSeconds, BrakeRecord, DcProgress, EvaluatedOn, GuardRecord, HomeEvaluation, LinkRecord,
+    MembershipChange, MembershipRecord, MetricRecord, Progress, Summary,
 };
 
 /// The traffic of one directed link, counted by the driver's network.
@@ -108,10 +108,9 @@ impl RunRecorder {
         link_counters: &AllLinkCounters,
     ) -> &Progress {
         let topology = &self.plan.topology;
-        let worst = results.worst();
         let data_centers = clocks
-            .zip(&results.evaluations)
-            .map(|((dc, clock), evaluation)| DcProgress {
+            .zip(&results.copies)
+            .map(|((dc, clock), (_, evaluation))| DcProgress {
                 name: topology.dc(dc).name.clone(),
                 clock: clock.0,
                 objective: evaluation.objective,
@@ -124,14 +123,14 @@ impl RunRecorder {
         let progress = Progress {
             time_s: now.as_secs_f64(),
             clock: clock.0,
-            objective: worst.objective,
+            objective: results.run.objective,
             objective_mean: results.mean_objective(),
-            metric: worst.metric,
+            metric: results.run.metric,
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             data_centers,
         };
 
-        let met = self.plan.stop.objective.is_some_and(|target| worst.objective <= target);
+        let met = self.plan.stop.objective.is_some_and(|target| results.run.objective <= target);
         if met && self.target.is_none() {
             self.target = Some(Target::at(&progress));
         }
@@ -176,8 +175,8 @@ impl RunRecorder {
         let plan = &self.plan;
         let topology = &plan.topology;
         let (stopped_at, reason) = self.stopped.unwrap_or((Instant::ZERO, StopReason::Clocks));
-        let worst = results.worst();
-        let diverged = self.diverged(application, worst.objective);
+        let run = results.run;
+        let diverged = self.diverged(application, run.objective);
         let reason = if diverged.is_some() { StopReason::Diverged } else { reason };
         let links = self.links(all_server_stats, link_counters, stopped_at);
 
@@ -206,8 +205,13 @@ impl RunRecorder {
             time_s: stopped_at.as_secs_f64(),
             clocks: self.progress.last().map_or(0, |progress| progress.clock),
             data_center_clocks: self.clocks.iter().map(|clock| clock.0).collect(),
-            objective: worst.objective,
-            metric: MetricRecord { name: application.metric().name.into(), value: worst.metric },
+            evaluated: match plan.evaluate_place() {
+                EvaluatePlace::Home => EvaluatedOn::Home,
+                EvaluatePlace::Everywhere => EvaluatedOn::Everywhere,
+            },
+            objective: run.objective,
+            metric: MetricRecord { name: application.metric().name.into(), value: run.metric },
+            at_home: self.at_home(results),
             wan_bytes: link_counters.iter().map(|link| link.bytes).sum(),
             wan_cost_usd: links.iter().fold(0.0, |sum, link| sum + link.cost_usd),
             machine_cost_usd: self.machine_cost_usd(stopped_at),
@@ -222,6 +226,23 @@ impl RunRecorder {
             links,
             wall_s: wall.as_secs_f64(),
         }
+    }
+
+    fn at_home(&self, results: &CopyEvaluations) -> Vec<HomeEvaluation> {
+        if self.plan.evaluate_place() == EvaluatePlace::Everywhere {
+            return Vec::new();
+        }
+        let of_copy = |(dc, evaluation): &(DcId, Evaluation)| HomeEvaluation {
+            name: self.plan.topology.dc(*dc).name.clone(),
+            objective: evaluation.objective,
+            metric: evaluation.metric,
+        };
+        results.copies.iter().map(of_copy).collect()
+    }
+
+    /// On what data copies are evaluated.
+    pub(crate) fn evaluation_data(&self) -> EvaluationData {
+        EvaluationData::of(&self.plan)
     }
 
     pub(crate) fn topology(&self) -> &Topology {

@@ -1,10 +1,6 @@
 //! Training data in memory, as applications read it.
 
 use std::fmt;
-use std::sync::Arc;
-
-/// The examples of every worker of a run, as ascending positions in the training data.
-pub type Parts = Vec<Arc<[u32]>>;
 
 /// Ratings that users gave to items, in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -158,13 +154,24 @@ impl DenseExamples {
         self.shape.values()
     }
 
+    /// No examples of a shape.
+    pub fn empty(shape: Shape, classes: usize) -> Self {
+        Self { shape, classes, features: Features::Bytes(Vec::new()), labels: Vec::new() }
+    }
+
     /// Adds examples of the same shape. The classes are those of both.
     ///
     /// # Panics
     ///
-    /// Where `other` has another shape, or features in another form.
+    /// Where `other` has another shape, or features in another form and both have examples.
     pub fn append(&mut self, other: Self) {
         assert_eq!(self.shape, other.shape);
+        if self.is_empty() {
+            self.features = other.features;
+            self.labels = other.labels;
+            self.classes = self.classes.max(other.classes);
+            return;
+        }
         match (&mut self.features, other.features) {
             (Features::Bytes(all), Features::Bytes(more)) => all.extend(more),
             (Features::Floats(all), Features::Floats(more)) => all.extend(more),
@@ -321,6 +328,15 @@ impl Documents {
     pub fn tokens(&self, document: usize) -> impl Iterator<Item = u32> {
         let (words, counts) = self.document(document);
         words.iter().zip(counts).flat_map(|(&word, &count)| (0..count).map(move |_| word))
+    }
+
+    /// How often each word occurs in all documents.
+    pub fn count_words(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.vocabulary];
+        for (&word, &count) in self.words.iter().zip(&self.counts) {
+            counts[word as usize] += u64::from(count);
+        }
+        counts
     }
 
     /// Tokens in all documents.

@@ -8,6 +8,7 @@
 
 pub mod apps;
 pub mod config;
+pub mod divided;
 pub mod examples;
 pub mod kernels;
 pub mod layers;

@@ -7,7 +7,7 @@
 
 use super::EvaluationError;
 use super::bench::Bench;
-use gaia_config::{EvaluateConfig, Plan};
+use gaia_config::Plan;
 use gaia_core::coordinator::StopRules;
 
 /// A bandwidth scale, and the ratio that it gives.
@@ -26,7 +26,7 @@ pub(super) fn bsp_over_lan(plan: &Plan, bench: &Bench<'_>) -> Result<f64, Evalua
 /// The time per clock of a short run in seconds, without its first clocks, which do not wait for a clock before.
 fn seconds_per_clock(plan: &Plan, bench: &Bench<'_>) -> Result<f64, EvaluationError> {
     let mut plan = plan.clone();
-    plan.evaluate = EvaluateConfig { every: SKIPPED };
+    plan.evaluate.every = SKIPPED;
     plan.stop = StopRules { clocks: Some(SKIPPED + COUNTED), ..StopRules::default() };
     let progress = bench.probe(&plan)?.progress;
     let first = progress.iter().find(|at| at.clock >= SKIPPED);

@@ -15,8 +15,8 @@ mod watched;
 pub use meters::{MirrorMeter, NodeMeter};
 pub use records::finite_or_null;
 pub use records::{
-    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, GuardRecord,
-    LinkRecord, MembershipChange, MembershipRecord, MetricRecord, Observer, Progress, Summary,
-    Unobserved,
+    BlockedSeconds, BrakeRecord, BrokenLink, ConservationRecord, DcProgress, EvaluatedOn,
+    GuardRecord, HomeEvaluation, LinkRecord, MembershipChange, MembershipRecord, MetricRecord,
+    Observer, Progress, Summary, Unobserved,
 };
 pub use watched::Telemetry;

@@ -14,13 +14,13 @@ pub struct Progress {
     pub time_s: f64,
     /// The slowest data center's clock.
     pub clock: u64,
-    /// The objective of the worst data center's copy over all data. Not finite (`null`) where it diverged.
+    /// The objective, as [`Summary::objective`] is. Not finite (`null`) where it diverged.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
     /// The mean of the objective over copies. Not finite (`null`) where one diverged.
     #[serde(with = "finite_or_null")]
     pub objective_mean: f64,
-    /// The held-out metric of the copy with the worst objective.
+    /// The held-out metric, as [`Summary::metric`] is.
     #[serde(with = "finite_or_null")]
     pub metric: f64,
     /// Bytes that have entered WAN links so far, transport overhead included.
@@ -36,7 +36,7 @@ pub struct DcProgress {
     pub name: String,
     /// The last clock that all its workers have finished.
     pub clock: u64,
-    /// The objective of this data center's copy over all data.
+    /// The objective of this data center's copy, on the data that [`Summary::evaluated`] says.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
     /// The held-out metric of this copy.
@@ -46,6 +46,30 @@ pub struct DcProgress {
     pub wan_sent_bytes: u64,
     /// Worker-seconds that this data center's reads were held back so far.
     pub blocked_s: f64,
+}
+
+/// On what data the copy of each data center is evaluated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvaluatedOn {
+    /// On that of its own data center.
+    Home,
+    /// On that of all data centers.
+    #[default]
+    Everywhere,
+}
+
+/// The evaluation of a data center's copy on its own data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HomeEvaluation {
+    /// The data center.
+    pub name: String,
+    /// The objective. Not finite (`null`) where the run diverged.
+    #[serde(with = "finite_or_null")]
+    pub objective: f64,
+    /// The held-out metric.
+    #[serde(with = "finite_or_null")]
+    pub metric: f64,
 }
 
 /// A named figure.
@@ -251,11 +275,19 @@ pub struct Summary {
     /// Clocks that each data center has finished, in the order of `data_centers`.
     #[serde(default)]
     pub data_center_clocks: Vec<u64>,
-    /// The objective of the worst copy over all data, after the drain. Not finite (`null`) where it diverged.
+    /// On what data copies were evaluated.
+    #[serde(default)]
+    pub evaluated: EvaluatedOn,
+    /// The objective after the drain: of the worst copy over all data, or over all data with each part judged by the copy
+    /// of its data center. Not finite (`null`) where it diverged.
     #[serde(with = "finite_or_null")]
     pub objective: f64,
-    /// The held-out metric of the same copy.
+    /// The held-out metric of the same.
     pub metric: MetricRecord,
+    /// The evaluation of each data center's copy on its own data, in the order of the topology. Empty where copies were
+    /// evaluated on all data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_home: Vec<HomeEvaluation>,
     /// Bytes that entered WAN links, transport overhead included.
     pub wan_bytes: u64,
     /// US dollars for those bytes.

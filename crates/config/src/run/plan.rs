@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::sections::{
     CheckpointConfig, ComputeConfig, CostConfig, DrainConfig, DriverKind, EvaluateConfig,
-    FailuresConfig, LogConfig, ModelConfig,
+    EvaluatePlace, FailuresConfig, LogConfig, ModelConfig,
 };
 use gaia_core::coordinator::StopRules;
 use gaia_core::sync::{LocalSync, OverlayKind, RemoteSync};
@@ -52,6 +52,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// On what data copies are evaluated.
+    pub fn evaluate_place(&self) -> EvaluatePlace {
+        self.evaluate.place(self.driver)
+    }
+
     /// A hash of all settings that change the results of a run. Checkpoints, logs and failures are left out.
     pub fn fingerprint(&self) -> u64 {
         let (log, failures) = (LogConfig::default(), FailuresConfig::default());

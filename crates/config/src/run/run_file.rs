@@ -259,7 +259,7 @@ fn check(sources: &mut Sources, root: &Node) -> Result<Plan, Problem> {
     }
 
     let compute = keys.compute.check(&checks, driver, &topology)?;
-    checks.clocks("evaluate.every", keys.evaluate.every, 1)?;
+    keys.evaluate.check(&checks, driver)?;
     sections::stop(&checks, &keys.stop)?;
 
     drain(&checks, keys.drain, &remote)?;

@@ -21,7 +21,7 @@ pub use cost::CostConfig;
 pub use drain::DrainConfig;
 pub use driver::DriverKind;
 pub(crate) use driver::driver;
-pub use evaluate::EvaluateConfig;
+pub use evaluate::{EvaluateConfig, EvaluatePlace};
 pub use failures::{FailuresConfig, LostWorkers, OnGiveUp};
 pub use log::{LogConfig, LogSync};
 pub use model::ModelConfig;

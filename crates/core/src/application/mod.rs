@@ -1,13 +1,15 @@
 //! The contract between an application and the workers that run it.
 
-use std::ops::AddAssign;
-use std::sync::Arc;
+mod evaluation;
 
-use serde::{Deserialize, Serialize};
+use std::ops::{AddAssign, Range};
+use std::sync::Arc;
 
 use crate::types::{
     Clock, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed, StateError,
 };
+
+pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
 
 /// One machine-learning application over data that is already split among workers.
 ///
@@ -15,6 +17,9 @@ use crate::types::{
 pub trait Application: Send + Sync {
     /// The tables of the model.
     fn layout(&self) -> &Arc<ModelLayout>;
+
+    /// The number of workers of the whole run.
+    fn workers(&self) -> usize;
 
     /// The initial values of the parameters. They depend on the seed alone and are the same in every data center. The
     /// default is zeros.
@@ -27,10 +32,18 @@ pub trait Application: Send + Sync {
     /// Equal arguments must give tasks that behave equally. Otherwise a seed does not repeat a run.
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task>;
 
-    /// Evaluates one copy: the training objective over the data of all data centers, and the held-out metric.
-    fn evaluate(&self, model: &Model) -> Evaluation;
+    /// Evaluates one copy on the examples of some workers, those that train and those that are held out. Each example is
+    /// one worker's, so that the sums of all workers are those of all data.
+    ///
+    /// In the real driver a process has the examples of its own data center alone, and is asked for no others.
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums;
 
-    /// The name and the direction of the held-out metric.
+    /// Evaluates one copy on the data of all data centers.
+    fn evaluate(&self, model: &Model) -> Evaluation {
+        self.metric().evaluation(self.sums(model, 0..self.workers()))
+    }
+
+    /// The name of the held-out metric, how it follows from its mean, and its direction.
     fn metric(&self) -> Metric;
 
     /// The learning rate at a clock, divided by the learning rate at clock 0. The hard threshold decays with it. The
@@ -139,31 +152,4 @@ impl AddAssign for Work {
         self.examples += other.examples;
         self.flops += other.flops;
     }
-}
-
-/// The quality of one copy of the model.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Evaluation {
-    /// The training objective over all data centers' data; lower is better.
-    pub objective: f64,
-    /// The value of the held-out metric that [`Metric`] describes.
-    pub metric: f64,
-}
-
-/// A held-out metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// The metric's name in reports, such as `rmse`.
-    pub name: &'static str,
-    /// The direction of improvement.
-    pub direction: Direction,
-}
-
-/// The direction in which a metric improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Lower is better.
-    Lower,
-    /// Higher is better.
-    Higher,
 }

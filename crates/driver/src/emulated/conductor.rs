@@ -15,14 +15,14 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until};
 
 use super::data_center::{Command, DataCenter, Remains, Report};
+use super::evaluating::Evaluating;
 use super::transport::EmulatedWan;
 use crate::cluster::Cluster;
+use crate::copies::{CopyEvaluations, EvaluationData};
 use crate::cost::CostModel;
 use crate::interrupted::Interrupted;
 use crate::recorder::{AllLinkCounters, LinkCounters};
-use crate::run_loop::{
-    Ended, Evaluated, Evaluation, Evaluations, RunDriver, RunMonitor, execute_outputs,
-};
+use crate::run_loop::{Ended, Evaluation, RunDriver, RunMonitor, execute_outputs};
 use crate::{Outcome, RunError, RunOptions, message_of};
 use gaia_config::{ComputeModel, Plan};
 use gaia_core::application::Application;
@@ -72,7 +72,7 @@ async fn conduct(
     let layouts = ShardLayout::all(application.layout(), cluster.shards);
     let mut conductor = Conductor {
         plan,
-        evaluations: Evaluations::new(layouts, application.clone()),
+        evaluating: Evaluating::new(layouts, application.clone(), EvaluationData::of(plan)),
         monitor: RunMonitor::new(plan, observer),
         cluster,
         commands,
@@ -101,7 +101,7 @@ async fn conduct(
         monitor.recorder.lan_bytes += remains.lan_bytes;
     }
 
-    let ended = Ended::of(&cluster, application);
+    let ended = Ended::of(&cluster, application, &EvaluationData::of(plan));
     let wall = started.elapsed();
 
     Ok(monitor.outcome(application.as_ref(), ended, &carried, wall))
@@ -111,7 +111,7 @@ struct Conductor<'a, 'w> {
     plan: &'a Plan,
     cluster: Cluster,
     monitor: RunMonitor<'a>,
-    evaluations: Evaluations,
+    evaluating: Evaluating,
     /// The number of evaluations so far. Copies are requested and sent under this number.
     tickets: u64,
     commands: Vec<Sender<Command>>,
@@ -232,7 +232,7 @@ impl Conductor<'_, '_> {
                     // A data center ends when it is ordered to, or after an error.
                     ended?;
                 }
-                evaluated = self.evaluations.evaluated() => {
+                evaluated = self.evaluating.evaluated() => {
                     self.on_evaluated(evaluated)?;
                     self.take_copies().await;
                 }
@@ -244,13 +244,13 @@ impl Conductor<'_, '_> {
             self.settle().await;
         }
 
-        while self.evaluations.is_at_work() {
+        while self.evaluating.evaluations.is_at_work() {
             tokio::select! {
                 Some(report) = reports.recv() => self.on_report(report),
                 Some(ended) = self.data_centers.ended() => {
                     ended?;
                 }
-                evaluated = self.evaluations.evaluated() => self.on_evaluated(evaluated)?,
+                evaluated = self.evaluating.evaluated() => self.on_evaluated(evaluated)?,
             }
         }
 
@@ -263,7 +263,7 @@ impl Conductor<'_, '_> {
                 self.monitor.handle_report(&mut self.cluster.coordinator, report);
             }
             Report::Copy { server, ticket, values } => {
-                self.evaluations.handle_copy(server, ticket, values);
+                self.evaluating.handle_copy(server, ticket, values);
             }
         }
     }
@@ -292,13 +292,13 @@ impl Conductor<'_, '_> {
 
     /// Takes all copies and starts an evaluation, if one is due and none is in progress.
     async fn take_copies(&mut self) {
-        let Some(clock) = self.evaluations.poll_due() else { return };
+        let Some(clock) = self.evaluating.evaluations.poll_due() else { return };
         self.tickets += 1;
         let ticket = self.tickets;
         let link_counters = since(&link_counters(self.wan), &self.base);
         let evaluation =
             Evaluation::new(self.now(), clock, &self.cluster.coordinator, link_counters);
-        self.evaluations.begin(ticket, evaluation);
+        self.evaluating.begin(ticket, evaluation);
 
         for command in &self.commands {
             // A data center that has failed returns its error when it ends.
@@ -306,9 +306,12 @@ impl Conductor<'_, '_> {
         }
     }
 
-    fn on_evaluated(&mut self, evaluated: Result<Evaluated, String>) -> Result<(), RunError> {
+    fn on_evaluated(
+        &mut self,
+        evaluated: Result<(Evaluation, CopyEvaluations), String>,
+    ) -> Result<(), RunError> {
         let part = "the evaluation".into();
-        let Evaluated { evaluation, results, .. } =
+        let (evaluation, results) =
             evaluated.map_err(|message| RunError::Panicked { part, message })?;
         let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
         self.monitor.handle_results(now, coordinator, evaluation, &results);
@@ -341,7 +344,7 @@ impl RunDriver for Conductor<'_, '_> {
     }
 
     fn evaluate(&mut self, clock: Clock) {
-        self.evaluations.request(clock);
+        self.evaluating.evaluations.request(clock);
     }
 
     fn on_stop(&mut self, reason: StopReason) {

@@ -16,6 +16,7 @@ mod certificates;
 mod conductor;
 mod connection;
 mod data_center;
+mod evaluating;
 #[cfg(test)]
 mod hostile_peers;
 #[cfg(test)]

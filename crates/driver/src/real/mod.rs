@@ -63,6 +63,7 @@ use self::node::measure::Measured;
 use self::node::node_log::{NodeLog, Recovering, StateDir};
 use self::server::serve;
 use self::server::workers::PARCELS_MAX;
+use self::worker::evaluating::Evaluating;
 use self::worker::standing_in::{StandingIn, cost_of};
 use self::worker::work;
 use super::cluster::Blueprint;
@@ -162,6 +163,11 @@ enum FromNear {
     /// The request that is due from a worker that starts again, and whether the server has guessed it.
     Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
+    /// The copy of the shard, for an evaluation.
+    Copy {
+        ticket: u64,
+        values: Arc<[f32]>,
+    },
 }
 
 /// Runs the nodes of one process until the run has ended, or they are interrupted.
@@ -209,7 +215,7 @@ pub async fn take_part(
             run_coordinator(&run_context, &blueprint, application, options, observer).await?;
         return Ok(NodeEnd::Conducted(Box::new(outcome)));
     }
-    run_server_and_worker(&run_context, &blueprint, application.as_ref(), options).await
+    run_server_and_worker(&run_context, &blueprint, application, options).await
 }
 
 /// Runs the coordinator, which gathers the nodes and conducts the run.
@@ -252,7 +258,7 @@ async fn run_coordinator(
 async fn run_server_and_worker(
     run_context: &RunContext,
     blueprint: &Blueprint<'_>,
-    application: &dyn Application,
+    application: &Arc<dyn Application>,
     options: &NodeOptions,
 ) -> Result<NodeEnd, RealError> {
     let plan = &*run_context.plan;
@@ -265,7 +271,7 @@ async fn run_server_and_worker(
     let state_dir = options
         .state
         .clone()
-        .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application));
+        .map(|folder| StateDir::new(folder, blueprint.plan_hash, plan, application.as_ref()));
     let interrupted = Interrupted(options.interrupted.clone());
     let (stands_in_for, lost) = watched::channel(BTreeSet::new());
     let node_config =
@@ -279,9 +285,11 @@ async fn run_server_and_worker(
     let working = async {
         let (Some(id), Some(context)) = (worker, context.clone()) else { return Ok(Exit::Over) };
         let layouts = blueprint.layouts().to_vec();
-        work(context, blueprint.worker(id), layouts, &node_config, cost_of(plan), near_server).await
+        let evaluating = Evaluating::new(application.clone(), blueprint, id);
+        let machine = (blueprint.worker(id), evaluating);
+        work(context, machine, layouts, &node_config, cost_of(plan), near_server).await
     };
-    let mut standing_in = StandingIn::default();
+    let mut standing_in = StandingIn::new(application.clone());
     let following = async {
         match &context {
             Some(context) => standing_in.follow(context, blueprint, coordinator, lost).await,

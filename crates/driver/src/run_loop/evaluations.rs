@@ -1,20 +1,13 @@
 //! Evaluations: which copies are evaluated, at which time, and what follows from the results.
 //!
-//! If copies must travel, between tasks or processes, evaluations run concurrently with training, one at a time. If
-//! an evaluation takes longer than the clocks between two of them, fewer copies are evaluated.
+//! If nodes are tasks or processes, evaluations run concurrently with training, one at a time. If an evaluation takes
+//! longer than the clocks between two of them, fewer copies are evaluated.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tokio::task::JoinHandle;
-
-use crate::blocking::beside;
-use crate::copies::{CopyEvaluations, evaluate_values};
-use crate::message_of;
 use crate::recorder::AllLinkCounters;
-use gaia_core::application::Application;
 use gaia_core::coordinator::Coordinator;
-use gaia_core::types::{Clock, DcId, Instant, ServerId, ShardLayout};
+use gaia_core::types::{Clock, DcId, Instant};
 
 /// The circumstances of an evaluation: when its copies are taken, and of which data centers.
 #[derive(Debug)]
@@ -29,32 +22,21 @@ pub(crate) struct Evaluation {
     pub(crate) link_counters: AllLinkCounters,
 }
 
-/// An evaluation with its results.
-pub(crate) struct Evaluated {
-    pub(crate) evaluation: Evaluation,
-    pub(crate) results: CopyEvaluations,
-    pub(crate) copies: Copies,
-}
-
-/// Copies by data center, then shard. Only of data centers that are evaluated.
-pub(crate) type Copies = Vec<Vec<Vec<f32>>>;
-
-/// The evaluations of a run whose copies travel between tasks or processes.
-pub(crate) struct Evaluations {
-    layouts: Vec<ShardLayout>,
-    application: Arc<dyn Application>,
+/// The evaluations of a run, of which nodes `N` send the parts `P`: copies, or what they found of their own.
+pub(crate) struct Evaluations<N, P> {
     /// The clock of the latest evaluation that was requested while another was in progress. It replaces earlier
     /// requests, so that a slow evaluation leads to fewer copies and not to old ones.
     due: Option<Clock>,
-    at_work: Option<AtWork>,
+    at_work: Option<AtWork<N, P>>,
 }
 
-/// Copies that are collected under a ticket, and then evaluated.
-struct AtWork {
+/// An evaluation whose parts are collected under a ticket.
+struct AtWork<N, P> {
     ticket: u64,
     evaluation: Evaluation,
-    copies: BTreeMap<ServerId, Vec<f32>>,
-    results: Option<JoinHandle<(CopyEvaluations, Copies)>>,
+    /// The nodes whose parts are not here.
+    missing: BTreeSet<N>,
+    parts: BTreeMap<N, P>,
 }
 
 impl Evaluation {
@@ -68,17 +50,19 @@ impl Evaluation {
         Self { at, clock, clocks: coordinator.evaluated(), link_counters }
     }
 
-    /// Whether the copy of a data center is evaluated.
-    pub(crate) fn is_of(&self, dc: DcId) -> bool {
-        self.clocks.iter().any(|(evaluated, _)| *evaluated == dc)
+    /// The data centers whose copies are evaluated.
+    pub(crate) fn dcs(&self) -> Vec<DcId> {
+        self.clocks.iter().map(|(dc, _)| *dc).collect()
     }
 }
 
-impl Evaluations {
-    pub(crate) fn new(layouts: Vec<ShardLayout>, application: Arc<dyn Application>) -> Self {
-        Self { layouts, application, due: None, at_work: None }
+impl<N, P> Default for Evaluations<N, P> {
+    fn default() -> Self {
+        Self { due: None, at_work: None }
     }
+}
 
+impl<N: Copy + Ord, P> Evaluations<N, P> {
     /// Requests an evaluation of this clock. Replaces an earlier request that has not begun.
     pub(crate) fn request(&mut self, clock: Clock) {
         self.due = Some(clock);
@@ -92,143 +76,123 @@ impl Evaluations {
         self.due.take()
     }
 
-    /// Begins an evaluation. The caller requests copies from the servers of its data centers under this ticket.
-    pub(crate) fn begin(&mut self, ticket: u64, evaluation: Evaluation) {
+    /// Begins an evaluation. The caller requests parts from these nodes under this ticket.
+    pub(crate) fn begin(&mut self, ticket: u64, evaluation: Evaluation, nodes: BTreeSet<N>) {
         assert!(self.at_work.is_none(), "one evaluation is at work at a time");
-        self.at_work = Some(AtWork { ticket, evaluation, copies: BTreeMap::new(), results: None });
+        let (missing, parts) = (nodes, BTreeMap::new());
+        self.at_work = Some(AtWork { ticket, evaluation, missing, parts });
     }
 
-    /// Adds the copy of a server. After the last one the evaluation starts.
-    pub(crate) fn handle_copy(&mut self, server: ServerId, ticket: u64, values: Vec<f32>) {
-        if self.awaits(server) != Some(ticket) {
+    /// Adds the part of a node. A part that is not awaited is ignored.
+    pub(crate) fn handle_part(&mut self, node: N, ticket: u64, part: P) {
+        if self.awaits(node) != Some(ticket) {
             return;
         }
-        let at_work = self.at_work.as_mut().expect("a copy is awaited by an evaluation");
-        at_work.copies.insert(server, values);
-        let (shards, dcs) = (self.layouts.len(), at_work.evaluation.clocks.len());
-
-        if at_work.copies.len() < dcs * shards {
-            return;
-        }
-        let mut all = std::mem::take(&mut at_work.copies).into_values();
-        let copies: Copies = (0..dcs).map(|_| all.by_ref().take(shards).collect()).collect();
-        let (layouts, application) = (self.layouts.clone(), self.application.clone());
-
-        at_work.results =
-            Some(beside(move || (evaluate_values(&copies, &layouts, &application), copies)));
+        let Some(at_work) = &mut self.at_work else { return };
+        at_work.missing.remove(&node);
+        at_work.parts.insert(node, part);
     }
 
-    /// Handles a data center that has left. An evaluation that still needs its copy is requested again, without it.
+    /// Takes the parts of all nodes, in the order of the nodes, once none is missing.
+    pub(crate) fn take_parts(&mut self) -> Option<(&Evaluation, BTreeMap<N, P>)> {
+        let at_work = self.at_work.as_mut()?;
+        if !at_work.missing.is_empty() || at_work.parts.is_empty() {
+            return None;
+        }
+        Some((&at_work.evaluation, std::mem::take(&mut at_work.parts)))
+    }
+
+    /// Ends the evaluation in progress.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn finish(&mut self) -> Evaluation {
+        self.at_work.take().expect("an evaluation is at work").evaluation
+    }
+
+    /// Handles a data center that has left. An evaluation of its copy that still lacks a part is requested again, without
+    /// it.
     pub(crate) fn handle_left(&mut self, dc: DcId) {
-        let needs =
-            |at_work: &mut AtWork| at_work.evaluation.is_of(dc) && at_work.results.is_none();
+        let needs = |at_work: &mut AtWork<N, P>| {
+            at_work.evaluation.dcs().contains(&dc) && !at_work.missing.is_empty()
+        };
         if let Some(at_work) = self.at_work.take_if(needs) {
             self.due = Some(at_work.evaluation.clock).max(self.due);
         }
     }
 
-    /// The ticket under which the copy of a server is expected, if one is.
-    pub(crate) fn awaits(&self, server: ServerId) -> Option<u64> {
+    /// The ticket under which the part of a node is expected, if it is.
+    pub(crate) fn awaits(&self, node: N) -> Option<u64> {
         let at_work = self.at_work.as_ref()?;
-        let is_evaluated = at_work.evaluation.is_of(server.dc) && at_work.results.is_none();
-        (is_evaluated && !at_work.copies.contains_key(&server)).then_some(at_work.ticket)
+        at_work.missing.contains(&node).then_some(at_work.ticket)
+    }
+
+    /// The ticket of the evaluation in progress.
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        self.at_work.as_ref().map(|at_work| at_work.ticket)
     }
 
     /// Whether an evaluation is in progress.
     pub(crate) fn is_at_work(&self) -> bool {
         self.at_work.is_some()
     }
-
-    /// Waits for the results. Waits forever if no copies are being evaluated. Cancel safe.
-    ///
-    /// # Errors
-    /// The message of a panic in the evaluation.
-    pub(crate) async fn evaluated(&mut self) -> Result<Evaluated, String> {
-        let results = self.at_work.as_mut().and_then(|at_work| at_work.results.as_mut());
-        let Some(results) = results else { return std::future::pending().await };
-        let evaluated = results.await;
-
-        let AtWork { evaluation, .. } = self.at_work.take().expect("copies are being evaluated");
-        match evaluated {
-            Ok((results, copies)) => Ok(Evaluated { evaluation, results, copies }),
-            Err(error) => Err(error
-                .try_into_panic()
-                .map_or_else(|error| error.to_string(), |panic| message_of(&*panic))),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gaia_config::RunFile;
-    use gaia_core::types::ShardId;
-    use gaia_ml::apps::{AppConfig, MatrixFactorization};
-    use gaia_ml::examples::Ratings;
-
-    const RUN: &str = "name = \"r\"\n[app]\nkind = \"matrix-factorization\"\n\
-        [sync.remote]\nmodel = \"bsp\"\n[stop]\nclocks = 1\n[topology]\nname = \"t\"\n\
-        wan.bandwidth = \"1 Mbit/s\"\nwan.rtt = \"1 ms\"\n[[topology.data_center]]\nname = \"a\"\n";
+    use gaia_core::types::{ServerId, ShardId};
 
     const A: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
     const B: ServerId = ServerId { dc: DcId(1), shard: ShardId(0) };
 
-    fn evaluations() -> Evaluations {
-        let plan = RunFile::from_text("r", RUN, &[]).unwrap().plan().unwrap();
-        let Some(AppConfig::MatrixFactorization(config)) = plan.app else { unreachable!() };
-        let ratings =
-            || Ratings { users: 1, items: 1, user: vec![0], item: vec![0], value: vec![1.0] };
-        let parts = vec![Arc::from([0])];
-        let application: Arc<dyn Application> =
-            Arc::new(MatrixFactorization::new(config, ratings(), ratings(), parts, "one rating"));
-        Evaluations::new(ShardLayout::all(application.layout(), 1), application)
-    }
-
     /// An evaluation of the copies of these servers.
-    fn evaluation(clock: u64, servers: &[ServerId]) -> Evaluation {
-        let clocks = servers.iter().map(|server| (server.dc, Clock(clock))).collect();
-        Evaluation { at: Instant::ZERO, clock: Clock(clock), clocks, link_counters: Vec::new() }
+    fn begin(evaluations: &mut Evaluations<ServerId, char>, ticket: u64, of: &[ServerId]) {
+        let clocks = of.iter().map(|server| (server.dc, Clock(3))).collect();
+        let (at, clock, link_counters) = (Instant::ZERO, Clock(3), Vec::new());
+        let evaluation = Evaluation { at, clock, clocks, link_counters };
+        evaluations.begin(ticket, evaluation, of.iter().copied().collect());
     }
 
-    #[tokio::test]
-    async fn copies_are_judged_once_all_are_here_under_the_ticket_of_their_evaluation() {
-        let mut evaluations = evaluations();
-        let parameters = evaluations.layouts[0].parameters();
-        let values = || vec![0.5; parameters];
+    #[test]
+    fn parts_are_taken_once_all_are_here_under_the_ticket_of_their_evaluation() {
+        let mut evaluations = Evaluations::default();
         evaluations.request(Clock(3));
         assert_eq!(evaluations.poll_due(), Some(Clock(3)));
-        evaluations.begin(7, evaluation(3, &[A, B]));
+        begin(&mut evaluations, 7, &[A, B]);
 
-        evaluations.handle_copy(A, 6, values());
-        assert_eq!(evaluations.awaits(A), Some(7), "a copy for an evaluation before");
-        evaluations.handle_copy(A, 7, values());
-        assert_eq!((evaluations.awaits(A), evaluations.awaits(B)), (None, Some(7)));
-        evaluations.handle_copy(B, 7, values());
-        assert_eq!(evaluations.awaits(B), None);
+        evaluations.handle_part(B, 6, 'x');
+        assert_eq!(evaluations.awaits(B), Some(7), "a part of an evaluation before");
+        evaluations.handle_part(B, 7, 'b');
+        evaluations.handle_part(B, 7, 'y');
+        assert_eq!((evaluations.awaits(B), evaluations.awaits(A)), (None, Some(7)));
+        assert!(evaluations.take_parts().is_none());
 
-        let evaluated = evaluations.evaluated().await.unwrap();
-        assert_eq!(evaluated.evaluation.clock, Clock(3));
-        assert_eq!((evaluated.results.evaluations.len(), evaluated.results.equal), (2, true));
+        evaluations.handle_part(A, 7, 'a');
+        let (_, parts) = evaluations.take_parts().unwrap();
+        assert_eq!(parts.into_values().collect::<String>(), "ab");
+        assert!(evaluations.take_parts().is_none() && evaluations.is_at_work());
+        assert_eq!(evaluations.finish().clock, Clock(3));
         assert!(!evaluations.is_at_work());
     }
 
     #[test]
     fn the_latest_request_replaces_those_that_waited_for_the_evaluation_at_work() {
-        let mut evaluations = evaluations();
-        evaluations.begin(1, evaluation(3, &[A, B]));
+        let mut evaluations = Evaluations::default();
+        begin(&mut evaluations, 1, &[A, B]);
         evaluations.request(Clock(6));
         evaluations.request(Clock(9));
         assert_eq!(evaluations.poll_due(), None, "one is at work");
 
-        evaluations.at_work = None;
+        evaluations.finish();
         assert_eq!(evaluations.poll_due(), Some(Clock(9)));
         assert_eq!(evaluations.poll_due(), None);
     }
 
     #[test]
-    fn an_evaluation_begins_again_where_a_data_center_leaves_whose_copy_it_needs() {
-        let mut evaluations = evaluations();
-        evaluations.begin(1, evaluation(3, &[A]));
+    fn an_evaluation_begins_again_where_a_data_center_leaves_whose_part_it_needs() {
+        let mut evaluations = Evaluations::default();
+        begin(&mut evaluations, 1, &[A]);
         evaluations.handle_left(B.dc);
         assert_eq!((evaluations.is_at_work(), evaluations.poll_due()), (true, None));
 

@@ -8,7 +8,7 @@
 mod evaluations;
 mod monitor;
 
-pub(crate) use evaluations::{Evaluated, Evaluation, Evaluations};
+pub(crate) use evaluations::{Evaluation, Evaluations};
 pub(crate) use monitor::{Ended, NodeReport, RunMonitor};
 
 use gaia_core::coordinator::{Coordinator, CoordinatorOutput, NodeOrder, Recipients, StopReason};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::evaluations::Evaluation;
 use crate::Outcome;
 use crate::cluster::Cluster;
-use crate::copies::{CopyEvaluations, evaluate_copies, first_copy};
+use crate::copies::{CopyEvaluations, EvaluationData, evaluate_copies, first_copy};
 use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
 use gaia_config::Plan;
@@ -56,10 +56,14 @@ pub(crate) struct RunMonitor<'a> {
 
 impl Ended {
     /// The end of a run whose servers are all in this process.
-    pub(crate) fn of(cluster: &Cluster, application: &Arc<dyn Application>) -> Self {
+    pub(crate) fn of(
+        cluster: &Cluster,
+        application: &Arc<dyn Application>,
+        data: &EvaluationData,
+    ) -> Self {
         let Cluster { servers, shards, .. } = cluster;
         Self {
-            results: evaluate_copies(servers, *shards, application),
+            results: evaluate_copies(servers, *shards, application, data),
             all_server_stats: ServerStats::all(servers, servers.len() / shards),
             model: first_copy(servers, *shards, application).values,
         }
@@ -102,7 +106,8 @@ impl<'a> RunMonitor<'a> {
         evaluation: Evaluation,
         application: &Arc<dyn Application>,
     ) {
-        let results = evaluate_copies(&cluster.servers, cluster.shards, application);
+        let data = self.recorder.evaluation_data();
+        let results = evaluate_copies(&cluster.servers, cluster.shards, application, &data);
         self.handle_results(evaluation.at, &mut cluster.coordinator, evaluation, &results);
     }
 
@@ -119,7 +124,7 @@ impl<'a> RunMonitor<'a> {
         let progress = self.recorder.on_evaluation(at, clock, results, clocks, &link_counters);
         self.observer.on_progress(progress);
 
-        coordinator.handle_evaluation(now, clock, results.worst().objective);
+        coordinator.handle_evaluation(now, clock, results.run.objective);
     }
 
     /// Records that the run stops.

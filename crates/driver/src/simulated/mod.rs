@@ -366,7 +366,8 @@ impl<'a> Simulation<'a> {
 
     fn outcome(mut self, wall: Duration) -> Outcome {
         self.monitor.recorder.lan_bytes = self.lan.bytes();
-        let ended = Ended::of(&self.cluster, self.application);
+        let ended =
+            Ended::of(&self.cluster, self.application, &self.monitor.recorder.evaluation_data());
         let link_counters = self.wan.link_counters();
         self.monitor.outcome(self.application.as_ref(), ended, &link_counters, wall)
     }

@@ -3,11 +3,14 @@
 //! Sums of small integers are exact in single precision, in any order. So a lost or duplicated update changes the
 //! result.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand_core::Rng;
 
-use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::application::{
+    Aggregation, Application, Direction, EvaluationSums, Metric, Task, Work,
+};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Random, Restorer, RowSet, Saved, Saver, Seed, StateError,
     TableLayout, TableRows,
@@ -53,12 +56,18 @@ impl Application for Counting {
         Box::new(Counter { layout, reads_all, chance: seed.random(), rows: Vec::new() })
     }
 
-    fn evaluate(&self, _model: &Model) -> Evaluation {
-        Evaluation { objective: 0.0, metric: 0.0 }
+    /// Any number: the data is not divided.
+    fn workers(&self) -> usize {
+        0
+    }
+
+    fn sums(&self, _model: &Model, _workers: Range<usize>) -> EvaluationSums {
+        EvaluationSums::default()
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "nothing", direction: Direction::Lower }
+        let (aggregation, direction) = (Aggregation::Mean, Direction::Lower);
+        Metric { name: "nothing", aggregation, direction }
     }
 
     fn clocks_per_pass(&self) -> u64 {

@@ -1,11 +1,12 @@
 //! A variant of [`Counting`] whose changes depend on the clock alone, and which reports the agreed model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::cluster::application::Counting;
 use gaia_config::Plan;
-use gaia_core::application::{Application, Evaluation, Metric, Task, Work};
+use gaia_core::application::{Application, EvaluationSums, Metric, Task, Work};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError, WorkerId,
 };
@@ -79,8 +80,12 @@ impl Application for Watched {
         Box::new(WatchedTask { counting, worker, seed, task, worked: self.worked.clone() })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        self.counting.evaluate(model)
+    fn workers(&self) -> usize {
+        self.counting.workers()
+    }
+
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        self.counting.sums(model, workers)
     }
 
     fn metric(&self) -> Metric {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::network::{ImageSource, Network, Training, count_layers, validate_hidden};
 use crate::ConfigError;
 use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
-use crate::examples::{DenseExamples, Parts, Shape};
+use crate::divided::Divided;
+use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
 use gaia_core::types::Seed;
 
@@ -39,7 +40,7 @@ pub struct ConvolutionalNetworkConfig {
     pub momentum: f64,
     /// The weight of half the squared weights in the objective; gains and biases are left alone.
     pub weight_decay: f64,
-    /// Training examples that the objective is taken over, a seeded choice; more than there are: all.
+    /// About how many training examples the objective is taken over, a seeded choice; more than there are: all.
     pub evaluate_examples: usize,
     /// The examples.
     pub data: DataConfig<ImageSource, ImageGenerator>,
@@ -79,19 +80,18 @@ pub struct ImageGenerator {
     pub label_noise: f64,
 }
 
-/// Builds the application from examples partitioned over workers by `parts`.
+/// Builds the application from examples divided among workers.
 ///
 /// # Panics
 ///
 /// Where images are smaller than [`ConvolutionalNetworkConfig::check_shape`] allows.
 pub fn convolutional_network(
     config: &ConvolutionalNetworkConfig,
-    train: DenseExamples,
-    test: DenseExamples,
-    parts: Parts,
+    examples: Divided<DenseExamples>,
     seed: Seed,
     data: &str,
 ) -> Network {
+    let train = &examples.train;
     let mut builder = Builder::new(train.shape);
     for &filters in &config.filters {
         builder = match config.normalization {
@@ -120,7 +120,7 @@ pub fn convolutional_network(
         [train.shape.to_string()].into_iter().chain(filters).chain(dense).collect();
     let name = format!("convolutional network {}", layers.join("-"));
 
-    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
+    Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
 impl Default for ConvolutionalNetworkConfig {

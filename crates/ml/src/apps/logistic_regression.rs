@@ -4,6 +4,7 @@
 //! either: each example pays `½ λ Σ w²` for the weights of its own features, beside `ln(1 + exp(−y·f))`. The
 //! objective is the mean of both over all examples, and frequent features are held harder.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -12,9 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::visits::Visits;
 use crate::ConfigError;
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
-use crate::examples::{Parts, SparseExamples};
+use crate::divided::{Divided, pieces};
+use crate::examples::SparseExamples;
 use crate::kernels::vector::softplus;
-use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::application::{
+    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
 };
@@ -65,15 +69,13 @@ pub struct PlantedGenerator {
 /// The application: sparse examples partitioned over workers.
 pub struct LogisticRegression {
     shared: Arc<Shared>,
-    parts: Parts,
-    test: SparseExamples,
     summary: String,
 }
 
 struct Shared {
     config: LogisticRegressionConfig,
     layout: Arc<ModelLayout>,
-    train: SparseExamples,
+    examples: Divided<SparseExamples>,
     clocks_per_pass: u64,
 }
 
@@ -88,19 +90,18 @@ struct SparseDescent {
 }
 
 impl LogisticRegression {
-    /// Examples partitioned over workers by `parts`; `data` describes where they come from.
+    /// Examples divided among workers; `data` describes where they come from.
     ///
     /// # Panics
     ///
-    /// Where `train` is empty, `test` has another width or `parts` names examples that are not there.
+    /// Where there is no training example, or held-out examples have another width.
     pub fn new(
         config: LogisticRegressionConfig,
-        train: SparseExamples,
-        test: SparseExamples,
-        parts: Parts,
+        examples: Divided<SparseExamples>,
         data: &str,
     ) -> Self {
-        assert!(!train.is_empty());
+        let Divided { train, test, train_total, test_total, .. } = &examples;
+        assert!(*train_total > 0);
         assert_eq!(train.width, test.width);
 
         let layout = Arc::new(ModelLayout::new(vec![
@@ -108,22 +109,24 @@ impl LogisticRegression {
             TableLayout { name: "bias".into(), rows: 1, width: 1 },
         ]));
         let summary = format!(
-            "logistic regression on {data}: {} examples and {} held out, {} features",
-            train.len(),
-            test.len(),
+            "logistic regression on {data}: {train_total} examples and {test_total} held out, {} features",
             train.width,
         );
-        let workers = parts.len().max(1);
-        let clocks_per_pass = train.len().div_ceil(config.batch * workers).max(1) as u64;
-        let shared = Arc::new(Shared { config, layout, train, clocks_per_pass });
+        let per_clock = config.batch * examples.workers().max(1);
+        let clocks_per_pass = train_total.div_ceil(per_clock).max(1) as u64;
+        let shared = Arc::new(Shared { config, layout, examples, clocks_per_pass });
 
-        Self { shared, parts, test, summary }
+        Self { shared, summary }
     }
 }
 
 impl Application for LogisticRegression {
     fn layout(&self) -> &Arc<ModelLayout> {
         &self.shared.layout
+    }
+
+    fn workers(&self) -> usize {
+        self.shared.examples.workers()
     }
 
     fn initial_model(&self, _seed: Seed) -> Model {
@@ -133,26 +136,32 @@ impl Application for LogisticRegression {
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
         let shared = self.shared.clone();
         Box::new(SparseDescent {
-            examples_ratio: shared.train.len() as f64 / self.parts[worker].len() as f64,
-            visits: Visits::of_size(self.parts[worker].clone(), shared.config.batch, seed),
+            examples_ratio: shared.examples.ratio(worker),
+            visits: Visits::of_size(
+                shared.examples.train_parts[worker].clone(),
+                shared.config.batch,
+                seed,
+            ),
             rows: Vec::new(),
             prepared: None,
             shared,
         })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        let shared = &self.shared;
-        let (loss, _) = score(model, &shared.train, shared.config.regularization);
-        let (_, hits) = score(model, &self.test, 0.0);
-        Evaluation {
-            objective: loss / shared.train.len() as f64,
-            metric: hits as f64 / self.test.len().max(1) as f64,
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        let Shared { config, examples, .. } = &*self.shared;
+        let Divided { train, test, train_parts, test_parts, .. } = examples;
+        let loss = |example| loss(model, train, example, config.regularization);
+        let is_right = |example| f64::from(u8::from(is_right(model, test, example)));
+        EvaluationSums {
+            objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
+            metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), is_right),
         }
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "accuracy", direction: Direction::Higher }
+        let (aggregation, direction) = (Aggregation::Mean, Direction::Higher);
+        Metric { name: "accuracy", aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {
@@ -181,7 +190,7 @@ impl SparseDescent {
         }
         self.rows.clear();
         for &example in self.visits.batch(clock) {
-            self.rows.extend_from_slice(self.shared.train.example(example as usize).0);
+            self.rows.extend_from_slice(self.shared.examples.train.example(example as usize).0);
         }
         self.rows.sort_unstable();
         self.rows.dedup();
@@ -199,6 +208,7 @@ impl Task for SparseDescent {
         self.prepare(clock);
 
         let shared = &self.shared;
+        let train = &shared.examples.train;
         let batch = self.visits.batch(clock);
         if batch.is_empty() {
             return (Deltas::none(&shared.layout), Work::default());
@@ -211,8 +221,8 @@ impl Task for SparseDescent {
         let mut entries = 0;
 
         for &example in batch {
-            let (columns, values) = shared.train.example(example as usize);
-            let label = shared.train.labels[example as usize];
+            let (columns, values) = train.example(example as usize);
+            let label = train.labels[example as usize];
             let slope = -label / (1.0 + (label * margin(model, columns, values)).exp());
 
             for (&column, value) in columns.iter().zip(values) {
@@ -240,7 +250,7 @@ impl Task for SparseDescent {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let data = &self.shared.train;
+        let data = &self.shared.examples.train;
         let sample = self.visits.sample(examples);
         let (mut loss, mut entries) = (0.0, 0);
         for &example in &sample {
@@ -296,31 +306,30 @@ fn margin(model: &Model, columns: &[u32], values: &[f32]) -> f32 {
     products.sum::<f32>() + model.table(BIAS)[0]
 }
 
-/// The summed objective and the number of right answers, chunk by chunk, added in order.
-fn score(model: &Model, data: &SparseExamples, regularization: f64) -> (f64, u64) {
+/// The loss of an example, with what it pays for the weights of its features.
+fn loss(model: &Model, data: &SparseExamples, example: usize, regularization: f64) -> f64 {
     let weights = model.table(WEIGHTS);
-    let scores: Vec<(f64, u64)> = (0..data.len().div_ceil(EVALUATION_CHUNK))
-        .into_par_iter()
-        .map(|chunk| {
-            let start = chunk * EVALUATION_CHUNK;
-            let end = data.len().min(start + EVALUATION_CHUNK);
-            let mut score = (0.0, 0);
+    let (columns, values) = data.example(example);
+    let margin = margin(model, columns, values);
+    let squares: f64 =
+        columns.iter().map(|&column| f64::from(weights[column as usize]).powi(2)).sum();
+    softplus(-f64::from(data.labels[example] * margin)) + 0.5 * regularization * squares
+}
 
-            for example in start..end {
-                let (columns, values) = data.example(example);
-                let margin = margin(model, columns, values);
-                let label = data.labels[example];
-                let squares: f64 =
-                    columns.iter().map(|&column| f64::from(weights[column as usize]).powi(2)).sum();
-                score.0 += softplus(-f64::from(label * margin)) + 0.5 * regularization * squares;
-                score.1 += u64::from((margin > 0.0) == (label > 0.0));
-            }
+/// Whether the model gives an example its label.
+fn is_right(model: &Model, data: &SparseExamples, example: usize) -> bool {
+    let (columns, values) = data.example(example);
+    (margin(model, columns, values) > 0.0) == (data.labels[example] > 0.0)
+}
 
-            score
-        })
+/// The sum over the examples in pieces, added piece by piece in order.
+fn sum(pieces: &[&[u32]], of: impl Fn(usize) -> f64 + Sync) -> WeightedSum {
+    let sums: Vec<f64> = pieces
+        .par_iter()
+        .map(|piece| piece.iter().map(|&example| of(example as usize)).sum())
         .collect();
-
-    scores.iter().fold((0.0, 0), |sum, score| (sum.0 + score.0, sum.1 + score.1))
+    let weight = pieces.iter().map(|piece| piece.len()).sum::<usize>() as f64;
+    WeightedSum { sum: sums.iter().sum(), weight }
 }
 
 const WEIGHTS: TableId = TableId(0);

@@ -9,6 +9,7 @@
 //! times the distance to its optimum, which diverges above 2. So the learning rate of each row is capped
 //! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand_distr::{Distribution, Normal};
@@ -18,10 +19,13 @@ use serde::{Deserialize, Serialize};
 use super::visits::Visits;
 use crate::ConfigError;
 use crate::config::{DataConfig, RateDecay, Split, above_zero, count, fits, within};
-use crate::examples::{Parts, Ratings};
+use crate::divided::{Divided, pieces};
+use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
-use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::application::{
+    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+};
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
 };
@@ -85,25 +89,31 @@ pub struct RatingGenerator {
 /// The application: ratings partitioned over workers.
 pub struct MatrixFactorization {
     shared: Arc<Shared>,
-    parts: Parts,
-    test: Ratings,
     /// Standard deviation of each initial factor.
     initial: f64,
     summary: String,
+}
+
+/// What the training ratings of all data centers amount to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatingTotals {
+    /// The sum of all ratings.
+    pub sum: f64,
+    /// How many ratings each user has given.
+    pub by_user: Vec<u64>,
+    /// How many ratings each item has.
+    pub by_item: Vec<u64>,
 }
 
 /// The data that the tasks of all workers share.
 struct Shared {
     config: MatrixFactorizationConfig,
     layout: Arc<ModelLayout>,
-    train: Ratings,
+    ratings: Divided<Ratings>,
     mean: f32,
     /// The learning rate of each row at clock 0.
     user_rates: Vec<f32>,
     item_rates: Vec<f32>,
-    /// The share of the training ratings that each row has.
-    user_weights: Vec<f64>,
-    item_weights: Vec<f64>,
 }
 
 struct Descent {
@@ -124,65 +134,66 @@ struct Touched {
 }
 
 impl MatrixFactorization {
-    /// Ratings partitioned over workers by `parts`; `data` describes where they come from.
+    /// Ratings divided among workers. `totals` are those of all data centers, and `data` describes where the ratings come
+    /// from.
     ///
     /// # Panics
     ///
-    /// Where `train` is empty or `parts` names ratings that are not in it.
+    /// Where there is no training rating, or `totals` are of other users or items.
     pub fn new(
         config: MatrixFactorizationConfig,
-        train: Ratings,
-        test: Ratings,
-        parts: Parts,
+        ratings: Divided<Ratings>,
+        totals: &RatingTotals,
         data: &str,
     ) -> Self {
-        assert!(!train.is_empty());
+        let Divided { train, train_total, test_total, .. } = &ratings;
+        assert!(*train_total > 0);
+        assert_eq!((train.users, train.items), (totals.by_user.len(), totals.by_item.len()));
 
         let width = config.rank + usize::from(config.bias);
         let layout = Arc::new(ModelLayout::new(vec![
             TableLayout { name: "users".into(), rows: train.users, width },
             TableLayout { name: "items".into(), rows: train.items, width },
         ]));
-        let mean = train.value.iter().map(|&value| f64::from(value)).sum::<f64>();
-        let mean = (mean / train.len() as f64) as f32;
-        let user_weights = weights(&train.user, train.users);
-        let item_weights = weights(&train.item, train.items);
-        let per_clock = train.len() as f64 / config.clocks_per_pass as f64;
+        let mean = (totals.sum / *train_total as f64) as f32;
 
-        let rates = |weights: &[f64]| -> Vec<f32> {
-            let rate =
-                |weight| config.learning_rate.min(config.row_step_max / (weight * per_clock));
-            weights.iter().map(|&weight| rate(weight) as f32).collect()
+        let rates = |counts: &[u64]| -> Vec<f32> {
+            let rate = |&count: &u64| {
+                let per_clock = count as f64 / config.clocks_per_pass as f64;
+                config.learning_rate.min(config.row_step_max / per_clock) as f32
+            };
+            counts.iter().map(rate).collect()
         };
 
         let summary = format!(
-            "matrix factorisation of {data}: {} users × {} items, {} ratings and {} held out, {} parameters",
+            "matrix factorisation of {data}: {} users × {} items, {train_total} ratings and {test_total} held out, {} \
+             parameters",
             train.users,
             train.items,
-            train.len(),
-            test.len(),
             layout.parameters(),
         );
         let initial = (config.initial_scale / (config.rank as f64).sqrt()).sqrt();
 
         let shared = Arc::new(Shared {
-            user_rates: rates(&user_weights),
-            item_rates: rates(&item_weights),
+            user_rates: rates(&totals.by_user),
+            item_rates: rates(&totals.by_item),
             config,
             layout,
-            train,
+            ratings,
             mean,
-            user_weights,
-            item_weights,
         });
 
-        Self { shared, parts, test, initial, summary }
+        Self { shared, initial, summary }
     }
 }
 
 impl Application for MatrixFactorization {
     fn layout(&self) -> &Arc<ModelLayout> {
         &self.shared.layout
+    }
+
+    fn workers(&self) -> usize {
+        self.shared.ratings.workers()
     }
 
     fn initial_model(&self, seed: Seed) -> Model {
@@ -205,29 +216,33 @@ impl Application for MatrixFactorization {
         let shared = self.shared.clone();
         let batches = shared.config.clocks_per_pass;
         Box::new(Descent {
-            visits: Visits::new(self.parts[worker].clone(), batches, seed),
-            users: Touched::new(shared.train.users),
-            items: Touched::new(shared.train.items),
+            visits: Visits::new(shared.ratings.train_parts[worker].clone(), batches, seed),
+            users: Touched::new(shared.ratings.train.users),
+            items: Touched::new(shared.ratings.train.items),
             batch: Vec::new(),
             prepared: None,
             shared,
         })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
         let shared = &self.shared;
-        let squares = shared.square_errors(model, &shared.train) / shared.train.len() as f64;
-        let rows = shared.weighted_squares(model, USERS, &shared.user_weights)
-            + shared.weighted_squares(model, ITEMS, &shared.item_weights);
-        let held_out = shared.square_errors(model, &self.test) / self.test.len().max(1) as f64;
-        Evaluation {
-            objective: squares + shared.config.regularization * rows,
-            metric: held_out.sqrt(),
+        let Divided { train, test, train_parts, test_parts, .. } = &shared.ratings;
+        let (users, items) = (shared.penalties(model, USERS), shared.penalties(model, ITEMS));
+        let loss = |at: usize| {
+            let penalty = users[train.user[at] as usize] + items[train.item[at] as usize];
+            shared.square_error(model, train, at) + penalty
+        };
+        let error = |at: usize| shared.square_error(model, test, at);
+        EvaluationSums {
+            objective: sum(&pieces(train_parts, workers.clone(), EVALUATION_CHUNK), loss),
+            metric: sum(&pieces(test_parts, workers, EVALUATION_CHUNK), error),
         }
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "rmse", direction: Direction::Lower }
+        let (aggregation, direction) = (Aggregation::RootMean, Direction::Lower);
+        Metric { name: "rmse", aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {
@@ -243,23 +258,25 @@ impl Application for MatrixFactorization {
     }
 }
 
+impl RatingTotals {
+    /// The totals of ratings that are all in this process.
+    pub fn of(train: &Ratings) -> Self {
+        let counts = |rows: &[u32], count: usize| {
+            let mut counts = vec![0; count];
+            rows.iter().for_each(|&row| counts[row as usize] += 1);
+            counts
+        };
+        Self {
+            sum: train.value.iter().map(|&value| f64::from(value)).sum(),
+            by_user: counts(&train.user, train.users),
+            by_item: counts(&train.item, train.items),
+        }
+    }
+}
+
 impl Shared {
     fn rate_factor(&self, clock: Clock) -> f64 {
         self.config.learning_rate_decay.factor(clock, self.config.clocks_per_pass)
-    }
-
-    /// The sum of squared errors, over chunks whose sums are added in order.
-    fn square_errors(&self, model: &Model, ratings: &Ratings) -> f64 {
-        let chunks = ratings.len().div_ceil(EVALUATION_CHUNK);
-        let sums: Vec<f64> = (0..chunks)
-            .into_par_iter()
-            .map(|chunk| {
-                let start = chunk * EVALUATION_CHUNK;
-                let end = ratings.len().min(start + EVALUATION_CHUNK);
-                (start..end).map(|at| self.square_error(model, ratings, at)).sum()
-            })
-            .collect();
-        sums.iter().sum()
     }
 
     fn square_error(&self, model: &Model, ratings: &Ratings, at: usize) -> f64 {
@@ -269,10 +286,10 @@ impl Shared {
         f64::from(error) * f64::from(error)
     }
 
-    fn weighted_squares(&self, model: &Model, table: TableId, weights: &[f64]) -> f64 {
-        let width = self.layout.table(table).width;
-        let rows = model.table(table).chunks_exact(width);
-        rows.zip(weights).map(|(row, weight)| weight * square_norm(row)).sum()
+    /// What each rating of a row pays for the row in the objective.
+    fn penalties(&self, model: &Model, table: TableId) -> Vec<f64> {
+        let rows = model.table(table).chunks_exact(self.layout.table(table).width);
+        rows.map(|row| self.config.regularization * square_norm(row)).collect()
     }
 }
 
@@ -281,7 +298,7 @@ impl Descent {
         if self.prepared == Some(clock) {
             return;
         }
-        let train = &self.shared.train;
+        let train = &self.shared.ratings.train;
         let visited = self.visits.batch(clock);
         self.users.collect(visited.iter().map(|&at| train.user[at as usize]));
         self.items.collect(visited.iter().map(|&at| train.item[at as usize]));
@@ -341,7 +358,7 @@ impl Task for Descent {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let Shared { train, config, .. } = &*self.shared;
+        let Shared { ratings: Divided { train, .. }, config, .. } = &*self.shared;
         let sample = self.visits.sample(examples);
         let square = |at: &u32| self.shared.square_error(model, train, *at as usize);
         let squares: f64 = sample.iter().map(square).sum();
@@ -443,13 +460,12 @@ impl RatingGenerator {
     }
 }
 
-/// How often each row occurs, as a share of all.
-fn weights(rows: &[u32], count: usize) -> Vec<f64> {
-    let mut counts = vec![0_u64; count];
-    for &row in rows {
-        counts[row as usize] += 1;
-    }
-    counts.iter().map(|&count| count as f64 / rows.len() as f64).collect()
+/// The sum over the ratings in pieces, added piece by piece in order.
+fn sum(pieces: &[&[u32]], of: impl Fn(usize) -> f64 + Sync) -> WeightedSum {
+    let sums: Vec<f64> =
+        pieces.par_iter().map(|piece| piece.iter().map(|&at| of(at as usize)).sum()).collect();
+    let weight = pieces.iter().map(|piece| piece.len()).sum::<usize>() as f64;
+    WeightedSum { sum: sums.iter().sum(), weight }
 }
 
 const USERS: TableId = TableId(0);

@@ -5,6 +5,7 @@ mod logistic_regression;
 mod matrix_factorization;
 mod network;
 mod perceptron;
+mod sampled;
 mod softmax_regression;
 mod topic_model;
 mod visits;
@@ -22,14 +23,14 @@ pub use logistic_regression::{
     LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
 };
 pub use matrix_factorization::{
-    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource,
+    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource, RatingTotals,
 };
 pub use network::{ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
 pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
 pub use topic_model::{
-    Completion, CorpusConfig, DocumentSource, TopicGenerator, TopicModel, TopicModelConfig,
-    WordProbabilities, top_words,
+    Completion, CorpusConfig, DocumentSource, TokenCounts, TopicGenerator, TopicModel,
+    TopicModelConfig, WordProbabilities, top_words,
 };
 
 /// Which application runs and with which settings: the `[app]` table of a run file.

@@ -5,17 +5,22 @@
 //! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
 //! union of their batches. Momentum is the worker's own, over its own gradients.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use rand::seq::SliceRandom;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::sampled::sampled;
 use super::visits::Visits;
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
-use crate::examples::{DenseExamples, Parts};
+use crate::divided::{Divided, Parts};
+use crate::examples::DenseExamples;
 use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
-use gaia_core::application::{Application, Direction, Evaluation, Metric, Task, Work};
+use gaia_core::application::{
+    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+};
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
 };
@@ -29,7 +34,7 @@ pub(super) struct Training {
     pub(super) learning_rate_decay: RateDecay,
     pub(super) momentum: f64,
     pub(super) weight_decay: f64,
-    /// Training examples that the objective is taken over; all where `None`.
+    /// About how many training examples the objective is taken over; all where `None`.
     pub(super) evaluate_examples: Option<usize>,
 }
 
@@ -49,10 +54,8 @@ pub enum ImageSource {
 /// The application: dense examples partitioned over workers.
 pub struct Network {
     shared: Arc<Shared>,
-    parts: Parts,
-    test: Arc<DenseExamples>,
-    /// The training examples that the objective is taken over.
-    evaluated: Vec<u32>,
+    /// The training examples of each worker that the objective is taken over.
+    evaluated: Parts,
     summary: String,
 }
 
@@ -60,7 +63,7 @@ pub struct Network {
 struct Shared {
     training: Training,
     stack: Stack,
-    train: Arc<DenseExamples>,
+    examples: Divided<DenseExamples>,
     clocks_per_pass: u64,
 }
 
@@ -75,53 +78,48 @@ struct GradientDescent {
 }
 
 impl Network {
-    /// Examples partitioned over workers by `parts`; `name` and `data` describe what is trained and on what.
+    /// Examples divided among workers; `name` and `data` describe what is trained and on what.
     ///
     /// # Panics
     ///
-    /// Where `train` is empty, `test` has another shape or `parts` names examples that are not there.
+    /// Where there is no training example, or held-out examples have another shape.
     pub(super) fn new(
         training: Training,
         stack: Stack,
-        train: DenseExamples,
-        test: DenseExamples,
-        parts: Parts,
+        examples: Divided<DenseExamples>,
         seed: Seed,
         (name, data): (&str, &str),
     ) -> Self {
-        assert!(!train.is_empty());
+        let Divided { train, test, train_parts, train_total, test_total, .. } = &examples;
+        assert!(*train_total > 0);
         assert_eq!((train.shape, train.classes), (test.shape, test.classes));
 
-        let mut evaluated: Vec<u32> = (0..train.len() as u32).collect();
-        if let Some(most) = training.evaluate_examples.filter(|&most| most < train.len()) {
-            evaluated.shuffle(&mut seed.child("evaluate").random());
-            evaluated.truncate(most);
-            evaluated.sort_unstable();
-        }
-
+        let most = training.evaluate_examples.unwrap_or(*train_total);
+        let evaluated = sampled(train_parts, *train_total, most, seed.child("evaluate"));
         let summary = format!(
-            "{name} on {data}: {} examples and {} held out, {} parameters",
-            train.len(),
-            test.len(),
+            "{name} on {data}: {train_total} examples and {test_total} held out, {} parameters",
             stack.layout().parameters(),
         );
-        let workers = parts.len().max(1);
-        let per_clock = training.batch * workers;
+        let per_clock = training.batch * examples.workers().max(1);
 
         let shared = Arc::new(Shared {
-            clocks_per_pass: train.len().div_ceil(per_clock).max(1) as u64,
+            clocks_per_pass: train_total.div_ceil(per_clock).max(1) as u64,
             training,
             stack,
-            train: Arc::new(train),
+            examples,
         });
 
-        Self { shared, parts, test: Arc::new(test), evaluated, summary }
+        Self { shared, evaluated, summary }
     }
 }
 
 impl Application for Network {
     fn layout(&self) -> &Arc<ModelLayout> {
         self.shared.stack.layout()
+    }
+
+    fn workers(&self) -> usize {
+        self.shared.examples.workers()
     }
 
     fn initial_model(&self, seed: Seed) -> Model {
@@ -137,28 +135,44 @@ impl Application for Network {
             Vec::new()
         };
         Box::new(GradientDescent {
-            examples_ratio: shared.train.len() as f64 / self.parts[worker].len() as f64,
-            visits: Visits::of_size(self.parts[worker].clone(), shared.training.batch, seed),
+            examples_ratio: shared.examples.ratio(worker),
+            visits: Visits::of_size(
+                shared.examples.train_parts[worker].clone(),
+                shared.training.batch,
+                seed,
+            ),
             activations: Activations::default(),
             velocity,
             shared,
         })
     }
 
-    fn evaluate(&self, model: &Model) -> Evaluation {
-        let shared = &self.shared;
-        let trained = shared.stack.score(model, &shared.train, &self.evaluated);
-        let held_out: Vec<u32> = (0..self.test.len() as u32).collect();
-        let tested = shared.stack.score(model, &self.test, &held_out);
-        let decay = 0.5 * shared.training.weight_decay * shared.stack.square_weights(model);
-        Evaluation {
-            objective: trained.loss / self.evaluated.len() as f64 + decay,
-            metric: tested.hits as f64 / self.test.len().max(1) as f64,
-        }
+    /// Every example pays for all weights, as the mean does.
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
+        let Shared { training, stack, examples, .. } = &*self.shared;
+        let decay = 0.5 * training.weight_decay * stack.square_weights(model);
+        let of_worker = |worker: usize| {
+            let sample = &self.evaluated[worker];
+            let trained = stack.score(model, &examples.train, sample);
+            let objective = WeightedSum {
+                sum: trained.loss + decay * sample.len() as f64,
+                weight: sample.len() as f64,
+            };
+
+            let held_out = &examples.test_parts[worker];
+            let tested = stack.score(model, &examples.test, held_out);
+            EvaluationSums {
+                objective: objective.scaled_to(examples.train_parts[worker].len() as f64),
+                metric: WeightedSum { sum: tested.hits as f64, weight: held_out.len() as f64 },
+            }
+        };
+        let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
+        all.into_iter().sum()
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "accuracy", direction: Direction::Higher }
+        let (aggregation, direction) = (Aggregation::Mean, Direction::Higher);
+        Metric { name: "accuracy", aggregation, direction }
     }
 
     fn learning_rate_factor(&self, clock: Clock) -> f64 {
@@ -185,7 +199,7 @@ impl Task for GradientDescent {
 
     fn iterate(&mut self, clock: Clock, model: &Model) -> (Deltas, Work) {
         let shared = &self.shared;
-        let Shared { stack, train, training, .. } = &**shared;
+        let Shared { stack, examples: Divided { train, .. }, training, .. } = &**shared;
         let batch = self.visits.batch(clock);
 
         if batch.is_empty() {
@@ -222,7 +236,7 @@ impl Task for GradientDescent {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let Shared { stack, train, .. } = &*self.shared;
+        let Shared { stack, examples: Divided { train, .. }, .. } = &*self.shared;
         let sample = self.visits.sample(examples);
         let score = stack.score(model, train, &sample);
         let work = Work {

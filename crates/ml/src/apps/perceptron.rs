@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::network::{ImageSource, Network, Training, validate_hidden};
 use crate::ConfigError;
 use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
-use crate::examples::{DenseExamples, Parts, Shape};
+use crate::divided::Divided;
+use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
 use gaia_core::types::Seed;
 
@@ -27,7 +28,7 @@ pub struct PerceptronConfig {
     pub momentum: f64,
     /// The weight of half the squared weights in the objective.
     pub weight_decay: f64,
-    /// Training examples that the objective is taken over, a seeded choice; more than there are: all.
+    /// About how many training examples the objective is taken over, a seeded choice; more than there are: all.
     pub evaluate_examples: usize,
     /// The examples.
     pub data: DataConfig<ImageSource, TeacherGenerator>,
@@ -49,15 +50,14 @@ pub struct TeacherGenerator {
     pub label_noise: f64,
 }
 
-/// Builds the application from examples partitioned over workers by `parts`.
+/// Builds the application from examples divided among workers.
 pub fn perceptron(
     config: &PerceptronConfig,
-    train: DenseExamples,
-    test: DenseExamples,
-    parts: Parts,
+    examples: Divided<DenseExamples>,
     seed: Seed,
     data: &str,
 ) -> Network {
+    let train = &examples.train;
     let mut builder = Builder::new(Shape::row(train.width()));
     for &units in &config.hidden {
         builder = builder.dense(units).rectifier();
@@ -66,7 +66,7 @@ pub fn perceptron(
     let units = [train.width()].into_iter().chain(config.hidden.clone()).chain([train.classes]);
     let units: Vec<String> = units.map(|units| units.to_string()).collect();
     let name = format!("perceptron {}", units.join("-"));
-    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
+    Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
 impl Default for PerceptronConfig {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::network::{ImageSource, Network, Training};
 use crate::ConfigError;
 use crate::config::{DataConfig, RateDecay, Split, count, fits, within};
-use crate::examples::{DenseExamples, Parts, Shape};
+use crate::divided::Divided;
+use crate::examples::{DenseExamples, Shape};
 use crate::layers::Builder;
 use gaia_core::types::Seed;
 
@@ -48,18 +49,17 @@ pub struct MixtureGenerator {
     pub separation: f64,
 }
 
-/// Builds the application from examples partitioned over workers by `parts`.
+/// Builds the application from examples divided among workers.
 pub fn softmax_regression(
     config: &SoftmaxRegressionConfig,
-    train: DenseExamples,
-    test: DenseExamples,
-    parts: Parts,
+    examples: Divided<DenseExamples>,
     seed: Seed,
     data: &str,
 ) -> Network {
+    let train = &examples.train;
     let stack = Builder::new(Shape::row(train.width())).dense(train.classes).build();
     let name = format!("softmax regression {}-{}", train.width(), train.classes);
-    Network::new(config.training(), stack, train, test, parts, seed, (&name, data))
+    Network::new(config.training(), stack, examples, seed, (&name, data))
 }
 
 impl Default for SoftmaxRegressionConfig {

@@ -155,6 +155,10 @@ fn facts(summary: &Summary) -> Vec<Figure> {
         Figure::new("Real time taken", numbers::seconds(summary.wall_s), ""),
     ];
 
+    if let Some(homes) = phrases::at_home(summary) {
+        facts.push(Figure::new("Objective at home", homes, ""));
+    }
+
     if !summary.membership.is_empty() {
         facts.push(Figure::new("Membership", phrases::membership(&summary.membership), ""));
     }

@@ -78,6 +78,10 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         figures.push(("machine cost", numbers::dollars(summary.machine_cost_usd)));
     }
 
+    if let Some(homes) = phrases::at_home(summary) {
+        figures.push(("at home", homes));
+    }
+
     if !summary.links.is_empty() {
         figures.extend(copies(summary));
     }

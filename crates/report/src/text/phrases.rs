@@ -5,6 +5,15 @@ use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, Summary,
 };
 
+/// The data centers of a run whose copies were evaluated at home: the worst, and the mean.
+pub(crate) fn at_home(summary: &Summary) -> Option<String> {
+    let homes = &summary.at_home;
+    let worst = homes.iter().max_by(|a, b| a.objective.total_cmp(&b.objective))?;
+    let mean = homes.iter().map(|home| home.objective).sum::<f64>() / homes.len() as f64;
+    let [worst_objective, mean] = [worst.objective, mean].map(numbers::objective);
+    Some(format!("worst {worst_objective} in {}, mean {mean}", worst.name))
+}
+
 /// Whether the run converged, and which rule stopped it.
 pub(crate) fn outcome(summary: &Summary) -> String {
     let clocks = numbers::counted(summary.clocks as usize, "clock");

@@ -112,9 +112,7 @@ impl Conductor<'_> {
             self.membership.send(node, &order.into()).await;
         }
         let NodeId::Server(server) = node else { return };
-        if let Some(ticket) = self.evaluations.awaits(server) {
-            self.membership.send(node, &Order::Copy { ticket }).await;
-        }
+        self.send_requests(server).await;
         if self.coordinator.orders().server_stats && !self.all_server_stats.contains_key(&server) {
             self.membership.send(node, &Order::ServerStats).await;
         }

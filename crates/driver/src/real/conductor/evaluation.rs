@@ -1,45 +1,133 @@
-//! Requests for copies, and verdicts.
+//! Evaluations at home, and the model at the end of the run.
+
+use std::collections::BTreeMap;
 
 use tracing::info;
 
 use super::Conductor;
+use crate::copies::CopyEvaluations;
 use crate::real::connections::message::Order;
 use crate::real::error::RealError;
-use crate::run_loop::{Evaluated, Evaluation};
-use gaia_core::types::{DcId, NodeId};
+use crate::run_loop::{Evaluation, Evaluations};
+use gaia_core::application::{EvaluationSums, Metric};
+use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 
-impl Conductor<'_> {
-    /// Requests copies from servers, if an evaluation is due and none is in progress.
-    pub(super) async fn take_copies(&mut self) {
-        let Some(clock) = self.evaluations.poll_due() else { return };
-        self.tickets += 1;
-        let ticket = self.tickets;
-        let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
-        let evaluation = Evaluation::new(self.now(), clock, &self.coordinator.run, link_counters);
+/// What the coordinator collects from nodes.
+#[derive(Default)]
+pub(super) struct Collected {
+    /// From workers: the evaluation of the copy of their data center on their own examples, and the digest of the copy.
+    pub(super) evaluations: Evaluations<WorkerId, (EvaluationSums, u64)>,
+    /// From the servers of one data center: the final model.
+    pub(super) copies: Evaluations<ServerId, Vec<f32>>,
+}
 
-        let of: Vec<DcId> = evaluation.clocks.iter().map(|(dc, _)| *dc).collect();
-        self.evaluations.begin(ticket, evaluation);
-        let is_evaluated =
-            |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
-        self.membership.send_all(is_evaluated, &Order::Copy { ticket }).await;
+impl Collected {
+    /// Ends the evaluation in progress if all workers have reported.
+    pub(super) fn results(&mut self, metric: Metric) -> Option<(Evaluation, CopyEvaluations)> {
+        let (_, parts) = self.evaluations.take_parts()?;
+        let mut sums: BTreeMap<DcId, EvaluationSums> = BTreeMap::new();
+        for (worker, (part, _)) in &parts {
+            *sums.entry(worker.dc).or_default() += *part;
+        }
+        let mut digests = parts.values().map(|(_, digest)| digest);
+        let first = digests.next();
+        let equal = digests.all(|digest| Some(digest) == first);
+        let sums: Vec<(DcId, EvaluationSums)> = sums.into_iter().collect();
+        let results = CopyEvaluations::of_sums(metric, &sums, equal);
+        Some((self.evaluations.finish(), results))
     }
 
-    pub(super) fn on_evaluated(
-        &mut self,
-        evaluated: Result<Evaluated, String>,
-    ) -> Result<(), RealError> {
-        let Evaluated { evaluation, results, .. } = evaluated.map_err(panicked)?;
-        let objective = results.worst().objective;
+    /// The shards of the final model, once all are here.
+    pub(super) fn model(&mut self) -> Option<Vec<Vec<f32>>> {
+        let (_, copies) = self.copies.take_parts()?;
+        self.copies.finish();
+        Some(copies.into_values().collect())
+    }
+}
+
+impl Conductor<'_> {
+    /// Begins an evaluation, if one is due and none is in progress.
+    pub(super) async fn begin_evaluation(&mut self) {
+        let Some(clock) = self.collected.evaluations.poll_due() else { return };
+        let ticket = self.next_ticket();
+        let evaluation = self.evaluation_of(clock);
+        let of = evaluation.dcs();
+        let workers = self.present().filter_map(|node| match node {
+            NodeId::Worker(worker) if of.contains(&worker.dc) => Some(worker),
+            _ => None,
+        });
+        let workers = workers.collect();
+        self.collected.evaluations.begin(ticket, evaluation, workers);
+        self.send_servers(&of, &Order::Evaluate { ticket }).await;
+    }
+
+    /// Requests the final model of the servers of a data center, if it is not requested.
+    pub(super) async fn request_model(&mut self) {
+        if self.collected.copies.is_at_work() {
+            return;
+        }
+        let mut evaluation = self.evaluation_of(Clock::ZERO);
+        evaluation.clocks.truncate(1);
+        let of = evaluation.dcs();
+        let servers = self.present().filter_map(|node| match node {
+            NodeId::Server(server) if of.contains(&server.dc) => Some(server),
+            _ => None,
+        });
+        let servers = servers.collect();
+        let ticket = self.next_ticket();
+        self.collected.copies.begin(ticket, evaluation, servers);
+        self.send_servers(&of, &Order::Copy { ticket }).await;
+    }
+
+    /// Records the evaluation in progress if all workers have reported.
+    pub(super) async fn conclude_evaluation(&mut self) -> Result<(), RealError> {
+        let (ticket, metric) = (self.collected.evaluations.ticket(), self.application.metric());
+        let results = self.collected.results(metric);
+        let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
+        self.send_servers(&evaluation.dcs(), &Order::Evaluated { ticket }).await;
+
+        let objective = results.run.objective;
         info!(clock = evaluation.clock.0, objective, "copies were evaluated");
         let now = self.now();
         self.monitor.handle_results(now, &mut self.coordinator.run, evaluation, &results);
 
         // If the coordinator has outputs, the caller executes them and writes the state with them.
-        if self.coordinator.run.has_output() { Ok(()) } else { self.write_down() }
+        if !self.coordinator.run.has_output() {
+            self.write_down()?;
+        }
+        Ok(())
     }
-}
 
-/// The error of a panic in the evaluation.
-pub(super) fn panicked(message: String) -> RealError {
-    RealError::Panicked { part: "the evaluation".into(), message }
+    /// Sends a server the requests for its copy that it may not have received.
+    pub(super) async fn send_requests(&self, server: ServerId) {
+        let is_own =
+            |node: &NodeId| matches!(node, NodeId::Worker(worker) if worker.dc == server.dc);
+        let awaited = self.present().filter(is_own).find_map(|node| match node {
+            NodeId::Worker(worker) => self.collected.evaluations.awaits(worker),
+            _ => None,
+        });
+        let node = NodeId::Server(server);
+        if let Some(ticket) = awaited {
+            self.membership.send(node, &Order::Evaluate { ticket }).await;
+        }
+        if let Some(ticket) = self.collected.copies.awaits(server) {
+            self.membership.send(node, &Order::Copy { ticket }).await;
+        }
+    }
+
+    fn evaluation_of(&self, clock: Clock) -> Evaluation {
+        let link_counters = self.meters.link_counters(&self.context.run_context.plan.topology);
+        Evaluation::new(self.now(), clock, &self.coordinator.run, link_counters)
+    }
+
+    fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    async fn send_servers(&self, of: &[DcId], order: &Order) {
+        let is_meant =
+            |node: &NodeId| matches!(node, NodeId::Server(server) if of.contains(&server.dc));
+        self.membership.send_all(is_meant, order).await;
+    }
 }

@@ -117,7 +117,7 @@ impl Conductor<'_> {
         }
         self.coordinator.run.advance();
         self.settle().await?;
-        self.take_copies().await;
+        self.begin_evaluation().await;
 
         Ok(())
     }
@@ -125,7 +125,8 @@ impl Conductor<'_> {
     /// Removes a data center that has left from the state of the run.
     fn strike_off(&mut self, dc: DcId) {
         self.ready.retain(|node| node.dc() != Some(dc));
-        self.evaluations.handle_left(dc);
+        self.collected.evaluations.handle_left(dc);
+        self.collected.copies.handle_left(dc);
         self.monitor.recorder.on_membership(self.now(), dc, MembershipChange::Left);
     }
 

@@ -1,14 +1,11 @@
 //! The process side of the coordinator: waits for the nodes, sends its orders, has copies evaluated, and ends the
 //! run.
 //!
-//! **Where copies are evaluated.** The objective of a run is over the data of all data centers, for the worst copy.
-//! So either data or copies must travel, and data never leaves its data center. Servers send their copies to the
-//! coordinator, which evaluates the model on the data that the run file's `[app.data]` names, as in the other
-//! drivers. So the coordinator must be able to read that data: either synthetic data, which it generates from the
-//! seed, or a data set that may be stored at one place, such as a public one. These copies are for measurement only.
-//! They are not part of the protocol, and not counted as WAN traffic. If every data center evaluated every copy on
-//! its own data, no such place would be needed, but each evaluation would cost one copy for each ordered pair of data
-//! centers. If data must stay apart, stop by `clocks` or `seconds`.
+//! **Where copies are evaluated.** At home: neither data nor copies travel. The servers of each data center send their
+//! copy to its workers, over the LAN. Each worker evaluates it on its own examples and reports sums to the coordinator,
+//! some dozens of bytes. So the objective of the run is over all data, each part judged by the copy that lives there.
+//! Under BSP all copies are equal, and it is the objective of the model. The final model crosses the WAN once, from the
+//! servers of one data center.
 //!
 //! Evaluations run concurrently with training. If an evaluation takes longer than the clocks between two of them,
 //! fewer copies are evaluated.
@@ -31,7 +28,7 @@ use std::time::Duration;
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
-use self::evaluation::panicked;
+use self::evaluation::Collected;
 use crate::Outcome;
 use crate::cluster::Blueprint;
 use crate::copies::assemble;
@@ -44,9 +41,7 @@ use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::message::{Order, Report};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
-use crate::run_loop::{
-    Ended, Evaluated, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs,
-};
+use crate::run_loop::{Ended, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
@@ -74,7 +69,7 @@ pub(super) struct Conductor<'a> {
     meters: Meters,
     all_server_stats: BTreeMap<ServerId, ServerStats>,
     origin: time::Instant,
-    evaluations: Evaluations,
+    collected: Collected,
     /// The number of evaluations so far. Copies are requested and sent under this number.
     tickets: u64,
     /// Orders that are written to the state file and sent next.
@@ -106,7 +101,7 @@ impl<'a> Conductor<'a> {
             application,
             coordinator: blueprint.cluster_coordinator(),
             monitor: RunMonitor::new(plan, observer),
-            evaluations: Evaluations::new(layouts.clone(), application.clone()),
+            collected: Collected::default(),
             membership: Membership::new(context.run_context.clone(), layouts.clone(), acceptor),
             layouts,
             begun: false,
@@ -222,25 +217,22 @@ impl<'a> Conductor<'a> {
                     self.on_tick();
                     self.on_beat().await?;
                 }
-                evaluated = self.evaluations.evaluated() => {
-                    self.on_evaluated(evaluated)?;
-                    self.take_copies().await;
-                }
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
                 () = sleep_until(deadline.unwrap_or(self.origin)), if deadline.is_some() => {
                     self.coordinator.run.handle_timeout(self.now());
                 }
             }
+            self.conclude_evaluation().await?;
             self.settle().await?;
         }
 
-        while self.evaluations.is_at_work() {
+        while self.collected.evaluations.is_at_work() {
             tokio::select! {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
-                evaluated = self.evaluations.evaluated() => self.on_evaluated(evaluated)?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
+            self.conclude_evaluation().await?;
         }
 
         self.end().await
@@ -250,23 +242,35 @@ impl<'a> Conductor<'a> {
     async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.dismiss_inactive("the run has ended").await;
-        self.evaluations.request(Clock::ZERO);
-        self.take_copies().await;
+        self.collected.evaluations.request(Clock::ZERO);
+        self.begin_evaluation().await;
         self.coordinator.request_server_stats();
         self.membership.send_all(servers, &Order::ServerStats).await;
         let count = self.present().filter(servers).count();
         let mut beat = interval(HEARTBEAT);
 
-        let Evaluated { results, copies, .. } = loop {
+        let (mut results, mut copy) = (None, None);
+        let (results, copy) = loop {
+            if let Some(found) = self.collected.results(self.application.metric()) {
+                results = Some(found.1);
+            }
+            if copy.is_none() {
+                self.request_model().await;
+                copy = self.collected.model();
+            }
+            if self.all_server_stats.len() == count
+                && let (Some(results), Some(copy)) = (&results, &copy)
+            {
+                break (results.clone(), copy);
+            }
             tokio::select! {
                 biased;
                 _ = beat.tick() => self.on_beat().await?,
-                evaluated = self.evaluations.evaluated(), if self.all_server_stats.len() == count => break evaluated.map_err(panicked)?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
         };
 
-        let copy = self.layouts.iter().zip(copies[0].iter().map(Vec::as_slice));
+        let copy = self.layouts.iter().zip(copy.iter().map(Vec::as_slice));
         let model = assemble(copy, self.application).values;
         let all_server_stats = self.all_server_stats.values().cloned().collect();
         let ended = Ended { results, all_server_stats, model };
@@ -341,7 +345,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Handles a copy that a server sends for an evaluation.
+    /// Handles the final copy that a server sends.
     fn on_copy(&mut self, node: NodeId, ticket: u64, values: Vec<f32>) -> Result<(), RealError> {
         let NodeId::Server(server) = node else {
             return Err(self.broken(node, "it sent a copy, expected one only from a server"));
@@ -353,7 +357,7 @@ impl<'a> Conductor<'a> {
             return Err(self.broken(node, &reason));
         }
 
-        self.evaluations.handle_copy(server, ticket, values);
+        self.collected.copies.handle_part(server, ticket, values);
         Ok(())
     }
 
@@ -410,6 +414,9 @@ impl<'a> Conductor<'a> {
             (NodeId::Worker(worker), Report::Held(held)) => {
                 self.report(NodeReport::Held { dc: worker.dc, held });
             }
+            (NodeId::Worker(worker), Report::Evaluated { ticket, sums, digest }) => {
+                self.collected.evaluations.handle_part(worker, ticket, (sums, digest));
+            }
             (NodeId::Worker(worker), Report::Stopped(clock)) => {
                 self.report(NodeReport::Stopped { worker, clock });
             }
@@ -435,7 +442,7 @@ impl<'a> Conductor<'a> {
     async fn settle(&mut self) -> Result<(), RealError> {
         let unwritten = std::mem::take(&mut self.unwritten);
         let Ok(()) = execute_outputs(self);
-        self.take_copies().await;
+        self.begin_evaluation().await;
 
         let orders = std::mem::take(&mut self.unsaid);
         if unwritten || !orders.is_empty() {
@@ -548,7 +555,7 @@ impl RunDriver for Conductor<'_> {
     }
 
     fn evaluate(&mut self, clock: Clock) {
-        self.evaluations.request(clock);
+        self.collected.evaluations.request(clock);
     }
 
     fn on_stop(&mut self, reason: StopReason) {

@@ -4,7 +4,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::real::SILENCE_MAX;
 use crate::real::connections::channel::Reader;
-use crate::real::connections::message::{MESSAGE_BYTES_MAX, Report};
+use crate::real::connections::message::{MESSAGE_BYTES_MAX, Report, decode_copy};
 use crate::real::error::ChannelError;
 use gaia_core::types::NodeId;
 use gaia_core::wire::LanKind;
@@ -37,12 +37,8 @@ pub(in crate::real) async fn receive(
         let message = next.and_then(|(kind, body)| match kind {
             LanKind::Report => Report::read(&body).map(Message::Report),
             LanKind::Copy => {
-                let (ticket, values) = body.split_first_chunk::<8>().ok_or_else(|| {
-                    ChannelError::Other("received a copy without a ticket".into())
-                })?;
-                let values =
-                    values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
-                Ok(Message::Copy { ticket: u64::from_le_bytes(*ticket), values: values.collect() })
+                let (ticket, values) = decode_copy(&body)?;
+                Ok(Message::Copy { ticket, values })
             }
             other => Err(ChannelError::Other(format!("received {other:?}, expected a report"))),
         });

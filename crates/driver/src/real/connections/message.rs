@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::real::error::ChannelError;
 use crate::recorder::LinkCounters;
 use crate::server_stats::ServerStats;
+use gaia_core::application::EvaluationSums;
 use gaia_core::coordinator::{NodeOrder, ServerProcess, StandIns};
 use gaia_core::recovery::RequestSeq;
 use gaia_core::server::Divergence;
@@ -99,7 +100,16 @@ pub(in crate::real) enum Order {
         clocks: Vec<Clock>,
         inactive: BTreeSet<DcId>,
     },
-    /// To servers: send the copy of the shard, with this ticket.
+    /// To servers: send the copy of the shard to the workers of the data center, with this ticket, and to those that
+    /// connect later.
+    Evaluate {
+        ticket: u64,
+    },
+    /// To servers: the evaluation with this ticket is complete.
+    Evaluated {
+        ticket: u64,
+    },
+    /// To servers: send the copy of the shard to the coordinator, with this ticket. At the end of the run only.
     Copy {
         ticket: u64,
     },
@@ -132,6 +142,13 @@ pub(in crate::real) enum Report {
     Diverged(Divergence),
     Held(Vec<(WaitReason, Duration)>),
     Stopped(Clock),
+    /// From a worker: the evaluation of its data center's copy on its own examples.
+    Evaluated {
+        ticket: u64,
+        sums: EvaluationSums,
+        /// A digest of the copy.
+        digest: u64,
+    },
     /// A heartbeat, with the traffic that the node has sent.
     Alive {
         links: Vec<(DcId, LinkCounters)>,
@@ -167,17 +184,35 @@ impl Report {
     /// If it is not a report, or has values that no correct node sends.
     pub(in crate::real) fn read(body: &[u8]) -> Result<Self, ChannelError> {
         let report = unpack(body)?;
-        let Self::Held(held) = &report else { return Ok(report) };
-
-        match held.iter().find(|(_, time)| *time > HELD_MAX) {
-            None => Ok(report),
-            Some((reason, time)) => Err(ChannelError::Other(format!(
-                "received a report of a read that was held back for {} s ({}), expected at most {} s",
-                time.as_secs(),
-                reason.name(),
-                HELD_MAX.as_secs()
-            ))),
+        match &report {
+            Self::Held(held) => check_held(held)?,
+            Self::Evaluated { sums, .. } => check_sums(sums)?,
+            _ => {}
         }
+        Ok(report)
+    }
+}
+
+fn check_held(held: &[(WaitReason, Duration)]) -> Result<(), ChannelError> {
+    match held.iter().find(|(_, time)| *time > HELD_MAX) {
+        None => Ok(()),
+        Some((reason, time)) => Err(ChannelError::Other(format!(
+            "received a report of a read that was held back for {} s ({}), expected at most {} s",
+            time.as_secs(),
+            reason.name(),
+            HELD_MAX.as_secs()
+        ))),
+    }
+}
+
+/// Sums may be infinite or not a number where training diverges. The number of examples is finite.
+fn check_sums(sums: &EvaluationSums) -> Result<(), ChannelError> {
+    let weights = [sums.objective.weight, sums.metric.weight];
+    match weights.iter().find(|weight| !(0.0..=EXAMPLES_MAX).contains(*weight)) {
+        None => Ok(()),
+        Some(weight) => Err(ChannelError::Other(format!(
+            "received an evaluation on {weight} examples, expected 0 to {EXAMPLES_MAX}"
+        ))),
     }
 }
 
@@ -187,6 +222,26 @@ pub(in crate::real) fn pack<T: Serialize>(message: &T) -> Vec<u8> {
 
 pub(in crate::real) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, ChannelError> {
     messagepack::decode(body).map_err(|error| ChannelError::Other(error.to_string()))
+}
+
+/// Encodes a copy of a shard, with its ticket.
+pub(in crate::real) fn encode_copy(ticket: u64, copy: &[f32]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(8 + 4 * copy.len());
+    body.extend_from_slice(&ticket.to_le_bytes());
+    copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
+    body
+}
+
+/// Decodes a copy of a shard, and its ticket.
+///
+/// # Errors
+/// If there is no ticket.
+pub(in crate::real) fn decode_copy(body: &[u8]) -> Result<(u64, Vec<f32>), ChannelError> {
+    let (ticket, values) = body
+        .split_first_chunk::<8>()
+        .ok_or_else(|| ChannelError::Other("received a copy without a ticket".into()))?;
+    let values = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
+    Ok((u64::from_le_bytes(*ticket), values.collect()))
 }
 
 /// The largest size of a hello or its answer, in bytes.
@@ -200,11 +255,15 @@ pub(in crate::real) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// overflow.
 const HELD_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
+/// More examples, and more tokens in them, than a worker can have.
+const EXAMPLES_MAX: f64 = 1e18;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use gaia_core::application::WeightedSum;
 
     proptest! {
         #[test]
@@ -227,6 +286,19 @@ mod tests {
         for time in [HELD_MAX + Duration::from_nanos(1), Duration::MAX] {
             let refused = read(time).unwrap_err();
             assert!(refused.contains(&format!("held back for {} s", time.as_secs())), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_evaluation_on_a_number_of_examples_that_cannot_be_is_refused() {
+        let read = |sum: f64, weight: f64| {
+            let objective = WeightedSum { sum, weight };
+            let sums = EvaluationSums { objective, metric: WeightedSum::default() };
+            Report::read(&pack(&Report::Evaluated { ticket: 1, sums, digest: 2 })).is_ok()
+        };
+        assert!(read(3.5, 7.0) && read(f64::NAN, 7.0) && read(0.0, 0.0));
+        for weight in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(!read(3.5, weight), "{weight}");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::real::HEARTBEAT;
 use crate::real::SILENCE_MAX;
 use crate::real::connections::channel::{Channel, Parcel, Reader};
 use crate::real::connections::message::{
-    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, pack, unpack,
+    Hello, MESSAGE_BYTES_MAX, Order, Purpose, Report, encode_copy, pack, unpack,
 };
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::NodeContext;
@@ -188,10 +188,7 @@ impl CoordinatorClient {
 
     /// Sends a requested copy, with its ticket.
     pub(in crate::real) async fn send_copy(&self, ticket: u64, copy: &[f32]) {
-        let mut body = Vec::with_capacity(8 + 4 * copy.len());
-        body.extend_from_slice(&ticket.to_le_bytes());
-        copy.iter().for_each(|value| body.extend_from_slice(&value.to_le_bytes()));
-        let _over = self.says.send(Said::Copy(body)).await;
+        let _over = self.says.send(Said::Copy(encode_copy(ticket, copy))).await;
     }
 
     /// Reports a failure that the coordinator does not know, if there is one. Sends all queued messages, and closes
@@ -335,6 +332,7 @@ impl LatestReports {
             Report::Failed { .. } => 5,
             Report::Diverged(_) => 6,
             Report::Whole => 7,
+            Report::Evaluated { .. } => 8,
             // A link that is still refused is reported again.
             Report::Held(_)
             | Report::Alive { .. }

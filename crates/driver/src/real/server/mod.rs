@@ -367,6 +367,10 @@ impl ServerNode {
             Order::Drain { clocks, inactive } => {
                 self.server.handle_drain(self.now(), clocks, inactive);
             }
+            Order::Evaluate { ticket } => {
+                self.workers.begin_evaluation(ticket, self.server.server().copy());
+            }
+            Order::Evaluated { ticket } => self.workers.end_evaluation(ticket),
             Order::Copy { ticket } => {
                 coordinator.send_copy(ticket, self.server.server().copy()).await;
             }

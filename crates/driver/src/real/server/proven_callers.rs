@@ -153,7 +153,8 @@ mod tests {
     use gaia_core::topology::Address;
     use gaia_core::types::{Instant, ServerId, ShardId};
     use gaia_core::wire::LanKind;
-    use gaia_ml::apps::{AppConfig, MatrixFactorization};
+    use gaia_ml::apps::{AppConfig, MatrixFactorization, RatingTotals};
+    use gaia_ml::divided::Divided;
     use gaia_ml::examples::Ratings;
 
     const SERVER: ServerId = ServerId { dc: DcId(0), shard: ShardId(0) };
@@ -181,9 +182,8 @@ mod tests {
             let parts = vec![Arc::from([0]), Arc::from([])];
             let application: Arc<dyn Application> = Arc::new(MatrixFactorization::new(
                 config,
-                ratings(),
-                ratings(),
-                parts,
+                Divided::new(ratings(), ratings(), parts),
+                &RatingTotals::of(&ratings()),
                 "one rating",
             ));
 

@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
 use crate::real::connections::channel::{Channel, Parcel, Reader};
-use crate::real::connections::message::{Answer, pack};
+use crate::real::connections::message::{Answer, encode_copy, pack};
 use crate::real::error::ChannelError;
 use crate::real::node::context::NodeContext;
 use crate::real::{FromNear, NearWorker, NextRequests};
@@ -24,6 +24,8 @@ pub(in crate::real) struct Workers {
     layout: ShardLayout,
     ways: BTreeMap<WorkerId, Way>,
     near: Option<Near>,
+    /// The copy of an evaluation in progress, with its ticket.
+    evaluated: Option<(u64, Arc<[f32]>)>,
     /// Workers that have not been connected yet.
     missing: BTreeSet<WorkerId>,
     incoming: Receiver<FromWorker>,
@@ -74,6 +76,7 @@ impl Workers {
             layout,
             ways: BTreeMap::new(),
             near: None,
+            evaluated: None,
             missing: all,
             incoming,
             sender,
@@ -118,6 +121,7 @@ impl Workers {
         let _ended = replies.try_send(FromNear::Joined(due));
         self.ways.insert(worker, Way::Near(replies));
         self.missing.remove(&worker);
+        self.send_copy(worker);
     }
 
     /// Replaces the connection of a worker, and sends it the due request.
@@ -136,6 +140,7 @@ impl Workers {
         self.ways.insert(worker, Way::Far { connection, parcels, reading });
         self.context.on_connected(NodeId::Worker(worker));
         self.missing.remove(&worker);
+        self.send_copy(worker);
     }
 
     /// The next message of a worker. Cancel safe.
@@ -193,6 +198,33 @@ impl Workers {
             Some(Way::Far { .. }) => self.send_far(worker, (LanKind::Hello, pack(&due))),
             // If the worker has ended, this process ends.
             Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Due(due))),
+            None => {}
+        }
+    }
+
+    /// Sends a copy to all workers, for an evaluation. Those that connect before its end receive it, too.
+    pub(in crate::real) fn begin_evaluation(&mut self, ticket: u64, copy: &[f32]) {
+        self.evaluated = Some((ticket, copy.into()));
+        let workers: Vec<WorkerId> = self.ways.keys().copied().collect();
+        for worker in workers {
+            self.send_copy(worker);
+        }
+    }
+
+    /// Forgets the copy of an evaluation that is complete.
+    pub(in crate::real) fn end_evaluation(&mut self, ticket: u64) {
+        self.evaluated.take_if(|(known, _)| *known == ticket);
+    }
+
+    /// Sends a worker the copy of the evaluation in progress, if there is one.
+    fn send_copy(&mut self, worker: WorkerId) {
+        let Some((ticket, values)) = self.evaluated.clone() else { return };
+        match self.ways.get(&worker) {
+            Some(Way::Far { .. }) => {
+                self.send_far(worker, (LanKind::Copy, encode_copy(ticket, &values)));
+            }
+            // If the worker has ended, this process ends.
+            Some(Way::Near(replies)) => drop(replies.try_send(FromNear::Copy { ticket, values })),
             None => {}
         }
     }

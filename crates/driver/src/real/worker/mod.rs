@@ -1,5 +1,6 @@
 //! The process side of a worker: it moves the messages of one [`RecoverableWorker`] and runs its iterations.
 
+pub(super) mod evaluating;
 mod servers;
 pub(super) mod standing_in;
 
@@ -24,12 +25,13 @@ use crate::real::node::coordinator_client::{Begun, CoordinatorClient, addresses_
 use crate::real::node::event_group::{EventHandler, handle_group};
 use crate::real::node::measure::report_held;
 use crate::real::node::node_log::NodeLog;
+use crate::real::worker::evaluating::{Evaluated, Evaluating};
 use crate::real::worker::servers::{FromServer, Servers};
 use crate::real::{Exit, HEARTBEAT, NearServer, NextRequests, NodeConfig};
 use gaia_core::application::Work;
 use gaia_core::coordinator::ServerProcess;
 use gaia_core::recovery::{RecoverableWorker, RecoveringWorker, RequestSeq};
-use gaia_core::types::{Clock, ShardId, ShardLayout, WorkerId};
+use gaia_core::types::{Clock, NodeId, ServerId, ShardId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// A worker after its iteration, with the work done or the message of its panic.
@@ -51,6 +53,7 @@ struct WorkerNode {
     ready: bool,
     beat: Interval,
     running: Option<JoinHandle<Ran>>,
+    evaluating: Evaluating,
     began: time::Instant,
     /// The cost model of iterations, if the run file sets one. Otherwise an iteration takes its real time.
     cost: Option<CostModel>,
@@ -69,6 +72,7 @@ enum Event {
     Beat,
     Server(ShardId, FromServer),
     Ran(Ran),
+    Evaluated(Evaluated),
     /// The charged time of the latest iteration is over.
     Over,
 }
@@ -76,7 +80,7 @@ enum Event {
 /// Runs one worker until the coordinator ends the run.
 pub(super) async fn work(
     context: NodeContext,
-    worker: Worker,
+    (worker, evaluating): (Worker, Evaluating),
     layouts: Vec<ShardLayout>,
     node_config: &NodeConfig,
     cost: Option<CostModel>,
@@ -111,7 +115,7 @@ pub(super) async fn work(
         let mut node = WorkerNode::new(
             context.clone(),
             id,
-            (node_log, worker),
+            (node_log, worker, evaluating),
             servers,
             next_requests,
             cost,
@@ -132,7 +136,7 @@ impl WorkerNode {
     fn new(
         context: NodeContext,
         id: WorkerId,
-        (node_log, worker): (Option<NodeLog>, RecoverableWorker),
+        (node_log, worker, evaluating): (Option<NodeLog>, RecoverableWorker, Evaluating),
         servers: Servers,
         next_requests: watch::Sender<NextRequests>,
         cost: Option<CostModel>,
@@ -151,6 +155,7 @@ impl WorkerNode {
             ready: false,
             beat,
             running: None,
+            evaluating,
             began: time::Instant::now(),
             cost,
             padded: None,
@@ -191,6 +196,7 @@ impl EventHandler for WorkerNode {
             _ = self.beat.tick() => Event::Beat,
             (shard, from) = self.servers.next() => Event::Server(shard, from),
             ran = ran(&mut self.running) => Event::Ran(ran),
+            evaluated = self.evaluating.evaluated() => Event::Evaluated(evaluated),
             () = due(self.padded) => Event::Over,
         };
         Ok(event)
@@ -211,6 +217,7 @@ impl EventHandler for WorkerNode {
             }
             Event::Server(shard, from) => self.on_server(shard, from)?,
             Event::Ran(ran) => self.on_ran(ran)?,
+            Event::Evaluated(evaluated) => self.on_evaluated(evaluated, coordinator).await?,
             Event::Over => self.finish_iteration(),
         }
 
@@ -249,6 +256,11 @@ impl WorkerNode {
                 self.may_begin(due, guessed)?;
                 self.worker.handle_due(shard, due, guessed);
             }
+            FromServer::Copy { ticket, values } => {
+                self.lan_bytes += 4 * values.len() as u64;
+                let handled = self.evaluating.handle_copy(shard, ticket, &values);
+                handled.map_err(|expected| self.wrong_copy(shard, values.len(), expected))?;
+            }
             FromServer::Joined(due) => {
                 self.write()?;
                 for message in self.worker.handle_joined(shard, due) {
@@ -256,6 +268,27 @@ impl WorkerNode {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn wrong_copy(&self, shard: ShardId, found: usize, expected: usize) -> RealError {
+        let server = NodeId::Server(ServerId { dc: self.id.dc, shard });
+        let reason = format!("it sent a copy of {found} parameters, expected {expected}");
+        RealError::Broken { from: self.context.run_context.name(server), reason }
+    }
+
+    /// Reports what the data center's copy is worth on the examples of this worker.
+    async fn on_evaluated(
+        &self,
+        evaluated: Evaluated,
+        coordinator: &CoordinatorClient,
+    ) -> Result<(), RealError> {
+        let Evaluated { ticket, found } = evaluated;
+        let (sums, digest) = found.map_err(|message| {
+            let part = format!("the evaluation at {}", self.context.name());
+            RealError::Panicked { part, message }
+        })?;
+        coordinator.report(&Report::Evaluated { ticket, sums, digest }).await;
         Ok(())
     }
 

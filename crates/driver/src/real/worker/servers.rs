@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::real::connections::channel::{Parcel, Reader};
-use crate::real::connections::message::{Hello, Purpose, unpack};
+use crate::real::connections::message::{Hello, Purpose, decode_copy, unpack};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{NodeContext, Patience};
 use crate::real::server::mirrors::Addresses;
@@ -43,6 +43,11 @@ pub(super) enum FromServer {
     /// The request that is due from a worker that starts again, and whether the server has guessed it.
     Due((RequestSeq, bool)),
     Rows(Arc<RowsRead>),
+    /// The server's copy of its shard, for an evaluation.
+    Copy {
+        ticket: u64,
+        values: Arc<[f32]>,
+    },
     /// The server is permanently unreachable.
     Lost(RealError),
 }
@@ -162,6 +167,7 @@ async fn receive_near(shard: ShardId, mut replies: Receiver<FromNear>, sender: S
             FromNear::Joined(due) => FromServer::Joined(due),
             FromNear::Due(due) => FromServer::Due(due),
             FromNear::Rows(rows) => FromServer::Rows(rows),
+            FromNear::Copy { ticket, values } => FromServer::Copy { ticket, values },
         };
         if sender.send(Came { shard, way: None, from }).await.is_err() {
             return;
@@ -248,6 +254,10 @@ impl Far {
                 LanKind::Hello => Ok(FromServer::Due(unpack(&body)?)),
                 LanKind::RowsRead if parcels.is_none() => {
                     Ok(FromServer::Rows(Arc::new(decode_rows_read(&body, &self.layout)?)))
+                }
+                LanKind::Copy if parcels.is_none() => {
+                    let (ticket, values) = decode_copy(&body)?;
+                    Ok(FromServer::Copy { ticket, values: values.into() })
                 }
                 other => Err(ChannelError::Other(format!(
                     "received {other:?} from a server, which was not expected"

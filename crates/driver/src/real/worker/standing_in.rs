@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::watch;
@@ -15,16 +16,18 @@ use crate::cost::CostModel;
 use crate::interrupted::Interrupted;
 use crate::real::error::RealError;
 use crate::real::node::context::NodeContext;
+use crate::real::worker::evaluating::Evaluating;
 use crate::real::worker::work;
 use crate::real::{Exit, NodeConfig, SILENCE_MAX};
 use gaia_config::{ComputeModel, Plan};
+use gaia_core::application::Application;
 use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ShardLayout, WorkerId};
 use gaia_core::worker::Worker;
 
 /// The lost workers that this process stands in for. Dropping it ends their work at once.
-#[derive(Default)]
 pub(in crate::real) struct StandingIn {
+    application: Arc<dyn Application>,
     /// `None` for a worker whose part in the run has ended.
     at_work: BTreeMap<WorkerId, Option<AtWork>>,
 }
@@ -32,6 +35,10 @@ pub(in crate::real) struct StandingIn {
 type AtWork = Pin<Box<dyn Future<Output = Result<Exit, RealError>>>>;
 
 impl StandingIn {
+    pub(in crate::real) fn new(application: Arc<dyn Application>) -> Self {
+        Self { application, at_work: BTreeMap::new() }
+    }
+
     /// Stands in for the workers that `lost` names, as it changes. `context` is that of a worker of their data
     /// center. Returns the first error.
     pub(in crate::real) async fn follow(
@@ -53,7 +60,8 @@ impl StandingIn {
             });
             for worker in due {
                 self.at_work.entry(worker).or_insert_with(|| {
-                    let machine = in_place(|| blueprint.worker(worker));
+                    let evaluating = Evaluating::new(self.application.clone(), blueprint, worker);
+                    let machine = (in_place(|| blueprint.worker(worker)), evaluating);
                     let layouts = blueprint.layouts().to_vec();
                     Some(Box::pin(begin(
                         context.in_place_of(worker),
@@ -98,7 +106,7 @@ impl StandingIn {
 
 async fn begin(
     context: NodeContext,
-    machine: Worker,
+    machine: (Worker, Evaluating),
     layouts: Vec<ShardLayout>,
     coordinator: Address,
 ) -> Result<Exit, RealError> {

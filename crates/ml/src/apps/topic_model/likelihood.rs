@@ -8,9 +8,11 @@
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
+use crate::divided::Parts;
 use crate::examples::Documents;
 use crate::kernels::mixture::fold_in;
 use crate::kernels::vector::dot;
+use gaia_core::application::WeightedSum;
 use gaia_core::types::Seed;
 
 /// The probability φ of each word in each topic.
@@ -62,27 +64,38 @@ impl WordProbabilities {
         Self { topics, values }
     }
 
-    /// Minus the logarithm of the probability of some documents' words, per token; 0 of none. Each document's
-    /// topics are estimated from itself.
+    /// Minus the logarithm of the probability of some documents' words, over their tokens. Each document's topics are
+    /// estimated from itself.
     pub fn negative_log_likelihood(
         &self,
         documents: &Documents,
         chosen: &[u32],
         alpha: f64,
-    ) -> f64 {
-        self.mean_loss(documents, documents, chosen, alpha)
+    ) -> WeightedSum {
+        self.losses(documents, documents, chosen, alpha)
+    }
+
+    /// Minus the logarithm of the probability of what is unseen of some held-out documents, over their unseen tokens.
+    pub fn of_unseen(&self, held_out: &Completion, chosen: &[u32], alpha: f64) -> WeightedSum {
+        self.losses(&held_out.seen, &held_out.unseen, chosen, alpha)
     }
 
     /// The perplexity of what is unseen of held-out documents: the number of equally likely words that would be as
     /// hard to guess. 1 of no words.
     pub fn perplexity(&self, held_out: &Completion, alpha: f64) -> f64 {
         let all: Vec<u32> = (0..held_out.seen.len() as u32).collect();
-        self.mean_loss(&held_out.seen, &held_out.unseen, &all, alpha).exp()
+        self.of_unseen(held_out, &all, alpha).mean().exp()
     }
 
-    /// The loss per token of documents in `judged`, their topics estimated from `seen`, summed document by document
+    /// The loss over the tokens of documents in `judged`, their topics estimated from `seen`, summed document by document
     /// in their order.
-    fn mean_loss(&self, seen: &Documents, judged: &Documents, chosen: &[u32], alpha: f64) -> f64 {
+    fn losses(
+        &self,
+        seen: &Documents,
+        judged: &Documents,
+        chosen: &[u32],
+        alpha: f64,
+    ) -> WeightedSum {
         let losses: Vec<(f64, u64)> = chosen
             .par_iter()
             .map_init(
@@ -96,7 +109,7 @@ impl WordProbabilities {
             )
             .collect();
         let tokens: u64 = losses.iter().map(|(_, tokens)| tokens).sum();
-        losses.iter().map(|(loss, _)| loss).sum::<f64>() / tokens.max(1) as f64
+        WeightedSum { sum: losses.iter().map(|(loss, _)| loss).sum(), weight: tokens as f64 }
     }
 
     /// Minus the logarithm of a document's probability, and its tokens.
@@ -115,13 +128,22 @@ impl WordProbabilities {
 }
 
 impl Completion {
-    /// Cuts every document in two; of an odd number of tokens the unseen half has one more.
-    pub fn new(documents: &Documents, seed: Seed) -> Self {
+    /// Cuts every document in two; of an odd number of tokens the unseen half has one more. The cut of a worker's document
+    /// depends on its place among those of the worker, and not on the documents of others.
+    ///
+    /// # Panics
+    ///
+    /// Where `parts` do not have all documents in their order.
+    pub fn new(documents: &Documents, parts: &Parts, seed: Seed) -> Self {
         let mut seen = Documents::empty(documents.vocabulary);
         let mut unseen = Documents::empty(documents.vocabulary);
-        for document in 0..documents.len() {
-            let mut tokens: Vec<u32> = documents.tokens(document).collect();
-            tokens.shuffle(&mut seed.nth(document).random());
+        let of_workers = parts.iter().enumerate().flat_map(|(worker, part)| {
+            part.iter().enumerate().map(move |(place, &document)| (worker, place, document))
+        });
+        for (expected, (worker, place, document)) in of_workers.enumerate() {
+            assert_eq!(document as usize, expected);
+            let mut tokens: Vec<u32> = documents.tokens(expected).collect();
+            tokens.shuffle(&mut seed.nth(worker).nth(place).random());
             let half = tokens.len() / 2;
             let (first, second) = tokens.split_at_mut(half);
             seen.push_tokens(first);

@@ -16,59 +16,74 @@ mod config;
 mod likelihood;
 mod resampling;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use rand::RngExt;
-use rand::seq::SliceRandom;
+use rayon::prelude::*;
 
 pub use config::{CorpusConfig, DocumentSource, TopicGenerator, TopicModelConfig};
 pub use likelihood::{Completion, WordProbabilities};
 
 use self::resampling::Resampling;
-use crate::examples::{Documents, Parts};
-use gaia_core::application::{Application, Direction, Evaluation, Metric, Task};
+use crate::apps::sampled::sampled;
+use crate::divided::{Divided, Parts};
+use crate::examples::Documents;
+use gaia_core::application::{Aggregation, Application, Direction, EvaluationSums, Metric, Task};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId, TableLayout};
 
 /// The application: documents partitioned over workers.
 pub struct TopicModel {
     shared: Arc<Shared>,
-    parts: Parts,
     held_out: Completion,
-    /// The training documents that the objective is taken over, ascending.
-    evaluated: Vec<u32>,
+    /// The training documents of each worker that the objective is taken over.
+    evaluated: Parts,
     /// What the words are, where that is known.
     vocabulary: Option<Vec<String>>,
     summary: String,
+}
+
+/// How often each word occurs in the training documents of a run.
+///
+/// The tokens of a word are numbered over all data centers. Their numbers decide which topics they start with, so that
+/// nodes know the counts that the model starts from without knowing each other's documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// In all data centers.
+    pub total: Vec<u64>,
+    /// In the data centers before those whose documents this process has.
+    pub before: Vec<u64>,
 }
 
 /// The data that the tasks of all workers share.
 struct Shared {
     config: TopicModelConfig,
     layout: Arc<ModelLayout>,
-    train: Documents,
+    documents: Divided<Documents>,
+    counts: TokenCounts,
     /// What the topics that training starts from are drawn from.
     seed: Seed,
 }
 
 impl TopicModel {
-    /// Documents partitioned over workers by `parts`; `vocabulary` names the words where it is known, and `data` says in a
-    /// few words where they come from.
+    /// Documents divided among workers, the held-out ones cut in two by `held_out`; `vocabulary` names the words where it
+    /// is known, and `data` says in a few words where they come from.
     ///
     /// # Panics
     ///
-    /// Where `train` is empty, `parts` do not name each of its documents once, or `vocabulary` does not have a name for
-    /// every word.
+    /// Where there is no training document, `counts` are of other words, or `vocabulary` does not have a name for every
+    /// word.
     pub fn new(
         config: TopicModelConfig,
-        train: Documents,
+        documents: Divided<Documents>,
         held_out: Completion,
-        parts: Parts,
+        counts: TokenCounts,
         vocabulary: Option<Vec<String>>,
         seed: Seed,
         data: &str,
     ) -> Self {
-        assert!(!train.is_empty());
-        assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), train.len());
+        let Divided { train, train_parts, train_total, test_total, .. } = &documents;
+        assert!(*train_total > 0);
+        assert_eq!((counts.total.len(), counts.before.len()), (train.vocabulary, train.vocabulary));
         assert!(vocabulary.as_ref().is_none_or(|names| names.len() == train.vocabulary));
 
         let width = config.topics;
@@ -76,25 +91,20 @@ impl TopicModel {
             TableLayout { name: "word-topic".into(), rows: train.vocabulary, width },
             TableLayout { name: "topics".into(), rows: 1, width },
         ]));
-        let mut evaluated: Vec<u32> = (0..train.len() as u32).collect();
-
-        evaluated.shuffle(&mut seed.child("evaluate").random());
-        evaluated.truncate(config.evaluate_documents);
-        evaluated.sort_unstable();
+        let most = config.evaluate_documents;
+        let evaluated = sampled(train_parts, *train_total, most, seed.child("evaluate"));
 
         let summary = format!(
-            "{} topics of {data}: {} words, {} documents of {} tokens and {} held out, {} parameters",
+            "{} topics of {data}: {} words, {train_total} documents of {} tokens and {test_total} held out, {} parameters",
             config.topics,
             train.vocabulary,
-            train.len(),
-            train.token_count(),
-            held_out.len(),
+            counts.total.iter().sum::<u64>(),
             layout.parameters(),
         );
         let seed = seed.child("topics");
-        let shared = Arc::new(Shared { config, layout, train, seed });
+        let shared = Arc::new(Shared { config, layout, documents, counts, seed });
 
-        Self { shared, parts, held_out, evaluated, vocabulary, summary }
+        Self { shared, held_out, evaluated, vocabulary, summary }
     }
 }
 
@@ -103,38 +113,61 @@ impl Application for TopicModel {
         &self.shared.layout
     }
 
+    fn workers(&self) -> usize {
+        self.shared.documents.workers()
+    }
+
     /// The counts of the topics that all workers start from. Those are drawn from the data's seed, since the model
     /// and every worker must know the same ones; `seed` changes nothing.
     fn initial_model(&self, _seed: Seed) -> Model {
         let shared = &self.shared;
         let mut model = Model::zeros(shared.layout.clone());
-        for document in 0..shared.train.len() {
-            for (word, topic) in shared.train.tokens(document).zip(shared.first_topics(document)) {
-                model.row_mut(WORD_TOPIC, word as usize)[topic as usize] += 1.0;
-                model.row_mut(TOPICS, 0)[topic as usize] += 1.0;
+        let topics = shared.config.topics;
+        let rows = model.table_mut(WORD_TOPIC).par_chunks_exact_mut(topics).enumerate();
+        rows.for_each(|(word, row)| {
+            for number in 0..shared.counts.total[word] {
+                row[shared.first_topic(word as u32, number) as usize] += 1.0;
             }
+        });
+
+        let mut totals = vec![0.0_f64; topics];
+        for row in model.table(WORD_TOPIC).chunks_exact(topics) {
+            totals.iter_mut().zip(row).for_each(|(total, count)| *total += f64::from(*count));
         }
+        let row = model.row_mut(TOPICS, 0);
+        row.iter_mut().zip(totals).for_each(|(count, total)| *count = total as f32);
         model
     }
 
     fn task(&self, worker: usize, seed: Seed) -> Box<dyn Task> {
-        Box::new(Resampling::new(self.shared.clone(), self.parts[worker].clone(), seed))
+        let own = self.shared.documents.train_parts[worker].clone();
+        Box::new(Resampling::new(self.shared.clone(), own, seed))
     }
 
-    /// Minus the log-likelihood per token of training documents, and the perplexity of held-out ones that are half
-    /// seen, both given the copy's words by topic and nothing else.
-    fn evaluate(&self, model: &Model) -> Evaluation {
+    /// Minus the log-likelihood per token of training documents, and of the unseen halves of held-out ones, both given the
+    /// copy's words by topic and nothing else.
+    fn sums(&self, model: &Model, workers: Range<usize>) -> EvaluationSums {
         let TopicModelConfig { topics, alpha, beta, .. } = self.shared.config;
         let words = WordProbabilities::from_counts(topics, model.table(WORD_TOPIC), beta);
-        let train = &self.shared.train;
-        Evaluation {
-            objective: words.negative_log_likelihood(train, &self.evaluated, alpha),
-            metric: words.perplexity(&self.held_out, alpha),
-        }
+        let Divided { train, train_parts, test_parts, .. } = &self.shared.documents;
+        let of_worker = |worker: usize| {
+            let tokens = train_parts[worker].iter().map(|&document| {
+                let (_, counts) = train.document(document as usize);
+                counts.iter().map(|&count| u64::from(count)).sum::<u64>()
+            });
+            let sample = words.negative_log_likelihood(train, &self.evaluated[worker], alpha);
+            EvaluationSums {
+                objective: sample.scaled_to(tokens.sum::<u64>() as f64),
+                metric: words.of_unseen(&self.held_out, &test_parts[worker], alpha),
+            }
+        };
+        let all: Vec<EvaluationSums> = workers.into_par_iter().map(of_worker).collect();
+        all.into_iter().sum()
     }
 
     fn metric(&self) -> Metric {
-        Metric { name: "perplexity", direction: Direction::Lower }
+        let (aggregation, direction) = (Aggregation::ExpMean, Direction::Lower);
+        Metric { name: "perplexity", aggregation, direction }
     }
 
     /// Always 1: sampling has no learning rate.
@@ -192,12 +225,18 @@ pub fn top_words(model: &Model, most: usize) -> Vec<Vec<u32>> {
     (0..topics).map(of_topic).collect()
 }
 
+impl TokenCounts {
+    /// The counts of documents that are all in this process.
+    pub fn of(train: &Documents) -> Self {
+        Self { total: train.count_words(), before: vec![0; train.vocabulary] }
+    }
+}
+
 impl Shared {
-    /// The topics that a document's tokens start with: drawn at random, all equally likely.
-    fn first_topics(&self, document: usize) -> impl Iterator<Item = u32> {
-        let mut random = self.seed.nth(document).random();
-        let topics = self.config.topics as u32;
-        std::iter::repeat_with(move || random.random_range(0..topics))
+    /// The topic that a token starts with, by its number among those of its word: drawn at random, all equally likely.
+    fn first_topic(&self, word: u32, number: u64) -> u32 {
+        let draw = self.seed.nth(word as usize).nth(number as usize).0;
+        ((u128::from(draw) * self.config.topics as u128) >> 64) as u32
     }
 }
 

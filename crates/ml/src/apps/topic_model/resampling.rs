@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::likelihood::{FOLD_IN_STEPS, WordProbabilities};
 use super::{Shared, TOPICS, WORD_TOPIC};
 use crate::apps::visits::Visits;
+use crate::divided::Divided;
 use crate::kernels::topics::{Counts, DocumentTopics, Token, TopicSampler};
 use gaia_core::application::{Task, Work};
 use gaia_core::types::{
@@ -45,11 +46,25 @@ impl Resampling {
     /// The task of a worker that has the training documents `documents`.
     pub(super) fn new(shared: Arc<Shared>, documents: Arc<[u32]>, seed: Seed) -> Self {
         let (mut offsets, mut words, mut topics) = (vec![0], Vec::new(), Vec::new());
-        for &document in documents.iter() {
-            let document = document as usize;
-            words.extend(shared.train.tokens(document));
-            topics.extend(shared.first_topics(document).take(words.len() - topics.len()));
-            offsets.push(words.len());
+        let train = &shared.documents.train;
+        // The number of the next token of each word.
+        let mut next = shared.counts.before.clone();
+        let mut own = documents.iter().peekable();
+        for document in 0..train.len() {
+            let Some(&&own_document) = own.peek() else { break };
+            let is_own = own_document as usize == document;
+            for word in train.tokens(document) {
+                let number = &mut next[word as usize];
+                if is_own {
+                    words.push(word);
+                    topics.push(shared.first_topic(word, *number));
+                }
+                *number += 1;
+            }
+            if is_own {
+                offsets.push(words.len());
+                own.next();
+            }
         }
 
         let config = &shared.config;
@@ -61,12 +76,7 @@ impl Resampling {
             words,
             topics,
             visits: Visits::new(own, config.clocks_per_pass, seed.child("visits")),
-            sampler: TopicSampler::new(
-                config.topics,
-                shared.train.vocabulary,
-                config.alpha,
-                config.beta,
-            ),
+            sampler: TopicSampler::new(config.topics, train.vocabulary, config.alpha, config.beta),
             seed: seed.child("draws"),
             batch: Batch::default(),
             prepared: None,
@@ -148,13 +158,13 @@ impl Task for Resampling {
     }
 
     fn probe(&self, model: &Model, examples: usize) -> (f64, Work) {
-        let Shared { config, train, .. } = &*self.shared;
+        let Shared { config, documents: Divided { train, .. }, .. } = &*self.shared;
         let sample = self.visits.sample(examples);
         let documents: Vec<u32> =
             sample.iter().map(|&document| self.documents[document as usize]).collect();
         let words =
             WordProbabilities::from_counts(config.topics, model.table(WORD_TOPIC), config.beta);
-        let loss = words.negative_log_likelihood(train, &documents, config.alpha);
+        let loss = words.negative_log_likelihood(train, &documents, config.alpha).mean();
         let tokens = sample.iter().map(|&document| {
             let document = document as usize;
             self.offsets[document + 1] - self.offsets[document]

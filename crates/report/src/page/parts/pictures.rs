@@ -8,7 +8,7 @@ use crate::chart::{Curve, Plot, Quantity, Size, Spacing, Trend};
 use crate::comparison::{ComparedRun, Comparison, LAN};
 use crate::text::numbers;
 use crate::text::phrases::time_to_target;
-use gaia_telemetry::{Progress, Summary};
+use gaia_telemetry::{EvaluatedOn, Progress, Summary};
 
 /// The charts of one run: the first fills the page, the others share a row.
 #[derive(Serialize)]
@@ -171,10 +171,10 @@ fn described(runs: &[Traced<'_>]) -> String {
 }
 
 fn traced_alone<'a>(summary: &'a Summary, progress: &'a [Progress]) -> Traced<'a> {
-    let label = if summary.data_centers.len() > 1 {
-        format!("{}, worst copy", summary.remote_sync)
-    } else {
-        summary.remote_sync.clone()
+    let label = match summary.evaluated {
+        _ if summary.data_centers.len() == 1 => summary.remote_sync.clone(),
+        EvaluatedOn::Everywhere => format!("{}, worst copy", summary.remote_sync),
+        EvaluatedOn::Home => format!("{}, copies at home", summary.remote_sync),
     };
     Traced { summary, progress, label, colour: colour(&summary.remote_sync, 0) }
 }

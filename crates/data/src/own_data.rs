@@ -1,0 +1,300 @@
+//! The data that one process has: it is read, summed up for others, and becomes an application together with the summaries
+//! of all.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::documents::LocalDocuments;
+use super::error::DataError;
+use super::homes::{Home, homes};
+use super::ratings::LocalRatings;
+use super::summary::{DataShape, DataSummary, Part};
+use super::{documents, images, ratings, sparse, synthetic};
+use gaia_core::application::Application;
+use gaia_core::topology::DataHome;
+use gaia_core::types::Seed;
+use gaia_core::types::limits::MODEL_PARAMETERS_MAX;
+use gaia_ml::ConfigError;
+use gaia_ml::apps::{
+    AppConfig, ImageSource, convolutional_network, perceptron, softmax_regression,
+};
+use gaia_ml::config::DataConfig;
+use gaia_ml::divided::Divided;
+use gaia_ml::examples::{DenseExamples, SparseExamples};
+
+/// The data of some data centers of a run, of one of them in most processes of a cluster.
+pub struct OwnData {
+    config: AppConfig,
+    seed: Seed,
+    /// All places of data, and the workers that train on it.
+    homes: Vec<DataHome>,
+    /// Of which of them this is the data.
+    own: Range<usize>,
+    local: Local,
+    /// Where the data comes from, in a few words.
+    name: String,
+}
+
+/// Data by kind, in the order of the places that it is from.
+enum Local {
+    Ratings(Vec<LocalRatings>),
+    Images(Vec<Divided<DenseExamples>>),
+    Sparse(Vec<Divided<SparseExamples>>),
+    Documents(Vec<LocalDocuments>),
+}
+
+impl OwnData {
+    /// Reads or generates the data of some data centers, `own` of `all`. Opens no files of others. If the data is in one
+    /// place for all data centers, it is read whole unless `own` is empty.
+    ///
+    /// # Errors
+    /// As [`build`](super::build).
+    pub fn read(
+        config: Option<&AppConfig>,
+        all: &[DataHome],
+        own: Range<usize>,
+        seed: Seed,
+    ) -> Result<Self, DataError> {
+        let config = config.ok_or_else(|| {
+            ConfigError::new("kind", "missing", format!("one of {}", AppConfig::KINDS.join(", ")))
+        })?;
+        config.validate()?;
+        let seed = seed.child("data");
+        let own = match (own.is_empty(), config.is_per_data_center()) {
+            (false, false) => 0..1,
+            _ => own,
+        };
+
+        let (homes, local, name) = match config {
+            AppConfig::MatrixFactorization(config) => {
+                let homes = homes(&config.data, all, seed)?;
+                let read = homes[own.clone()].iter().map(ratings::read);
+                let local = Local::Ratings(read.collect::<Result<_, _>>()?);
+                let made = format!("a noisy matrix of rank {}", config.data.synthetic.rank);
+                let name = files_in_words(&config.data, &homes).unwrap_or(made);
+                (places(homes), local, name)
+            }
+            AppConfig::SoftmaxRegression(config) => {
+                let data = &config.data;
+                let make = |seed| synthetic::mixture(&data.synthetic, data.held_out, seed);
+                read_images(data, all, own.clone(), seed, ("Gaussian classes", make))?
+            }
+            AppConfig::Perceptron(config) => {
+                let data = &config.data;
+                let make = |seed| synthetic::teacher(&data.synthetic, data.held_out, seed);
+                read_images(data, all, own.clone(), seed, ("a network's labels", make))?
+            }
+            AppConfig::ConvolutionalNetwork(config) => {
+                let data = &config.data;
+                let make = |seed| synthetic::images(&data.synthetic, data.held_out, seed);
+                read_images(data, all, own.clone(), seed, ("hidden patterns", make))?
+            }
+            AppConfig::LogisticRegression(config) => {
+                let homes = homes(&config.data, all, seed)?;
+                let read = homes[own.clone()].iter().map(sparse::read);
+                let (local, best) = with_best(read)?;
+                let name = named(&config.data, &homes, "planted weights (best accuracy", 3, best);
+                (places(homes), Local::Sparse(local), name)
+            }
+            AppConfig::TopicModel(config) => {
+                let data = config.data.as_data();
+                let homes = homes(&data, all, seed)?;
+                let read =
+                    homes[own.clone()].iter().map(|home| documents::read(config, home, seed));
+                let (local, best) = with_best(read)?;
+                let made =
+                    format!("{} planted ones (best perplexity", config.data.synthetic.topics);
+                let name = named(&data, &homes, &made, 1, best);
+                (places(homes), Local::Documents(local), name)
+            }
+        };
+
+        Ok(Self { config: config.clone(), seed, homes, own, local, name })
+    }
+
+    /// The summaries of this data, in the order of the places that it is from.
+    pub fn summaries(&self) -> Vec<DataSummary> {
+        match &self.local {
+            Local::Ratings(local) => local.iter().map(LocalRatings::summary).collect(),
+            Local::Images(local) => local.iter().map(images::summary).collect(),
+            Local::Sparse(local) => local.iter().map(sparse::summary).collect(),
+            Local::Documents(local) => local.iter().map(LocalDocuments::summary).collect(),
+        }
+    }
+
+    /// Builds the application from this data and the summaries of all places of data, in their order. The model is the same
+    /// whichever data a process has, and tasks are those of workers whose data it has.
+    ///
+    /// # Errors
+    /// [`DataError::Disagreement`] where two data centers have data of different shapes, [`DataError::Config`] where a setting
+    /// does not fit the data of all.
+    pub fn into_application(
+        self,
+        summaries: &[DataSummary],
+    ) -> Result<Arc<dyn Application>, DataError> {
+        self.check(summaries)?;
+        let Self { config, seed, homes, own, local, name } = self;
+        let places = (homes.as_slice(), own, summaries);
+        Ok(match (config, local) {
+            (AppConfig::MatrixFactorization(config), Local::Ratings(local)) => {
+                Arc::new(ratings::build(&config, parts(places, local), &name)?)
+            }
+            (AppConfig::SoftmaxRegression(config), Local::Images(local)) => {
+                let images = images::gathered(parts(places, local))?;
+                let train = &images.train;
+                check_parameters("data", "this large", train.width() * train.classes)?;
+                Arc::new(softmax_regression(&config, images, seed, &name))
+            }
+            (AppConfig::Perceptron(config), Local::Images(local)) => {
+                let images = images::gathered(parts(places, local))?;
+                let mut inputs = images.train.width();
+                let mut parameters = 0_usize;
+                for &units in config.hidden.iter().chain([&images.train.classes]) {
+                    parameters = parameters.saturating_add(inputs.saturating_mul(units));
+                    inputs = units;
+                }
+                check_parameters("hidden", format!("{:?}", config.hidden), parameters)?;
+                Arc::new(perceptron(&config, images, seed, &name))
+            }
+            (AppConfig::ConvolutionalNetwork(config), Local::Images(local)) => {
+                let images = images::gathered(parts(places, local))?;
+                config.check_shape(images.train.shape)?;
+                let parameters = config.parameters(images.train.shape, images.train.classes);
+                check_parameters("filters", format!("{:?}", config.filters), parameters)?;
+                Arc::new(convolutional_network(&config, images, seed, &name))
+            }
+            (AppConfig::LogisticRegression(config), Local::Sparse(local)) => {
+                Arc::new(sparse::build(&config, parts(places, local), &name)?)
+            }
+            (AppConfig::TopicModel(config), Local::Documents(local)) => {
+                Arc::new(documents::build(&config, parts(places, local), seed, &name)?)
+            }
+            _ => unreachable!("data is read for its application"),
+        })
+    }
+
+    /// Checks that summaries are of the kind of this data, one for each place of data.
+    fn check(&self, summaries: &[DataSummary]) -> Result<(), DataError> {
+        let is_kind = |summary: &DataSummary| {
+            matches!(
+                (&self.local, &summary.shape),
+                (Local::Ratings(_), DataShape::Ratings(_))
+                    | (Local::Images(_), DataShape::Images { .. })
+                    | (Local::Sparse(_), DataShape::Sparse { .. })
+                    | (Local::Documents(_), DataShape::Documents(_))
+            )
+        };
+        for (home, summary) in self.homes.iter().zip(summaries) {
+            if !is_kind(summary) || !summary.is_sound() {
+                let data_center = home.name.clone();
+                return Err(DataError::BrokenSummary { data_center });
+            }
+        }
+        assert_eq!(self.homes.len(), summaries.len(), "one summary for each place of data");
+
+        let own = self.local.len();
+        if own > POSITIONS_MAX {
+            let expected = format!("at most {POSITIONS_MAX} examples in one process");
+            return Err(ConfigError::new("data", format!("of {own} examples"), expected).into());
+        }
+        Ok(())
+    }
+}
+
+impl Local {
+    /// The number of training examples.
+    fn len(&self) -> usize {
+        match self {
+            Self::Ratings(local) => local.iter().map(LocalRatings::len).sum(),
+            Self::Images(local) => local.iter().map(|images| images.train.len()).sum(),
+            Self::Sparse(local) => local.iter().map(|examples| examples.train.len()).sum(),
+            Self::Documents(local) => local.iter().map(LocalDocuments::len).sum(),
+        }
+    }
+}
+
+/// Reads the images of data centers, with a name for what `make` generates.
+fn read_images<G: Clone + Default>(
+    data: &DataConfig<ImageSource, G>,
+    all: &[DataHome],
+    own: Range<usize>,
+    seed: Seed,
+    (kind, make): (&str, impl Fn(Seed) -> synthetic::Generated<DenseExamples>),
+) -> Result<(Vec<DataHome>, Local, String), DataError> {
+    let homes = homes(data, all, seed)?;
+    let read = homes[own].iter().map(|home| images::read(home, &make));
+    let (local, best) = with_best(read)?;
+    let name = named(data, &homes, &format!("{kind} (best accuracy"), 3, best);
+    Ok((places(homes), Local::Images(local), name))
+}
+
+/// Data, and the best figure of the first that has one.
+fn with_best<L>(
+    read: impl Iterator<Item = Result<(L, Option<f64>), DataError>>,
+) -> Result<(Vec<L>, Option<f64>), DataError> {
+    let (local, best): (Vec<L>, Vec<Option<f64>>) =
+        read.collect::<Result<Vec<_>, DataError>>()?.into_iter().unzip();
+    Ok((local, best.into_iter().flatten().next()))
+}
+
+/// Where data comes from: its files, or what generated it and the best figure of that.
+fn named<S: Default, G: Default>(
+    data: &DataConfig<S, G>,
+    homes: &[Home<S, G>],
+    made: &str,
+    digits: usize,
+    best: Option<f64>,
+) -> String {
+    let made = || best.map_or_else(|| made.to_owned(), |best| format!("{made} {best:.digits$})"));
+    files_in_words(data, homes).unwrap_or_else(made)
+}
+
+/// Where the files of all homes are. `None` of generated data.
+fn files_in_words<S: Default, G: Default>(
+    data: &DataConfig<S, G>,
+    homes: &[Home<S, G>],
+) -> Option<String> {
+    if let Some(path) = &data.path {
+        return Some(path.display().to_string());
+    }
+    let paths: Option<Vec<String>> =
+        homes.iter().map(|home| Some(home.data.path.as_ref()?.display().to_string())).collect();
+    Some(paths?.join(", "))
+}
+
+fn places<S: Default, G: Default>(homes: Vec<Home<S, G>>) -> Vec<DataHome> {
+    let place = |home: Home<S, G>| DataHome { name: home.name, workers: home.workers };
+    homes.into_iter().map(place).collect()
+}
+
+/// Puts each place of data together with its summary, and with the data if it is here.
+fn parts<'a, L>(
+    (homes, own, summaries): (&'a [DataHome], Range<usize>, &'a [DataSummary]),
+    local: Vec<L>,
+) -> Vec<Part<'a, L>> {
+    let mut local = local.into_iter();
+    let part = |(at, (home, summary)): (usize, (&'a DataHome, &'a DataSummary))| Part {
+        name: home.name.as_str(),
+        workers: home.workers,
+        summary,
+        local: if own.contains(&at) { local.next() } else { None },
+    };
+    homes.iter().zip(summaries).enumerate().map(part).collect()
+}
+
+/// Checks that a model is not too large; `key` is the setting that it follows from.
+pub(super) fn check_parameters(
+    key: &str,
+    value: impl std::fmt::Display,
+    parameters: usize,
+) -> Result<(), ConfigError> {
+    if parameters < MODEL_PARAMETERS_MAX {
+        return Ok(());
+    }
+    let expected =
+        format!("a model of fewer than {MODEL_PARAMETERS_MAX} parameters, not {parameters}");
+    Err(ConfigError::new(key, value, expected))
+}
+
+/// Positions of examples are 32-bit.
+const POSITIONS_MAX: usize = u32::MAX as usize;

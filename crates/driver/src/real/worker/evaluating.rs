@@ -1,0 +1,107 @@
+//! A worker's part in evaluations: the copy of its data center on its own examples, beside its iterations.
+//!
+//! Servers of the data center send the copy, shard by shard under a ticket, and the sums go to the coordinator. So neither
+//! examples nor copies leave the data center.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use crate::blocking::beside;
+use crate::cluster::{Blueprint, digest};
+use crate::message_of;
+use gaia_core::application::{Application, EvaluationSums};
+use gaia_core::types::{Model, ShardId, ShardLayout, WorkerId};
+
+/// The evaluations of one worker.
+pub(in crate::real) struct Evaluating {
+    application: Arc<dyn Application>,
+    layouts: Vec<ShardLayout>,
+    /// The number of the worker in the whole run.
+    worker: usize,
+    collecting: Option<Collecting>,
+    running: Option<JoinHandle<Evaluated>>,
+}
+
+/// The copy of an evaluation, of which shards are missing.
+struct Collecting {
+    ticket: u64,
+    model: Model,
+    missing: BTreeSet<ShardId>,
+}
+
+/// What a worker has found, or the message of a panic.
+pub(super) struct Evaluated {
+    pub(super) ticket: u64,
+    pub(super) found: Result<(EvaluationSums, u64), String>,
+}
+
+impl Evaluating {
+    pub(in crate::real) fn new(
+        application: Arc<dyn Application>,
+        blueprint: &Blueprint<'_>,
+        id: WorkerId,
+    ) -> Self {
+        let (layouts, worker) = (blueprint.layouts().to_vec(), blueprint.number_of(id));
+        Self { application, layouts, worker, collecting: None, running: None }
+    }
+
+    /// Adds the copy of a shard. After the last one of its ticket the evaluation starts, unless one is running: then it
+    /// starts after that.
+    ///
+    /// # Errors
+    /// The number of values that was expected, if there are others.
+    pub(super) fn handle_copy(
+        &mut self,
+        shard: ShardId,
+        ticket: u64,
+        values: &[f32],
+    ) -> Result<(), usize> {
+        let layout = &self.layouts[shard.index()];
+        if values.len() != layout.parameters() {
+            return Err(layout.parameters());
+        }
+        if self.collecting.as_ref().is_none_or(|collecting| collecting.ticket < ticket) {
+            let missing = self.layouts.iter().map(ShardLayout::shard).collect();
+            let model = Model::zeros(self.application.layout().clone());
+            self.collecting = Some(Collecting { ticket, model, missing });
+        }
+
+        if let Some(collecting) = &mut self.collecting
+            && collecting.ticket == ticket
+        {
+            layout.copy_into(values, &mut collecting.model);
+            collecting.missing.remove(&shard);
+        }
+        self.start();
+        Ok(())
+    }
+
+    /// Evaluates the collected copy if it is whole.
+    fn start(&mut self) {
+        let is_whole = |collecting: &mut Collecting| collecting.missing.is_empty();
+        if self.running.is_some() {
+            return;
+        }
+        let Some(Collecting { ticket, model, .. }) = self.collecting.take_if(is_whole) else {
+            return;
+        };
+        let (application, worker) = (self.application.clone(), self.worker);
+        self.running = Some(beside(move || {
+            let evaluate = || (application.sums(&model, worker..worker + 1), digest(&model.values));
+            let found = catch_unwind(AssertUnwindSafe(evaluate));
+            Evaluated { ticket, found: found.map_err(|panic| message_of(&*panic)) }
+        }));
+    }
+
+    /// Waits for the evaluation that is running. Waits forever if none is. Cancel safe.
+    pub(super) async fn evaluated(&mut self) -> Evaluated {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let evaluated = running.await.expect("an evaluation's panic is caught within it");
+        self.running = None;
+        self.start();
+        evaluated
+    }
+}

@@ -1,0 +1,164 @@
+//! Examples divided among the workers of a run.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::examples::{DenseExamples, Documents, Ratings, SparseExamples};
+
+/// The examples of every worker of a run, as ascending positions among the examples that a process has.
+pub type Parts = Vec<Arc<[u32]>>;
+
+/// The examples that a process has, and which worker of the run has which of them.
+///
+/// Of workers whose examples are elsewhere the parts are empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Divided<E> {
+    /// The examples that train.
+    pub train: E,
+    /// The examples that are held out.
+    pub test: E,
+    /// The positions in `train` that each worker has.
+    pub train_parts: Parts,
+    /// The positions in `test` that each worker has.
+    pub test_parts: Parts,
+    /// Training examples of all workers, wherever they are.
+    pub train_total: usize,
+    /// Held-out examples of all workers, wherever they are.
+    pub test_total: usize,
+}
+
+/// Examples of one kind.
+pub trait Examples: Sized {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The examples at some positions, in their order.
+    #[must_use]
+    fn select(&self, positions: &[u32]) -> Self;
+
+    /// Adds examples of the same shape.
+    fn append(&mut self, other: Self);
+}
+
+impl<E: Examples> Divided<E> {
+    /// All examples of a run, divided by `train_parts`. Held-out examples are divided evenly, in their order.
+    pub fn new(train: E, test: E, train_parts: Parts) -> Self {
+        let (train_total, test_total) = (train.len(), test.len());
+        let test_parts = runs(test_total, train_parts.len());
+        Self { train, test, train_parts, test_parts, train_total, test_total }
+    }
+
+    /// No examples of no workers. `train` and `test` have the shape of those that will be added.
+    pub fn none(train: E, test: E) -> Self {
+        Self::new(train, test, Vec::new())
+    }
+
+    /// The number of workers of the run.
+    pub fn workers(&self) -> usize {
+        self.train_parts.len()
+    }
+
+    /// Adds the workers of a data center after those that are here, with their examples.
+    pub fn append(&mut self, other: Self) {
+        let moved = |parts: Parts, start: usize| {
+            let start = start as u32;
+            parts.into_iter().map(move |part| part.iter().map(|at| start + at).collect())
+        };
+        self.train_parts.extend(moved(other.train_parts, self.train.len()));
+        self.test_parts.extend(moved(other.test_parts, self.test.len()));
+        self.train_total += other.train_total;
+        self.test_total += other.test_total;
+        self.train.append(other.train);
+        self.test.append(other.test);
+    }
+
+    /// Adds the workers of a data center whose examples are elsewhere.
+    pub fn append_absent(&mut self, workers: usize, train: usize, test: usize) {
+        let absent = || (0..workers).map(|_| Arc::from([]));
+        self.train_parts.extend(absent());
+        self.test_parts.extend(absent());
+        self.train_total += train;
+        self.test_total += test;
+    }
+
+    /// The number of training examples of all workers for each one of this worker.
+    pub fn ratio(&self, worker: usize) -> f64 {
+        self.train_total as f64 / self.train_parts[worker].len() as f64
+    }
+}
+
+/// The positions of some workers, in pieces of at most `length` positions.
+pub(crate) fn pieces(parts: &[Arc<[u32]>], workers: Range<usize>, length: usize) -> Vec<&[u32]> {
+    parts[workers].iter().flat_map(|part| part.chunks(length)).collect()
+}
+
+/// Cuts positions into as many runs as there are workers. Their lengths differ by at most one.
+fn runs(positions: usize, workers: usize) -> Parts {
+    let cut = |worker: usize| (worker * positions / workers) as u32;
+    (0..workers).map(|worker| (cut(worker)..cut(worker + 1)).collect()).collect()
+}
+
+macro_rules! examples {
+    ($($kind:ty),*) => {$(
+        impl Examples for $kind {
+            fn len(&self) -> usize {
+                self.len()
+            }
+
+            fn select(&self, positions: &[u32]) -> Self {
+                self.select(positions)
+            }
+
+            fn append(&mut self, other: Self) {
+                self.append(other);
+            }
+        }
+    )*};
+}
+
+examples!(Ratings, DenseExamples, SparseExamples, Documents);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratings(count: usize) -> Ratings {
+        let user: Vec<u32> = (0..count as u32).collect();
+        let value = user.iter().map(|user| *user as f32).collect();
+        Ratings { users: 10, items: 10, item: user.clone(), user, value }
+    }
+
+    #[test]
+    fn data_centers_keep_their_workers_and_examples_whether_they_are_here_or_not() {
+        let here = || {
+            let parts = vec![Arc::from([0, 2]), Arc::from([1])];
+            Divided::new(ratings(3), ratings(2), parts)
+        };
+        let mut all = Divided::none(ratings(0), ratings(0));
+        all.append_absent(1, 7, 4);
+        all.append(here());
+        all.append(here());
+
+        let parts = |parts: &Parts| parts.iter().map(|part| part.to_vec()).collect::<Vec<_>>();
+        assert_eq!(parts(&all.train_parts), [vec![], vec![0, 2], vec![1], vec![3, 5], vec![4]]);
+        assert_eq!(parts(&all.test_parts), [vec![], vec![0], vec![1], vec![2], vec![3]]);
+        assert_eq!((all.train_total, all.test_total, all.workers()), (13, 8, 5));
+        assert_eq!((all.train.len(), all.test.len()), (6, 4));
+        assert_eq!(all.ratio(1), 6.5);
+    }
+
+    #[test]
+    fn held_out_examples_go_to_one_worker_each() {
+        for (positions, workers) in [(0, 3), (7, 3), (2, 5), (6, 1)] {
+            let parts = runs(positions, workers);
+            let all: Vec<u32> = parts.iter().flat_map(|part| part.to_vec()).collect();
+            assert_eq!(all, (0..positions as u32).collect::<Vec<_>>());
+            assert_eq!(parts.len(), workers);
+        }
+    }
+}

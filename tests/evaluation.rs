@@ -1,0 +1,136 @@
+//! On what data copies are evaluated: at home each on its own, everywhere each on all.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod homes;
+mod runs;
+
+use std::sync::Arc;
+
+use gaia_core::application::{Application, EvaluationSums};
+use gaia_core::types::Seed;
+use gaia_data::OwnData;
+use gaia_ml::apps::AppConfig;
+use gaia_telemetry::EvaluatedOn;
+use homes::homes;
+use runs::run;
+
+/// Every application, small.
+const APPS: [&str; 6] = [
+    "kind = 'matrix-factorization', data.synthetic = { users = 60, items = 40, ratings = 1500 }",
+    "kind = 'softmax-regression', data.synthetic = { examples = 900 }",
+    "kind = 'perceptron', data.synthetic = { examples = 900 }, evaluate_examples = 200",
+    "kind = 'convolutional-network', data.synthetic = { examples = 600 }, evaluate_examples = 200",
+    "kind = 'logistic-regression', data.synthetic = { examples = 900 }",
+    "kind = 'topic-model', data.synthetic = { vocabulary = 200, documents = 90, length = 30 }",
+];
+
+const WORKERS: [usize; 3] = [1, 3, 2];
+
+fn application(app: &str) -> Arc<dyn Application> {
+    gaia_data::build(Some(&config(app)), &homes(&WORKERS), Seed(5)).unwrap()
+}
+
+fn config(app: &str) -> AppConfig {
+    let table: toml::Table = toml::from_str(&format!("app = {{ {app} }}")).unwrap();
+    let mut keys = table["app"].as_table().unwrap().clone();
+    let kind = keys.remove("kind").unwrap();
+    AppConfig::deserialize(kind.as_str().unwrap(), keys).unwrap()
+}
+
+#[track_caller]
+fn assert_close(found: f64, expected: f64, what: &str) {
+    let apart = (found - expected).abs() / expected.abs().max(1e-9);
+    assert!(apart < 1e-9, "{what}: {found}, expected {expected}");
+}
+
+#[test]
+fn the_sums_of_workers_are_those_of_all_data_and_no_example_counts_twice() {
+    for app in APPS {
+        let application = application(app);
+        let model = application.initial_model(Seed(1));
+        let all = application.sums(&model, 0..6);
+        let each: EvaluationSums =
+            (0..6).map(|worker| application.sums(&model, worker..worker + 1)).sum();
+        for (found, expected) in [(each.objective, all.objective), (each.metric, all.metric)] {
+            assert_close(found.sum, expected.sum, app);
+            assert_close(found.weight, expected.weight, app);
+        }
+        assert_eq!(application.workers(), 6);
+        assert_eq!(application.sums(&model, 2..2), EvaluationSums::default());
+    }
+}
+
+/// Under BSP all copies are equal, so that it makes no difference where each part of the data is judged.
+#[test]
+fn under_bsp_the_objective_at_home_is_that_everywhere() {
+    for app in APPS {
+        let run = |place: &str| {
+            run(&[
+                &format!("app={{{app}}}"),
+                "sync.remote={model = 'bsp'}",
+                "topology.defaults.workers=2",
+                "stop.clocks=6",
+                &format!("evaluate={{every = 2, where = '{place}'}}"),
+            ])
+        };
+        let (home, everywhere) = (run("home"), run("everywhere"));
+        assert_eq!(home.summary.evaluated, EvaluatedOn::Home);
+        assert_eq!(everywhere.summary.evaluated, EvaluatedOn::Everywhere);
+        assert_close(home.summary.objective, everywhere.summary.objective, app);
+        assert_close(home.summary.metric.value, everywhere.summary.metric.value, app);
+        for (home, everywhere) in home.progress.iter().zip(&everywhere.progress) {
+            assert_close(home.objective, everywhere.objective, app);
+        }
+        assert_eq!(home.summary.at_home.len(), 3);
+        assert!(everywhere.summary.at_home.is_empty());
+    }
+}
+
+/// Each data center trains on few labels and hears nothing of the others.
+#[test]
+fn copies_that_drift_apart_look_better_at_home_than_everywhere() {
+    let run = |place: &str| {
+        let outcome = run(&[
+            "app={kind = 'softmax-regression', data.split = 'by-label', data.synthetic.examples = 3000}",
+            "sync.remote={model = 'asp', threshold = 1000.0}",
+            "stop.clocks=40",
+            &format!("evaluate={{every = 5, where = '{place}'}}"),
+        ]);
+        outcome.progress.last().unwrap().objective
+    };
+    let (home, everywhere) = (run("home"), run("everywhere"));
+    assert!(home < 0.5 * everywhere, "{home} {everywhere}");
+}
+
+/// A process that has only the data of its own data center builds the same model, and finds the same sums.
+#[test]
+fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
+    let folder = tempfile::tempdir().unwrap();
+    for (dc, ratings) in ["1,5,3\n1,7,4\n2,5,1\n9,9,2\n", "2,7,5\n3,5,4\n4,8,1\n", "1,1,2\n1,2,3\n"]
+        .into_iter()
+        .enumerate()
+    {
+        std::fs::write(folder.path().join(format!("dc-{dc}.csv")), ratings).unwrap();
+    }
+    let path = folder.path().join("{dc}.csv");
+    let app = format!(
+        "kind = 'matrix-factorization', data = {{ source = 'movielens', path = '{}' }}",
+        path.display()
+    );
+    let all = application(&app);
+    let model = all.initial_model(Seed(1));
+    let (config, homes) = (config(&app), homes(&WORKERS));
+    let read = |own| OwnData::read(Some(&config), &homes, own, Seed(5)).unwrap();
+    let summaries: Vec<_> = (0..3).flat_map(|home| read(home..home + 1).summaries()).collect();
+
+    for (home, workers) in [0..1, 1..4, 4..6].into_iter().enumerate() {
+        let own = read(home..home + 1).into_application(&summaries).unwrap();
+        assert_eq!(own.layout(), all.layout());
+        assert_eq!(own.describe(), all.describe());
+        assert_eq!(own.initial_model(Seed(1)).values, model.values);
+        assert_eq!(own.sums(&model, workers.clone()), all.sums(&model, workers));
+    }
+    // The coordinator has no data at all.
+    let none = read(0..0).into_application(&summaries).unwrap();
+    assert_eq!((none.layout(), none.describe()), (all.layout(), all.describe()));
+}

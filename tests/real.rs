@@ -5,6 +5,8 @@
 mod failures;
 #[path = "real/members.rs"]
 mod members;
+#[path = "real/own_data.rs"]
+mod own_data;
 #[path = "real/take_over.rs"]
 mod take_over;
 
@@ -69,8 +71,13 @@ impl Bench {
     }
 
     fn gaia(&self, verb: &str, arguments: &[&str]) -> Command {
+        self.gaia_with("run.toml", verb, arguments)
+    }
+
+    /// As [`Self::gaia`], with another run file.
+    fn gaia_with(&self, run_file: &str, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("gaia"));
-        command.arg(verb).arg(self.path("run.toml")).args(arguments);
+        command.arg(verb).arg(self.path(run_file)).args(arguments);
         for name in
             ["GAIA_LOG", "GAIA_LOG_FORMAT", "GAIA_METRICS", "GAIA_COORDINATOR", "GAIA_ROLE", "RANK"]
         {
@@ -247,18 +254,27 @@ fn every_remote_model_runs_over_processes() {
     }
 }
 
+/// The setting with which a simulation ends at the clock at which a run over processes has ended: in both, workers finish
+/// the iteration that they are in.
+fn last_clock(summary: &Value) -> String {
+    format!("stop.clocks={}", summary["data_center_clocks"][0].as_u64().unwrap() - 1)
+}
+
 /// Under BSP all copies are equal, and the processes find together what one process finds of all data.
 #[test]
 fn processes_evaluate_their_own_data_and_find_what_a_simulation_finds() {
     let text = run_file(&["north", "south"], "sync.remote.model = \"bsp\"", "clocks = 12");
     let text = text.replace("[sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n", "");
     let bench = Bench::new(&text);
-    for (driver, out) in [("real", "processes"), ("simulated", "simulation")] {
-        let arguments = ["--driver", driver, "--out", out, "--quiet"];
+    let train = |driver: &str, stop: &str, out: &str| {
+        let arguments = ["--driver", driver, "--set", stop, "--out", out, "--quiet"];
         let output = bench.gaia("train", &arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{driver}: {}", said(&output));
-    }
-    let (found, expected) = (bench.summary("processes"), bench.summary("simulation"));
+        bench.summary(out)
+    };
+    let found = train("real", "stop.clocks=12", "processes");
+    let expected = train("simulated", &last_clock(&found), "simulation");
+    assert_eq!(found["data_center_clocks"], expected["data_center_clocks"]);
     assert_eq!(
         (&found["evaluated"], &expected["evaluated"]),
         (&"home".into(), &"everywhere".into())

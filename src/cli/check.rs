@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::check_data::{PlaceFindings, check_data};
 use super::{CheckFlags, Failure, Terminal};
 use gaia_config::{ComputeModel, ComputeRate, Plan};
 use gaia_core::application::Application;
@@ -18,8 +19,14 @@ struct Findings {
     driver: &'static str,
     seed: u64,
     app: &'static str,
-    data: String,
-    parameters: usize,
+    /// What is trained on. Unknown where this machine has not the data of all data centers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<usize>,
+    /// What `--data` found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<PlaceFindings>>,
     local_sync: String,
     remote_sync: String,
     wan: String,
@@ -65,13 +72,16 @@ struct LinkFindings {
 pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failure> {
     let file = flags.run.read()?;
     let plan = file.plan()?;
-    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
-    let mut findings = Findings::new(&plan, application.as_ref());
+    let own = flags.place.data_center(&plan)?;
+    let checked = check_data(&plan, own, flags.data, &file)?;
+    let application = checked.application.as_ref();
+    let mut findings = Findings::new(&plan, application.map(AsRef::as_ref));
+    findings.places = flags.data.then_some(checked.places);
     let mut broken = 0;
 
     if flags.connect {
         let options = flags.place.options(&plan, false)?;
-        let checks = check_links(&plan, &application, &options).map_err(Failure::run)?;
+        let checks = check_links(&plan, application, &options).map_err(Failure::run)?;
         broken = checks.iter().filter(|check| check.fault.is_some()).count();
         findings.connections = Some(checks.iter().map(ConnectionFindings::new).collect());
     }
@@ -81,6 +91,9 @@ pub(super) fn check(flags: &CheckFlags, terminal: &Terminal) -> Result<(), Failu
     }
     terminal.result(&findings);
 
+    if let Some(unread) = checked.unread {
+        return Err(unread);
+    }
     match broken {
         0 => Ok(()),
         1 => Err(Failure::run("a link does not work")),
@@ -101,16 +114,17 @@ impl ConnectionFindings {
 }
 
 impl Findings {
-    fn new(plan: &Plan, application: &dyn Application) -> Self {
+    fn new(plan: &Plan, application: Option<&dyn Application>) -> Self {
         let topology = &plan.topology;
-        let parameters = application.layout().parameters();
+        let parameters = application.map(|application| application.layout().parameters());
         Self {
             name: plan.name.clone(),
             driver: plan.driver.name(),
             seed: plan.seed.0,
             app: plan.app_name(),
-            data: application.describe(),
+            data: application.map(Application::describe),
             parameters,
+            places: None,
             local_sync: local(plan.local),
             remote_sync: remote(&plan.remote),
             wan: topology.name.clone(),
@@ -118,7 +132,7 @@ impl Findings {
             data_centers: topology.data_centers.iter().map(|dc| dc.name.clone()).collect(),
             servers: topology.servers(),
             workers: topology.workers(),
-            links: LinkFindings::new(topology, parameters),
+            links: parameters.and_then(|parameters| LinkFindings::new(topology, parameters)),
             compute: compute(plan),
             stop: stop(&plan.stop),
             connections: None,
@@ -131,7 +145,6 @@ impl Findings {
                 "{}: {} on the {} driver, seed {}",
                 self.name, self.app, self.driver, self.seed
             ),
-            format!("  data      {}", self.data),
             format!("  sync      local {}; remote {}", self.local_sync, self.remote_sync),
             format!(
                 "  topology  {}: {} data center{}, {} servers, {} workers",
@@ -143,6 +156,9 @@ impl Findings {
             ),
             format!("            {}", self.data_centers.join(", ")),
         ];
+        if let Some(data) = &self.data {
+            lines.insert(1, format!("  data      {data}"));
+        }
 
         if let Some(links) = &self.links {
             let scale = match self.bandwidth_scale {
@@ -165,6 +181,7 @@ impl Findings {
 
         lines.push(format!("  compute   {}", self.compute));
         lines.push(format!("  stop      {}", self.stop));
+        lines.extend(self.places.iter().flatten().map(PlaceFindings::line));
         for link in self.connections.iter().flatten() {
             let ConnectionFindings { from, to, protocol, address, fault } = link;
             let at = address.as_deref().unwrap_or("no address");

@@ -5,10 +5,12 @@
 
 mod certs;
 mod check;
+mod check_data;
 mod compare;
 mod failure;
 mod log;
 mod node;
+mod node_data;
 mod paper;
 mod report;
 mod signals;
@@ -119,6 +121,10 @@ pub(crate) struct CheckFlags {
     /// a certificate or the version. The nodes at the other ends must be running
     #[arg(long)]
     pub(crate) connect: bool,
+    /// Also say what each data center would read: files, their size, examples and a digest; with --dc only that one,
+    /// which then needs no files of others
+    #[arg(long)]
+    pub(crate) data: bool,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
 }

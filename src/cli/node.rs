@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::log::name_node;
+use super::node_data::data_of;
 use super::training::{carry_out_with, show_result};
 use super::{Done, Failure, RunFlags, Terminal, signals};
 use gaia_config::{Plan, Variables, coordinator_address, placed};
 use gaia_core::types::{DcId, NodeId, ServerId, ShardId, WorkerId};
-use gaia_driver::real::{NodeEnd, NodeOptions, labels, node as run_node, watch};
+use gaia_driver::real::{Node, NodeEnd, NodeOptions, Preparation, labels, watch};
 use gaia_report::RunDirectory;
 use gaia_telemetry::{Telemetry, Unobserved};
 
@@ -70,18 +71,21 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         terminal.note(&format!("metrics at http://{address}/metrics"));
     }
 
-    let application = gaia::build(&plan).map_err(|error| Failure::data(error, &file))?;
-    if !options.nodes.contains(&NodeId::Coordinator) {
-        if options.state.is_some() {
-            // A node without a state directory cannot continue later. There the signal keeps its default effect.
-            options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
-        }
+    let data = data_of(&plan, &options.nodes, &file)?;
+    let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
+    if options.state.is_some() && !is_coordinator {
+        // A node without a state directory cannot continue later. There the signal keeps its default effect.
+        options.interrupted = Some(signals::interrupted().map_err(Failure::run)?);
+    }
+    let node = match Node::prepare(&plan, data, &options).map_err(Failure::run)? {
+        Preparation::Ready(node) => node,
+        Preparation::Interrupted => return Ok(Done::Interrupted),
+    };
+    if !is_coordinator {
         // Only the coordinator receives the progress of the run.
-        let end = run_node(&plan, &application, &options, &mut Unobserved).map_err(Failure::run)?;
-        return Ok(if matches!(end, NodeEnd::Interrupted) {
-            Done::Interrupted
-        } else {
-            Done::Whole
+        return Ok(match node.run(&mut Unobserved).map_err(Failure::run)? {
+            NodeEnd::Interrupted => Done::Interrupted,
+            NodeEnd::Conducted(_) | NodeEnd::Over => Done::Whole,
         });
     }
 
@@ -91,16 +95,16 @@ pub(super) fn node(flags: &NodeFlags, terminal: &Terminal) -> Result<Done, Failu
         Some(out) if options.state.is_some() => RunDirectory::reopen(out)?,
         out => RunDirectory::create(out.as_deref(), &plan.name)?,
     };
+    let application = node.application().clone();
     terminal.note(&application.describe());
-    let outcome =
-        carry_out_with(&plan, &application, &directory, output, |observer| {
-            match run_node(&plan, &application, &options, observer)? {
-                NodeEnd::Conducted(outcome) => Ok(*outcome),
-                NodeEnd::Over | NodeEnd::Interrupted => {
-                    unreachable!("the coordinator conducts to the end")
-                }
+    let outcome = carry_out_with(&plan, &application, &directory, output, |observer| {
+        match node.run(observer)? {
+            NodeEnd::Conducted(outcome) => Ok(*outcome),
+            NodeEnd::Over | NodeEnd::Interrupted => {
+                unreachable!("the coordinator conducts to the end")
             }
-        })?;
+        }
+    })?;
 
     show_result(&outcome.summary, &outcome.highlights, &directory, terminal);
     outcome.check_sound().map_err(Failure::run)?;
@@ -143,23 +147,35 @@ impl PlaceFlags {
         })
     }
 
-    fn nodes(&self, plan: &Plan) -> Result<Vec<NodeId>, Failure> {
-        if self.coordinator {
-            return Ok(vec![NodeId::Coordinator]);
-        }
-        let Some(name) = &self.dc else { return Ok(Vec::new()) };
+    /// The data center that `--dc` names.
+    ///
+    /// # Errors
+    /// If the topology has none of that name.
+    pub(super) fn data_center(&self, plan: &Plan) -> Result<Option<DcId>, Failure> {
+        let Some(name) = &self.dc else { return Ok(None) };
         let topology = &plan.topology;
-        let Some(dc) = topology.dc_ids().find(|dc| topology.dc(*dc).name == *name) else {
+        let found = topology.dc_ids().find(|dc| topology.dc(*dc).name == *name);
+        if found.is_none() {
             let names: Vec<&str> =
                 topology.data_centers.iter().map(|dc| dc.name.as_str()).collect();
             let names = names.join(", ");
             return Err(Failure::usage(format!("--dc is `{name}`, expected one of {names}")));
+        }
+        Ok(found)
+    }
+
+    fn nodes(&self, plan: &Plan) -> Result<Vec<NodeId>, Failure> {
+        if self.coordinator {
+            return Ok(vec![NodeId::Coordinator]);
+        }
+        let (Some(name), Some(dc)) = (&self.dc, self.data_center(plan)?) else {
+            return Ok(Vec::new());
         };
 
         let mut nodes = Vec::new();
         nodes.extend(self.server.map(|number| server(dc, number)));
         nodes.extend(self.worker.map(|number| worker(dc, number)));
-        let own = topology.dc(dc);
+        let own = plan.topology.dc(dc);
         let within = |flag: &str, number: Option<u16>, count: usize| match number {
             Some(number) if usize::from(number) >= count => {
                 let most = count - 1;

@@ -17,12 +17,26 @@ use gaia_ml::examples::{DenseExamples, Features, Shape};
 /// large.
 pub fn read_cifar(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataError> {
     let train = read(find(folder)?.values())?;
-    let names = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
-    let Some(file) = names.iter().find(|file| file.is_file()) else {
-        let expected = "it, or the same with .gz";
-        return Err(DataError::broken(&names[0], FilePosition::Whole, "no such file", expected));
-    };
-    Ok((train, read([file])?))
+    Ok((train, read([&find_test(folder)?])?))
+}
+
+/// The files that are read of a folder: the training batches, then the test batch.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut files: Vec<PathBuf> = find(folder)?.into_values().collect();
+    files.push(find_test(folder)?);
+    Ok(files)
+}
+
+fn find_test(folder: &Path) -> Result<PathBuf, DataError> {
+    let [plain, packed] = ["test_batch.bin", "test_batch.bin.gz"].map(|name| folder.join(name));
+    if plain.is_file() {
+        return Ok(plain);
+    }
+    if packed.is_file() {
+        return Ok(packed);
+    }
+    let expected = "it, or the same with .gz";
+    Err(DataError::broken(&plain, FilePosition::Whole, "no such file", expected))
 }
 
 /// The training batches by their number. Of a batch that is there plain and compressed, the plain one is read.

@@ -32,6 +32,12 @@ pub fn read_idx(folder: &Path) -> Result<(DenseExamples, DenseExamples), DataErr
     Ok((DenseExamples { classes, ..train }, test))
 }
 
+/// The files that are read of a folder.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let of_set = |set| [find(folder, set, IMAGES), find(folder, set, LABELS)];
+    ["train", "t10k"].into_iter().flat_map(of_set).collect()
+}
+
 fn read_pair(folder: &Path, set: &str) -> Result<DenseExamples, DataError> {
     let file = find(folder, set, IMAGES)?;
     let (sizes, pixels) = parse(Source::open(&file)?, IMAGES.dimensions)?;

@@ -19,6 +19,7 @@ mod homes;
 mod idx;
 mod images;
 mod initial;
+mod inventory;
 mod libsvm;
 mod movielens;
 mod own_data;
@@ -43,7 +44,7 @@ pub use idx::read_idx;
 pub use initial::initialized;
 pub use libsvm::read_libsvm;
 pub use movielens::read_movielens;
-pub use own_data::OwnData;
+pub use own_data::{OwnData, PlaceOfData};
 pub use split::{hold_out, split};
 pub use summary::DataSummary;
 

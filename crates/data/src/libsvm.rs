@@ -17,14 +17,7 @@ use gaia_ml::examples::SparseExamples;
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples>), DataError> {
-    let files = files_of(path)?;
-    // A file that the path names itself is a training file, whatever its name.
-    let (mut tests, files): (Vec<PathBuf>, Vec<PathBuf>) =
-        files.into_iter().partition(|file| file != path && is_test_file(file));
-    tests.extend(files.iter().filter_map(|file| test_file(file)));
-    tests.sort_unstable();
-    tests.dedup();
-
+    let (files, tests) = files(path)?;
     let train = read(&files, 0)?;
     if train.len() < 2 {
         let found = format!("{} in all", train.len());
@@ -33,6 +26,17 @@ pub fn read_libsvm(path: &Path) -> Result<(SparseExamples, Option<SparseExamples
 
     let test = read(&tests, train.columns.len())?;
     Ok((train, (!test.is_empty()).then_some(test)))
+}
+
+/// The training files and the test files that a path names.
+pub(super) fn files(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), DataError> {
+    // A file that the path names itself is a training file, whatever its name.
+    let (mut tests, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        files_of(path)?.into_iter().partition(|file| file != path && is_test_file(file));
+    tests.extend(files.iter().filter_map(|file| test_file(file)));
+    tests.sort_unstable();
+    tests.dedup();
+    Ok((files, tests))
 }
 
 /// The files of a training or test set, as far as they are read.

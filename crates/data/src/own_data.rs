@@ -2,11 +2,13 @@
 //! of all.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::documents::LocalDocuments;
 use super::error::DataError;
 use super::homes::{Home, homes};
+use super::inventory::{Inventory, files_in};
 use super::ratings::LocalRatings;
 use super::summary::{DataShape, DataSummary, Part};
 use super::{documents, images, ratings, sparse, synthetic};
@@ -31,8 +33,25 @@ pub struct OwnData {
     /// Of which of them this is the data.
     own: Range<usize>,
     local: Local,
+    /// The files of each of them.
+    files: Vec<Vec<PathBuf>>,
     /// Where the data comes from, in a few words.
     name: String,
+}
+
+/// What was read in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceOfData {
+    /// The data center that has the data, or all that share it.
+    pub name: String,
+    /// The files. None of generated data.
+    pub files: Vec<PathBuf>,
+    /// Examples that train.
+    pub train: u64,
+    /// Examples that are held out.
+    pub test: u64,
+    /// A digest of all examples.
+    pub digest: u64,
 }
 
 /// Data by kind, in the order of the places that it is from.
@@ -65,14 +84,15 @@ impl OwnData {
             _ => own,
         };
 
-        let (homes, local, name) = match config {
+        let (homes, local, files, name) = match config {
             AppConfig::MatrixFactorization(config) => {
                 let homes = homes(&config.data, all, seed)?;
                 let read = homes[own.clone()].iter().map(ratings::read);
                 let local = Local::Ratings(read.collect::<Result<_, _>>()?);
                 let made = format!("a noisy matrix of rank {}", config.data.synthetic.rank);
                 let name = files_in_words(&config.data, &homes).unwrap_or(made);
-                (places(homes), local, name)
+                let files = files_of_homes(&homes[own.clone()])?;
+                (places(homes), local, files, name)
             }
             AppConfig::SoftmaxRegression(config) => {
                 let data = &config.data;
@@ -94,7 +114,8 @@ impl OwnData {
                 let read = homes[own.clone()].iter().map(sparse::read);
                 let (local, best) = with_best(read)?;
                 let name = named(&config.data, &homes, "planted weights (best accuracy", 3, best);
-                (places(homes), Local::Sparse(local), name)
+                let files = files_of_homes(&homes[own.clone()])?;
+                (places(homes), Local::Sparse(local), files, name)
             }
             AppConfig::TopicModel(config) => {
                 let data = config.data.as_data();
@@ -105,11 +126,14 @@ impl OwnData {
                 let made =
                     format!("{} planted ones (best perplexity", config.data.synthetic.topics);
                 let name = named(&data, &homes, &made, 1, best);
-                (places(homes), Local::Documents(local), name)
+                let mut files = files_of_homes(&homes[own.clone()])?;
+                let vocabulary = config.data.vocabulary_path.iter();
+                files.iter_mut().for_each(|files| files.extend(vocabulary.clone().cloned()));
+                (places(homes), Local::Documents(local), files, name)
             }
         };
 
-        Ok(Self { config: config.clone(), seed, homes, own, local, name })
+        Ok(Self { config: config.clone(), seed, homes, own, local, files, name })
     }
 
     /// The summaries of this data, in the order of the places that it is from.
@@ -120,6 +144,16 @@ impl OwnData {
             Local::Sparse(local) => local.iter().map(sparse::summary).collect(),
             Local::Documents(local) => local.iter().map(LocalDocuments::summary).collect(),
         }
+    }
+
+    /// What was read, in the order of the places that it is from.
+    pub fn places(&self) -> Vec<PlaceOfData> {
+        let homes = self.homes[self.own.clone()].iter().zip(&self.files);
+        let place = |((home, files), summary): ((&DataHome, &Vec<PathBuf>), DataSummary)| {
+            let DataSummary { train, test, digest, .. } = summary;
+            PlaceOfData { name: home.name.clone(), files: files.clone(), train, test, digest }
+        };
+        homes.zip(self.summaries()).map(place).collect()
     }
 
     /// Builds the application from this data and the summaries of all places of data, in their order. The model is the same
@@ -133,7 +167,7 @@ impl OwnData {
         summaries: &[DataSummary],
     ) -> Result<Arc<dyn Application>, DataError> {
         self.check(summaries)?;
-        let Self { config, seed, homes, own, local, name } = self;
+        let Self { config, seed, homes, own, local, name, .. } = self;
         let places = (homes.as_slice(), own, summaries);
         Ok(match (config, local) {
             (AppConfig::MatrixFactorization(config), Local::Ratings(local)) => {
@@ -213,6 +247,9 @@ impl Local {
     }
 }
 
+/// All places of data, the data of some of them, its files, and where it comes from.
+type Read = (Vec<DataHome>, Local, Vec<Vec<PathBuf>>, String);
+
 /// Reads the images of data centers, with a name for what `make` generates.
 fn read_images<G: Clone + Default>(
     data: &DataConfig<ImageSource, G>,
@@ -220,12 +257,13 @@ fn read_images<G: Clone + Default>(
     own: Range<usize>,
     seed: Seed,
     (kind, make): (&str, impl Fn(Seed) -> synthetic::Generated<DenseExamples>),
-) -> Result<(Vec<DataHome>, Local, String), DataError> {
+) -> Result<Read, DataError> {
     let homes = homes(data, all, seed)?;
-    let read = homes[own].iter().map(|home| images::read(home, &make));
+    let read = homes[own.clone()].iter().map(|home| images::read(home, &make));
     let (local, best) = with_best(read)?;
     let name = named(data, &homes, &format!("{kind} (best accuracy"), 3, best);
-    Ok((places(homes), Local::Images(local), name))
+    let files = files_of_homes(&homes[own])?;
+    Ok((places(homes), Local::Images(local), files, name))
 }
 
 /// Data, and the best figure of the first that has one.
@@ -247,6 +285,13 @@ fn named<S: Default, G: Default>(
 ) -> String {
     let made = || best.map_or_else(|| made.to_owned(), |best| format!("{made} {best:.digits$})"));
     files_in_words(data, homes).unwrap_or_else(made)
+}
+
+/// The files of each home.
+fn files_of_homes<S: Inventory, G: Default>(
+    homes: &[Home<S, G>],
+) -> Result<Vec<Vec<PathBuf>>, DataError> {
+    homes.iter().map(files_in).collect()
 }
 
 /// Where the files of all homes are. `None` of generated data.

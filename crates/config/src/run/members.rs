@@ -40,6 +40,12 @@ pub(super) fn members(plan: &Plan, checks: &Checks<'_>) -> Result<(), Problem> {
         return Err(checks.wrong("failures.late", late.join(", "), expected));
     }
 
+    if !late.is_empty() && plan.has_own_data() {
+        let expected =
+            "none: with data of their own all data centers report it before the run begins";
+        return Err(checks.wrong("failures.late", late.join(", "), expected));
+    }
+
     if !late.is_empty() && plan.driver != DriverKind::Real {
         let driver = plan.driver.name();
         let expected = format!("none: with the {driver} driver all data centers start together");

@@ -52,6 +52,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether each data center has data of its own.
+    pub fn has_own_data(&self) -> bool {
+        self.app.as_ref().is_some_and(AppConfig::is_per_data_center)
+    }
+
     /// On what data copies are evaluated.
     pub fn evaluate_place(&self) -> EvaluatePlace {
         self.evaluate.place(self.driver)
@@ -106,7 +111,7 @@ impl Plan {
     #[must_use]
     pub fn on_lan(&self) -> Self {
         let mut topology = self.topology.collapsed();
-        if self.app.as_ref().is_some_and(AppConfig::is_per_data_center) {
+        if self.has_own_data() {
             topology.data_centers[0].stands_for = self.topology.data_homes();
         }
         let slowest = self.compute.slowdown.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -117,7 +122,7 @@ impl Plan {
 
     /// Where the training data lies, in order of the workers: in each data center its own, or in one place without a name.
     pub fn data_homes(&self) -> Vec<DataHome> {
-        if self.app.as_ref().is_some_and(AppConfig::is_per_data_center) {
+        if self.has_own_data() {
             return self.topology.data_homes();
         }
         vec![DataHome { name: String::new(), workers: self.topology.workers() }]

@@ -9,6 +9,8 @@ mod overlay;
 pub use deployment::{ADDRESS, Address, Deployment, NotAnAddress};
 pub use overlay::{Group, Overlay, first_hops};
 
+use std::ops::Range;
+
 use crate::types::{Bandwidth, ByteSize, DcId, DurationSetting, UsdPerGb};
 
 /// The data centers of a run and the links between them.
@@ -157,6 +159,13 @@ impl Topology {
             several => several.to_vec(),
         });
         homes.collect()
+    }
+
+    /// Which of [`Self::data_homes`] are those of a data center.
+    pub fn homes_of(&self, dc: DcId) -> Range<usize> {
+        let count = |dc: &DataCenter| dc.stands_for.len().max(1);
+        let first: usize = self.data_centers[..dc.index()].iter().map(count).sum();
+        first..first + count(self.dc(dc))
     }
 
     /// The same machines in one data center, connected by the fastest of the LANs. A run over the WAN is compared with

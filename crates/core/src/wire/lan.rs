@@ -24,13 +24,22 @@ pub enum LanKind {
     Order,
     /// From a node to the coordinator.
     Report,
-    /// A server's copy of its shard, to the coordinator.
+    /// A server's copy of its shard, to a worker of its data center or to the coordinator.
     Copy,
+    /// The summary of a data center's data, to the coordinator and from it to all nodes.
+    Summary,
 }
 
 impl LanKind {
-    const ALL: [Self; 6] =
-        [Self::Hello, Self::WorkerMessage, Self::RowsRead, Self::Order, Self::Report, Self::Copy];
+    const ALL: [Self; 7] = [
+        Self::Hello,
+        Self::WorkerMessage,
+        Self::RowsRead,
+        Self::Order,
+        Self::Report,
+        Self::Copy,
+        Self::Summary,
+    ];
 }
 
 /// Appends the frames of one message to `out`.

@@ -18,6 +18,12 @@ pub enum RealError {
     /// The certificates of this node are missing or invalid.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
+    /// The data of data centers does not go together.
+    #[error("the data centers do not agree on their data: {reason}")]
+    Disagreement {
+        /// What does not fit, and in which data centers.
+        reason: String,
+    },
     /// The certificate is that of another node.
     #[error("the certificate of this node is for {found}, expected {expected}")]
     NotThisNode {

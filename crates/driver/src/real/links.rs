@@ -30,17 +30,20 @@ pub struct LinkCheck {
 }
 
 /// Checks once all links that start at the nodes of this process: to the coordinator, to a worker's servers, to a
-/// server's mirrors. The other ends must be running. No run begins.
+/// server's mirrors. The other ends must be running. No run begins. Without an application only settings are compared, not
+/// the shape of the model.
 ///
 /// # Errors
 /// If this node's own certificate is invalid.
 pub fn check_links(
     plan: &Plan,
-    application: &Arc<dyn Application>,
+    application: Option<&Arc<dyn Application>>,
     options: &NodeOptions,
 ) -> Result<Vec<LinkCheck>, RunError> {
-    let blueprint = Blueprint::new(plan, application);
-    let run_context = RunContext::new(plan, blueprint.plan_hash, &options.certificates);
+    let run_context = RunContext::new(plan, &options.certificates);
+    if let Some(application) = application {
+        run_context.set_plan_hash(Blueprint::new(plan, application).plan_hash);
+    }
     let runtime = runtime()?;
     let checked: Result<Vec<LinkCheck>, RealError> = runtime.block_on(async {
         let mut checks = Vec::new();

@@ -34,6 +34,7 @@ use tracing::{info, warn};
 
 use crate::cluster::{Blueprint, server_ids, worker_ids};
 use crate::interrupted::Interrupted;
+use crate::real::agreement::Agreement;
 use crate::real::conductor::Conductor;
 use crate::real::connections::acceptor::{Acceptor, listen};
 use crate::real::error::RealError;
@@ -119,15 +120,19 @@ async fn conduct(
     std::fs::write(folder.path().join(RUN_FILE), plan.to_toml())?;
     let certificates = folder.path().join(CERTIFICATES);
     let blueprint = Blueprint::new(plan, application);
-    let run_context = RunContext::new(plan, blueprint.plan_hash, &certificates);
+    let run_context = RunContext::new(plan, &certificates);
+    run_context.set_plan_hash(blueprint.plan_hash);
     issue(&run_context, &certificates)?;
 
     let context = run_context.node_context(NodeId::Coordinator)?;
     let listener = listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await?;
     let address = listener.local_addr()?.to_string();
-    let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
-
     let states = files.map_or_else(|| folder.path().join(STATES), |files| files.states.clone());
+    let agreement = plan.has_own_data().then(|| Agreement::open(&run_context, Some(&states)));
+    let agreement = agreement.transpose()?.map(Arc::new);
+    let callers = nodes(&context.run_context).collect();
+    let acceptor = Acceptor::open(&context, listener, callers, agreement.clone());
+
     let supervisor = Arc::new(Supervisor {
         run_context: run_context.clone(),
         folder: folder.path().to_owned(),
@@ -149,9 +154,16 @@ async fn conduct(
         Some(file),
         interrupted.clone(),
     );
+    let gathering = async {
+        if let Some(agreement) = &agreement {
+            agreement.gathered().await;
+            agreement.conclude()?;
+        }
+        conductor.gather().await
+    };
     let conducting = async {
         // Before the nodes are here there is nothing to end in order.
-        let gathered = interrupted.run_until_set(conductor.gather()).await;
+        let gathered = interrupted.run_until_set(gathering).await;
         gathered.ok_or(RealError::Interrupted)??.conduct(wall).await
     };
     let conducted = tokio::select! {

@@ -25,9 +25,12 @@
 //! that fails with an error, ends the run, and every node reports its name. A node that is interrupted writes a
 //! checkpoint first.
 //!
-//! **What data a node needs.** Each process builds the application from the run file, as the other drivers do, and
-//! its workers train on their own share of the data. No example crosses a connection.
+//! **What data a node needs.** If the data is in one place, each process builds the application from the run file, as the
+//! other drivers do, and its workers train on their share. If each data center has its own, a process reads that of its data
+//! center and no other, and the nodes agree on the shape of the model first ([`agreement`]). No example crosses a
+//! connection.
 
+mod agreement;
 mod conductor;
 mod connections;
 pub mod environment;
@@ -51,14 +54,16 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::watch as watched;
-use tokio::time;
+use tokio::sync::{oneshot, watch as watched};
+use tokio::time::{self, timeout};
 
+use self::agreement::{Agreement, agree};
 use self::conductor::Conductor;
 use self::connections::acceptor::{Acceptor, listen};
 use self::connections::channel::resolve;
 use self::environment::{Environment, Machine};
 use self::node::context::{NodeContext, RunContext, identity, nodes};
+use self::node::coordinator_client::lost_for;
 use self::node::measure::Measured;
 use self::node::node_log::{NodeLog, Recovering, StateDir};
 use self::server::serve;
@@ -69,7 +74,7 @@ use self::worker::work;
 use super::cluster::Blueprint;
 use super::interrupted::Interrupted;
 use super::{Outcome, RunError};
-use gaia_checkpoint::StateFile;
+use gaia_checkpoint::{NodeStore, StateFile};
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::node::{RowsRead, WorkerMessage};
@@ -78,6 +83,7 @@ use gaia_core::topology::Address;
 use gaia_core::types::{NodeId, ServerId, ShardId, WorkerId};
 use gaia_telemetry::{Observer, Telemetry};
 
+pub use agreement::{OwnData, RunData, Summary};
 pub use error::{LinkFault, RealError};
 pub use links::{LinkCheck, check_links};
 pub use local::NodeFiles;
@@ -170,69 +176,232 @@ enum FromNear {
     },
 }
 
-/// Runs the nodes of one process until the run has ended, or they are interrupted.
-///
-/// # Errors
-/// If a node cannot take part, is lost, or fails.
-pub fn node(
-    plan: &Plan,
-    application: &Arc<dyn Application>,
-    options: &NodeOptions,
-    observer: &mut dyn Observer,
-) -> Result<NodeEnd, RunError> {
-    let runtime = runtime()?;
-    let ended = runtime.block_on(async {
-        tokio::select! {
-            ended = take_part(plan, application, options, observer, Arc::new(Machine)) => ended,
-            () = parent_gone(options.ends_with_stdin) => Err(RealError::ParentEnded),
-        }
-    });
-
-    // A running iteration is not waited for.
-    runtime.shutdown_background();
-    Ok(ended?)
+/// The nodes of one process that are about to take part in a run: the data centers agree on their data.
+pub struct Prepared<'p> {
+    run_context: RunContext,
+    blueprint: Blueprint<'p>,
+    application: Arc<dyn Application>,
+    /// The coordinator's, which is open since before the agreement.
+    acceptor: Option<(NodeContext, Acceptor)>,
 }
 
-/// As [`node()`], on the current runtime and in any environment. Dropping the future has the effect of killing the
-/// process.
+/// The nodes of one process, and the threads that they run on.
+pub struct Node<'p> {
+    runtime: Runtime,
+    prepared: Prepared<'p>,
+    options: &'p NodeOptions,
+    parent: Parent,
+}
+
+/// How a process was prepared.
+pub enum Preparation<'p> {
+    /// The run can begin.
+    Ready(Box<Node<'p>>),
+    /// The process was interrupted before.
+    Interrupted,
+}
+
+impl<'p> Node<'p> {
+    /// Prepares the nodes of one process: waits until the data centers agree on their data, where each has its own.
+    ///
+    /// # Errors
+    /// If a node cannot take part, or data centers do not agree.
+    pub fn prepare(
+        plan: &'p Plan,
+        data: RunData,
+        options: &'p NodeOptions,
+    ) -> Result<Preparation<'p>, RunError> {
+        let runtime = runtime()?;
+        let mut parent = Parent::watched(options.ends_with_stdin);
+        let interrupted = Interrupted(options.interrupted.clone());
+        let prepared = runtime.block_on(async {
+            let preparing = prepare(plan, data, options, Arc::new(Machine));
+            tokio::select! {
+                prepared = interrupted.run_until_set(preparing) => prepared.transpose(),
+                () = parent.gone() => Err(RealError::ParentEnded),
+            }
+        })?;
+        Ok(match prepared {
+            Some(prepared) => {
+                Preparation::Ready(Box::new(Self { runtime, prepared, options, parent }))
+            }
+            None => Preparation::Interrupted,
+        })
+    }
+
+    /// The application of the run.
+    pub fn application(&self) -> &Arc<dyn Application> {
+        &self.prepared.application
+    }
+
+    /// Runs the nodes until the run has ended, or they are interrupted.
+    ///
+    /// # Errors
+    /// If a node is lost, or fails.
+    pub fn run(self, observer: &mut dyn Observer) -> Result<NodeEnd, RunError> {
+        let Self { runtime, prepared, options, mut parent } = self;
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                ended = prepared.take_part(options, observer) => ended,
+                () = parent.gone() => Err(RealError::ParentEnded),
+            }
+        });
+
+        // A running iteration is not waited for.
+        runtime.shutdown_background();
+        Ok(ended?)
+    }
+}
+
+/// As [`Node::prepare`] and [`Node::run`], on the current runtime and in any environment. Dropping the future has the
+/// effect of killing the process.
 ///
 /// # Errors
-/// As [`node()`].
+/// As those.
 pub async fn take_part(
     plan: &Plan,
-    application: &Arc<dyn Application>,
+    data: RunData,
     options: &NodeOptions,
     observer: &mut dyn Observer,
     environment: Arc<dyn Environment>,
 ) -> Result<NodeEnd, RealError> {
-    let blueprint = Blueprint::new(plan, application);
-    let mut run_context = RunContext::new(plan, blueprint.plan_hash, &options.certificates);
+    prepare(plan, data, options, environment).await?.take_part(options, observer).await
+}
+
+async fn prepare<'p>(
+    plan: &'p Plan,
+    data: RunData,
+    options: &NodeOptions,
+    environment: Arc<dyn Environment>,
+) -> Result<Prepared<'p>, RealError> {
+    let mut run_context = RunContext::new(plan, &options.certificates);
     run_context.telemetry = options.telemetry.clone();
     run_context.environment = environment;
 
-    if options.nodes.contains(&NodeId::Coordinator) {
-        let outcome =
-            run_coordinator(&run_context, &blueprint, application, options, observer).await?;
-        return Ok(NodeEnd::Conducted(Box::new(outcome)));
+    let is_coordinator = options.nodes.contains(&NodeId::Coordinator);
+    let own = match data {
+        RunData::Own(own) => own,
+        RunData::Whole(application) => {
+            let blueprint = Blueprint::new(plan, &application);
+            run_context.set_plan_hash(blueprint.plan_hash);
+            let acceptor = match is_coordinator {
+                true => Some(accept_nodes(&run_context, options, None).await?),
+                false => None,
+            };
+            return Ok(Prepared { run_context, blueprint, application, acceptor });
+        }
+    };
+
+    let (application, acceptor, agreement) = if is_coordinator {
+        let agreement = Arc::new(Agreement::open(&run_context, options.state.as_deref())?);
+        let acceptor = accept_nodes(&run_context, options, Some(agreement.clone())).await?;
+        let summaries = agreement.gathered().await;
+        let application = match own.into_application(&summaries) {
+            Ok(application) => application,
+            Err(reason) => {
+                agreement.fail(&reason).await;
+                return Err(RealError::Disagreement { reason });
+            }
+        };
+        (application, Some(acceptor), Some(agreement))
+    } else {
+        let summaries = ask_for_summaries(&run_context, own.as_ref(), options).await?;
+        let application = own.into_application(&summaries);
+        (application.map_err(|reason| RealError::Disagreement { reason })?, None, None)
+    };
+
+    let blueprint = Blueprint::new(plan, &application);
+    run_context.set_plan_hash(blueprint.plan_hash);
+    // From now on nodes may join.
+    if let Some(agreement) = agreement {
+        agreement.conclude()?;
     }
-    run_server_and_worker(&run_context, &blueprint, application, options).await
+    Ok(Prepared { run_context, blueprint, application, acceptor })
+}
+
+/// Reports the data of this process to the coordinator, and waits for that of all data centers. Each node asks, so that
+/// the coordinator knows whom it has told.
+async fn ask_for_summaries(
+    run_context: &RunContext,
+    own: &dyn OwnData,
+    options: &NodeOptions,
+) -> Result<Vec<Vec<u8>>, RealError> {
+    let coordinator = coordinator_of(&run_context.plan, options)
+        .ok_or_else(|| no_address(run_context, NodeId::Coordinator))?;
+    let summary = own.summary();
+    let ask = |node: Option<NodeId>| {
+        let summary = summary.as_ref().filter(|_| matches!(node, Some(NodeId::Worker(_))));
+        async move {
+            let Some(node) = node else { return Ok(None) };
+            ask_as(run_context, node, coordinator, summary, options).await.map(Some)
+        }
+    };
+    let (server, worker) = server_and_worker_of(&options.nodes);
+    let (server, worker) =
+        tokio::try_join!(ask(server.map(NodeId::Server)), ask(worker.map(NodeId::Worker)))?;
+    Ok(worker.or(server).expect("a process has a node"))
+}
+
+/// Asks as one node. A node that has taken part in the run waits no longer than for any lost node, since the run may have
+/// ended.
+async fn ask_as(
+    run_context: &RunContext,
+    node: NodeId,
+    coordinator: &Address,
+    summary: Option<&Summary>,
+    options: &NodeOptions,
+) -> Result<Vec<Vec<u8>>, RealError> {
+    let plan = &*run_context.plan;
+    let context = run_context.node_context(node)?;
+    let asking = agree(&context, coordinator, summary);
+    let state = options.state.as_ref().map(|folder| folder.join(identity(plan, node).folder()));
+    if !state.is_some_and(|state| NodeStore::has_checkpoint(&state)) {
+        return asking.await;
+    }
+    let given_up = plan.failures.give_up_after.0;
+    timeout(given_up, asking).await.unwrap_or_else(|_| Err(lost_for(given_up)))
+}
+
+/// Opens the port of the coordinator.
+async fn accept_nodes(
+    run_context: &RunContext,
+    options: &NodeOptions,
+    agreement: Option<Arc<Agreement>>,
+) -> Result<(NodeContext, Acceptor), RealError> {
+    let context = run_context.node_context(NodeId::Coordinator)?;
+    let named = coordinator_of(&run_context.plan, options);
+    let at = listening_address(run_context, NodeId::Coordinator, options, named).await?;
+    let listener = listen(&*run_context.environment, at).await?;
+    let callers = nodes(&context.run_context).collect();
+    let acceptor = Acceptor::open(&context, listener, callers, agreement);
+    Ok((context, acceptor))
+}
+
+impl Prepared<'_> {
+    async fn take_part(
+        self,
+        options: &NodeOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<NodeEnd, RealError> {
+        let Self { run_context, blueprint, application, acceptor } = self;
+        if let Some(acceptor) = acceptor {
+            let conducted =
+                run_coordinator(acceptor, &blueprint, &application, options, observer).await?;
+            return Ok(NodeEnd::Conducted(Box::new(conducted)));
+        }
+        run_server_and_worker(&run_context, &blueprint, &application, options).await
+    }
 }
 
 /// Runs the coordinator, which gathers the nodes and conducts the run.
 async fn run_coordinator(
-    run_context: &RunContext,
+    (context, acceptor): (NodeContext, Acceptor),
     blueprint: &Blueprint<'_>,
     application: &Arc<dyn Application>,
     options: &NodeOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RealError> {
-    let plan = &*run_context.plan;
-    let context = run_context.node_context(NodeId::Coordinator)?;
-    let named = coordinator_of(plan, options);
-    let at = listening_address(run_context, NodeId::Coordinator, options, named).await?;
-    let listener = listen(&*run_context.environment, at).await?;
-    let acceptor = Acceptor::open(&context, listener, nodes(&context.run_context).collect());
-
+    let plan = &*context.run_context.plan;
     let wall = time::Instant::now();
     let file = options
         .state
@@ -409,20 +578,32 @@ fn no_address(run_context: &RunContext, node: NodeId) -> RealError {
     RealError::NoAddress { node: run_context.name(node), key, instead }
 }
 
-/// Waits for the end of standard input if `watched` is true. Otherwise waits forever.
-async fn parent_gone(watched: bool) {
-    if !watched {
-        return std::future::pending().await;
+/// The process that has started this one, if it is watched.
+struct Parent(Option<oneshot::Receiver<()>>);
+
+impl Parent {
+    /// Watches standard input, whose end is that of the parent, if `watched` is true.
+    fn watched(watched: bool) -> Self {
+        Self(watched.then(|| {
+            let (gone, parent) = oneshot::channel();
+            // A read of standard input cannot be cancelled. Its own thread ends with the process.
+            std::thread::spawn(move || {
+                let mut bytes = [0; 64];
+                while matches!(std::io::stdin().read(&mut bytes), Ok(read) if read > 0) {}
+                // The receiver is gone if the node has ended.
+                let _ended = gone.send(());
+            });
+            parent
+        }))
     }
-    let (gone, parent) = tokio::sync::oneshot::channel();
-    // A read of standard input cannot be cancelled. Its own thread ends with the process.
-    std::thread::spawn(move || {
-        let mut bytes = [0; 64];
-        while matches!(std::io::stdin().read(&mut bytes), Ok(read) if read > 0) {}
-        // The receiver is gone if the node has ended.
-        let _ended = gone.send(());
-    });
-    let _gone = parent.await;
+
+    /// Waits for the end of the parent. Waits forever if it is not watched. Cancel safe.
+    async fn gone(&mut self) {
+        match &mut self.0 {
+            Some(parent) => drop(parent.await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 fn runtime() -> Result<Runtime, RunError> {

@@ -32,7 +32,7 @@ use gaia_core::types::{Clock, DcId, NodeId, Random, Seed, WorkerId, messagepack}
 use gaia_driver::Outcome;
 use gaia_driver::cluster::Blueprint;
 use gaia_driver::emulated::Network;
-use gaia_driver::real::{NodeEnd, NodeOptions, labels, take_part};
+use gaia_driver::real::{NodeEnd, NodeOptions, RunData, labels, take_part};
 use gaia_telemetry::MembershipChange::{Joined, Left};
 use gaia_telemetry::{Observer, Progress, Telemetry};
 
@@ -364,8 +364,14 @@ impl Cluster {
         let environment = Arc::new(SharedEnvironment(environment));
         let mut events =
             MemberEvents { taken_over: &self.taken_over, given_back: &self.given_back };
-        let ended =
-            take_part(&self.drawn.plan, &application, &options, &mut events, environment).await;
+        let ended = take_part(
+            &self.drawn.plan,
+            RunData::Whole(application),
+            &options,
+            &mut events,
+            environment,
+        )
+        .await;
 
         ended.map_err(|error| error.to_string())
     }

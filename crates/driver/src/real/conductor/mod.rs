@@ -153,7 +153,18 @@ impl<'a> Conductor<'a> {
                 _ = beat.tick() => self.on_beat().await?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
             }
+            self.take_decisions()?;
         }
+    }
+
+    /// Executes the outputs of a coordinator that goes on, before all nodes are here. Nodes receive its orders with those
+    /// that were given before, once all are.
+    fn take_decisions(&mut self) -> Result<(), RealError> {
+        let Ok(()) = execute_outputs(self);
+        if !std::mem::take(&mut self.unsaid).is_empty() {
+            self.write_down()?;
+        }
+        Ok(())
     }
 
     /// The names of the nodes that take part and are not here.
@@ -197,6 +208,10 @@ impl<'a> Conductor<'a> {
                 biased;
                 _ = tick.tick() => self.on_beat().await?,
                 news = self.membership.news(&mut self.coordinator) => self.on_news(news).await?,
+            }
+            // A run that goes on may have decisions to execute.
+            if self.coordinator.run.has_output() {
+                self.settle().await?;
             }
         }
 

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use crate::real::agreement::Agreement;
 use crate::real::connections::channel::Channel;
 use crate::real::connections::incoming::{IncomingConnection, IncomingConnections};
 use crate::real::connections::message::{Answer, Hello, Purpose};
@@ -57,17 +58,20 @@ struct Admission {
     callers: BTreeSet<NodeId>,
     incoming: IncomingConnections,
     proven: Arc<ProvenCallers>,
+    /// Serves nodes that report their data.
+    agreement: Option<Arc<Agreement>>,
     /// Limits of log lines about peers that sent no hello, and about those that did.
     strangers: LogThrottle,
     refusals: LogThrottle,
 }
 
 impl Acceptor {
-    /// Opens an acceptor for these nodes.
+    /// Opens an acceptor for these nodes, which report their data to `agreement` if there is one.
     pub(in crate::real) fn open(
         context: &NodeContext,
         listener: Box<dyn Listener>,
         callers: BTreeSet<NodeId>,
+        agreement: Option<Arc<Agreement>>,
     ) -> Self {
         let tls =
             callers.iter().any(|caller| context.run_context.speaks_tls(context.node, *caller));
@@ -81,6 +85,7 @@ impl Acceptor {
             incoming: IncomingConnections::new(2 * callers.len() + UNPROVEN_SPARE),
             callers,
             proven: proven.clone(),
+            agreement,
             strangers: LogThrottle::default(),
             refusals: LogThrottle::default(),
         };
@@ -212,9 +217,21 @@ impl Admission {
                 // A peer that only checks may close the connection before it receives the answer.
                 let _gone = proven_caller.channel.answer(&Answer::Welcome).await;
             }
+            (Ok(()), Purpose::Join) if !self.context.run_context.has_plan_hash() => {
+                proven_caller.channel.put_off(NOT_AGREED.into()).await;
+            }
             (Ok(()), Purpose::Join) => {
                 if caller.release() {
                     self.proven.push(proven_caller);
+                }
+            }
+            (Ok(()), Purpose::Agree) => {
+                if !caller.release() {
+                    return;
+                }
+                match &self.agreement {
+                    Some(agreement) => agreement.serve(proven_caller).await,
+                    None => proven_caller.channel.refuse(NO_AGREEMENT.into()).await,
                 }
             }
         }
@@ -247,6 +264,8 @@ fn may_call(callers: &BTreeSet<NodeId>, hello: &Hello) -> Result<(), String> {
 /// The number of unauthenticated connections in addition to those of the expected nodes. Each takes a socket and some
 /// kilobytes.
 const UNPROVEN_SPARE: usize = 256;
+const NOT_AGREED: &str = "not all data centers have reported their data";
+const NO_AGREEMENT: &str = "all data centers have the same data here, expected no report of it";
 const CROWDED: &str = "too many connections were not authenticated yet";
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -352,14 +371,16 @@ mod tests {
             let certificates = folder.path().join("certs");
             let (calls, called) = unbounded_channel();
             let port = Port(calls);
-            let mut run_context = RunContext::new(&plan, 7, &certificates);
+            let mut run_context = RunContext::new(&plan, &certificates);
+            run_context.set_plan_hash(7);
             run_context.environment = Arc::new(port.clone());
             issue(&run_context, &certificates).unwrap();
 
             let coordinator = run_context.node_context(NodeId::Coordinator).unwrap();
             let worker = run_context.node_context(WORKER).unwrap();
             let listener = Box::new(Calls(Mutex::new(called)));
-            let acceptor = Acceptor::open(&coordinator, listener, nodes(&run_context).collect());
+            let acceptor =
+                Acceptor::open(&coordinator, listener, nodes(&run_context).collect(), None);
             Self { port, acceptor, worker, coordinator, _certificates: folder }
         }
 

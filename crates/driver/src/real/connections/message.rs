@@ -44,6 +44,8 @@ pub(in crate::real) struct Hello {
 pub(in crate::real) enum Purpose {
     /// To take part in the run.
     Join,
+    /// To report its data to the coordinator, and to receive the summaries of all data centers.
+    Agree,
     /// To check whether it could take part.
     Check,
 }
@@ -163,6 +165,10 @@ pub(in crate::real) enum Report {
     },
     Failed {
         reason: String,
+    },
+    /// The data whose summary follows, in a few words.
+    Data {
+        description: String,
     },
 }
 

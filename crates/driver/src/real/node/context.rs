@@ -1,7 +1,7 @@
 //! What every node of a run has: the plan, the names of nodes, and its credentials.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -25,7 +25,10 @@ use gaia_telemetry::{NodeMeter, Telemetry};
 #[derive(Clone, Debug)]
 pub(in crate::real) struct RunContext {
     pub(in crate::real) plan: Arc<Plan>,
-    pub(in crate::real) plan_hash: u64,
+    /// The hash of the settings that all nodes must have resolved alike.
+    pub(in crate::real) settings: u64,
+    /// The hash of what all nodes must share, the model too. Unknown until the application is built.
+    plan_hash: Arc<OnceLock<u64>>,
     /// The folder with a folder of `gaia certs` for each node.
     certificates: PathBuf,
     pub(in crate::real) telemetry: Telemetry,
@@ -48,14 +51,25 @@ pub(in crate::real) struct NodeContext {
 }
 
 impl RunContext {
-    pub(in crate::real) fn new(plan: &Plan, plan_hash: u64, certificates: &Path) -> Self {
+    pub(in crate::real) fn new(plan: &Plan, certificates: &Path) -> Self {
         Self {
             plan: Arc::new(plan.clone()),
-            plan_hash,
+            settings: plan.seed.child(&plan.agreement()).0,
+            plan_hash: Arc::default(),
             certificates: certificates.to_owned(),
             telemetry: Telemetry::new(),
             environment: Arc::new(Machine),
         }
+    }
+
+    /// Sets the hash of what all nodes must share. Has an effect once.
+    pub(in crate::real) fn set_plan_hash(&self, plan_hash: u64) {
+        self.plan_hash.get_or_init(|| plan_hash);
+    }
+
+    /// Whether the application is built.
+    pub(in crate::real) fn has_plan_hash(&self) -> bool {
+        self.plan_hash.get().is_some()
     }
 
     /// The context of a node. Finds its certificate in its folder in the directory, or in the directory itself.
@@ -80,6 +94,16 @@ impl RunContext {
             meter,
             _watching: Arc::new(watching),
         })
+    }
+
+    /// What both ends of a connection must share.
+    fn hash_for(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Agree => self.settings,
+            Purpose::Join | Purpose::Check => {
+                self.plan_hash.get().copied().unwrap_or(self.settings)
+            }
+        }
     }
 
     fn meter(&self, node: NodeId) -> NodeMeter {
@@ -147,7 +171,7 @@ impl NodeContext {
         Hello {
             run: self.run_context.plan.name.clone(),
             node: self.node,
-            plan: self.run_context.plan_hash,
+            plan: self.run_context.hash_for(purpose),
             purpose,
             listens: None,
             process: None,
@@ -208,8 +232,15 @@ impl NodeContext {
         if hello.run != *own {
             return Err(format!("the hello is for run `{}`, expected `{own}`", hello.run));
         }
-        if hello.plan != run_context.plan_hash {
-            let (theirs, ours) = (hello.plan, run_context.plan_hash);
+        if hello.purpose == Purpose::Join && !run_context.has_plan_hash() {
+            // Nothing to compare it with yet.
+            return Ok(());
+        }
+        let ours = run_context.hash_for(hello.purpose);
+        // A node without the data of others can check no more than its settings.
+        let is_checked = hello.purpose == Purpose::Check && hello.plan == run_context.settings;
+        if hello.plan != ours && !is_checked {
+            let theirs = hello.plan;
             return Err(format!(
                 "the hello has plan {theirs:016x}, expected {ours:016x}: start all nodes with the same run file, \
                  topology and settings"

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinHandle, JoinSet};
@@ -337,7 +338,8 @@ impl LatestReports {
             Report::Held(_)
             | Report::Alive { .. }
             | Report::ServerStats(_)
-            | Report::Refuses { .. } => {
+            | Report::Refuses { .. }
+            | Report::Data { .. } => {
                 return;
             }
         };
@@ -363,13 +365,15 @@ async fn rejoin(
 ) -> Result<Channel, RealError> {
     let given_up = context.run_context.plan.failures.give_up_after.0;
     let joined = timeout(given_up, context.join(NodeId::Coordinator, coordinator, hello)).await;
-    joined.unwrap_or_else(|_| {
-        let reason = format!(
-            "it was disconnected for {} s; the run may have ended without this node",
-            given_up.as_secs()
-        );
-        Err(RealError::Lost { node: "the coordinator".into(), reason })
-    })
+    joined.unwrap_or_else(|_| Err(lost_for(given_up)))
+}
+
+/// The error of a coordinator that does not come back.
+pub(in crate::real) fn lost_for(time: Duration) -> RealError {
+    let seconds = time.as_secs();
+    let reason =
+        format!("it was disconnected for {seconds} s; the run may have ended without this node");
+    RealError::Lost { node: "the coordinator".into(), reason }
 }
 
 /// Passes orders on until the last one, until the receiver is dropped, or until the connection is lost. Returns the

@@ -186,7 +186,7 @@ impl Ports {
         let (tcp, udp) = bind(&*context.run_context.environment, listens).await?;
         let address = tcp.local_addr()?;
         let callers = workers.iter().copied().map(NodeId::Worker).collect();
-        let acceptor = Acceptor::open(context, tcp, callers);
+        let acceptor = Acceptor::open(context, tcp, callers, None);
         let mirrors = Mirrors::open(context, id, udp)?;
         Ok(Self { address, acceptor, mirrors })
     }

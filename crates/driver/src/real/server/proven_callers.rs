@@ -190,14 +190,16 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let certificates = folder.path().join("certs");
             let hash = Blueprint::new(&plan, &application).plan_hash;
-            let run_context = RunContext::new(&plan, hash, &certificates);
+            let run_context = RunContext::new(&plan, &certificates);
+            run_context.set_plan_hash(hash);
             issue(&run_context, &certificates).unwrap();
 
             let listener =
                 listen(&*run_context.environment, ([127, 0, 0, 1], 0).into()).await.unwrap();
             let coordinator = listener.local_addr().unwrap().to_string().parse().unwrap();
             let context = run_context.node_context(NodeId::Coordinator).unwrap();
-            let acceptor = Some(Acceptor::open(&context, listener, nodes(&run_context).collect()));
+            let acceptor =
+                Some(Acceptor::open(&context, listener, nodes(&run_context).collect(), None));
 
             Self { plan, application, run_context, coordinator, acceptor, _certificates: folder }
         }

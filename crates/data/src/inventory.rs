@@ -1,0 +1,70 @@
+//! The files that a path of the run file stands for, by the format of the data.
+
+use std::path::{Path, PathBuf};
+
+use super::error::DataError;
+use super::files::{files_of, folders_of};
+use super::homes::Home;
+use super::{cifar, idx, libsvm};
+use gaia_ml::apps::{DocumentSource, ImageSource, RatingSource, SparseSource};
+
+/// A source of data, which may be files.
+pub(super) trait Inventory: Copy + Default {
+    /// The files that a reader of this source opens. None of generated data.
+    fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError>;
+}
+
+/// The files of a home.
+pub(super) fn files_in<S: Inventory, G: Default>(
+    home: &Home<S, G>,
+) -> Result<Vec<PathBuf>, DataError> {
+    match &home.data.path {
+        Some(path) => home.data.source.files(path),
+        None => Ok(Vec::new()),
+    }
+}
+
+impl Inventory for RatingSource {
+    fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
+        match self {
+            Self::Synthetic => Ok(Vec::new()),
+            Self::MovieLens => files_of(path),
+        }
+    }
+}
+
+impl Inventory for SparseSource {
+    fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
+        match self {
+            Self::Synthetic => Ok(Vec::new()),
+            Self::Libsvm => {
+                let (train, test) = libsvm::files(path)?;
+                Ok([train, test].concat())
+            }
+        }
+    }
+}
+
+impl Inventory for DocumentSource {
+    fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
+        match self {
+            Self::Synthetic => Ok(Vec::new()),
+            Self::Docword => files_of(path),
+        }
+    }
+}
+
+impl Inventory for ImageSource {
+    fn files(self, path: &Path) -> Result<Vec<PathBuf>, DataError> {
+        let in_folder = match self {
+            Self::Synthetic => return Ok(Vec::new()),
+            Self::Idx => idx::files,
+            Self::Cifar => cifar::files,
+        };
+        let mut files = Vec::new();
+        for folder in folders_of(path)? {
+            files.extend(in_folder(&folder)?);
+        }
+        Ok(files)
+    }
+}

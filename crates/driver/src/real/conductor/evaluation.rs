@@ -48,6 +48,9 @@ impl Collected {
 impl Conductor<'_> {
     /// Begins an evaluation, if one is due and none is in progress.
     pub(super) async fn begin_evaluation(&mut self) {
+        if !self.begun {
+            return;
+        }
         let Some(clock) = self.collected.evaluations.poll_due() else { return };
         let ticket = self.next_ticket();
         let evaluation = self.evaluation_of(clock);

@@ -157,8 +157,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Executes the outputs of a coordinator that goes on, before all nodes are here. Nodes receive its orders with those
-    /// that were given before, once all are.
+    /// Executes the outputs of a coordinator that goes on, before all nodes are here: they expect no order before the
+    /// addresses of servers, and receive all that are in force with those.
     fn take_decisions(&mut self) -> Result<(), RealError> {
         let Ok(()) = execute_outputs(self);
         if !std::mem::take(&mut self.unsaid).is_empty() {
@@ -455,6 +455,9 @@ impl<'a> Conductor<'a> {
     /// Executes the coordinator's outputs. Orders are written to the state file before they are sent, so that a later
     /// process of this coordinator keeps to them.
     async fn settle(&mut self) -> Result<(), RealError> {
+        if !self.begun {
+            return self.take_decisions();
+        }
         let unwritten = std::mem::take(&mut self.unwritten);
         let Ok(()) = execute_outputs(self);
         self.begin_evaluation().await;
@@ -487,6 +490,8 @@ impl<'a> Conductor<'a> {
         let is_first = state.is_none();
         if let Some(state) = state {
             self.restore(state)?;
+            // The process before may have given later tickets, and workers report again what they have found.
+            self.tickets += TICKETS_PER_PROCESS;
         }
 
         let since_epoch = self.context.run_context.environment.since_epoch();
@@ -583,6 +588,9 @@ impl RunDriver for Conductor<'_> {
         Ok(())
     }
 }
+
+/// More evaluations than a process of the coordinator begins.
+const TICKETS_PER_PROCESS: u64 = 1 << 32;
 
 /// How long the end of a run waits for disconnected nodes.
 const RETURN_MAX: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,16 +20,24 @@ pub(crate) struct Setting {
     pub(crate) stop: String,
     /// What a clock takes.
     pub(crate) clock: &'static str,
-    /// Users and items of the ratings, of which there are forty times as many.
-    pub(crate) users: usize,
-    pub(crate) items: usize,
+    pub(crate) data: Data,
     /// Clocks between evaluations.
     pub(crate) evaluate_every: u64,
+}
+
+/// What is trained on.
+pub(crate) enum Data {
+    /// Generated ratings, forty times as many as there are users and items.
+    Ratings { users: usize, items: usize },
+    /// The folders of images in this one, of each data center its own, under its name.
+    Images(PathBuf),
 }
 
 pub(crate) struct Cluster {
     network: Network,
     folder: TempDir,
+    /// Folders that a data center must not see, by data center.
+    hidden: Vec<Vec<PathBuf>>,
     nodes: BTreeMap<String, Child>,
     began: Option<Instant>,
 }
@@ -46,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) conservation: Value,
     /// The bytes of a copy of the model.
     pub(crate) copy_bytes: u64,
+    /// The held-out metric.
+    pub(crate) metric: f64,
     /// Evaluations while training went on.
     pub(crate) evaluations: usize,
     /// Bytes that each data center has sent to others, by the counters of its network card.
@@ -67,7 +77,8 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("run.toml"), run_file(setting)).unwrap();
         certify(&folder.path().join("certs"));
-        let mut cluster = Self { network, folder, nodes: BTreeMap::new(), began: None };
+        let hidden = (0..DATA_CENTERS.len()).map(|dc| hidden_from(dc, &setting.data)).collect();
+        let mut cluster = Self { network, folder, hidden, nodes: BTreeMap::new(), began: None };
         for dc in 0..DATA_CENTERS.len() {
             cluster.start_node(&format!("server-{dc}"));
             cluster.start_node(&format!("worker-{dc}"));
@@ -147,6 +158,7 @@ impl Cluster {
             conservation: summary["conservation"].clone(),
             copy_bytes: 4 * summary["parameters"].as_u64().unwrap(),
             evaluations: progress.len(),
+            metric: summary["metric"]["value"].as_f64().unwrap(),
             sent_bytes: (0..DATA_CENTERS.len()).map(|dc| self.network.sent_bytes(dc)).collect(),
         }
     }
@@ -203,7 +215,12 @@ impl Cluster {
         let (role, dc) = name.split_once('-').unwrap();
         let dc: usize = dc.parse().unwrap();
         let program = assert_cmd::cargo::cargo_bin!("gaia");
-        let mut command = self.network.command(dc, program.to_str().unwrap());
+        let hidden = match role {
+            // The coordinator has no data, so it sees no folder.
+            "coordinator" => [&self.hidden[0][..], &self.hidden[1][..]].concat(),
+            _ => self.hidden[dc].clone(),
+        };
+        let mut command = self.network.command_without(dc, &hidden, program.to_str().unwrap());
         command.arg("node").arg(self.path("run.toml")).arg("--certs").arg(self.path("certs"));
         match role {
             "coordinator" => command.arg("--coordinator").arg("--out").arg(self.path("out")),
@@ -241,12 +258,19 @@ impl Drop for Cluster {
 }
 
 fn run_file(setting: &Setting) -> String {
-    let Setting { stop, clock, users, items, evaluate_every } = setting;
-    let ratings = 40 * (users + items);
+    let Setting { stop, clock, data, evaluate_every } = setting;
+    let app = match data {
+        Data::Ratings { users, items } => {
+            let ratings = 40 * (users + items);
+            format!(
+                "kind = \"matrix-factorization\"\nrank = 8\n\
+                 data.synthetic = {{ users = {users}, items = {items}, ratings = {ratings}, rank = 4, noise = 0.3 }}"
+            )
+        }
+        Data::Images(folder) => images(&folder.join("{dc}")),
+    };
     let mut text = format!(
-        "name = \"apart\"\nseed = 7\n\
-         [app]\nkind = \"matrix-factorization\"\nrank = 8\n\
-         data.synthetic = {{ users = {users}, items = {items}, ratings = {ratings}, rank = 4, noise = 0.3 }}\n\
+        "name = \"apart\"\nseed = 7\n[app]\n{app}\n\
          [sync.remote]\nmodel = \"asp\"\nthreshold = 0.05\n\
          [compute]\nmodel = \"cost\"\nclock_overhead = \"{clock}\"\n\
          [evaluate]\nevery = {evaluate_every}\n[stop]\n{stop}\n\
@@ -261,7 +285,22 @@ fn run_file(setting: &Setting) -> String {
     text
 }
 
-fn certify(folder: &std::path::Path) {
+/// The application that learns from images in a folder.
+pub(crate) fn images(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "kind = \"softmax-regression\"\nbatch = 64\ndata = {{ source = \"idx\", path = \"{folder}\" }}"
+    )
+}
+
+/// The folders of the other data centers.
+fn hidden_from(dc: usize, data: &Data) -> Vec<PathBuf> {
+    let Data::Images(folder) = data else { return Vec::new() };
+    let others = DATA_CENTERS.iter().enumerate().filter(|(other, _)| *other != dc);
+    others.map(|(_, name)| folder.join(name)).collect()
+}
+
+fn certify(folder: &Path) {
     let mut nodes = vec![Identity::coordinator("apart", DATA_CENTERS[0])];
     for dc in DATA_CENTERS {
         nodes.push(Identity::server("apart", dc, 0));

@@ -12,12 +12,15 @@
 
 mod cluster;
 mod network;
+mod own_images;
+#[path = "../real_data/mod.rs"]
+mod real_data;
 mod soak;
 
 use std::thread;
 use std::time::Duration;
 
-use cluster::{Cluster, Outcome, Setting};
+use cluster::{Cluster, Data, Outcome, Setting};
 use network::{DATA_CENTERS, Network};
 
 /// What befalls a cluster, in turn.
@@ -28,8 +31,12 @@ enum Fault {
     CutOff,
 }
 
-const SETTING: Setting =
-    Setting { stop: String::new(), clock: "50 ms", users: 300, items: 200, evaluate_every: 10 };
+const SETTING: Setting = Setting {
+    stop: String::new(),
+    clock: "50 ms",
+    data: Data::Ratings { users: 300, items: 200 },
+    evaluate_every: 10,
+};
 
 const FAULTS: [Fault; 3] = [Fault::KillWorker, Fault::KillServer, Fault::CutOff];
 
@@ -124,7 +131,8 @@ fn an_evaluation_moves_no_copy_between_data_centers() {
     };
     let start = |network, evaluate_every| {
         let stop = "clocks = 100".into();
-        let setting = Setting { stop, users: 4000, items: 4000, evaluate_every, ..SETTING };
+        let data = Data::Ratings { users: 4000, items: 4000 };
+        let setting = Setting { stop, data, evaluate_every, ..SETTING };
         Cluster::start(network, &setting)
     };
     let rarely = thread::spawn(move || start(other, 100).end());

@@ -1,5 +1,6 @@
 //! Three data centers as network namespaces around a bridge, each behind a link that `tc tbf` shapes both ways.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -80,6 +81,14 @@ impl Network {
     pub(crate) fn command(&self, dc: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(dc), program]);
+        command
+    }
+
+    /// The same, where these folders are empty: the process has its own view of the disk.
+    pub(crate) fn command_without(&self, dc: usize, hidden: &[PathBuf], program: &str) -> Command {
+        let mut command = self.command(dc, "sh");
+        let hide = "while [ \"$1\" != -- ]; do mount -t tmpfs none \"$1\" || exit 1; shift; done; shift; exec \"$@\"";
+        command.args(["-c", hide, "sh"]).args(hidden).args(["--", program]);
         command
     }
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Outcome, Resumption, Setting};
+use crate::cluster::{Cluster, Data, Outcome, Resumption, Setting};
 use crate::network::{DATA_CENTERS, Network};
 use crate::{FAULTS, Fault, check_conservation};
 
@@ -51,8 +51,7 @@ fn run(seconds: u64, faults: bool) -> (Outcome, u32, Vec<Resumption>) {
     let setting = Setting {
         stop: format!("seconds = {seconds}"),
         clock: "250 ms",
-        users: 3000,
-        items: 2000,
+        data: Data::Ratings { users: 3000, items: 2000 },
         evaluate_every: 10,
     };
     let network = Network::new("50mbit").expect("network namespaces are allowed");

@@ -27,7 +27,7 @@
 //!
 //! **What data a node needs.** If the data is in one place, each process builds the application from the run file, as the
 //! other drivers do, and its workers train on their share. If each data center has its own, a process reads that of its data
-//! center and no other, and the nodes agree on the shape of the model first ([`agreement`]). No example crosses a
+//! center and no other, and the nodes agree on the shape of the model first (`agreement.rs`). No example crosses a
 //! connection.
 
 mod agreement;

@@ -116,7 +116,8 @@ pub use report::{write_comparison, write_run};
 /// Where the plan names no application, since its run file has no `[app]`, its data cannot be read, or the tables of
 /// `model.init` are not those of the application.
 pub fn build(plan: &Plan) -> Result<Arc<dyn Application>, DataError> {
-    let built = gaia_data::build(plan.app.as_ref(), &plan.topology.data_homes(), plan.seed)?;
+    let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
+    let built = gaia_data::build_validated(plan.app.as_ref(), &homes, plan.seed, validation)?;
     match &plan.model.init {
         Some(file) => gaia_data::initialized(built, file),
         None => Ok(built),

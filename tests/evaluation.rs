@@ -120,7 +120,7 @@ fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
     let all = application(&app);
     let model = all.initial_model(Seed(1));
     let (config, homes) = (config(&app), homes(&WORKERS));
-    let read = |own| OwnData::read(Some(&config), &homes, own, Seed(5)).unwrap();
+    let read = |own| OwnData::read(Some(&config), &homes, own, Seed(5), None).unwrap();
     let summaries: Vec<_> = (0..3).flat_map(|home| read(home..home + 1).summaries()).collect();
 
     for (home, workers) in [0..1, 1..4, 4..6].into_iter().enumerate() {
@@ -133,4 +133,83 @@ fn a_process_with_the_data_of_one_data_center_evaluates_as_one_with_all() {
     // The coordinator has no data at all.
     let none = read(0..0).into_application(&summaries).unwrap();
     assert_eq!((none.layout(), none.describe()), (all.layout(), all.describe()));
+}
+
+/// Every data center judges its own copy by all of the validation set.
+#[test]
+fn a_validation_set_is_the_same_for_all_data_centers() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let rows = |from: usize| -> String {
+        (from..from + 40)
+            .map(|at| format!("{} {}:1 {}:1\n", 1 + at % 2, 1 + at % 7, 9 + at % 5))
+            .collect()
+    };
+    let labelled = |text: String| text.replace("2 ", "-1 ").replace("\n1 ", "\n+1 ");
+    for (dc, from) in [0, 13, 29].into_iter().enumerate() {
+        write(&format!("dc-{dc}"), &labelled(rows(from)));
+    }
+    let validation = write("validation", &labelled(rows(5)));
+    let path = folder.path().join("{dc}");
+    let app = format!(
+        "kind = 'logistic-regression', data = {{ source = 'libsvm', path = '{}' }}",
+        path.display()
+    );
+    let (config, homes) = (config(&app), homes(&WORKERS));
+    let build = |path: &std::path::Path| {
+        gaia_data::build_validated(Some(&config), &homes, Seed(5), Some(path)).unwrap()
+    };
+    let application = build(&validation);
+    assert!(application.describe().contains("120 examples and 120 held out"));
+
+    let mut model = application.initial_model(Seed(1));
+    model.values.iter_mut().zip(1..).for_each(|(value, at)| *value = (at % 3) as f32 - 1.0);
+    let own: Vec<_> =
+        [0..1, 1..4, 4..6].map(|workers| application.sums(&model, workers).metric).into();
+    assert_eq!(own[0].weight, 40.0);
+    assert!(own.iter().all(|sum| sum == &own[0]), "{own:?}");
+    assert_eq!(application.sums(&model, 0..6).objective.weight, 120.0, "nothing else is held out");
+
+    // In one place for all data centers it is the same.
+    let all = write("all", &labelled(rows(0)));
+    let shared = format!(
+        "kind = 'logistic-regression', data = {{ source = 'libsvm', path = '{}' }}",
+        all.display()
+    );
+    let shared = gaia_data::build_validated(
+        Some(&self::config(&shared)),
+        &homes,
+        Seed(5),
+        Some(&validation),
+    )
+    .unwrap();
+    let each = [0..1, 1..4, 4..6].map(|workers| shared.sums(&model, workers).metric);
+    assert!(each.iter().all(|sum| sum == &own[0]), "{each:?} {own:?}");
+
+    // Data centers with other validation sets do not go together, and generated data has none.
+    let other = write("other", &labelled(rows(6)));
+    let read = |home: usize, path| {
+        OwnData::read(Some(&config), &homes, home..home + 1, Seed(5), Some(path)).unwrap()
+    };
+    let summaries: Vec<_> = [(0, &validation), (1, &validation), (2, &other)]
+        .into_iter()
+        .flat_map(|(home, path)| read(home, path).summaries())
+        .collect();
+    let Err(error) = read(0, &validation).into_application(&summaries) else {
+        panic!("they went together")
+    };
+    let error = error.to_string();
+    assert!(error.contains("the data of dc-2: found a validation set with the digest"), "{error}");
+    let made = gaia_data::build_validated(
+        Some(&self::config(APPS[0])),
+        &homes,
+        Seed(5),
+        Some(&validation),
+    );
+    let Err(error) = made else { panic!("generated data has a validation set") };
+    assert!(error.to_string().starts_with("app.data.source is synthetic"), "{error}");
 }

@@ -49,7 +49,13 @@ impl NodeData {
     fn read_places(plan: &Plan, own: Range<usize>) -> Result<Self, gaia::DataError> {
         let topology = &plan.topology;
         Ok(Self {
-            data: OwnData::read(plan.app.as_ref(), &plan.data_homes(), own, plan.seed)?,
+            data: OwnData::read(
+                plan.app.as_ref(),
+                &plan.data_homes(),
+                own,
+                plan.seed,
+                plan.evaluate.data.as_deref(),
+            )?,
             places: topology.dc_ids().map(|dc| topology.homes_of(dc).len()).collect(),
             init: plan.model.init.clone(),
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gaia_core::types::{Model, ModelLayout};
 use gaia_driver::Outcome;
 use gaia_report::{Comparison, Paint, comparison_block, highlights_block, run_block};
-use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, Summary};
+use gaia_telemetry::{BrokenLink, ConservationRecord, GuardRecord, HomeEvaluation, Summary};
 
 use crate::sample::{self, LAN_BSP, THREE_ASP, WAN_ASP, WAN_BSP, WAN_SSP, WAN_TAP};
 
@@ -164,6 +164,21 @@ fn a_comparison_ends_in_a_table() {
 
     barrier, mirror clock, bandwidth: worker-seconds that reads were held back
     "#);
+}
+
+#[test]
+fn copies_that_were_evaluated_at_home_show_the_worst_and_the_mean() {
+    let (mut summary, _) = sample::run(THREE_ASP);
+    let of =
+        |name: &str, objective, metric| HomeEvaluation { name: name.into(), objective, metric };
+    summary.at_home =
+        vec![of("virginia", 0.7, 0.86), of("ireland", 0.73, 0.88), of("tokyo", 0.7, 0.84)];
+    let block = run(&summary);
+    assert!(
+        block.contains("metric          rmse 0.8696, held out, 0.8400 to 0.8800 at home"),
+        "{block}"
+    );
+    assert!(block.contains("at home         worst 0.7300 in ireland, mean 0.7100"), "{block}");
 }
 
 #[test]

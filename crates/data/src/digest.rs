@@ -46,6 +46,14 @@ pub(super) fn digest_of<E: Digested>(divided: &Divided<E>) -> u64 {
     digest.0
 }
 
+/// The digest of examples alone.
+pub(super) fn digest_of_examples(examples: &impl Digested) -> u64 {
+    let mut digest = Digest::default();
+    examples.add_to(&mut digest);
+    digest.add(0);
+    digest.0
+}
+
 impl Digested for Ratings {
     fn add_to(&self, digest: &mut Digest) {
         digest.add_numbers(&self.user);

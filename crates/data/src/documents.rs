@@ -1,8 +1,8 @@
 //! Topic models from the documents of each data center: the words are the same in all.
 
-use super::digest::digest_of;
+use super::digest::{digest_of, digest_of_examples};
 use super::docword::{read_docword, read_vocabulary};
-use super::error::DataError;
+use super::error::{DataError, FilePosition};
 use super::homes::Home;
 use super::own_data::check_parameters;
 use super::summary::{DataShape, DataSummary, DocumentShape, Part, disagreement, joined};
@@ -34,7 +34,18 @@ pub(super) fn read(
     check(config, all.vocabulary)?;
     let words = config.data.vocabulary_path.as_deref();
     let vocabulary = words.map(|words| read_vocabulary(words, all.vocabulary)).transpose()?;
-    let (train, test) = home.hold_out(&all);
+    let (train, test) = match &home.validation {
+        None => home.hold_out(&all),
+        Some(validation) => {
+            let test = read_docword(validation)?;
+            if test.vocabulary != all.vocabulary {
+                let found = format!("documents of {} words", test.vocabulary);
+                let expected = format!("{} words, as those that train have", all.vocabulary);
+                return Err(DataError::broken(validation, FilePosition::Whole, found, expected));
+            }
+            (all, test)
+        }
+    };
     let labels = most_frequent_words(&train);
     Ok((LocalDocuments { documents: home.split(train, test, &labels), vocabulary }, None))
 }
@@ -57,6 +68,11 @@ impl LocalDocuments {
     /// The number of training documents.
     pub(super) fn len(&self) -> usize {
         self.documents.train.len()
+    }
+
+    /// The digest of the held-out documents.
+    pub(super) fn digest_of_test(&self) -> u64 {
+        digest_of_examples(&self.documents.test)
     }
 
     pub(super) fn summary(&self) -> DataSummary {

@@ -19,6 +19,10 @@ pub(super) struct Home<S: Default, G: Default> {
     /// What is held out and how it is split are drawn from it. With data of its own a data center draws the same whichever
     /// others there are.
     pub(super) seed: Seed,
+    /// The validation set that stands in for what would be held out.
+    pub(super) validation: Option<PathBuf>,
+    /// The workers of each data center that trains on this data. Each of them has the whole validation set.
+    validators: Vec<usize>,
 }
 
 /// The homes of some data: one with all workers, or one for each data center if each has data of its own.
@@ -30,6 +34,7 @@ pub(super) fn homes<S, G>(
     data: &DataConfig<S, G>,
     all: &[DataHome],
     seed: Seed,
+    validation: Option<&Path>,
 ) -> Result<Vec<Home<S, G>>, ConfigError>
 where
     S: Copy + Default + PartialEq,
@@ -49,7 +54,10 @@ where
         }
         let workers = all.iter().map(|home| home.workers).sum::<usize>().max(1);
         let name = "all data centers".into();
-        return Ok(vec![Home { name, data: data.clone(), workers, seed }]);
+        let validators = all.iter().map(|home| home.workers).collect();
+        let validation = validation.map(Path::to_owned);
+        let data = data.clone();
+        return Ok(vec![Home { name, data, workers, seed, validation, validators }]);
     }
 
     let mut homes = Vec::new();
@@ -73,7 +81,8 @@ where
 
         let seed = seed.child("at").child(&home.name);
         let DataHome { name, workers } = home.clone();
-        homes.push(Home { name, data: own, workers, seed });
+        let (validation, validators) = (validation.map(Path::to_owned), vec![workers]);
+        homes.push(Home { name, data: own, workers, seed, validation, validators });
     }
     Ok(homes)
 }
@@ -89,7 +98,10 @@ impl<S: Default, G: Default> Home<S, G> {
     pub(super) fn split<E: Examples>(&self, train: E, test: E, groups: &[u32]) -> Divided<E> {
         let seed = self.seed.child("split");
         let parts = split(self.data.split, self.data.skew, groups, self.workers, seed);
-        Divided::new(train, test, parts)
+        match self.validation {
+            Some(_) => Divided::with_validation(train, &test, parts, &self.validators),
+            None => Divided::new(train, test, parts),
+        }
     }
 
     /// Where its files are.

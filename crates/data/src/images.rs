@@ -27,7 +27,11 @@ pub(super) fn read<G: Clone + Default>(
         }
         source => {
             let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
-            let (train, test) = read_folders(home.path()?, read)?;
+            let (train, mut test) = read_folders(home.path()?, read)?;
+            if let Some(validation) = &home.validation {
+                (_, test) = read_folders(validation, read)?;
+                check_shape(validation, &test, &train)?;
+            }
             (train, test, None)
         }
     };
@@ -35,8 +39,23 @@ pub(super) fn read<G: Clone + Default>(
     Ok((home.split(train, test, &labels), best))
 }
 
+/// Checks that images of a validation set are as those that train.
+fn check_shape(
+    validation: &Path,
+    test: &DenseExamples,
+    train: &DenseExamples,
+) -> Result<(), DataError> {
+    if test.shape == train.shape {
+        return Ok(());
+    }
+    let found = format!("images of {} pixels", test.shape);
+    let expected = format!("{} pixels, as those that train have", train.shape);
+    Err(DataError::broken(validation, FilePosition::Whole, found, expected))
+}
+
 pub(super) fn summary(images: &Divided<DenseExamples>) -> DataSummary {
-    let shape = DataShape::of_images(images.train.shape, images.train.classes);
+    let classes = images.train.classes.max(images.test.classes);
+    let shape = DataShape::of_images(images.train.shape, classes);
     DataSummary::new(images, digest_of(images), shape)
 }
 

@@ -18,10 +18,11 @@ pub(super) trait Inventory: Copy + Default {
 pub(super) fn files_in<S: Inventory, G: Default>(
     home: &Home<S, G>,
 ) -> Result<Vec<PathBuf>, DataError> {
-    match &home.data.path {
-        Some(path) => home.data.source.files(path),
-        None => Ok(Vec::new()),
+    let mut files = Vec::new();
+    for path in home.data.path.iter().chain(&home.validation) {
+        files.extend(home.data.source.files(path)?);
     }
+    Ok(files)
 }
 
 impl Inventory for RatingSource {

@@ -30,6 +30,7 @@ mod split;
 mod summary;
 pub mod synthetic;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use gaia_core::application::Application;
@@ -63,7 +64,20 @@ pub fn build(
     homes: &[DataHome],
     seed: Seed,
 ) -> Result<Arc<dyn Application>, DataError> {
-    let data = OwnData::read(config, homes, 0..homes.len(), seed)?;
+    build_validated(config, homes, seed, None)
+}
+
+/// As [`build`], with a validation set that every data center has. The metric is taken over it, and nothing else is held out.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_validated(
+    config: Option<&AppConfig>,
+    homes: &[DataHome],
+    seed: Seed,
+    validation: Option<&Path>,
+) -> Result<Arc<dyn Application>, DataError> {
+    let data = OwnData::read(config, homes, 0..homes.len(), seed, validation)?;
     let summaries = data.summaries();
     data.into_application(&summaries)
 }

@@ -20,7 +20,7 @@ pub(super) type Row = (u32, u32, f32);
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
-    Ok(numbered(rating_rows(path)?).0)
+    Ok(numbered(vec![rating_rows(path)?]).0.remove(0))
 }
 
 /// Reads the ratings that a path names, as they are in the files. At least two.
@@ -80,19 +80,22 @@ fn parse(mut source: Source<'_>, rows: &mut Vec<Row>) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Ratings sorted, with users and items numbered from 0, and the numbers that these have in the files.
-pub(super) fn numbered(mut rows: Vec<Row>) -> (Ratings, Vec<u32>, Vec<u32>) {
-    let users = ascending(rows.iter().map(|row| row.0));
-    let items = ascending(rows.iter().map(|row| row.1));
-    rows.sort_by_key(|&(user, item, _)| (user, item));
-    let ratings = Ratings {
-        users: users.len(),
-        items: items.len(),
-        user: rows.iter().map(|row| place(&users, row.0)).collect(),
-        item: rows.iter().map(|row| place(&items, row.1)).collect(),
-        value: rows.iter().map(|row| row.2).collect(),
+/// The ratings of each set sorted, with the users and items of all sets numbered from 0, and the numbers that these have in
+/// the files.
+pub(super) fn numbered(mut sets: Vec<Vec<Row>>) -> (Vec<Ratings>, Vec<u32>, Vec<u32>) {
+    let users = ascending(sets.iter().flatten().map(|row| row.0));
+    let items = ascending(sets.iter().flatten().map(|row| row.1));
+    let ratings = |rows: &mut Vec<Row>| {
+        rows.sort_by_key(|&(user, item, _)| (user, item));
+        Ratings {
+            users: users.len(),
+            items: items.len(),
+            user: rows.iter().map(|row| place(&users, row.0)).collect(),
+            item: rows.iter().map(|row| place(&items, row.1)).collect(),
+            value: rows.iter().map(|row| row.2).collect(),
+        }
     };
-    (ratings, users, items)
+    (sets.iter_mut().map(ratings).collect(), users, items)
 }
 
 impl Separator {

@@ -2,9 +2,10 @@
 //! of all.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::digest::digest_of_examples;
 use super::documents::LocalDocuments;
 use super::error::DataError;
 use super::homes::{Home, homes};
@@ -33,6 +34,8 @@ pub struct OwnData {
     /// Of which of them this is the data.
     own: Range<usize>,
     local: Local,
+    /// Whether a validation set stands in for held-out examples.
+    is_validated: bool,
     /// The files of each of them.
     files: Vec<Vec<PathBuf>>,
     /// Where the data comes from, in a few words.
@@ -64,7 +67,7 @@ enum Local {
 
 impl OwnData {
     /// Reads or generates the data of some data centers, `own` of `all`. Opens no files of others. If the data is in one
-    /// place for all data centers, it is read whole unless `own` is empty.
+    /// place for all data centers, it is read whole unless `own` is empty. With a validation set nothing else is held out.
     ///
     /// # Errors
     /// As [`build`](super::build).
@@ -73,11 +76,16 @@ impl OwnData {
         all: &[DataHome],
         own: Range<usize>,
         seed: Seed,
+        validation: Option<&Path>,
     ) -> Result<Self, DataError> {
         let config = config.ok_or_else(|| {
             ConfigError::new("kind", "missing", format!("one of {}", AppConfig::KINDS.join(", ")))
         })?;
         config.validate()?;
+        if validation.is_some() && config.is_generated() {
+            let expected = "the format of the validation set that evaluate.data names";
+            return Err(ConfigError::new("data.source", "synthetic", expected).into());
+        }
         let seed = seed.child("data");
         let own = match (own.is_empty(), config.is_per_data_center()) {
             (false, false) => 0..1,
@@ -86,7 +94,7 @@ impl OwnData {
 
         let (homes, local, files, name) = match config {
             AppConfig::MatrixFactorization(config) => {
-                let homes = homes(&config.data, all, seed)?;
+                let homes = homes(&config.data, all, seed, validation)?;
                 let read = homes[own.clone()].iter().map(ratings::read);
                 let local = Local::Ratings(read.collect::<Result<_, _>>()?);
                 let made = format!("a noisy matrix of rank {}", config.data.synthetic.rank);
@@ -97,20 +105,26 @@ impl OwnData {
             AppConfig::SoftmaxRegression(config) => {
                 let data = &config.data;
                 let make = |seed| synthetic::mixture(&data.synthetic, data.held_out, seed);
-                read_images(data, all, own.clone(), seed, ("Gaussian classes", make))?
+                read_images(data, (all, validation), own.clone(), seed, ("Gaussian classes", make))?
             }
             AppConfig::Perceptron(config) => {
                 let data = &config.data;
                 let make = |seed| synthetic::teacher(&data.synthetic, data.held_out, seed);
-                read_images(data, all, own.clone(), seed, ("a network's labels", make))?
+                read_images(
+                    data,
+                    (all, validation),
+                    own.clone(),
+                    seed,
+                    ("a network's labels", make),
+                )?
             }
             AppConfig::ConvolutionalNetwork(config) => {
                 let data = &config.data;
                 let make = |seed| synthetic::images(&data.synthetic, data.held_out, seed);
-                read_images(data, all, own.clone(), seed, ("hidden patterns", make))?
+                read_images(data, (all, validation), own.clone(), seed, ("hidden patterns", make))?
             }
             AppConfig::LogisticRegression(config) => {
-                let homes = homes(&config.data, all, seed)?;
+                let homes = homes(&config.data, all, seed, validation)?;
                 let read = homes[own.clone()].iter().map(sparse::read);
                 let (local, best) = with_best(read)?;
                 let name = named(&config.data, &homes, "planted weights (best accuracy", 3, best);
@@ -119,7 +133,7 @@ impl OwnData {
             }
             AppConfig::TopicModel(config) => {
                 let data = config.data.as_data();
-                let homes = homes(&data, all, seed)?;
+                let homes = homes(&data, all, seed, validation)?;
                 let read =
                     homes[own.clone()].iter().map(|home| documents::read(config, home, seed));
                 let (local, best) = with_best(read)?;
@@ -133,17 +147,24 @@ impl OwnData {
             }
         };
 
-        Ok(Self { config: config.clone(), seed, homes, own, local, files, name })
+        let (config, is_validated) = (config.clone(), validation.is_some());
+        Ok(Self { config, seed, homes, own, local, is_validated, files, name })
     }
 
     /// The summaries of this data, in the order of the places that it is from.
     pub fn summaries(&self) -> Vec<DataSummary> {
-        match &self.local {
+        let mut summaries: Vec<DataSummary> = match &self.local {
             Local::Ratings(local) => local.iter().map(LocalRatings::summary).collect(),
             Local::Images(local) => local.iter().map(images::summary).collect(),
             Local::Sparse(local) => local.iter().map(sparse::summary).collect(),
             Local::Documents(local) => local.iter().map(LocalDocuments::summary).collect(),
+        };
+        if self.is_validated {
+            let digests = self.local.digests_of_test();
+            let pairs = summaries.iter_mut().zip(digests);
+            pairs.for_each(|(summary, digest)| summary.validation = Some(digest));
         }
+        summaries
     }
 
     /// What was read, in the order of the places that it is from.
@@ -226,6 +247,21 @@ impl OwnData {
         }
         assert_eq!(self.homes.len(), summaries.len(), "one summary for each place of data");
 
+        let validation = |summary: &DataSummary| summary.validation;
+        let differs =
+            summaries.iter().position(|summary| validation(summary) != summaries[0].validation);
+        if let Some(other) = differs {
+            let words = |summary: &DataSummary| match summary.validation {
+                Some(digest) => format!("a validation set with the digest {digest:016x}"),
+                None => "no validation set".into(),
+            };
+            return Err(DataError::Disagreement {
+                data_centers: [other, 0].map(|at| self.homes[at].name.clone()),
+                found: words(&summaries[other]),
+                expected: words(&summaries[0]),
+            });
+        }
+
         let own = self.local.len();
         if own > POSITIONS_MAX {
             let expected = format!("at most {POSITIONS_MAX} examples in one process");
@@ -236,6 +272,20 @@ impl OwnData {
 }
 
 impl Local {
+    /// The digest of the held-out examples of each place.
+    fn digests_of_test(&self) -> Vec<u64> {
+        match self {
+            Self::Ratings(local) => local.iter().map(LocalRatings::digest_of_test).collect(),
+            Self::Images(local) => {
+                local.iter().map(|images| digest_of_examples(&images.test)).collect()
+            }
+            Self::Sparse(local) => {
+                local.iter().map(|examples| digest_of_examples(&examples.test)).collect()
+            }
+            Self::Documents(local) => local.iter().map(LocalDocuments::digest_of_test).collect(),
+        }
+    }
+
     /// The number of training examples.
     fn len(&self) -> usize {
         match self {
@@ -253,12 +303,12 @@ type Read = (Vec<DataHome>, Local, Vec<Vec<PathBuf>>, String);
 /// Reads the images of data centers, with a name for what `make` generates.
 fn read_images<G: Clone + Default>(
     data: &DataConfig<ImageSource, G>,
-    all: &[DataHome],
+    (all, validation): (&[DataHome], Option<&Path>),
     own: Range<usize>,
     seed: Seed,
     (kind, make): (&str, impl Fn(Seed) -> synthetic::Generated<DenseExamples>),
 ) -> Result<Read, DataError> {
-    let homes = homes(data, all, seed)?;
+    let homes = homes(data, all, seed, validation)?;
     let read = homes[own.clone()].iter().map(|home| images::read(home, &make));
     let (local, best) = with_best(read)?;
     let name = named(data, &homes, &format!("{kind} (best accuracy"), 3, best);

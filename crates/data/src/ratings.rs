@@ -1,6 +1,6 @@
 //! Matrix factorisation from the ratings of each data center: users and items are those of all.
 
-use super::digest::digest_of;
+use super::digest::{digest_of, digest_of_examples};
 use super::error::DataError;
 use super::homes::Home;
 use super::movielens::{numbered, rating_rows};
@@ -23,15 +23,23 @@ pub(super) struct LocalRatings {
 
 /// Reads the ratings of a home.
 pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRatings, DataError> {
-    let (all, users, items) = match home.data.source {
+    let (mut sets, users, items) = match home.data.source {
         RatingSource::Synthetic => {
             let all = synthetic::ratings(&home.data.synthetic, home.seed.child("synthetic"));
             let (users, items) = (0..all.users as u32, 0..all.items as u32);
-            (all, users.collect(), items.collect())
+            (vec![all], users.collect(), items.collect())
         }
-        RatingSource::MovieLens => numbered(rating_rows(home.path()?)?),
+        RatingSource::MovieLens => {
+            let mut rows = vec![rating_rows(home.path()?)?];
+            rows.extend(home.validation.as_deref().map(rating_rows).transpose()?);
+            numbered(rows)
+        }
     };
-    let (train, test) = home.hold_out(&all);
+    let all = sets.remove(0);
+    let (train, test) = match sets.pop() {
+        Some(validation) => (all, validation),
+        None => home.hold_out(&all),
+    };
     let groups = train.user.clone();
     Ok(LocalRatings { ratings: home.split(train, test, &groups), users, items })
 }
@@ -40,6 +48,14 @@ impl LocalRatings {
     /// The number of training ratings.
     pub(super) fn len(&self) -> usize {
         self.ratings.train.len()
+    }
+
+    /// The digest of the held-out ratings, whatever other users and items there are.
+    pub(super) fn digest_of_test(&self) -> u64 {
+        let test = &self.ratings.test;
+        let ids = |ids: &[u32], rows: &[u32]| rows.iter().map(|row| ids[*row as usize]).collect();
+        let (user, item) = (ids(&self.users, &test.user), ids(&self.items, &test.item));
+        digest_of_examples(&Ratings { user, item, ..test.clone() })
     }
 
     pub(super) fn summary(&self) -> DataSummary {

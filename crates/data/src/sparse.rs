@@ -23,9 +23,11 @@ pub(super) fn read(
         }
         SparseSource::Libsvm => {
             let (all, test) = read_libsvm(home.path()?)?;
-            let (train, test) = match test {
-                Some(test) => (all, test),
-                None => home.hold_out(&all),
+            let validation = home.validation.as_deref().map(read_libsvm).transpose()?;
+            let (train, test) = match (validation, test) {
+                (Some((validation, _)), _) => (all, validation),
+                (None, Some(test)) => (all, test),
+                (None, None) => home.hold_out(&all),
             };
             (train, test, None)
         }

@@ -18,6 +18,8 @@ pub struct DataSummary {
     pub test: u64,
     /// A digest of all examples and of which worker has which. Equal data has equal digests.
     pub digest: u64,
+    /// A digest of the validation set, if there is one. It is the same in all data centers.
+    pub(super) validation: Option<u64>,
     pub(super) shape: DataShape,
 }
 
@@ -74,7 +76,7 @@ impl<'a, L> Part<'a, L> {
 impl DataSummary {
     pub(super) fn new<E: Examples>(divided: &Divided<E>, digest: u64, shape: DataShape) -> Self {
         let (train, test) = (divided.train_total as u64, divided.test_total as u64);
-        Self { train, test, digest, shape }
+        Self { train, test, digest, validation: None, shape }
     }
 
     /// Whether numbers that were received from another process can be those of data.
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     fn summary(shape: DataShape) -> DataSummary {
-        DataSummary { train: 3, test: 1, digest: 0, shape }
+        DataSummary { train: 3, test: 1, digest: 0, validation: None, shape }
     }
 
     #[test]

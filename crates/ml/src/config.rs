@@ -154,6 +154,13 @@ impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
         Ok(())
     }
 
+    /// Whether all data is generated.
+    pub fn is_generated(&self) -> bool {
+        let is_default = |source: &S| *source == S::default();
+        is_default(&self.source)
+            && self.at.values().all(|at| at.source.as_ref().is_none_or(is_default))
+    }
+
     /// Whether each data center has data of its own: `{dc}` is in the path, or `at` gives a data center a path.
     pub fn is_per_data_center(&self) -> bool {
         is_per_data_center(self.path.as_deref()) || self.at.values().any(|at| at.path.is_some())

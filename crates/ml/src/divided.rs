@@ -53,6 +53,31 @@ impl<E: Examples> Divided<E> {
         Self { train, test, train_parts, test_parts, train_total, test_total }
     }
 
+    /// All examples of a run, divided by `train_parts`. The workers of each data center, of which `workers` has the numbers,
+    /// have the whole validation set between them.
+    ///
+    /// # Panics
+    /// Where `workers` are not as many as `train_parts`.
+    pub fn with_validation(
+        train: E,
+        validation: &E,
+        train_parts: Parts,
+        workers: &[usize],
+    ) -> Self {
+        assert_eq!(workers.iter().sum::<usize>(), train_parts.len());
+        let count = validation.len();
+        let positions: Vec<u32> = workers.iter().flat_map(|_| 0..count as u32).collect();
+        let test = validation.select(&positions);
+        let of_data_center = |(at, workers): (usize, &usize)| {
+            let start = (at * count) as u32;
+            let moved = |part: Arc<[u32]>| part.iter().map(|position| start + position).collect();
+            runs(count, *workers).into_iter().map(moved).collect::<Parts>()
+        };
+        let test_parts = workers.iter().enumerate().flat_map(of_data_center).collect();
+        let (train_total, test_total) = (train.len(), test.len());
+        Self { train, test, train_parts, test_parts, train_total, test_total }
+    }
+
     /// No examples of no workers. `train` and `test` have the shape of those that will be added.
     pub fn none(train: E, test: E) -> Self {
         Self::new(train, test, Vec::new())
@@ -150,6 +175,18 @@ mod tests {
         assert_eq!((all.train_total, all.test_total, all.workers()), (13, 8, 5));
         assert_eq!((all.train.len(), all.test.len()), (6, 4));
         assert_eq!(all.ratio(1), 6.5);
+    }
+
+    #[test]
+    fn the_workers_of_each_data_center_have_all_of_a_validation_set() {
+        let parts = vec![Arc::from([0]), Arc::from([1]), Arc::from([2])];
+        let divided = Divided::with_validation(ratings(3), &ratings(4), parts, &[1, 2]);
+        let users = |worker: usize| -> Vec<u32> {
+            let part = divided.test_parts[worker].iter();
+            part.map(|at| divided.test.user[*at as usize]).collect()
+        };
+        assert_eq!([users(0), users(1), users(2)], [vec![0, 1, 2, 3], vec![0, 1], vec![2, 3]]);
+        assert_eq!((divided.test_total, divided.train_total), (8, 3));
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(super) fn mount_topology(sources: &mut Sources, root: &mut Node) -> Result<(
     Ok(())
 }
 
-/// Makes paths of data files and of the initial model absolute. Those in the run file start at its folder, those on the
+/// Makes paths of data files, of the validation set and of the initial model absolute. Those in the run file start at its folder, those on the
 /// command line at the working directory.
 fn resolve_paths(sources: &Sources, root: &mut Node) {
     let is_path = |key: &str| key == "path" || key.ends_with("_path");
@@ -109,6 +109,9 @@ fn resolve_paths(sources: &Sources, root: &mut Node) {
     }
     if let Some(model) = root.at_mut(&["model"]) {
         resolve_keys(sources, model, |key| key == "init");
+    }
+    if let Some(evaluate) = root.at_mut(&["evaluate"]) {
+        resolve_keys(sources, evaluate, |key| key == "data");
     }
 }
 

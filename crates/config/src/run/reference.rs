@@ -161,8 +161,8 @@ fn every_key_in_the_code_is_in_the_reference() {
 }
 
 /// Keys in blocks whose absence means something else than any value.
-const NO_DEFAULT: [&str; 5] =
-    ["evaluate_examples", "examples_per_second", "overlap", "vocabulary_path", "where"];
+const NO_DEFAULT: [&str; 6] =
+    ["data", "evaluate_examples", "examples_per_second", "overlap", "vocabulary_path", "where"];
 
 /// Every table, and the keys that the code reads in it.
 fn tables() -> Vec<(&'static str, &'static [&'static str])> {

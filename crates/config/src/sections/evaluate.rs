@@ -1,5 +1,7 @@
 //! `[evaluate]`: when and on what data copies of the model are evaluated.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::DriverKind;
@@ -7,7 +9,7 @@ use crate::document::Problem;
 use crate::range::Checks;
 
 /// When and on what data copies of the model are evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluateConfig {
     /// Clocks between evaluations, at least 1.
@@ -15,6 +17,10 @@ pub struct EvaluateConfig {
     /// On what data each copy is evaluated. `None`: as the driver does by default.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub place: Option<EvaluatePlace>,
+    /// A validation set that every data center has: the metric is taken over it, and nothing else is held out. In the
+    /// format of `app.data.source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
 }
 
 /// On what data the copy of a data center is evaluated.
@@ -30,7 +36,7 @@ pub enum EvaluatePlace {
 
 impl EvaluateConfig {
     /// Checks the keys, and that the driver can evaluate there.
-    pub(crate) fn check(self, checks: &Checks<'_>, driver: DriverKind) -> Result<(), Problem> {
+    pub(crate) fn check(&self, checks: &Checks<'_>, driver: DriverKind) -> Result<(), Problem> {
         checks.clocks("evaluate.every", self.every, 1)?;
         if driver == DriverKind::Real && self.place == Some(EvaluatePlace::Everywhere) {
             let expected =
@@ -41,7 +47,7 @@ impl EvaluateConfig {
     }
 
     /// On what data copies are evaluated with a driver.
-    pub(crate) fn place(self, driver: DriverKind) -> EvaluatePlace {
+    pub(crate) fn place(&self, driver: DriverKind) -> EvaluatePlace {
         match driver {
             DriverKind::Real => EvaluatePlace::Home,
             _ => self.place.unwrap_or(EvaluatePlace::Everywhere),
@@ -51,6 +57,6 @@ impl EvaluateConfig {
 
 impl Default for EvaluateConfig {
     fn default() -> Self {
-        Self { every: 1, place: None }
+        Self { every: 1, place: None, data: None }
     }
 }

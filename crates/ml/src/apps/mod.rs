@@ -107,6 +107,18 @@ impl AppConfig {
         own
     }
 
+    /// Whether all data is generated.
+    pub fn is_generated(&self) -> bool {
+        match self {
+            Self::MatrixFactorization(config) => config.data.is_generated(),
+            Self::SoftmaxRegression(config) => config.data.is_generated(),
+            Self::Perceptron(config) => config.data.is_generated(),
+            Self::ConvolutionalNetwork(config) => config.data.is_generated(),
+            Self::LogisticRegression(config) => config.data.is_generated(),
+            Self::TopicModel(config) => config.data.as_data().is_generated(),
+        }
+    }
+
     /// Whether each data center has data of its own.
     pub fn is_per_data_center(&self) -> bool {
         match self {

@@ -122,7 +122,14 @@ fn headlines(summary: &Summary) -> Vec<Figure> {
     vec![
         Figure::new("Time to target", time_to_target(summary), reached),
         Figure::new("Objective", numbers::objective(summary.objective), target),
-        Figure::new("Held-out metric", numbers::objective(metric.value), &*metric.name),
+        Figure::new(
+            "Held-out metric",
+            numbers::objective(metric.value),
+            match phrases::metrics_at_home(summary) {
+                range if range.is_empty() => metric.name.clone(),
+                range => format!("{}, {range}", metric.name),
+            },
+        ),
         Figure::new("WAN traffic", numbers::bytes(summary.wan_bytes), bytes_to_target(summary)),
         Figure::new("WAN cost", numbers::dollars(summary.wan_cost_usd), ""),
         Figure::new(

@@ -67,7 +67,13 @@ fn figures(summary: &Summary) -> Vec<(&'static str, String)> {
         ("converged", outcome(summary)),
         ("time to target", join(time_to_target(summary), clocks_to_target(summary))),
         ("objective", format!("{}{target}", numbers::objective(summary.objective))),
-        ("metric", format!("{} {}, held out", metric.name, numbers::objective(metric.value))),
+        (
+            "metric",
+            join(
+                format!("{} {}, held out", metric.name, numbers::objective(metric.value)),
+                phrases::metrics_at_home(summary),
+            ),
+        ),
         ("WAN traffic", join(numbers::bytes(summary.wan_bytes), bytes_to_target(summary))),
         ("WAN cost", numbers::dollars(summary.wan_cost_usd)),
         ("LAN traffic", numbers::bytes(summary.lan_bytes)),

@@ -5,6 +5,15 @@ use gaia_telemetry::{
     ConservationRecord, GuardRecord, MembershipChange, MembershipRecord, Summary,
 };
 
+/// From which to which metric the data centers are whose copies were evaluated at home. Empty where there are none.
+pub(crate) fn metrics_at_home(summary: &Summary) -> String {
+    let metrics = || summary.at_home.iter().map(|home| home.metric);
+    let (least, most) = (metrics().min_by(f64::total_cmp), metrics().max_by(f64::total_cmp));
+    least.zip(most).map_or_else(String::new, |(least, most)| {
+        format!("{} to {} at home", numbers::objective(least), numbers::objective(most))
+    })
+}
+
 /// The data centers of a run whose copies were evaluated at home: the worst, and the mean.
 pub(crate) fn at_home(summary: &Summary) -> Option<String> {
     let homes = &summary.at_home;

@@ -370,7 +370,7 @@ impl NodeFlags {
 }
 
 /// Every node of a topology. The coordinator is in its first data center.
-fn nodes(run: &str, topology: &Topology) -> Vec<Identity> {
+pub(super) fn nodes(run: &str, topology: &Topology) -> Vec<Identity> {
     let mut nodes = Vec::new();
     for dc in &topology.data_centers {
         if nodes.is_empty() {
@@ -383,7 +383,7 @@ fn nodes(run: &str, topology: &Topology) -> Vec<Identity> {
     nodes
 }
 
-fn lasting(text: &str) -> Result<Duration, String> {
+pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     let hours = match text.split_at_checked(text.len().saturating_sub(1)) {
         Some((number, "h")) => number.parse::<u64>().ok(),
         Some((number, "d")) => number.parse::<u64>().ok().and_then(|days| days.checked_mul(24)),

@@ -1,11 +1,13 @@
 //! Why a verb did not get done.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 use gaia_certificates::CertificateError;
 use gaia_checkpoint::CheckpointError;
 use gaia_config::{ConfigError, RunFile};
 use gaia_data::DataError;
+use gaia_deploy::DeployError;
 use gaia_driver::RunError;
 use gaia_paper::EvaluationError;
 use gaia_report::ReportError;
@@ -28,6 +30,17 @@ pub(crate) enum Failure {
     /// Certificates are wrong, or could not be made or written.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
+    /// The scheduler cannot start such a run.
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    /// A file of a deployment could not be written.
+    #[error("{} cannot be written: {reason}", path.display())]
+    NotWritten {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: std::io::Error,
+    },
     /// The paper's evaluation did not come to its end.
     #[error(transparent)]
     Evaluation(EvaluationError),
@@ -81,7 +94,11 @@ impl Failure {
     /// 2 where what the user wrote is wrong, 1 where the run failed.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Data(_) | Self::NoCheckpoints(_) | Self::Usage(_) => 2,
+            Self::Config(_)
+            | Self::Data(_)
+            | Self::Deploy(_)
+            | Self::NoCheckpoints(_)
+            | Self::Usage(_) => 2,
             Self::Evaluation(EvaluationError::Unknown { .. } | EvaluationError::Data { .. }) => 2,
             Self::Report(error) if error.is_bad_input() => 2,
             Self::Certificates(error) if error.is_bad_input() => 2,
@@ -89,6 +106,7 @@ impl Failure {
             Self::Certificates(_)
             | Self::Checkpoint(_)
             | Self::Evaluation(_)
+            | Self::NotWritten { .. }
             | Self::Report(_)
             | Self::Run(_) => 1,
         }

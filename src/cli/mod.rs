@@ -7,6 +7,7 @@ mod certs;
 mod check;
 mod check_data;
 mod compare;
+mod deploy;
 mod failure;
 mod log;
 mod node;
@@ -61,6 +62,9 @@ enum Verb {
     /// Make, renew, revoke and list the certificates that the nodes of a run use
     #[command(subcommand, after_help = certs::CERTS_HELP)]
     Certs(certs::CertsVerb),
+    /// Write the scripts or manifests with which a scheduler starts the nodes of a run
+    #[command(subcommand, after_help = deploy::DEPLOY_HELP)]
+    Deploy(deploy::DeployVerb),
     /// Write the report of a finished run again, or one report of several runs
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
@@ -235,6 +239,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match &cli.verb {
         Verb::Train(flags) => train::train(flags, &terminal),
         Verb::Certs(verb) => certs::certs(verb, &terminal).map(|()| Done::Whole),
+        Verb::Deploy(verb) => deploy::deploy(verb, &terminal).map(|()| Done::Whole),
         Verb::Compare(flags) => compare::compare(flags, &terminal).map(|()| Done::Whole),
         Verb::Paper(flags) => paper::paper(flags, &terminal).map(|()| Done::Whole),
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
@@ -272,6 +277,7 @@ impl Verb {
             Self::Compare(flags) => &flags.run.output,
             Self::Paper(flags) => &flags.output,
             Self::Certs(verb) => verb.output(),
+            Self::Deploy(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
         }
     }

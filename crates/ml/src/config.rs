@@ -1,7 +1,7 @@
 //! The settings that applications share: where data comes from, how it is partitioned, how the learning rate falls; and
 //! the error of a setting that is not allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -179,6 +179,12 @@ impl<S: Default + Copy + PartialEq, G: Clone + Default> DataConfig<S, G> {
         }
         own.path = own.path.map(|path| path_in_data_center(&path, name));
         own
+    }
+
+    /// The paths of the files of these data centers; none where data is synthetic.
+    pub(super) fn paths(&self, data_centers: &[String]) -> BTreeSet<PathBuf> {
+        let own = data_centers.iter().map(|name| self.in_data_center(name));
+        own.filter(|own| own.source != S::default()).filter_map(|own| own.path).collect()
     }
 
     /// The same settings, wherever data files lie. Whether each data center has its own is kept.

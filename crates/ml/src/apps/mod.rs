@@ -10,6 +10,9 @@ mod softmax_regression;
 mod topic_model;
 mod visits;
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -116,6 +119,22 @@ impl AppConfig {
             Self::ConvolutionalNetwork(config) => config.data.is_generated(),
             Self::LogisticRegression(config) => config.data.is_generated(),
             Self::TopicModel(config) => config.data.as_data().is_generated(),
+        }
+    }
+
+    /// The files, folders and patterns that the data of these data centers is read from.
+    pub fn paths(&self, data_centers: &[String]) -> BTreeSet<PathBuf> {
+        match self {
+            Self::MatrixFactorization(config) => config.data.paths(data_centers),
+            Self::SoftmaxRegression(config) => config.data.paths(data_centers),
+            Self::Perceptron(config) => config.data.paths(data_centers),
+            Self::ConvolutionalNetwork(config) => config.data.paths(data_centers),
+            Self::LogisticRegression(config) => config.data.paths(data_centers),
+            Self::TopicModel(config) => {
+                let vocabulary = config.data.vocabulary_path.clone();
+                let data = config.data.as_data();
+                data.paths(data_centers).into_iter().chain(vocabulary).collect()
+            }
         }
     }
 

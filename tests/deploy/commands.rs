@@ -1,0 +1,104 @@
+//! What users type: the commands in the READMEs, counted, and scripts that parse.
+
+use std::fs;
+
+use super::*;
+
+#[test]
+fn a_site_is_started_by_at_most_five_commands_as_the_book_says() {
+    let bench = Bench::new();
+    let page = fs::read_to_string("docs/src/schedulers.md").unwrap();
+
+    for scheduler in SCHEDULERS {
+        bench.deploy(scheduler, scheduler, &[]);
+        let once = match scheduler {
+            // The image.
+            "kubernetes" => commands(&bench.path("kubernetes/README.md"))
+                .iter()
+                .filter(|command| command.starts_with("docker "))
+                .count(),
+            _ => 0,
+        };
+        // And `gaia deploy` itself.
+        let once = once + 1;
+        for (dc, _) in PROCESSES {
+            let own = commands(&bench.path(scheduler).join(dc).join("README.md"));
+            assert!((1..=5).contains(&own.len()), "{scheduler}: {own:?}");
+            let row = format!("| `{scheduler}` | {once} | {} |", own.len());
+            assert!(page.contains(&row), "the book does not say {row}");
+        }
+    }
+}
+
+#[test]
+fn scripts_are_right_for_the_shell() {
+    let bench = Bench::new();
+    let addresses = [
+        "--set",
+        "topology.coordinator_address=a.example.org:5000",
+        "--set",
+        "topology.data_center.0.server_addresses=[\"[fd00::1]:5001\"]",
+    ];
+    let mut seen = 0;
+    for (scheduler, named) in [("slurm", false), ("slurm", true), ("local", false), ("local", true)]
+    {
+        let out = format!("{scheduler}-{named}");
+        bench.deploy(scheduler, &out, if named { &addresses } else { &[] });
+        for file in files(&bench.path(&out)) {
+            let text = fs::read_to_string(&file).unwrap();
+            if text.starts_with("#!/usr/bin/env bash\n") {
+                let output = bench.command("bash").arg("-n").arg(&file).output().unwrap();
+                assert!(output.status.success(), "{file:?}: {}", said(&output));
+                assert!(!text.contains("{{") && !text.contains("{%"), "{file:?}");
+                seen += 1;
+            }
+        }
+    }
+    // job.sbatch, keep and node; keep, node, start and stop; twice, for three data centers.
+    assert_eq!(seen, 2 * 3 * (3 + 4));
+}
+
+#[test]
+fn a_node_that_a_data_center_does_not_have_is_refused_by_its_scripts() {
+    let bench = Bench::new();
+    bench.deploy("local", "local", &[]);
+    bench.deploy("slurm", "slurm", &[]);
+    for script in ["local/Tokyo_1/node", "local/Tokyo_1/start", "slurm/Tokyo_1/node"] {
+        let output = bench.command(bench.path(script)).arg("server-7").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{script}");
+        let expect = "found `server-7`, expected a node: server-0 worker-0";
+        assert!(said(&output).contains(expect), "{script}: {}", said(&output));
+    }
+}
+
+#[test]
+fn what_is_killed_is_started_again_and_what_fails_is_not() {
+    let bench = Bench::new();
+    bench.deploy("local", "out", &[]);
+    let check = |command: &str, code: i32, runs: usize| {
+        let ran = bench.path("ran");
+        fs::write(&ran, "").unwrap();
+        let command = format!("echo >>ran; {command}");
+        let mut keep = bench.command(bench.path("out/ireland/keep"));
+        let output = keep.args(["node", "bash", "-c", &command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}: {}", said(&output));
+        assert_eq!(fs::read_to_string(&ran).unwrap().lines().count(), runs, "{command}");
+    };
+    check("true", 0, 1);
+    check("exit 1", 1, 1);
+    check("exit 2", 2, 1);
+    let until_the_third = |end: &str| format!("[ $(wc -l <ran) -ge 3 ] || {end}");
+    check(&until_the_third("kill -9 $$"), 0, 3);
+    check(&until_the_third("exit 101"), 0, 3);
+    check(&until_the_third("exit 75"), 0, 3);
+    check("kill -9 $$", 137, 6);
+    // Who keeps it is told to end.
+    check("trap 'exit 75' TERM; kill $PPID; while :; do :; done", 75, 1);
+}
+
+/// The commands of a README: the lines of its `sh` blocks.
+pub(crate) fn commands(readme: &Path) -> Vec<String> {
+    let text = fs::read_to_string(readme).unwrap();
+    let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.flat_map(str::lines).map(str::to_owned).collect()
+}

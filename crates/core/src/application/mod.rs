@@ -1,6 +1,7 @@
 //! The contract between an application and the workers that run it.
 
 mod evaluation;
+mod names;
 
 use std::ops::{AddAssign, Range};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use crate::types::{
 };
 
 pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
+pub use names::{Name, Names};
 
 /// One machine-learning application over data that is already split among workers.
 ///

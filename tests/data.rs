@@ -38,6 +38,7 @@ fn all_formats_of_movielens_say_the_same() {
         csv.to_owned(),
         csv.replace('\n', "\r\n"),
         format!("\u{feff}{csv}\n"),
+        csv.replace("7,", "18446744073709551615,"),
         csv.trim_end().to_owned(),
         csv[csv.find('7').expect("a row")..].to_owned(),
         "7\t30\t4.5\t9\n7\t10\t3\t1\n2\t30\t0.5\t2\n".to_owned(),
@@ -62,9 +63,13 @@ fn broken_ratings_are_named_with_their_row() {
     };
     check("1,2\n", ", row 3: found \"1,2\", expected a rating in the row");
     check("\n1,2\n", ", row 4: found \"1,2\", expected a rating in the row");
-    check("x,2,3.0,9\n", ", row 3: found \"x\", expected a user number, 0 to 4294967295");
-    check("1,-2,3.0,9\n", ", row 3: found \"-2\", expected an item number, 0 to 4294967295");
-    check("4294967296,2,3,9\n", ", row 3: found \"4294967296\", expected a user number");
+    check("x,2,3.0,9\n", ", row 3: found \"x\", expected a user number, 0 to 18446744073709551615");
+    check(
+        "1,-2,3.0,9\n",
+        ", row 3: found \"-2\", expected an item number, 0 to 18446744073709551615",
+    );
+    let large = "18446744073709551616";
+    check(&format!("{large},2,3,9\n"), ", row 3: found \"18446744073709551616\", expected a user");
     check("1,2,five,9\n", ", row 3: found \"five\", expected a rating, -1000 to 1000");
     check("1,2,NaN,9\n", ", row 3: found \"NaN\", expected a rating");
     check("1,2,inf,9\n", ", row 3: found \"inf\", expected a rating");

@@ -8,7 +8,7 @@ mod plain;
 
 use std::sync::Arc;
 
-use gaia_core::application::{Application, Task};
+use gaia_core::application::{Application, Names, Task};
 use gaia_core::types::{Clock, Deltas, Model, ModelLayout, Random, Seed, TableLayout};
 use gaia_ml::apps::{
     ConvolutionalNetworkConfig, LogisticRegression, LogisticRegressionConfig, MatrixFactorization,
@@ -141,8 +141,11 @@ fn matrix_factorization_descends_its_gradient() {
             ..Default::default()
         };
         let all: Parts = vec![(0..30).collect()];
-        let app =
-            MatrixFactorization::new(config, divided(&data, all), &RatingTotals::of(&data), "");
+        let names =
+            [data.users, data.items].map(|count| Names::Numbers((0..count as u64).collect()));
+        let totals = RatingTotals::of(&data);
+        let app = MatrixFactorization::new(config, divided(&data, all), &totals, names.clone(), "");
+        assert_eq!(app.names(), names.each_ref());
         let width = rank + usize::from(bias);
         let mean = data.value.iter().map(|&value| f64::from(value)).sum::<f64>() / 30.0;
         check(&app, 30, 0.5 * RATE * 30.0, |values| {

@@ -1,5 +1,6 @@
 //! A digest of examples, to tell whether two processes have read the same.
 
+use gaia_core::application::{Name, Names};
 use gaia_ml::divided::{Divided, Parts};
 use gaia_ml::examples::{DenseExamples, Documents, Features, Ratings, SparseExamples};
 
@@ -42,6 +43,21 @@ pub(super) fn digest_of<E: Digested>(divided: &Divided<E>) -> u64 {
     add_parts(&divided.train_parts);
     add_parts(&divided.test_parts);
     // The last values must reach the high bits too.
+    digest.add(0);
+    digest.0
+}
+
+/// The digest of ratings with the names of their users and items, whatever their rows are.
+pub(super) fn digest_of_named(ratings: &Ratings, [users, items]: &[Names; 2]) -> u64 {
+    let mut digest = Digest::default();
+    for (rows, names) in [(&ratings.user, users), (&ratings.item, items)] {
+        digest.add(rows.len() as u64);
+        rows.iter().filter_map(|row| names.get(*row as usize)).for_each(|name| match name {
+            Name::Number(number) => digest.add(number),
+            Name::Text(text) => digest.add_all(text.bytes().map(u64::from)),
+        });
+    }
+    digest.add_floats(&ratings.value);
     digest.add(0);
     digest.0
 }

@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod cifar;
+mod counted_names;
 mod digest;
 mod documents;
 mod docword;
@@ -22,7 +23,9 @@ mod initial;
 mod inventory;
 mod libsvm;
 mod movielens;
+mod name_index;
 mod own_data;
+mod rating_rows;
 mod ratings;
 mod source;
 mod sparse;

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::error::{DataError, FilePosition, shown};
 use super::files::files_of;
+use super::rating_rows::RatingRows;
 use super::source::Source;
 use gaia_ml::examples::Ratings;
 
 /// One rating: the numbers of the user and of the item in the files, and the value.
-pub(super) type Row = (u32, u32, f32);
+type Row = (u64, u64, f32);
 
 /// Reads the ratings of a file, of the files in a folder, or of those that match a pattern. Each may be plain or gzip, and
 /// in any of the three formats.
@@ -20,24 +21,17 @@ pub(super) type Row = (u32, u32, f32);
 /// [`DataError::Unreadable`] where a file cannot be read, [`DataError::Broken`] where it is not of this format or too
 /// large, or where there is none.
 pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
-    Ok(numbered(vec![rating_rows(path)?]).0.remove(0))
+    let mut rows = RatingRows::default();
+    rows.add_set(path, |rows| add_ratings(path, rows))?;
+    Ok(rows.into_ratings().0.remove(0))
 }
 
-/// Reads the ratings that a path names, as they are in the files. At least two.
+/// Adds the ratings that a path names.
 ///
 /// # Errors
 /// As [`read_movielens`].
-pub(super) fn rating_rows(path: &Path) -> Result<Vec<Row>, DataError> {
-    let mut rows = Vec::new();
-    for file in files_of(path)? {
-        parse(Source::open(&file)?, &mut rows)?;
-    }
-
-    if rows.len() < 2 {
-        let found = format!("{} in all", rows.len());
-        return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 ratings"));
-    }
-    Ok(rows)
+pub(super) fn add_ratings(path: &Path, rows: &mut RatingRows) -> Result<(), DataError> {
+    files_of(path)?.iter().try_for_each(|file| parse(Source::open(file)?, rows))
 }
 
 /// What separates the fields of a row.
@@ -49,7 +43,7 @@ enum Separator {
 }
 
 /// Adds the ratings of a file.
-fn parse(mut source: Source<'_>, rows: &mut Vec<Row>) -> Result<(), DataError> {
+fn parse(mut source: Source<'_>, rows: &mut RatingRows) -> Result<(), DataError> {
     let file = source.file().to_owned();
     let mut separator = None;
 
@@ -60,42 +54,17 @@ fn parse(mut source: Source<'_>, rows: &mut Vec<Row>) -> Result<(), DataError> {
             continue;
         }
 
-        if rows.len() == RATINGS_MAX {
-            let expected = format!("at most {RATINGS_MAX} ratings");
-            return Err(DataError::broken(
-                &file,
-                FilePosition::Row(row),
-                "one more rating",
-                expected,
-            ));
-        }
-
-        let rating = separator.rating(line).map_err(|(found, expected)| {
+        let (user, item, rating) = separator.rating(line).map_err(|(found, expected)| {
             DataError::broken(&file, FilePosition::Row(row), found, expected)
         })?;
 
-        rows.push(rating);
+        let (user, item) = (rows.users.number(user), rows.items.number(item));
+        rows.push(user, item, rating).map_err(|expected| {
+            DataError::broken(&file, FilePosition::Row(row), "one more rating", expected)
+        })?;
     }
 
     Ok(())
-}
-
-/// The ratings of each set sorted, with the users and items of all sets numbered from 0, and the numbers that these have in
-/// the files.
-pub(super) fn numbered(mut sets: Vec<Vec<Row>>) -> (Vec<Ratings>, Vec<u32>, Vec<u32>) {
-    let users = ascending(sets.iter().flatten().map(|row| row.0));
-    let items = ascending(sets.iter().flatten().map(|row| row.1));
-    let ratings = |rows: &mut Vec<Row>| {
-        rows.sort_by_key(|&(user, item, _)| (user, item));
-        Ratings {
-            users: users.len(),
-            items: items.len(),
-            user: rows.iter().map(|row| place(&users, row.0)).collect(),
-            item: rows.iter().map(|row| place(&items, row.1)).collect(),
-            value: rows.iter().map(|row| row.2).collect(),
-        }
-    };
-    (sets.iter_mut().map(ratings).collect(), users, items)
 }
 
 impl Separator {
@@ -139,8 +108,8 @@ impl Separator {
     }
 }
 
-fn id(text: &str, name: &str) -> Result<u32, (String, String)> {
-    text.parse().map_err(|_| (shown(text.as_bytes()), format!("{name} number, 0 to {}", u32::MAX)))
+fn id(text: &str, name: &str) -> Result<u64, (String, String)> {
+    text.parse().map_err(|_| (shown(text.as_bytes()), format!("{name} number, 0 to {}", u64::MAX)))
 }
 
 fn rating(text: &str) -> Result<f32, (String, String)> {
@@ -153,20 +122,6 @@ fn rating(text: &str) -> Result<f32, (String, String)> {
 fn is_header(line: &[u8]) -> bool {
     line.to_ascii_lowercase().starts_with(b"userid,movieid,rating")
 }
-
-fn ascending(ids: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut ids: Vec<u32> = ids.collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
-}
-
-fn place(ids: &[u32], id: u32) -> u32 {
-    ids.partition_point(|&other| other < id) as u32
-}
-
-/// Positions are 32-bit, and three times this many bytes must fit in memory.
-const RATINGS_MAX: usize = 1 << 30;
 
 /// The largest absolute value of a rating.
 const RATING_MAX: f32 = 1000.0;

@@ -1,12 +1,15 @@
 //! Matrix factorisation from the ratings of each data center: users and items are those of all.
 
-use super::digest::{digest_of, digest_of_examples};
+use super::counted_names::CountedNames;
+use super::digest::{digest_of, digest_of_named};
 use super::error::DataError;
 use super::homes::Home;
-use super::movielens::{numbered, rating_rows};
+use super::movielens::add_ratings;
 use super::own_data::check_parameters;
-use super::summary::{DataShape, DataSummary, Part, RatingShape, joined};
+use super::rating_rows::RatingRows;
+use super::summary::{DataShape, DataSummary, Part, RatingShape, disagreement, joined};
 use super::synthetic;
+use gaia_core::application::Names;
 use gaia_ml::apps::{
     MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource, RatingTotals,
 };
@@ -16,23 +19,25 @@ use gaia_ml::examples::Ratings;
 /// The ratings of one data center, with its own users and items.
 pub(super) struct LocalRatings {
     ratings: Divided<Ratings>,
-    /// The number of each user in the files, ascending.
-    users: Vec<u32>,
-    items: Vec<u32>,
+    /// The users and the items in the files, ascending.
+    names: [Names; 2],
 }
 
 /// Reads the ratings of a home.
 pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRatings, DataError> {
-    let (mut sets, users, items) = match home.data.source {
+    let (mut sets, names) = match home.data.source {
         RatingSource::Synthetic => {
             let all = synthetic::ratings(&home.data.synthetic, home.seed.child("synthetic"));
-            let (users, items) = (0..all.users as u32, 0..all.items as u32);
-            (vec![all], users.collect(), items.collect())
+            let numbers = |count: usize| Names::Numbers((0..count as u64).collect());
+            let names = [numbers(all.users), numbers(all.items)];
+            (vec![all], names)
         }
         RatingSource::MovieLens => {
-            let mut rows = vec![rating_rows(home.path()?)?];
-            rows.extend(home.validation.as_deref().map(rating_rows).transpose()?);
-            numbered(rows)
+            let mut rows = RatingRows::default();
+            for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
+                rows.add_set(path, |rows| add_ratings(path, rows))?;
+            }
+            rows.into_ratings()
         }
     };
     let all = sets.remove(0);
@@ -41,7 +46,7 @@ pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
         None => home.hold_out(&all),
     };
     let groups = train.user.clone();
-    Ok(LocalRatings { ratings: home.split(train, test, &groups), users, items })
+    Ok(LocalRatings { ratings: home.split(train, test, &groups), names })
 }
 
 impl LocalRatings {
@@ -52,37 +57,34 @@ impl LocalRatings {
 
     /// The digest of the held-out ratings, whatever other users and items there are.
     pub(super) fn digest_of_test(&self) -> u64 {
-        let test = &self.ratings.test;
-        let ids = |ids: &[u32], rows: &[u32]| rows.iter().map(|row| ids[*row as usize]).collect();
-        let (user, item) = (ids(&self.users, &test.user), ids(&self.items, &test.item));
-        digest_of_examples(&Ratings { user, item, ..test.clone() })
+        digest_of_named(&self.ratings.test, &self.names)
     }
 
     pub(super) fn summary(&self) -> DataSummary {
         let totals = RatingTotals::of(&self.ratings.train);
-        let counted =
-            |ids: &[u32], counts: Vec<u64>| ids.iter().copied().zip(counts).collect::<Vec<_>>();
+        let [users, items] = self.names.clone();
         let shape = RatingShape {
-            users: counted(&self.users, totals.by_user),
-            items: counted(&self.items, totals.by_item),
+            users: CountedNames { names: users, counts: totals.by_user },
+            items: CountedNames { names: items, counts: totals.by_item },
             sum: totals.sum,
         };
         DataSummary::new(&self.ratings, digest_of(&self.ratings), DataShape::Ratings(shape))
     }
 
     /// The ratings with the rows that their users and items have in the model.
-    fn in_model(self, users: &[u32], items: &[u32]) -> Divided<Ratings> {
-        let places = |own: &[u32], all: &[u32]| -> Vec<u32> {
-            own.iter().map(|id| all.partition_point(|other| other < id) as u32).collect()
+    fn in_model(self, all: [&Names; 2]) -> Divided<Ratings> {
+        let places = |own: &Names, all: &Names| -> Vec<u32> {
+            let names = (0..own.len()).filter_map(|place| own.get(place));
+            names.map(|name| all.place(name).map_or(u32::MAX, |place| place as u32)).collect()
         };
-        let (user_places, item_places) = (places(&self.users, users), places(&self.items, items));
+        let [user_places, item_places] = [0, 1].map(|at| places(&self.names[at], all[at]));
         let moved = |ratings: Ratings| {
             let row = |places: &[u32], own: Vec<u32>| -> Vec<u32> {
                 own.into_iter().map(|row| places[row as usize]).collect()
             };
             Ratings {
-                users: users.len(),
-                items: items.len(),
+                users: all[0].len(),
+                items: all[1].len(),
                 user: row(&user_places, ratings.user),
                 item: row(&item_places, ratings.item),
                 value: ratings.value,
@@ -99,22 +101,38 @@ pub(super) fn build(
     parts: Vec<Part<'_, LocalRatings>>,
     name: &str,
 ) -> Result<MatrixFactorization, DataError> {
-    let shapes: Vec<&RatingShape> = parts.iter().filter_map(|part| part.shape()).collect();
-    let users = counted(shapes.iter().map(|shape| shape.users.as_slice()));
-    let items = counted(shapes.iter().map(|shape| shape.items.as_slice()));
+    let users = united(&parts, "users", |shape| &shape.users)?;
+    let items = united(&parts, "items", |shape| &shape.items)?;
     let totals = RatingTotals {
-        sum: shapes.iter().map(|shape| shape.sum).sum(),
-        by_user: users.1,
-        by_item: items.1,
+        sum: parts.iter().filter_map(Part::shape).map(|shape| shape.sum).sum(),
+        by_user: users.counts,
+        by_item: items.counts,
     };
-    let (users, items) = (users.0, items.0);
-    let parameters = (users.len() + items.len()) * (config.rank + usize::from(config.bias));
+    let names = [users.names, items.names];
+    let [users, items] = names.each_ref().map(Names::len);
+    let parameters = (users + items) * (config.rank + usize::from(config.bias));
     check_parameters("rank", config.rank, parameters)?;
 
-    let none = Ratings { users: users.len(), items: items.len(), ..Ratings::default() };
-    let parts = parts.into_iter().map(|part| part.map(|local| local.in_model(&users, &items)));
+    let none = Ratings { users, items, ..Ratings::default() };
+    let parts = parts.into_iter().map(|part| part.map(|local| local.in_model(names.each_ref())));
     let ratings = joined(none, parts.collect());
-    Ok(MatrixFactorization::new(config.clone(), ratings, &totals, name))
+    Ok(MatrixFactorization::new(config.clone(), ratings, &totals, names, name))
+}
+
+/// The users or the items of all data centers.
+fn united<'a>(
+    parts: &'a [Part<'_, LocalRatings>],
+    what: &str,
+    names: impl Fn(&'a RatingShape) -> &'a CountedNames,
+) -> Result<CountedNames, DataError> {
+    let lists: Vec<&CountedNames> = parts.iter().filter_map(Part::shape).map(names).collect();
+    CountedNames::union(&lists).map_err(|at| {
+        let words = |at: usize| match lists[at].names {
+            Names::Numbers(_) => format!("{what} named by numbers"),
+            Names::Text(_) => format!("{what} named by text"),
+        };
+        disagreement(&parts[at], &parts[0], (words(at), words(0)))
+    })
 }
 
 impl Part<'_, LocalRatings> {
@@ -124,12 +142,4 @@ impl Part<'_, LocalRatings> {
             _ => None,
         }
     }
-}
-
-/// The union of lists of numbers with counts: the numbers, ascending, and the sum of the counts of each.
-fn counted<'a>(lists: impl Iterator<Item = &'a [(u32, u64)]>) -> (Vec<u32>, Vec<u64>) {
-    let mut all: Vec<(u32, u64)> = lists.flatten().copied().collect();
-    all.sort_unstable_by_key(|(id, _)| *id);
-    let same = all.chunk_by(|one, other| one.0 == other.0);
-    same.map(|same| (same[0].0, same.iter().map(|(_, count)| count).sum::<u64>())).unzip()
 }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counted_names::CountedNames;
 use super::error::DataError;
 use gaia_ml::divided::{Divided, Examples};
 use gaia_ml::examples::Shape;
@@ -40,11 +41,11 @@ pub(super) enum DataShape {
     Documents(DocumentShape),
 }
 
-/// Users and items, by their ascending numbers in the files, each with how many training ratings it has.
+/// Users and items, each with how many training ratings it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct RatingShape {
-    pub(super) users: Vec<(u32, u64)>,
-    pub(super) items: Vec<(u32, u64)>,
+    pub(super) users: CountedNames,
+    pub(super) items: CountedNames,
     /// The sum of all training ratings.
     pub(super) sum: f64,
 }
@@ -81,10 +82,7 @@ impl DataSummary {
 
     /// Whether numbers that were received from another process can be those of data.
     pub(super) fn is_sound(&self) -> bool {
-        let known = |rows: &[(u32, u64)]| {
-            let counted = rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.1));
-            rows.is_sorted_by(|a, b| a.0 < b.0) && counted == Some(self.train)
-        };
+        let known = |rows: &CountedNames| rows.is_sound() && rows.total() == Some(self.train);
         let is_shaped = match &self.shape {
             DataShape::Ratings(ratings) => {
                 known(&ratings.users) && known(&ratings.items) && ratings.sum.is_finite()
@@ -147,6 +145,8 @@ const SIZE_MAX: usize = 1 << 40;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name_index::NAME_BYTES_MAX;
+    use gaia_core::application::Names;
 
     fn summary(shape: DataShape) -> DataSummary {
         DataSummary { train: 3, test: 1, digest: 0, validation: None, shape }
@@ -154,9 +154,18 @@ mod tests {
 
     #[test]
     fn numbers_that_no_data_has_are_refused() {
-        let ratings = |users: &[(u32, u64)], sum| {
-            let items = vec![(1, 3)];
-            summary(DataShape::Ratings(RatingShape { users: users.to_vec(), items, sum }))
+        let counted = |names, counts: &[u64]| CountedNames { names, counts: counts.to_vec() };
+        let rated = |users, sum| {
+            let items = counted(Names::Text(vec!["a".into()]), &[3]);
+            summary(DataShape::Ratings(RatingShape { users, items, sum }))
+        };
+        let ratings = |users: &[(u64, u64)], sum| {
+            let (names, counts): (Vec<u64>, Vec<u64>) = users.iter().copied().unzip();
+            rated(counted(Names::Numbers(names), &counts), sum)
+        };
+        let named = |users: &[&str]| {
+            let names = users.iter().map(|user| (*user).to_owned()).collect();
+            rated(counted(Names::Text(names), &[1, 2]), 7.0)
         };
         let documents = |counts: &[u64], words: Option<&[&str]>| {
             let vocabulary =
@@ -168,6 +177,7 @@ mod tests {
 
         for sound in [
             ratings(&[(2, 1), (5, 2)], 7.0),
+            named(&["a", "b"]),
             documents(&[1, 0, 5], Some(&["a", "b", "c"])),
             images(2, 2),
             summary(DataShape::Sparse { width: 4 }),
@@ -180,6 +190,9 @@ mod tests {
             ratings(&[(2, 1), (5, 1)], 7.0),
             ratings(&[(2, u64::MAX), (5, 4)], 7.0),
             ratings(&[(2, 1), (5, 2)], f64::NAN),
+            named(&["b", "a"]),
+            named(&["a", "b", "c"]),
+            named(&["a", &"b".repeat(NAME_BYTES_MAX + 1)]),
             documents(&[1, 2], Some(&["a"])),
             documents(&[u64::MAX, 2], None),
             images(usize::MAX, 2),

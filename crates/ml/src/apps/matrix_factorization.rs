@@ -24,7 +24,7 @@ use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+    Aggregation, Application, Direction, EvaluationSums, Metric, Names, Task, WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -89,6 +89,8 @@ pub struct RatingGenerator {
 /// The application: ratings partitioned over workers.
 pub struct MatrixFactorization {
     shared: Arc<Shared>,
+    /// The users and the items, in the order of their rows.
+    names: [Names; 2],
     /// Standard deviation of each initial factor.
     initial: f64,
     summary: String,
@@ -134,21 +136,23 @@ struct Touched {
 }
 
 impl MatrixFactorization {
-    /// Ratings divided among workers. `totals` are those of all data centers, and `data` describes where the ratings come
-    /// from.
+    /// Ratings divided among workers. `totals` are those of all data centers, `names` are those of the users and of the items
+    /// in the order of their rows, and `data` describes where the ratings come from.
     ///
     /// # Panics
     ///
-    /// Where there is no training rating, or `totals` are of other users or items.
+    /// Where there is no training rating, or `totals` or `names` are of other users or items.
     pub fn new(
         config: MatrixFactorizationConfig,
         ratings: Divided<Ratings>,
         totals: &RatingTotals,
+        names: [Names; 2],
         data: &str,
     ) -> Self {
         let Divided { train, train_total, test_total, .. } = &ratings;
         assert!(*train_total > 0);
         assert_eq!((train.users, train.items), (totals.by_user.len(), totals.by_item.len()));
+        assert_eq!([train.users, train.items], names.each_ref().map(Names::len));
 
         let width = config.rank + usize::from(config.bias);
         let layout = Arc::new(ModelLayout::new(vec![
@@ -183,7 +187,12 @@ impl MatrixFactorization {
             mean,
         });
 
-        Self { shared, initial, summary }
+        Self { shared, names, initial, summary }
+    }
+
+    /// The names of the users and of the items, in the order of their rows.
+    pub fn names(&self) -> [&Names; 2] {
+        self.names.each_ref()
     }
 }
 

@@ -146,7 +146,7 @@ mod tests {
     use crate::real::server::serve;
     use crate::real::test_run;
     use gaia_config::Plan;
-    use gaia_core::application::Application;
+    use gaia_core::application::{Application, Names};
     use gaia_core::coordinator::{ClusterCoordinator, FailureRules, TakeOver};
     use gaia_core::recovery::RequestSeq;
     use gaia_core::session::Incarnation;
@@ -184,6 +184,7 @@ mod tests {
                 config,
                 Divided::new(ratings(), ratings(), parts),
                 &RatingTotals::of(&ratings()),
+                [Names::Numbers(vec![7]), Names::Numbers(vec![8])],
                 "one rating",
             ));
 

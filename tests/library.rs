@@ -99,7 +99,7 @@ fn a_run_leaves_its_final_model_with_what_it_was_trained_by() {
     assert_eq!(again.as_ref(), Some(&file), "the same seed gives the same bytes");
     let tensors = SafeTensors::deserialize(&file).unwrap();
     let layout = application.layout();
-    assert_eq!(tensors.len(), layout.tables().len());
+    assert_eq!(tensors.len(), layout.tables().len() + application.attachments().len());
     for id in layout.table_ids() {
         let table = layout.table(id);
         let tensor = tensors.tensor(&table.name).unwrap();

@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::OutputFlags;
+use super::VerbosityFlags;
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,7 +29,7 @@ pub(crate) enum LogFormat {
 ///
 /// # Errors
 /// If `GAIA_LOG` is not a filter.
-pub(super) fn open_log(flags: &OutputFlags, colour: bool) -> Result<(), String> {
+pub(super) fn open_log(flags: &VerbosityFlags, colour: bool) -> Result<(), String> {
     let told = flags.log == LogFormat::Json && !flags.quiet;
     let default = if told { TOLD_TOO } else { "warn" };
     let wanted = std::env::var_os(LOG).unwrap_or_else(|| default.into());

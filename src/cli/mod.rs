@@ -8,15 +8,18 @@ mod check;
 mod check_data;
 mod compare;
 mod deploy;
+mod evaluate;
 mod failure;
 mod log;
 mod node;
 mod node_data;
 mod paper;
+mod predict;
 mod report;
 mod signals;
 mod terminal;
 mod train;
+mod trained;
 mod training;
 
 use std::ffi::OsString;
@@ -65,6 +68,12 @@ enum Verb {
     /// Write the scripts or manifests with which a scheduler starts the nodes of a run
     #[command(subcommand, after_help = deploy::DEPLOY_HELP)]
     Deploy(deploy::DeployVerb),
+    /// Evaluate a trained model on the data of its run, or on other data
+    #[command(after_help = EVALUATE_HELP)]
+    Evaluate(EvaluateFlags),
+    /// Write what a trained model predicts of the examples in a file
+    #[command(after_help = PREDICT_HELP)]
+    Predict(PredictFlags),
     /// Write the report of a finished run again, or one report of several runs
     #[command(after_help = REPORT_HELP)]
     Report(ReportFlags),
@@ -188,6 +197,40 @@ pub(crate) struct PaperFlags {
     pub(crate) output: OutputFlags,
 }
 
+/// A trained model, and the settings of its data.
+#[derive(Debug, Args)]
+pub(crate) struct TrainedFlags {
+    /// The file of the model: model.safetensors in the directory of a run
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Override one setting of the run that has trained the model, such as app.data.source
+    #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
+    pub(crate) settings: Vec<String>,
+    #[command(flatten)]
+    pub(crate) verbosity: VerbosityFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateFlags {
+    #[command(flatten)]
+    pub(crate) trained: TrainedFlags,
+    /// The data: a file, a folder or a pattern, in the format of app.data.source [default: the data of the run]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictFlags {
+    #[command(flatten)]
+    pub(crate) trained: TrainedFlags,
+    /// The data: a file, a folder or a pattern, in the format of app.data.source
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: PathBuf,
+    /// Where to write the predictions; a file that is there is replaced
+    #[arg(long, value_name = "FILE.csv|FILE.parquet")]
+    pub(crate) out: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ReportFlags {
     /// Run directories, each with a summary.json
@@ -203,6 +246,13 @@ pub(crate) struct OutputFlags {
     /// Where to write results [default: runs/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) verbosity: VerbosityFlags,
+}
+
+/// How much is said, and in which form.
+#[derive(Debug, Args)]
+pub(crate) struct VerbosityFlags {
     /// Write nothing but errors
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -230,8 +280,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
 
-    let terminal = Terminal::new(cli.verb.output());
-    if let Err(complaint) = log::open_log(cli.verb.output(), terminal.colour()) {
+    let terminal = Terminal::new(cli.verb.verbosity());
+    if let Err(complaint) = log::open_log(cli.verb.verbosity(), terminal.colour()) {
         terminal.fail(&Failure::usage(complaint));
         return ExitCode::from(2);
     }
@@ -245,6 +295,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Check(flags) => check::check(flags, &terminal).map(|()| Done::Whole),
         Verb::Node(flags) => node::node(flags, &terminal),
         Verb::Report(flags) => report::report(flags, &terminal).map(|()| Done::Whole),
+        Verb::Evaluate(flags) => evaluate::evaluate(flags, &terminal).map(|()| Done::Whole),
+        Verb::Predict(flags) => predict::predict(flags, &terminal).map(|()| Done::Whole),
     };
 
     match done {
@@ -269,8 +321,8 @@ enum Done {
 const INTERRUPTED: u8 = 75;
 
 impl Verb {
-    fn output(&self) -> &OutputFlags {
-        match self {
+    fn verbosity(&self) -> &VerbosityFlags {
+        let output = match self {
             Self::Train(flags) => &flags.run.output,
             Self::Check(flags) => &flags.run.output,
             Self::Node(flags) => &flags.run.output,
@@ -279,7 +331,10 @@ impl Verb {
             Self::Certs(verb) => verb.output(),
             Self::Deploy(verb) => verb.output(),
             Self::Report(flags) => &flags.output,
-        }
+            Self::Evaluate(flags) => return &flags.trained.verbosity,
+            Self::Predict(flags) => return &flags.trained.verbosity,
+        };
+        &output.verbosity
     }
 }
 
@@ -412,6 +467,25 @@ With --metrics the node serves HTTP. /metrics has its metrics in the format of P
 node's event loop runs, and 503 with a reason after it has not run for 10 s. /readyz is 200 while the run has started \
 and all peers are connected, and 503 with the reason otherwise. The endpoint is unauthenticated: keep it on 127.0.0.1 \
 or on a private network.";
+
+const EVALUATE_HELP: &str = "\
+Examples:
+  gaia evaluate runs/first/model.safetensors
+  gaia evaluate runs/first/model.safetensors --data ratings-of-june.csv --json
+  gaia evaluate runs/first/model.safetensors --data mnist --set app.data.source=idx
+
+Without --data the model is evaluated as at the end of its run: the objective over the examples that trained it, the \
+metric over those that were held out. With --data both are over all examples of the data, or over its test files if \
+the format has test files. Users and items that the model does not know are predicted from what it knows.";
+
+const PREDICT_HELP: &str = "\
+Examples:
+  gaia predict runs/first/model.safetensors --data pairs.csv --out predicted.csv
+  gaia predict runs/first/model.safetensors --data mnist --out classes.parquet
+
+One row for each example: of ratings the user, the item and the predicted rating, whether or not the file has ratings; \
+of examples with classes the label, the most likely class and the probability of each; of documents the largest topic \
+and the share of each. Of data with test files the test set is taken.";
 
 const REPORT_HELP: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use serde::Serialize;
 
 use super::log::TOLD;
-use super::{Failure, LogFormat, OutputFlags};
+use super::{Failure, LogFormat, VerbosityFlags};
 
 /// The two output streams, and how much is written to them.
 ///
@@ -20,7 +20,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(flags: &OutputFlags) -> Self {
+    pub(crate) fn new(flags: &VerbosityFlags) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colour = stderr().is_terminal() && !plain;
         Self { quiet: flags.quiet, json: flags.json, colour, log: flags.log }

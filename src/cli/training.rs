@@ -48,7 +48,7 @@ pub(super) fn carry_out(
     let files = NodeFiles {
         states: directory.node_states(),
         logs: directory.node_logs(),
-        json: output.log == LogFormat::Json,
+        json: output.verbosity.log == LogFormat::Json,
     };
 
     let outcome = carry_out_with(plan, application, directory, output, |observer| {
@@ -108,7 +108,7 @@ fn recorder(
     output: &OutputFlags,
 ) -> Result<Recorder, Failure> {
     // A log that machines read is not mixed with lines for people.
-    let quiet = output.quiet || output.log == LogFormat::Json;
+    let quiet = output.verbosity.quiet || output.verbosity.log == LogFormat::Json;
     let live = Live::new(LiveMode::detect(quiet), live_plan(plan, application));
     Ok(Recorder::new(directory.progress_log()?, live))
 }

@@ -1,5 +1,6 @@
 //! The blocks that end a run on the terminal.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,7 +65,8 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
         assert!(run(summary).contains(expect), "{}", run(summary));
         let (summary, progress) = (summary.clone(), progress.clone());
         let model = Model::zeros(Arc::new(ModelLayout::new(Vec::new())));
-        Outcome { summary, progress, model, highlights: Vec::new() }.check()
+        let attachments = BTreeMap::new();
+        Outcome { summary, progress, model, attachments, highlights: Vec::new() }.check()
     };
     assert!(!run(&summary).contains("conservation"));
     let mut record = ConservationRecord { links: 6, frames: 1234, broken: Vec::new() };

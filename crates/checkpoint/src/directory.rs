@@ -13,6 +13,7 @@ use super::manifest::{Facts, FileMark, Manifest};
 use super::marked_file::MarkedFile;
 use super::{Checkpoint, Resumed, tensors};
 use gaia_core::types::{Seed, State, messagepack};
+use gaia_model::model_bytes;
 
 /// The directory `checkpoints/` of one run or node.
 pub struct Checkpoints {
@@ -203,7 +204,7 @@ impl Checkpoints {
         checkpoint: &'c Checkpoint,
     ) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<'c> {
         let Checkpoint { model, state, .. } = checkpoint;
-        let model = model.iter().map(|model| (MODEL, tensors::model_file(model, None)));
+        let model = model.iter().map(|model| (MODEL, model_bytes(model, &BTreeMap::new(), None)));
         let tensors = tensors::FILES.into_iter();
         let tensors = tensors.map(|(content, name)| (name, tensors::state_file(state, content)));
         let records = std::iter::once_with(|| (RECORDS, messagepack::encode(&state.records)));

@@ -50,4 +50,3 @@ pub use log_disk::{LogDisk, LogFolder};
 pub use manifest::{ClockOf, Facts, LinkMark};
 pub use node_store::{NodeStore, NodeStoreConfig};
 pub use state_file::StateFile;
-pub use tensors::model_file;

@@ -11,7 +11,7 @@ use safetensors::tensor::{Metadata, View};
 use super::error::CheckpointError;
 use super::manifest::FileMark;
 use super::marked_file::MarkedFile;
-use gaia_core::types::{Content, Model, State, Tensor};
+use gaia_core::types::{Content, State, Tensor};
 
 /// The file of each kind of tensor.
 pub(super) const FILES: [(Content, &str); 3] = [
@@ -26,20 +26,6 @@ struct Written<'v> {
     values: &'v [f32],
 }
 
-/// The bytes of a safetensors file with a model: each table under its name, as rows × width in single precision.
-///
-/// `description` is the value of `gaia` in the file's metadata. That is one key, and not one for each of the things that it
-/// describes, since the format leaves the order of keys open, and the same model must give the same bytes.
-pub fn model_file(model: &Model, description: Option<&str>) -> Vec<u8> {
-    let layout = model.layout();
-    let tables = layout.table_ids().map(|id| {
-        let table = layout.table(id);
-        let shape = vec![table.rows, table.width];
-        (&table.name, Written { shape, values: model.table(id) })
-    });
-    file(tables, description)
-}
-
 /// All tensors of one kind, each as one row of numbers.
 pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
     let tensors = state.tensors.iter().filter(|(_, tensor)| tensor.content == content);
@@ -47,7 +33,7 @@ pub(super) fn state_file(state: &State, content: Content) -> Vec<u8> {
         let shape = vec![values.len()];
         (name, Written { shape, values })
     });
-    file(tensors, None)
+    safetensors::serialize(tensors, None).expect("names and shapes are text and numbers")
 }
 
 /// Reads a file of tensors of one kind, and checks it against its mark.
@@ -141,14 +127,6 @@ fn header(file: &MarkedFile<'_>) -> Result<(Vec<u8>, Metadata), Unfit> {
     }
 
     Ok((bytes, metadata))
-}
-
-fn file<'v>(
-    written: impl Iterator<Item = (&'v String, Written<'v>)>,
-    description: Option<&str>,
-) -> Vec<u8> {
-    let metadata = description.map(|text| [("gaia".to_owned(), text.to_owned())].into());
-    safetensors::serialize(written, metadata).expect("names and shapes are text and numbers")
 }
 
 impl View for Written<'_> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gaia_ml::ConfigError;
+use gaia_model::ModelError;
 
 /// Why an application cannot be built from its data.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum DataError {
         /// What was expected there.
         expected: String,
     },
+    /// The file of a model cannot be used.
+    #[error(transparent)]
+    Model(ModelError),
     /// The data of two data centers does not go together.
     #[error("the data of {0}: found {found}, expected {expected}, as in the data of {1}", data_centers[0], data_centers[1])]
     Disagreement {
@@ -71,6 +75,15 @@ impl DataError {
         expected: impl Into<String>,
     ) -> Self {
         Self::Broken { file: file.into(), place, found: found.into(), expected: expected.into() }
+    }
+}
+
+impl From<ModelError> for DataError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::Unreadable { file, reason } => Self::Unreadable { file, reason },
+            other => Self::Model(other),
+        }
     }
 }
 

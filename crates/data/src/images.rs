@@ -26,10 +26,9 @@ pub(super) fn read<G: Clone + Default>(
             (made.train, made.test, Some(made.best_accuracy))
         }
         source => {
-            let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
-            let (train, mut test) = read_folders(home.path()?, read)?;
+            let (train, mut test) = read_folders(home.path()?, source)?;
             if let Some(validation) = &home.validation {
-                (_, test) = read_folders(validation, read)?;
+                (_, test) = read_folders(validation, source)?;
                 check_shape(validation, &test, &train)?;
             }
             (train, test, None)
@@ -92,10 +91,8 @@ impl Part<'_, Divided<DenseExamples>> {
 type Images = (DenseExamples, DenseExamples);
 
 /// Reads the images of a folder, or of the folders that match a pattern.
-fn read_folders(
-    path: &Path,
-    read: fn(&Path) -> Result<Images, DataError>,
-) -> Result<Images, DataError> {
+pub(super) fn read_folders(path: &Path, source: ImageSource) -> Result<Images, DataError> {
+    let read = if source == ImageSource::Idx { read_idx } else { read_cifar };
     let folders = folders_of(path)?;
     let (mut train, mut test) = read(&folders[0])?;
     for folder in &folders[1..] {

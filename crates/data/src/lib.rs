@@ -32,6 +32,7 @@ mod sparse;
 mod split;
 mod summary;
 pub mod synthetic;
+mod trained;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub use movielens::read_movielens;
 pub use own_data::{OwnData, PlaceOfData};
 pub use split::{hold_out, split};
 pub use summary::DataSummary;
+pub use trained::{
+    PredictionColumn, PredictionFormat, PredictionValues, Predictions, TrainedOver, WriteError,
+};
 
 /// Loads or generates the application's data and partitions it over the workers of each data center.
 ///

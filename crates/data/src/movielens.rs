@@ -22,16 +22,28 @@ type Row = (u64, u64, f32);
 /// large, or where there is none.
 pub fn read_movielens(path: &Path) -> Result<Ratings, DataError> {
     let mut rows = RatingRows::default();
-    rows.add_set(path, |rows| add_ratings(path, rows))?;
+    rows.add_set(path, |rows| add_ratings(path, rows, Values::Given))?;
     Ok(rows.into_ratings().0.remove(0))
+}
+
+/// Whether every row has a rating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    Given,
+    /// Rows may end after the item. Their rating is not a number.
+    Optional,
 }
 
 /// Adds the ratings that a path names.
 ///
 /// # Errors
 /// As [`read_movielens`].
-pub(super) fn add_ratings(path: &Path, rows: &mut RatingRows) -> Result<(), DataError> {
-    files_of(path)?.iter().try_for_each(|file| parse(Source::open(file)?, rows))
+pub(super) fn add_ratings(
+    path: &Path,
+    rows: &mut RatingRows,
+    values: Values,
+) -> Result<(), DataError> {
+    files_of(path)?.iter().try_for_each(|file| parse(Source::open(file)?, rows, values))
 }
 
 /// What separates the fields of a row.
@@ -43,7 +55,7 @@ enum Separator {
 }
 
 /// Adds the ratings of a file.
-fn parse(mut source: Source<'_>, rows: &mut RatingRows) -> Result<(), DataError> {
+fn parse(mut source: Source<'_>, rows: &mut RatingRows, values: Values) -> Result<(), DataError> {
     let file = source.file().to_owned();
     let mut separator = None;
 
@@ -54,9 +66,10 @@ fn parse(mut source: Source<'_>, rows: &mut RatingRows) -> Result<(), DataError>
             continue;
         }
 
-        let (user, item, rating) = separator.rating(line).map_err(|(found, expected)| {
-            DataError::broken(&file, FilePosition::Row(row), found, expected)
-        })?;
+        let (user, item, rating) =
+            separator.rating(line, values).map_err(|(found, expected)| {
+                DataError::broken(&file, FilePosition::Row(row), found, expected)
+            })?;
 
         let (user, item) = (rows.users.number(user), rows.items.number(item));
         rows.push(user, item, rating).map_err(|expected| {
@@ -87,7 +100,7 @@ impl Separator {
     }
 
     /// The user, item and value of a row, or what was found and expected instead.
-    fn rating(self, line: &[u8]) -> Result<Row, (String, String)> {
+    fn rating(self, line: &[u8], values: Values) -> Result<Row, (String, String)> {
         let text = std::str::from_utf8(line).map_err(|_| (shown(line), "text".to_owned()))?;
         let mut fields = text.split(self.bytes());
         let mut field = |name: &str| {
@@ -95,7 +108,10 @@ impl Separator {
         };
         let user = id(field("a user")?, "a user")?;
         let item = id(field("an item")?, "an item")?;
-        let value = rating(field("a rating")?)?;
+        let value = match field("a rating") {
+            Err(_) | Ok("") if values == Values::Optional => f32::NAN,
+            value => rating(value?)?,
+        };
         if let Some(time) = fields.next()
             && time.trim().parse::<u64>().is_err()
         {
@@ -120,7 +136,7 @@ fn rating(text: &str) -> Result<f32, (String, String)> {
 }
 
 fn is_header(line: &[u8]) -> bool {
-    line.to_ascii_lowercase().starts_with(b"userid,movieid,rating")
+    line.to_ascii_lowercase().starts_with(b"userid,movieid")
 }
 
 /// The largest absolute value of a rating.

@@ -26,15 +26,25 @@ impl RatingRows {
         path: &Path,
         read: impl FnOnce(&mut Self) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.sets.push(Vec::new());
-        read(self)?;
-
+        self.add_any(read)?;
         let ratings = self.sets.last().map_or(0, Vec::len);
         if ratings < 2 {
             let found = format!("{ratings} in all");
             return Err(DataError::broken(path, FilePosition::Whole, found, "at least 2 ratings"));
         }
         Ok(())
+    }
+
+    /// Adds a set of ratings, however many.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn add_any(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.sets.push(Vec::new());
+        read(self)
     }
 
     /// Adds a rating to the last set. Otherwise says how many it may have.
@@ -49,6 +59,15 @@ impl RatingRows {
 
     /// The sets, each sorted by user and item, and the names of users and of items.
     pub(super) fn into_ratings(self) -> (Vec<Ratings>, [Names; 2]) {
+        self.arranged(|rows| rows.sort_by_key(|&(user, item, _)| (user, item)))
+    }
+
+    /// The sets in the order in which they were read, and the names of users and of items.
+    pub(super) fn into_ratings_as_read(self) -> (Vec<Ratings>, [Names; 2]) {
+        self.arranged(|_| {})
+    }
+
+    fn arranged(self, arrange: impl Fn(&mut [(u32, u32, f32)])) -> (Vec<Ratings>, [Names; 2]) {
         let (users, user_places) = self.users.into_names();
         let (items, item_places) = self.items.into_names();
         let ratings = |mut rows: Vec<(u32, u32, f32)>| {
@@ -56,7 +75,7 @@ impl RatingRows {
                 *user = user_places[*user as usize];
                 *item = item_places[*item as usize];
             }
-            rows.sort_by_key(|&(user, item, _)| (user, item));
+            arrange(&mut rows);
             Ratings {
                 users: users.len(),
                 items: items.len(),

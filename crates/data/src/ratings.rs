@@ -4,7 +4,7 @@ use super::counted_names::CountedNames;
 use super::digest::{digest_of, digest_of_named};
 use super::error::DataError;
 use super::homes::Home;
-use super::movielens::add_ratings;
+use super::movielens::{Values, add_ratings};
 use super::own_data::check_parameters;
 use super::rating_rows::RatingRows;
 use super::summary::{DataShape, DataSummary, Part, RatingShape, disagreement, joined};
@@ -35,7 +35,7 @@ pub(super) fn read(home: &Home<RatingSource, RatingGenerator>) -> Result<LocalRa
         RatingSource::MovieLens => {
             let mut rows = RatingRows::default();
             for path in [home.path()?].into_iter().chain(home.validation.as_deref()) {
-                rows.add_set(path, |rows| add_ratings(path, rows))?;
+                rows.add_set(path, |rows| add_ratings(path, rows, Values::Given))?;
             }
             rows.into_ratings()
         }

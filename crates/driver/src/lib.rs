@@ -19,6 +19,7 @@ mod server_stats;
 pub mod simulated;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,11 +29,12 @@ use tracing::{info, warn};
 use self::cluster::Blueprint;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{DriverKind, LostWorkers, Plan};
-use gaia_core::application::Application;
+use gaia_core::application::{Application, Attachment};
 use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
+use gaia_model::{MetricValue, ModelDescription, model_bytes};
 use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 
 /// A run that has ended.
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub progress: Vec<Progress>,
     /// The final model. After the drain all data centers have this copy.
     pub model: Model,
+    /// What predictions need beside the model, from the application.
+    pub attachments: BTreeMap<String, Attachment>,
     /// Lines that show what the final model has learnt, from the application.
     pub highlights: Vec<String>,
 }
@@ -209,26 +213,27 @@ pub fn run_logged(
 }
 
 impl Outcome {
-    /// The bytes of `model.safetensors`: the final model's tables under their names, each as rows × width in single
-    /// precision. The metadata has one key, `gaia`, with a JSON object that describes the run: `run`, `seed`,
-    /// `application` with its settings, `remote_sync`, `clock`, `objective`, `metric` and `version`. `None` if training
-    /// has diverged.
+    /// The bytes of `model.safetensors`: the final model and what predictions need beside it, with a description of the
+    /// run. `None` if training has diverged.
     pub fn model_file(&self, plan: &Plan) -> Option<Vec<u8>> {
         let summary = &self.summary;
         if summary.diverged.is_some() {
             return None;
         }
-        let description = serde_json::json!({
-            "run": summary.name,
-            "seed": summary.seed,
-            "application": plan.app,
-            "remote_sync": summary.remote_sync,
-            "clock": summary.clocks,
-            "objective": summary.objective,
-            "metric": summary.metric,
-            "version": summary.version,
-        });
-        Some(gaia_checkpoint::model_file(&self.model, Some(&description.to_string())))
+        let application = serde_json::to_value(&plan.app).expect("settings can be written as JSON");
+        let description = ModelDescription {
+            run: summary.name.clone(),
+            seed: summary.seed,
+            application,
+            settings: plan.to_toml(),
+            remote_sync: summary.remote_sync.clone(),
+            clock: summary.clocks,
+            objective: summary.objective,
+            metric: MetricValue { name: summary.metric.name.clone(), value: summary.metric.value },
+            version: summary.version.clone(),
+        };
+        let description = serde_json::to_string(&description).expect("a description is JSON");
+        Some(model_bytes(&self.model, &self.attachments, Some(&description)))
     }
 
     /// Checks that each mirror has applied the frames that were cut for it, on all links whose ends were compared.

@@ -22,7 +22,9 @@ mod text;
 pub use comparison::{CompareRow, ComparedRun, Comparison, ComparisonFile};
 pub use directory::{ProgressLog, ReportError, RunDirectory, RunRecord, to_json};
 pub use live::{DcPlan, Live, LiveMode, LivePlan, Recorder};
-pub use terminal::{Paint, comparison_block, highlights_block, run_block};
+pub use terminal::{
+    Paint, TrainedEvaluation, comparison_block, evaluation_block, highlights_block, run_block,
+};
 
 use directory::{COMPARE, COMPARE_PAGE, HIGHLIGHTS, PAGE, PICTURE, RUN_TOML, SUMMARY};
 use gaia_telemetry::{Progress, Summary};

@@ -1,8 +1,10 @@
 //! The contract between an application and the workers that run it.
 
+mod attachment;
 mod evaluation;
 mod names;
 
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use crate::types::{
     Clock, Deltas, Model, ModelLayout, Persist, Restorer, RowSet, Saved, Saver, Seed, StateError,
 };
 
+pub use attachment::Attachment;
 pub use evaluation::{Aggregation, Direction, Evaluation, EvaluationSums, Metric, WeightedSum};
 pub use names::{Name, Names};
 
@@ -76,6 +79,12 @@ pub trait Application: Send + Sync {
     /// A checkpoint can only be continued by an application with the same description.
     fn describe(&self) -> String {
         format!("{} parameters", self.layout().parameters())
+    }
+
+    /// What predictions need beside the tables of the model, by name. It is written into the file of the model. Names
+    /// differ from those of tables. The default is nothing.
+    fn attachments(&self) -> BTreeMap<String, Attachment> {
+        BTreeMap::new()
     }
 
     /// Lines that show what the model has learnt, the most informative first. The default is none: the figures of the

@@ -173,7 +173,8 @@ impl<'a> RunMonitor<'a> {
         let recorder = self.recorder;
         let summary =
             recorder.summary(&all_server_stats, application, &results, link_counters, wall);
-        let highlights = application.highlights(&model);
-        Outcome { summary, progress: recorder.into_progress(), model, highlights }
+        let (attachments, highlights) = (application.attachments(), application.highlights(&model));
+        let progress = recorder.into_progress();
+        Outcome { summary, progress, model, attachments, highlights }
     }
 }

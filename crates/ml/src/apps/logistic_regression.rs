@@ -198,6 +198,17 @@ impl SparseDescent {
     }
 }
 
+impl LogisticRegression {
+    /// The probability that each of some examples is of the positive class.
+    pub fn probabilities(&self, model: &Model, examples: &SparseExamples) -> Vec<f32> {
+        let probability = |example: usize| {
+            let (columns, values) = examples.example(example);
+            1.0 / (1.0 + (-margin(model, columns, values)).exp())
+        };
+        (0..examples.len()).into_par_iter().map(probability).collect()
+    }
+}
+
 impl Task for SparseDescent {
     fn rows(&mut self, clock: Clock) -> RowSet {
         self.prepare(clock);

@@ -9,6 +9,7 @@
 //! times the distance to its optimum, which diverges above 2. So the learning rate of each row is capped
 //! such that `η·n` stays below `row_step_max`; `n` comes from the row's count in all data.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use crate::examples::Ratings;
 use crate::kernels::factorization::{Rating, descend, predict};
 use crate::kernels::vector::square_norm;
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Names, Task, WeightedSum, Work,
+    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Names, Task,
+    WeightedSum, Work,
 };
 use gaia_core::types::{
     Clock, Deltas, Model, ModelLayout, RowSet, Seed, TableDeltas, TableId, TableLayout, TableRows,
@@ -194,6 +196,12 @@ impl MatrixFactorization {
     pub fn names(&self) -> [&Names; 2] {
         self.names.each_ref()
     }
+
+    /// The rating that is predicted for the user and the item of each of some ratings.
+    pub fn predictions(&self, model: &Model, ratings: &Ratings) -> Vec<f32> {
+        let prediction = |at: usize| self.shared.prediction(model, ratings, at);
+        (0..ratings.len()).into_par_iter().map(prediction).collect()
+    }
 }
 
 impl Application for MatrixFactorization {
@@ -262,6 +270,14 @@ impl Application for MatrixFactorization {
         self.shared.config.clocks_per_pass
     }
 
+    fn attachments(&self) -> BTreeMap<String, Attachment> {
+        let [users, items] = self.names.clone().map(Attachment::from);
+        let mean = Attachment::Floats(vec![self.shared.mean]);
+        [(USER_NAMES, users), (ITEM_NAMES, items), (MEAN, mean)]
+            .map(|(name, attachment)| (name.to_owned(), attachment))
+            .into()
+    }
+
     fn describe(&self) -> String {
         self.summary.clone()
     }
@@ -289,10 +305,19 @@ impl Shared {
     }
 
     fn square_error(&self, model: &Model, ratings: &Ratings, at: usize) -> f64 {
+        let error = ratings.value[at] - self.mean - self.above_mean(model, ratings, at);
+        f64::from(error) * f64::from(error)
+    }
+
+    fn prediction(&self, model: &Model, ratings: &Ratings, at: usize) -> f32 {
+        self.mean + self.above_mean(model, ratings, at)
+    }
+
+    /// By how much the prediction is above the mean of all ratings.
+    fn above_mean(&self, model: &Model, ratings: &Ratings, at: usize) -> f32 {
         let user = model.row(USERS, ratings.user[at] as usize);
         let item = model.row(ITEMS, ratings.item[at] as usize);
-        let error = ratings.value[at] - self.mean - predict(user, item, self.config.rank);
-        f64::from(error) * f64::from(error)
+        predict(user, item, self.config.rank)
     }
 
     /// What each rating of a row pays for the row in the objective.
@@ -476,6 +501,15 @@ fn sum(pieces: &[&[u32]], of: impl Fn(usize) -> f64 + Sync) -> WeightedSum {
     let weight = pieces.iter().map(|piece| piece.len()).sum::<usize>() as f64;
     WeightedSum { sum: sums.iter().sum(), weight }
 }
+
+/// The attachment with the names of users.
+pub const USER_NAMES: &str = "users.names";
+
+/// The attachment with the names of items.
+pub const ITEM_NAMES: &str = "items.names";
+
+/// The attachment with the mean of all training ratings.
+pub const MEAN: &str = "mean";
 
 const USERS: TableId = TableId(0);
 const ITEMS: TableId = TableId(1);

@@ -26,9 +26,10 @@ pub use logistic_regression::{
     LogisticRegression, LogisticRegressionConfig, PlantedGenerator, SparseSource,
 };
 pub use matrix_factorization::{
-    MatrixFactorization, MatrixFactorizationConfig, RatingGenerator, RatingSource, RatingTotals,
+    ITEM_NAMES, MEAN, MatrixFactorization, MatrixFactorizationConfig, RatingGenerator,
+    RatingSource, RatingTotals, USER_NAMES,
 };
-pub use network::{ImageSource, Network};
+pub use network::{CLASSES, INPUT_SHAPE, ImageSource, Network};
 pub use perceptron::{PerceptronConfig, TeacherGenerator, perceptron};
 pub use softmax_regression::{MixtureGenerator, SoftmaxRegressionConfig, softmax_regression};
 pub use topic_model::{

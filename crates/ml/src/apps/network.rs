@@ -5,6 +5,7 @@
 //! batch, and `−η × gradient ÷ workers` as its delta, so that the workers' deltas add up to one step on the
 //! union of their batches. Momentum is the worker's own, over its own gradients.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,11 +16,12 @@ use super::sampled::sampled;
 use super::visits::Visits;
 use crate::config::{ConfigError, RateDecay, above_zero, count, within};
 use crate::divided::{Divided, Parts};
-use crate::examples::DenseExamples;
+use crate::examples::{DenseExamples, Shape};
 use crate::kernels::vector::axpy;
 use crate::layers::{Activations, Stack};
 use gaia_core::application::{
-    Aggregation, Application, Direction, EvaluationSums, Metric, Task, WeightedSum, Work,
+    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Task, WeightedSum,
+    Work,
 };
 use gaia_core::types::{
     Clock, Content, Deltas, Model, ModelLayout, Restorer, RowSet, Saved, Saver, Seed, StateError,
@@ -187,8 +189,25 @@ impl Application for Network {
         self.shared.training.momentum
     }
 
+    fn attachments(&self) -> BTreeMap<String, Attachment> {
+        let DenseExamples { shape: Shape { channels, height, width }, classes, .. } =
+            self.shared.examples.train;
+        let integers = |name: &str, values: &[usize]| {
+            let values = values.iter().map(|value| *value as u64).collect();
+            (name.to_owned(), Attachment::Integers(values))
+        };
+        [integers(INPUT_SHAPE, &[channels, height, width]), integers(CLASSES, &[classes])].into()
+    }
+
     fn describe(&self) -> String {
         self.summary.clone()
+    }
+}
+
+impl Network {
+    /// The probability of each class for each of some examples: examples × classes.
+    pub fn probabilities(&self, model: &Model, examples: &DenseExamples) -> Vec<f32> {
+        self.shared.stack.probabilities(model, examples)
     }
 }
 
@@ -265,6 +284,12 @@ impl Task for GradientDescent {
 fn velocity_of(table: usize) -> String {
     format!("velocity.{table}")
 }
+
+/// The attachment with the channels, the height and the width of an example.
+pub const INPUT_SHAPE: &str = "input.shape";
+
+/// The attachment with the number of classes.
+pub const CLASSES: &str = "classes";
 
 /// A step is a pass forwards and, about twice as long, one backwards.
 const PASSES_PER_STEP: u64 = 3;

@@ -10,7 +10,7 @@ use super::{
     Rectifier, Room,
 };
 use crate::examples::{DenseExamples, Shape};
-use crate::kernels::vector::square_norm;
+use crate::kernels::vector::{softmax, square_norm};
 use gaia_core::types::{Deltas, Model, ModelLayout, Seed, TableId, TableLayout};
 
 /// A network: its layers and their tables in the model. The last layer's values are the logits of classes.
@@ -224,6 +224,25 @@ impl Stack {
             loss: sum.loss + score.loss,
             hits: sum.hits + score.hits,
         })
+    }
+
+    /// The probability of each class for each of some examples: examples × classes.
+    pub fn probabilities(&self, model: &Model, data: &DenseExamples) -> Vec<f32> {
+        let all: Vec<u32> = (0..data.len() as u32).collect();
+        let batch = (ROOM_VALUES / self.room()).clamp(1, SCORED_TOGETHER);
+        let probabilities: Vec<Vec<f32>> = all
+            .par_chunks(batch)
+            .map_init(Activations::default, |activations, batch| {
+                self.forward(model, data, batch, activations);
+                let mut logits = activations.values[self.layers.len()].clone();
+                let classes = logits.len() / batch.len();
+                logits.chunks_exact_mut(classes).for_each(|row| {
+                    softmax(row);
+                });
+                logits
+            })
+            .collect();
+        probabilities.concat()
     }
 
     /// The most values that one example takes at one time in one layer.

@@ -3,10 +3,12 @@
 //! This room decides which lines are printed. The view of a run in progress is in `live/`.
 
 mod comparison;
+mod evaluation;
 mod lines;
 mod paint;
 mod run;
 
 pub use comparison::comparison_block;
+pub use evaluation::{TrainedEvaluation, evaluation_block};
 pub use paint::Paint;
 pub use run::{highlights_block, run_block};

@@ -80,6 +80,20 @@ impl WordProbabilities {
         self.losses(&held_out.seen, &held_out.unseen, chosen, alpha)
     }
 
+    /// The share of each topic in each of some documents, documents × topics.
+    pub fn shares(&self, documents: &Documents, alpha: f64) -> Vec<f32> {
+        let mut shares = vec![0.0; documents.len() * self.topics];
+        let rows = shares.par_chunks_exact_mut(self.topics).enumerate();
+        rows.for_each_init(
+            || vec![0.0; self.topics],
+            |scratch, (document, weights)| {
+                let words = documents.document(document);
+                fold_in(&self.values, words, alpha as f32, FOLD_IN_STEPS, weights, scratch);
+            },
+        );
+        shares
+    }
+
     /// The perplexity of what is unseen of held-out documents: the number of equally likely words that would be as
     /// hard to guess. 1 of no words.
     pub fn perplexity(&self, held_out: &Completion, alpha: f64) -> f64 {

@@ -16,6 +16,7 @@ mod config;
 mod likelihood;
 mod resampling;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,7 +29,9 @@ use self::resampling::Resampling;
 use crate::apps::sampled::sampled;
 use crate::divided::{Divided, Parts};
 use crate::examples::Documents;
-use gaia_core::application::{Aggregation, Application, Direction, EvaluationSums, Metric, Task};
+use gaia_core::application::{
+    Aggregation, Application, Attachment, Direction, EvaluationSums, Metric, Task,
+};
 use gaia_core::types::{Clock, Model, ModelLayout, Seed, TableId, TableLayout};
 
 /// The application: documents partitioned over workers.
@@ -184,6 +187,11 @@ impl Application for TopicModel {
         self.shared.config.clocks_per_pass
     }
 
+    fn attachments(&self) -> BTreeMap<String, Attachment> {
+        let words = self.vocabulary.iter();
+        words.map(|words| (WORD_NAMES.to_owned(), Attachment::Texts(words.clone()))).collect()
+    }
+
     fn describe(&self) -> String {
         self.summary.clone()
     }
@@ -225,6 +233,15 @@ pub fn top_words(model: &Model, most: usize) -> Vec<Vec<u32>> {
     (0..topics).map(of_topic).collect()
 }
 
+impl TopicModel {
+    /// The share of each topic in each of some documents, documents × topics: the estimate of [`WordProbabilities`].
+    pub fn shares(&self, model: &Model, documents: &Documents) -> Vec<f32> {
+        let TopicModelConfig { topics, alpha, beta, .. } = self.shared.config;
+        let words = WordProbabilities::from_counts(topics, model.table(WORD_TOPIC), beta);
+        words.shares(documents, alpha)
+    }
+}
+
 impl TokenCounts {
     /// The counts of documents that are all in this process.
     pub fn of(train: &Documents) -> Self {
@@ -242,6 +259,9 @@ impl Shared {
 
 const WORD_TOPIC: TableId = TableId(0);
 const TOPICS: TableId = TableId(1);
+
+/// The attachment with the words.
+const WORD_NAMES: &str = "word-topic.names";
 
 /// Words that a highlight shows of each topic.
 const WORDS_SHOWN: usize = 10;

@@ -1,0 +1,38 @@
+//! Where a trained model comes from.
+
+use serde::{Deserialize, Serialize};
+
+/// The run that has trained a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelDescription {
+    /// The name of the run.
+    pub run: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The settings of the application, as in `[app]`. `null` of an application that was handed in.
+    pub application: serde_json::Value,
+    /// The run file with all settings, as `run.toml` has it.
+    pub settings: String,
+    /// The remote synchronisation model.
+    pub remote_sync: String,
+    /// The clock that the model holds.
+    pub clock: u64,
+    /// The training objective at that clock.
+    pub objective: f64,
+    /// The held-out metric at that clock.
+    pub metric: MetricValue,
+    /// The version of the program that has written the file.
+    pub version: String,
+}
+
+/// The value of a metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricValue {
+    /// The name of the metric.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// The key of the description in the metadata of the file.
+pub const DESCRIPTION: &str = "gaia";

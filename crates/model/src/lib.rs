@@ -1,0 +1,21 @@
+//! The file of a trained model: `model.safetensors`, which other programs can read too.
+//!
+//! | tensor | type | |
+//! |---|---|---|
+//! | each table, by its name | `F32`, rows × width | what was learnt |
+//! | `NAME` of an attachment with numbers | `F32` or `U64`, one axis | what predictions need beside the tables, such as `mean` or `users.names` |
+//! | `NAME` of an attachment with text | `U8`, one axis | the same as a JSON list of strings in UTF-8 |
+//!
+//! The metadata has one key, `gaia`, with a JSON object: [`ModelDescription`].
+
+#![warn(missing_docs)]
+
+mod description;
+mod error;
+mod read;
+mod write;
+
+pub use description::{DESCRIPTION, MetricValue, ModelDescription};
+pub use error::ModelError;
+pub use read::{TrainedModel, TrainedTable};
+pub use write::model_bytes;

@@ -1,0 +1,83 @@
+//! `gaia evaluate`: the objective and the metric of a trained model.
+
+use serde::Serialize;
+
+use super::trained::Trained;
+use super::{EvaluateFlags, Failure, Terminal};
+use gaia_core::application::Evaluation;
+use gaia_data::TrainedOver;
+use gaia_model::MetricValue;
+use gaia_report::{Paint, TrainedEvaluation, evaluation_block};
+
+/// The evaluation of a trained model.
+#[derive(Debug, Serialize)]
+struct Evaluated {
+    model: String,
+    /// The data, in a few words.
+    data: String,
+    objective: f64,
+    metric: MetricValue,
+    /// The figures of the run that has trained the model.
+    trained: Figures,
+}
+
+#[derive(Debug, Serialize)]
+struct Figures {
+    run: String,
+    clock: u64,
+    objective: f64,
+    metric: MetricValue,
+}
+
+/// Evaluates a model on the data of its run, or on other data.
+pub(super) fn evaluate(flags: &EvaluateFlags, terminal: &Terminal) -> Result<(), Failure> {
+    let trained = Trained::read(&flags.trained, flags.data.as_deref())?;
+    let config = trained.application()?;
+    let (metric, Evaluation { objective, metric: value }, data) = match &flags.data {
+        Some(path) => {
+            let over = TrainedOver::read(config, &trained.model, trained.plan.seed);
+            let over = over.map_err(|error| trained.failed(error))?;
+            let data = format!("{}: {} examples", path.display(), over.examples());
+            let evaluation = over.evaluate().map_err(|error| trained.failed(error))?;
+            (over.metric(), evaluation, data)
+        }
+        None => {
+            let plan = &trained.plan;
+            let (homes, validation) = (plan.topology.data_homes(), plan.evaluate.data.as_deref());
+            let built = gaia_data::build_validated(Some(config), &homes, plan.seed, validation);
+            let application = built.map_err(|error| trained.failed(error))?;
+            let model = trained.model.model(application.layout(), &application.attachments());
+            let model = model.map_err(|error| Failure::Data(error.into()))?;
+            (application.metric(), application.evaluate(&model), application.describe())
+        }
+    };
+
+    let description = &trained.description;
+    let evaluated = Evaluated {
+        model: trained.model.file.display().to_string(),
+        data,
+        objective,
+        metric: MetricValue { name: metric.name.into(), value },
+        trained: Figures {
+            run: description.run.clone(),
+            clock: description.clock,
+            objective: description.objective,
+            metric: description.metric.clone(),
+        },
+    };
+    let Figures { run, clock, .. } = &evaluated.trained;
+    let block = evaluation_block(
+        &TrainedEvaluation {
+            model: evaluated.model.clone(),
+            run: (run.clone(), *clock),
+            data: evaluated.data.clone(),
+            objective: [objective, description.objective],
+            metric_name: metric.name.into(),
+            metric: [value, description.metric.value],
+        },
+        Paint::for_stdout(),
+    );
+    terminal.line(block.trim_end());
+    terminal.result(&evaluated);
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! `gaia predict`: what a trained model predicts, as a file.
+
+use super::trained::Trained;
+use super::{Failure, PredictFlags, Terminal};
+use gaia_data::{PredictionFormat, TrainedOver};
+
+/// Writes what a model predicts of the examples in some files.
+pub(super) fn predict(flags: &PredictFlags, terminal: &Terminal) -> Result<(), Failure> {
+    // A file that cannot be written is known before any work.
+    PredictionFormat::of(&flags.out).map_err(Failure::usage)?;
+    let trained = Trained::read(&flags.trained, Some(&flags.data))?;
+    let over = TrainedOver::read(trained.application()?, &trained.model, trained.plan.seed);
+    let over = over.map_err(|error| trained.failed(error))?;
+
+    let predictions = over.predictions();
+    predictions.write(&flags.out).map_err(Failure::run)?;
+    let (rows, columns) = (predictions.len(), predictions.columns.len());
+    terminal.line(&format!("{}: {rows} rows of {columns} columns", flags.out.display()));
+    terminal.result(&serde_json::json!({
+        "file": flags.out.display().to_string(),
+        "rows": rows,
+        "columns": predictions.columns.iter().map(|column| &column.name).collect::<Vec<_>>(),
+    }));
+    Ok(())
+}

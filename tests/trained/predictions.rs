@@ -1,0 +1,169 @@
+//! `gaia predict`, of every application.
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+use super::{Bench, column};
+
+/// Four images of 2 × 2 pixels in the IDX format, of the classes 0 and 1 by their first pixel.
+fn images(count: u8) -> (Vec<u8>, Vec<u8>) {
+    let number = |number: u8| [0, 0, 0, number];
+    let mut images = [[0, 0, 8, 3], number(count), number(2), number(2)].concat();
+    let mut labels = [[0, 0, 8, 1], number(count)].concat();
+    for example in 0..count {
+        let class = example % 2;
+        images.extend([255 * class, example, 255 - example, 7]);
+        labels.push(class);
+    }
+    (images, labels)
+}
+
+fn write_images(bench: &Bench, folder: &str) {
+    for (set, count) in [("train", 60), ("t10k", 20)] {
+        let (images, labels) = images(count);
+        bench.write(&format!("{folder}/{set}-images-idx3-ubyte"), images);
+        bench.write(&format!("{folder}/{set}-labels-idx1-ubyte"), labels);
+    }
+}
+
+/// Predicts as csv, and as Parquet with the same contents. Returns the rows.
+fn predict(bench: &Bench, model: &str, data: &str) -> Vec<Vec<String>> {
+    for out in ["p.csv", "p.parquet"] {
+        bench.gaia(&["predict", model, "--data", data, "--out", out]).assert().success();
+    }
+    let rows = bench.csv("p.csv");
+    let file = std::fs::File::open(bench.path("p.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let in_parquet: Vec<Vec<String>> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| {
+            let shown = |field: &Field| match field {
+                Field::Null => String::new(),
+                Field::Long(number) => number.to_string(),
+                Field::Float(number) => number.to_string(),
+                Field::Str(text) => text.clone(),
+                other => panic!("{other:?}"),
+            };
+            row.unwrap().get_column_iter().map(|(_, field)| shown(field)).collect()
+        })
+        .collect();
+    assert_eq!(rows[1..], in_parquet);
+    let names = reader.metadata().file_metadata().schema_descr();
+    let names: Vec<String> = names.columns().iter().map(|column| column.name().into()).collect();
+    assert_eq!(rows[0], names);
+    assert!(!bench.path("p.csv.partial").exists() && !bench.path("p.parquet.partial").exists());
+    rows
+}
+
+#[test]
+fn pairs_are_predicted_with_and_without_ratings_and_with_strangers() {
+    let bench = Bench::new();
+    let rows = (0..40_u64).flat_map(|user| (0..6_u64).map(move |item| (user, item)));
+    let rows = rows.map(|(user, item)| format!("{user},{item},{}\n", 1 + (user + item) % 4));
+    bench.write("train.csv", rows.collect::<String>());
+    let keys = "rank = 2\ndata = { source = \"movielens\", path = \"train.csv\" }";
+    let model = bench.train("mf", "matrix-factorization", keys);
+
+    let stranger = u64::MAX;
+    bench.write(
+        "pairs.csv",
+        format!("userId,movieId\n5,3\n{stranger},3\n5,77\n0,0\n{stranger},99\n"),
+    );
+    let rows = predict(&bench, &model, "pairs.csv");
+    assert_eq!(rows[0], ["user", "item", "prediction"]);
+    let pairs: Vec<&[String]> = rows[1..].iter().map(|row| &row[..2]).collect();
+    let stranger = stranger.to_string();
+    assert_eq!(pairs, [["5", "3"], [&*stranger, "3"], ["5", "77"], ["0", "0"], [&*stranger, "99"]]);
+
+    let file = std::fs::read(bench.path(&model)).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let floats = |name: &str| -> Vec<f32> {
+        let data = tensors.tensor(name).unwrap().data().to_vec();
+        data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    let (mean, items) = (floats("mean")[0], floats("items"));
+    let predictions = column(&rows, "prediction");
+    let near =
+        |one: f64, other: f32| assert!((one - f64::from(other)).abs() < 1e-5, "{one} {other}");
+    near(predictions[4], mean);
+    // A row has the factors and then the bias.
+    near(predictions[1], mean + items[3 * 3 + 2]);
+
+    bench.write("some.csv", "5,3,4.5\n5,4\n");
+    let rows = predict(&bench, &model, "some.csv");
+    assert_eq!(rows[0], ["user", "item", "rating", "prediction"]);
+    assert_eq!((&*rows[1][2], &*rows[2][2]), ("4.5", ""));
+    near(predictions[0], rows[1][3].parse().unwrap());
+}
+
+#[test]
+fn images_have_a_class_and_the_probability_of_each() {
+    let bench = Bench::new();
+    write_images(&bench, "images");
+    let data = "data = { source = \"idx\", path = \"images\" }";
+    for (kind, keys) in [
+        ("softmax-regression", ""),
+        ("perceptron", "hidden = [4]\n"),
+        ("convolutional-network", "filters = [2]\nkernel = 1\npool = 1\ngroups = 1\nhidden = []\n"),
+    ] {
+        let model = bench.train(kind, kind, &format!("{keys}{data}"));
+        let rows = predict(&bench, &model, "images");
+        assert_eq!(rows[0], ["example", "label", "class", "probability.0", "probability.1"]);
+        assert_eq!(rows.len(), 21);
+        let (zero, one) = (column(&rows, "probability.0"), column(&rows, "probability.1"));
+        let classes = column(&rows, "class");
+        for (at, (zero, one)) in zero.iter().zip(&one).enumerate() {
+            assert!((zero + one - 1.0).abs() < 1e-5);
+            assert_eq!(classes[at] == 1.0, one > zero);
+        }
+        let hits = classes.iter().zip(column(&rows, "label")).filter(|(one, two)| **one == *two);
+        let accuracy = hits.count() as f64 / 20.0;
+        let found = bench.json(&["evaluate", &model, "--data", "images"]);
+        assert_eq!(found["metric"]["value"], accuracy, "{kind}");
+    }
+}
+
+#[test]
+fn sparse_examples_have_the_probability_of_the_positive_class() {
+    let bench = Bench::new();
+    let row = |example: u32| {
+        let (sign, feature) = if example.is_multiple_of(2) { ('+', 2) } else { ('-', 4) };
+        format!("{sign}1 {feature}:1 {}:0.5\n", 5 + example % 3)
+    };
+    bench.write("train", (0..60).map(row).collect::<String>());
+    // The model does not know the feature 90.
+    bench.write("given", "-1 2:1 90:7\n+1 4:1\n");
+    let keys = "data = { source = \"libsvm\", path = \"train\" }";
+    let model = bench.train("lr", "logistic-regression", keys);
+    let rows = predict(&bench, &model, "given");
+    assert_eq!(rows[0], ["example", "label", "class", "probability"]);
+    assert_eq!(
+        (column(&rows, "label"), column(&rows, "class")),
+        (vec![-1.0, 1.0], vec![1.0, -1.0])
+    );
+    let probabilities = column(&rows, "probability");
+    assert!(probabilities[0] > 0.5 && probabilities[1] < 0.5, "{probabilities:?}");
+}
+
+#[test]
+fn documents_have_the_share_of_each_topic() {
+    let bench = Bench::new();
+    let documents: String = (1..=30)
+        .flat_map(|document| (1..=3).map(move |word| (document, word + 3 * (document % 2))))
+        .map(|(document, word)| format!("{document} {word} 4\n"))
+        .collect();
+    bench.write("docs", format!("30\n6\n90\n{documents}"));
+    bench.write("words", "a\nb\nc\nd\ne\nf\n");
+    let keys = "topics = 2\nalpha = 0.1\n\
+                data = { source = \"docword\", path = \"docs\", vocabulary_path = \"words\" }";
+    let model = bench.train("lda", "topic-model", keys);
+    let rows = predict(&bench, &model, "docs");
+    assert_eq!(rows[0], ["document", "topic", "share.1", "share.2"]);
+    assert_eq!(rows.len(), 31);
+    let (one, two) = (column(&rows, "share.1"), column(&rows, "share.2"));
+    for (at, topic) in column(&rows, "topic").into_iter().enumerate() {
+        assert!((one[at] + two[at] - 1.0).abs() < 1e-5);
+        assert_eq!(topic == 2.0, two[at] > one[at]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What `gaia evaluate` and `gaia predict` refuse, and how they say so.
+
+use super::{APPS, Bench};
+
+#[test]
+fn each_mistake_is_one_error_that_says_where() {
+    let bench = Bench::new();
+    bench.write("train.csv", "1,1,3\n1,2,4\n2,1,5\n2,2,1\n3,1,2\n3,2,2\n");
+    bench.write("pairs.csv", "1,2\n");
+    bench.write("empty.csv", "");
+    bench.write("words.csv", "1,x,3\n");
+    let keys = "rank = 2\ndata = { source = \"movielens\", path = \"train.csv\" }";
+    let model = bench.train("mf", "matrix-factorization", keys);
+    let synthetic = bench.train("made", APPS[1].0, APPS[1].1);
+    let tables = safetensors::serialize(
+        [(
+            "users",
+            safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1, 1], &[0; 4])
+                .unwrap(),
+        )],
+        None,
+    );
+    bench.write("bare.safetensors", tables.unwrap());
+
+    let (evaluate, predict) = ("evaluate", "predict");
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[evaluate, "none"], &["none: cannot be read"]),
+        (&[evaluate, "."], &["found a folder, expected a file"]),
+        (&[evaluate, "train.csv"], &["train.csv: found", "expected a safetensors file"]),
+        (
+            &[evaluate, "bare.safetensors"],
+            &["no description of a run", "that gaia train has written"],
+        ),
+        (&[evaluate, &model, "--data", "none.csv"], &["--data none.csv", "No such file"]),
+        (
+            &[evaluate, &model, "--data", "pairs.csv"],
+            &["pairs.csv: found user 1 and item 2 without a rating"],
+        ),
+        (&[evaluate, &model, "--data", "empty.csv"], &["empty.csv: found no row"]),
+        (
+            &[evaluate, &model, "--data", "words.csv"],
+            &["words.csv, row 1: found \"x\"", "an item number"],
+        ),
+        (
+            &[evaluate, &model, "--set", "app.rank=3"],
+            &["`users` with the shape [3, 3] as F32", "[3, 4]"],
+        ),
+        (&[evaluate, &model, "--set", "app.rnk=3"], &["rnk", "rank"]),
+        (
+            &[evaluate, &synthetic, "--data", "train.csv"],
+            &["app.data.source is synthetic", "the format"],
+        ),
+        (
+            &[predict, &model, "--data", "train.csv", "--out", "p.txt"],
+            &["p.txt", "expected .csv or .parquet"],
+        ),
+        (&[predict, &model, "--out", "p.csv"], &["--data <PATH>"]),
+    ];
+    for (arguments, says) in cases {
+        let errors = bench.refusal(arguments);
+        for said in *says {
+            assert!(errors.contains(said), "{arguments:?} should say {said:?}:\n{errors}");
+        }
+    }
+    let into_nothing = ["predict", &model, "--data", "pairs.csv", "--out", "none/p.csv"];
+    bench.gaia(&into_nothing).assert().code(1);
+}
+
+#[test]
+fn classes_that_the_model_does_not_know_are_named() {
+    let bench = Bench::new();
+    let labels = |classes: u8| -> (Vec<u8>, Vec<u8>) {
+        let images = [[0, 0, 8, 3], [0, 0, 0, 20], [0, 0, 0, 1], [0, 0, 0, 1]].concat();
+        let labels = [[0, 0, 8, 1], [0, 0, 0, 20]].concat();
+        (
+            images.into_iter().chain(0..20).collect(),
+            labels.into_iter().chain((0..20).map(|at| at % classes)).collect(),
+        )
+    };
+    for (folder, classes) in [("two", 2), ("five", 5)] {
+        let (images, labels) = labels(classes);
+        for set in ["train", "t10k"] {
+            bench.write(&format!("{folder}/{set}-images-idx3-ubyte"), &images);
+            bench.write(&format!("{folder}/{set}-labels-idx1-ubyte"), &labels);
+        }
+    }
+    let keys = "data = { source = \"idx\", path = \"two\" }";
+    let model = bench.train("two-classes", "softmax-regression", keys);
+    let errors = bench.refusal(&["evaluate", &model, "--data", "five"]);
+    assert!(
+        errors.contains("five: found the label 2 of example 2, expected one of the 2 classes"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_model_of_other_users_is_no_initial_model() {
+    let bench = Bench::new();
+    for (name, first) in [("one", 1), ("other", 2)] {
+        let rows = (first..first + 20)
+            .flat_map(|user| (0..3).map(move |item| format!("{user},{item},3\n")));
+        bench.write(&format!("{name}.csv"), rows.collect::<String>());
+        let keys = format!("rank = 2\ndata = {{ source = \"movielens\", path = \"{name}.csv\" }}");
+        bench.train(name, "matrix-factorization", &keys);
+    }
+    let arguments = ["check", "other.toml", "--init", "one/model.safetensors"];
+    let errors = bench.refusal(&arguments);
+    assert!(errors.contains("found 1 at place 0 of `users.names`, expected 2"), "{errors}");
+    bench.gaia(&["check", "one.toml", "--init", "one/model.safetensors"]).assert().success();
+}

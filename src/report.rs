@@ -25,7 +25,7 @@ pub fn write_run(
     }
 
     if let Some(model) = outcome.model_file(plan) {
-        directory.write_model(&model)?;
+        directory.write_model(&model, outcome.is_best)?;
     }
     gaia_report::write_run(directory, &plan.to_toml(), progress, summary, highlights)
 }

@@ -236,7 +236,8 @@ fn a_run_over_processes_reaches_its_target_and_ends_with_equal_copies() {
     }
     let model = fs::read(bench.path("out/model.safetensors")).unwrap();
     let tables = SafeTensors::deserialize(&model).unwrap();
-    let values = tables.iter().map(|(_, table)| table.data().len() / 4).sum::<usize>();
+    let tables = tables.iter().filter(|(_, table)| table.shape().len() == 2);
+    let values = tables.map(|(_, table)| table.data().len() / 4).sum::<usize>();
     assert_eq!(summary["parameters"], values);
     assert!(summary["links"].as_array().unwrap().iter().all(|link| link["frames"] != 0));
 }
@@ -419,6 +420,34 @@ fn an_interrupted_run_ends_in_order_with_its_model_and_its_report() {
         let first = |of: &str| evaluations(&bench, of)[0]["objective"].as_f64().unwrap();
         assert!(first("next") < first("out"), "{} after {}", first("next"), first("out"));
         assert_eq!(bench.summary("out"), summary);
+    }
+}
+
+/// A snapshot is there before the run has ended, and lasts where all of it is killed.
+#[test]
+fn a_model_is_written_during_a_run_over_processes() {
+    let keys = "driver = \"real\"\nmodel.every = 10";
+    let bench = Bench::new(&run_file(&["north", "south"], keys, "clocks = 1000000"));
+    let mut run = Node(bench.gaia("train", &["--out", "out", "--quiet"]).spawn().unwrap());
+    while !bench.path("out/model.safetensors").is_file() {
+        assert!(run.0.try_wait().unwrap().is_none(), "{:?}", run.end());
+        std::thread::yield_now();
+    }
+    run.0.kill().unwrap();
+    run.0.wait().unwrap();
+
+    for file in ["out/model.safetensors", "out/model-best.safetensors"] {
+        let model = bench.path(file);
+        let mut evaluate = Command::new(assert_cmd::cargo::cargo_bin!("gaia"));
+        let output = evaluate.arg("evaluate").arg(&model).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let clock = found["trained"]["clock"].as_u64().unwrap();
+        assert!(clock >= 10 && clock.is_multiple_of(5), "{clock}");
+        // One copy on all data, beside each copy on its own.
+        let [now, then] = [&found["objective"], &found["trained"]["objective"]];
+        let (now, then) = (now.as_f64().unwrap(), then.as_f64().unwrap());
+        assert!((now / then - 1.0).abs() < 0.1, "{now} {then}");
     }
 }
 

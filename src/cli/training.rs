@@ -110,7 +110,7 @@ fn recorder(
     // A log that machines read is not mixed with lines for people.
     let quiet = output.verbosity.quiet || output.verbosity.log == LogFormat::Json;
     let live = Live::new(LiveMode::detect(quiet), live_plan(plan, application));
-    Ok(Recorder::new(directory.progress_log()?, live))
+    Ok(Recorder::new(directory, live)?)
 }
 
 /// Ends the view of a run that is over, and writes its files where it came to its end.
@@ -124,7 +124,7 @@ fn finish(
     let outcome = Outcome { progress, ..outcome.map_err(Failure::run)? };
     let Outcome { summary, progress, highlights, .. } = &outcome;
     if let Some(model) = outcome.model_file(plan) {
-        directory.write_model(&model)?;
+        directory.write_model(&model, outcome.is_best)?;
     }
     write_run(directory, &plan.to_toml(), progress, summary, highlights)?;
     outcome.check().map_err(Failure::run)?;

@@ -24,7 +24,7 @@ fn quiet() -> Live {
 /// A whole run as the command line drives it.
 fn record(directory: &RunDirectory, shape: sample::Shape) {
     let (summary, progress) = sample::run(shape);
-    let mut recorder = Recorder::new(directory.progress_log().unwrap(), quiet());
+    let mut recorder = Recorder::new(directory, quiet()).unwrap();
     for evaluation in &progress {
         recorder.on_progress(evaluation);
     }

@@ -66,7 +66,8 @@ fn a_run_says_what_crossed_between_mirrors_and_fails_where_that_is_not_what_was_
         let (summary, progress) = (summary.clone(), progress.clone());
         let model = Model::zeros(Arc::new(ModelLayout::new(Vec::new())));
         let attachments = BTreeMap::new();
-        Outcome { summary, progress, model, attachments, highlights: Vec::new() }.check()
+        let (is_best, highlights) = (false, Vec::new());
+        Outcome { summary, progress, model, attachments, is_best, highlights }.check()
     };
     assert!(!run(&summary).contains("conservation"));
     let mut record = ConservationRecord { links: 6, frames: 1234, broken: Vec::new() };

@@ -11,7 +11,7 @@ fn every_application_leaves_its_tables_and_what_predictions_need() {
         (&["items", "users"], &["items.names", "mean", "users.names"]),
         (&["bias0", "weights0"], &["classes", "input.shape"]),
         (&["bias0", "bias1", "weights0", "weights1"], &["classes", "input.shape"]),
-        (&["bias1", "gain0", "shift0", "weights0", "weights1"], &["classes", "input.shape"]),
+        (&["bias0", "bias1", "weights0", "weights1"], &["classes", "input.shape"]),
         (&["bias", "weights"], &[]),
         (&["topics", "word-topic"], &[]),
     ];

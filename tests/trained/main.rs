@@ -6,6 +6,7 @@ mod files;
 mod predictions;
 mod python;
 mod refused;
+mod snapshots;
 
 use std::fs;
 use std::path::{Path, PathBuf};

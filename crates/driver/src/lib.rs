@@ -17,6 +17,7 @@ mod recorder;
 pub mod run_loop;
 mod server_stats;
 pub mod simulated;
+mod trained;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use std::sync::atomic::AtomicBool;
 use tracing::{info, warn};
 
 use self::cluster::Blueprint;
+use self::trained::Figures;
 use gaia_checkpoint::{CheckpointError, Keeper};
 use gaia_config::{DriverKind, LostWorkers, Plan};
 use gaia_core::application::{Application, Attachment};
@@ -34,7 +36,7 @@ use gaia_core::server::PeerError;
 use gaia_core::significance::Significance;
 use gaia_core::sync::RemoteSync;
 use gaia_core::types::{Clock, Model};
-use gaia_model::{MetricValue, ModelDescription, model_bytes};
+use gaia_model::model_bytes;
 use gaia_telemetry::{BrakeRecord, Observer, Progress, Summary};
 
 /// A run that has ended.
@@ -48,6 +50,9 @@ pub struct Outcome {
     pub model: Model,
     /// What predictions need beside the model, from the application.
     pub attachments: BTreeMap<String, Attachment>,
+    /// Whether the final model is the best of all that were written, by the metric. `false` of a run without
+    /// `model.every`.
+    pub is_best: bool,
     /// Lines that show what the final model has learnt, from the application.
     pub highlights: Vec<String>,
 }
@@ -220,19 +225,12 @@ impl Outcome {
         if summary.diverged.is_some() {
             return None;
         }
-        let application = serde_json::to_value(&plan.app).expect("settings can be written as JSON");
-        let description = ModelDescription {
-            run: summary.name.clone(),
-            seed: summary.seed,
-            application,
-            settings: plan.to_toml(),
-            remote_sync: summary.remote_sync.clone(),
+        let figures = Figures {
             clock: summary.clocks,
             objective: summary.objective,
-            metric: MetricValue { name: summary.metric.name.clone(), value: summary.metric.value },
-            version: summary.version.clone(),
+            metric: (&summary.metric.name, summary.metric.value),
         };
-        let description = serde_json::to_string(&description).expect("a description is JSON");
+        let description = trained::description(plan, &figures);
         Some(model_bytes(&self.model, &self.attachments, Some(&description)))
     }
 

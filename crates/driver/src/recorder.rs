@@ -249,6 +249,10 @@ impl RunRecorder {
         &self.plan.topology
     }
 
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// All evaluations so far.
     pub(crate) fn progress(&self) -> &[Progress] {
         &self.progress

@@ -346,10 +346,24 @@ impl BlockedSeconds {
     }
 }
 
+/// The model that a run has reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSnapshot {
+    /// The clock of its evaluation.
+    pub clock: u64,
+    /// Whether its metric is the best of all snapshots so far.
+    pub is_best: bool,
+    /// The bytes of its file.
+    pub file: Vec<u8>,
+}
+
 /// Receives the progress of a run.
 pub trait Observer {
     /// An evaluation is complete. Called in the order of evaluations.
     fn on_progress(&mut self, progress: &Progress);
+
+    /// The model that has just been evaluated, if it is to be written. Called after [`Self::on_progress`].
+    fn on_model(&mut self, _snapshot: &ModelSnapshot) {}
 
     /// Called between evaluations, at no fixed interval.
     ///

@@ -1,4 +1,4 @@
-//! `[model]`: where the model comes from.
+//! `[model]`: where the model comes from, and when it is written.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::document::Problem;
 use crate::range::Checks;
 use gaia_ml::apps::AppConfig;
 
-/// Where the model comes from.
+/// Where the model comes from, and when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
@@ -16,15 +16,22 @@ pub struct ModelConfig {
     /// `None`: the application makes them from the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<PathBuf>,
+    /// Clocks between two snapshots of the model, at least 1: each is written at the first evaluation after so many clocks,
+    /// as the model that the run has reached. `None`: the model is written at the end of the run alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
 }
 
 impl ModelConfig {
-    /// Checks that the application can start from a file.
+    /// Checks the keys, and that the application can start from a file.
     pub(crate) fn check(
         &self,
         checks: &Checks<'_>,
         app: Option<&AppConfig>,
     ) -> Result<(), Problem> {
+        if let Some(every) = self.every {
+            checks.clocks("model.every", every, 1)?;
+        }
         let Some(init) = &self.init else { return Ok(()) };
         let expected = match app {
             None => {

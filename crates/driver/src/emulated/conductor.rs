@@ -15,10 +15,10 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{self, MissedTickBehavior, interval, sleep_until};
 
 use super::data_center::{Command, DataCenter, Remains, Report};
-use super::evaluating::Evaluating;
+use super::evaluating::{Evaluated, Evaluating};
 use super::transport::EmulatedWan;
 use crate::cluster::Cluster;
-use crate::copies::{CopyEvaluations, EvaluationData};
+use crate::copies::EvaluationData;
 use crate::cost::CostModel;
 use crate::interrupted::Interrupted;
 use crate::recorder::{AllLinkCounters, LinkCounters};
@@ -298,7 +298,8 @@ impl Conductor<'_, '_> {
         let link_counters = since(&link_counters(self.wan), &self.base);
         let evaluation =
             Evaluation::new(self.now(), clock, &self.cluster.coordinator, link_counters);
-        self.evaluating.begin(ticket, evaluation);
+        let with_model = self.monitor.is_snapshot_due(clock);
+        self.evaluating.begin(ticket, evaluation, with_model);
 
         for command in &self.commands {
             // A data center that has failed returns its error when it ends.
@@ -308,13 +309,17 @@ impl Conductor<'_, '_> {
 
     fn on_evaluated(
         &mut self,
-        evaluated: Result<(Evaluation, CopyEvaluations), String>,
+        evaluated: Result<(Evaluation, Evaluated), String>,
     ) -> Result<(), RunError> {
         let part = "the evaluation".into();
-        let (evaluation, results) =
+        let (evaluation, (results, model)) =
             evaluated.map_err(|message| RunError::Panicked { part, message })?;
         let (now, coordinator) = (self.now(), &mut self.cluster.coordinator);
+        let clock = evaluation.clock;
         self.monitor.handle_results(now, coordinator, evaluation, &results);
+        if let Some(model) = model {
+            self.monitor.handle_model(self.evaluating.application(), clock, &model);
+        }
         Ok(())
     }
 

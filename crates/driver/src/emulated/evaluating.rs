@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use crate::blocking::beside;
-use crate::copies::{CopyEvaluations, EvaluationData, evaluate_values};
+use crate::copies::{CopyEvaluations, EvaluationData, assemble, evaluate_values};
 use crate::message_of;
 use crate::run_loop::{Evaluation, Evaluations};
 use gaia_core::application::Application;
-use gaia_core::types::{DcId, ServerId, ShardLayout};
+use gaia_core::types::{DcId, Model, ServerId, ShardLayout};
 
 /// The evaluations of a run.
 pub(super) struct Evaluating {
@@ -18,8 +18,13 @@ pub(super) struct Evaluating {
     layouts: Vec<ShardLayout>,
     application: Arc<dyn Application>,
     data: EvaluationData,
-    results: Option<JoinHandle<CopyEvaluations>>,
+    /// Whether the model is to be returned with the results of the evaluation in progress.
+    with_model: bool,
+    results: Option<JoinHandle<Evaluated>>,
 }
+
+/// The results of an evaluation, and the first copy if it was asked for.
+pub(super) type Evaluated = (CopyEvaluations, Option<Model>);
 
 impl Evaluating {
     pub(super) fn new(
@@ -27,11 +32,13 @@ impl Evaluating {
         application: Arc<dyn Application>,
         data: EvaluationData,
     ) -> Self {
-        Self { evaluations: Evaluations::default(), layouts, application, data, results: None }
+        let (evaluations, with_model, results) = (Evaluations::default(), false, None);
+        Self { evaluations, layouts, application, data, with_model, results }
     }
 
-    /// Begins an evaluation of copies that the caller requests under this ticket.
-    pub(super) fn begin(&mut self, ticket: u64, evaluation: Evaluation) {
+    /// Begins an evaluation of copies that the caller requests under this ticket. `with_model` asks for the first of them.
+    pub(super) fn begin(&mut self, ticket: u64, evaluation: Evaluation, with_model: bool) {
+        self.with_model = with_model;
         let shards = self.layouts.iter().map(ShardLayout::shard);
         let servers: BTreeSet<ServerId> = evaluation
             .dcs()
@@ -39,6 +46,10 @@ impl Evaluating {
             .flat_map(|dc| shards.clone().map(move |shard| ServerId { dc, shard }))
             .collect();
         self.evaluations.begin(ticket, evaluation, servers);
+    }
+
+    pub(super) fn application(&self) -> &dyn Application {
+        self.application.as_ref()
     }
 
     /// Adds the copy of a server. After the last one the evaluation starts.
@@ -54,16 +65,19 @@ impl Evaluating {
             .map(|dc| (dc, all.by_ref().take(shards).collect()))
             .collect();
         let (layouts, application) = (self.layouts.clone(), self.application.clone());
-        let data = self.data.clone();
-        self.results =
-            Some(beside(move || evaluate_values(&copies, &layouts, &application, &data)));
+        let (data, with_model) = (self.data.clone(), self.with_model);
+        self.results = Some(beside(move || {
+            let results = evaluate_values(&copies, &layouts, &application, &data);
+            let first = with_model.then(|| copies[0].1.iter().map(Vec::as_slice));
+            (results, first.map(|copy| assemble(layouts.iter().zip(copy), &application)))
+        }));
     }
 
     /// Waits for the results. Waits forever if no copies are being evaluated. Cancel safe.
     ///
     /// # Errors
     /// The message of a panic in the evaluation.
-    pub(super) async fn evaluated(&mut self) -> Result<(Evaluation, CopyEvaluations), String> {
+    pub(super) async fn evaluated(&mut self) -> Result<(Evaluation, Evaluated), String> {
         let Some(results) = &mut self.results else { return std::future::pending().await };
         let results = results.await;
 

@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::copies::{CopyEvaluations, EvaluationData, evaluate_copies, first_copy};
 use crate::recorder::{AllLinkCounters, RunRecorder};
 use crate::server_stats::ServerStats;
+use crate::trained;
 use gaia_config::Plan;
 use gaia_core::application::Application;
 use gaia_core::coordinator::{Coordinator, StopReason};
@@ -108,7 +109,34 @@ impl<'a> RunMonitor<'a> {
     ) {
         let data = self.recorder.evaluation_data();
         let results = evaluate_copies(&cluster.servers, cluster.shards, application, &data);
+        let clock = evaluation.clock;
+        let is_due = self.is_snapshot_due(clock);
+        let model = is_due.then(|| first_copy(&cluster.servers, cluster.shards, application));
         self.handle_results(evaluation.at, &mut cluster.coordinator, evaluation, &results);
+        if let Some(model) = model {
+            self.handle_model(application.as_ref(), clock, &model);
+        }
+    }
+
+    /// Whether a snapshot of the model is due at the next evaluation, of this clock.
+    pub(crate) fn is_snapshot_due(&self, clock: Clock) -> bool {
+        trained::is_due(self.recorder.plan(), self.recorder.progress(), clock.0)
+    }
+
+    /// Shows the observer the model of a recorded evaluation.
+    pub(crate) fn handle_model(
+        &mut self,
+        application: &dyn Application,
+        clock: Clock,
+        model: &Model,
+    ) {
+        let (plan, progress) = (self.recorder.plan(), self.recorder.progress());
+        let at = progress.iter().rposition(|progress| progress.clock == clock.0);
+        let snapshot =
+            at.and_then(|at| trained::snapshot(plan, application, &progress[..=at], model));
+        if let Some(snapshot) = snapshot {
+            self.observer.on_model(&snapshot);
+        }
     }
 
     /// Records the results of an evaluation, shows them, and passes them to the coordinator. `now` is the coordinator's time.
@@ -174,7 +202,9 @@ impl<'a> RunMonitor<'a> {
         let summary =
             recorder.summary(&all_server_stats, application, &results, link_counters, wall);
         let (attachments, highlights) = (application.attachments(), application.highlights(&model));
+        let (metric, value) = (application.metric(), summary.metric.value);
+        let is_best = trained::is_best(recorder.plan(), metric, recorder.progress(), value);
         let progress = recorder.into_progress();
-        Outcome { summary, progress, model, attachments, highlights }
+        Outcome { summary, progress, model, attachments, is_best, highlights }
     }
 }

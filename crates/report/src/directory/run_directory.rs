@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use super::files::{
-    CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, MODEL, NODE_LOGS, NODE_STATES, PAGE, PAPER,
-    PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
+    BEST_MODEL, CHECKPOINTS, COMPARE, COMPARE_PAGE, HIGHLIGHTS, MODEL, NODE_LOGS, NODE_STATES,
+    PAGE, PAPER, PAPER_PAGE, PROGRESS, RUN_TOML, SUMMARY,
 };
 use super::json::read_json;
 use super::name::{file_name, utc};
@@ -114,11 +114,15 @@ impl RunDirectory {
             .map_err(ReportError::io(&path, "cannot be written"))
     }
 
-    /// Writes the bytes of the final model as `model.safetensors`, and replaces the file that is there.
+    /// Writes the bytes of a model as `model.safetensors`, and replaces the file that is there. The best of a run so far is
+    /// also written as `model-best.safetensors`.
     ///
     /// # Errors
     /// [`ReportError::Io`] where it cannot be written.
-    pub fn write_model(&self, file: &[u8]) -> Result<(), ReportError> {
+    pub fn write_model(&self, file: &[u8], is_best: bool) -> Result<(), ReportError> {
+        if is_best {
+            self.write(BEST_MODEL, file)?;
+        }
         self.write(MODEL, file)
     }
 

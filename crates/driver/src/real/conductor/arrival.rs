@@ -107,7 +107,7 @@ impl Conductor<'_> {
     }
 
     /// Sends a node the orders that are in force.
-    pub(super) async fn send_orders(&self, node: NodeId) {
+    pub(super) async fn send_orders(&mut self, node: NodeId) {
         for order in self.coordinator.orders_for(node) {
             self.membership.send(node, &order.into()).await;
         }

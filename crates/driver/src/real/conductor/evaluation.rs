@@ -1,11 +1,11 @@
 //! Evaluations at home, and the model at the end of the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::info;
 
 use super::Conductor;
-use crate::copies::CopyEvaluations;
+use crate::copies::{CopyEvaluations, assemble};
 use crate::real::connections::message::Order;
 use crate::real::error::RealError;
 use crate::run_loop::{Evaluation, Evaluations};
@@ -17,7 +17,7 @@ use gaia_core::types::{Clock, DcId, NodeId, ServerId, WorkerId};
 pub(super) struct Collected {
     /// From workers: the evaluation of the copy of their data center on their own examples, and the digest of the copy.
     pub(super) evaluations: Evaluations<WorkerId, (EvaluationSums, u64)>,
-    /// From the servers of one data center: the final model.
+    /// From the servers of one data center: the final model, or the copy of an evaluation that is to be written.
     pub(super) copies: Evaluations<ServerId, Vec<f32>>,
 }
 
@@ -37,11 +37,10 @@ impl Collected {
         Some((self.evaluations.finish(), results))
     }
 
-    /// The shards of the final model, once all are here.
-    pub(super) fn model(&mut self) -> Option<Vec<Vec<f32>>> {
+    /// The shards of the copy that was asked for and its clock, once all are here.
+    pub(super) fn model(&mut self) -> Option<(Clock, Vec<Vec<f32>>)> {
         let (_, copies) = self.copies.take_parts()?;
-        self.copies.finish();
-        Some(copies.into_values().collect())
+        Some((self.copies.finish().clock, copies.into_values().collect()))
     }
 }
 
@@ -64,6 +63,35 @@ impl Conductor<'_> {
         self.send_servers(&of, &Order::Evaluate { ticket }).await;
     }
 
+    /// Asks for the copy of an evaluation that has just been recorded, if it is to be written. A snapshot whose copy is not
+    /// whole by then is given up: it is no longer the newest.
+    ///
+    /// Returns the data center that sends its copy.
+    fn begin_snapshot(&mut self, ticket: u64, evaluation: Evaluation) -> Option<DcId> {
+        let dc = *evaluation.dcs().first()?;
+        let servers = self.servers_of(&[dc]);
+        self.collected.copies = Evaluations::default();
+        self.collected.copies.begin(ticket, evaluation, servers);
+        Some(dc)
+    }
+
+    /// Shows the copy of an evaluation to the observer once it is whole.
+    pub(super) fn conclude_snapshot(&mut self) {
+        let Some((clock, copy)) = self.collected.model() else { return };
+        let copy = self.layouts.iter().zip(copy.iter().map(Vec::as_slice));
+        let model = assemble(copy, self.application);
+        self.monitor.handle_model(self.application.as_ref(), clock, &model);
+    }
+
+    /// The servers of data centers that take part.
+    fn servers_of(&self, of: &[DcId]) -> BTreeSet<ServerId> {
+        let servers = self.present().filter_map(|node| match node {
+            NodeId::Server(server) if of.contains(&server.dc) => Some(server),
+            _ => None,
+        });
+        servers.collect()
+    }
+
     /// Requests the final model of the servers of a data center, if it is not requested.
     pub(super) async fn request_model(&mut self) {
         if self.collected.copies.is_at_work() {
@@ -72,11 +100,7 @@ impl Conductor<'_> {
         let mut evaluation = self.evaluation_of(Clock::ZERO);
         evaluation.clocks.truncate(1);
         let of = evaluation.dcs();
-        let servers = self.present().filter_map(|node| match node {
-            NodeId::Server(server) if of.contains(&server.dc) => Some(server),
-            _ => None,
-        });
-        let servers = servers.collect();
+        let servers = self.servers_of(&of);
         let ticket = self.next_ticket();
         self.collected.copies.begin(ticket, evaluation, servers);
         self.send_servers(&of, &Order::Copy { ticket }).await;
@@ -87,7 +111,19 @@ impl Conductor<'_> {
         let (ticket, metric) = (self.collected.evaluations.ticket(), self.application.metric());
         let results = self.collected.results(metric);
         let Some((ticket, (evaluation, results))) = ticket.zip(results) else { return Ok(()) };
-        self.send_servers(&evaluation.dcs(), &Order::Evaluated { ticket }).await;
+
+        let dcs = evaluation.dcs();
+        let is_due = self.monitor.is_snapshot_due(evaluation.clock);
+        let sends = if is_due {
+            let evaluation = self.evaluation_of(evaluation.clock);
+            self.begin_snapshot(ticket, evaluation)
+        } else {
+            None
+        };
+        for dc in dcs {
+            let order = Order::Evaluated { ticket, send_copy: sends == Some(dc) };
+            self.send_servers(&[dc], &order).await;
+        }
 
         let objective = results.run.objective;
         info!(clock = evaluation.clock.0, objective, "copies were evaluated");
@@ -102,7 +138,7 @@ impl Conductor<'_> {
     }
 
     /// Sends a server the requests for its copy that it may not have received.
-    pub(super) async fn send_requests(&self, server: ServerId) {
+    pub(super) async fn send_requests(&mut self, server: ServerId) {
         let is_own =
             |node: &NodeId| matches!(node, NodeId::Worker(worker) if worker.dc == server.dc);
         let awaited = self.present().filter(is_own).find_map(|node| match node {
@@ -114,7 +150,12 @@ impl Conductor<'_> {
             self.membership.send(node, &Order::Evaluate { ticket }).await;
         }
         if let Some(ticket) = self.collected.copies.awaits(server) {
-            self.membership.send(node, &Order::Copy { ticket }).await;
+            if self.finished {
+                self.membership.send(node, &Order::Copy { ticket }).await;
+            } else {
+                // Another process of the server no longer has the copy that was evaluated.
+                self.collected.copies = Evaluations::default();
+            }
         }
     }
 

@@ -41,7 +41,7 @@ use crate::real::connections::acceptor::Acceptor;
 use crate::real::connections::message::{Order, Report};
 use crate::real::error::{ChannelError, RealError};
 use crate::real::node::context::{COMPLAIN_AFTER, COMPLAIN_EVERY, NodeContext, nodes};
-use crate::run_loop::{Ended, NodeReport, RunDriver, RunMonitor, execute_outputs};
+use crate::run_loop::{Ended, Evaluations, NodeReport, RunDriver, RunMonitor, execute_outputs};
 use crate::server_stats::ServerStats;
 use gaia_checkpoint::StateFile;
 use gaia_core::application::Application;
@@ -238,6 +238,7 @@ impl<'a> Conductor<'a> {
                 }
             }
             self.conclude_evaluation().await?;
+            self.conclude_snapshot();
             self.settle().await?;
         }
 
@@ -257,6 +258,8 @@ impl<'a> Conductor<'a> {
     async fn end(&mut self) -> Result<Ended, RealError> {
         let servers = |node: &NodeId| matches!(node, NodeId::Server(_));
         self.dismiss_inactive("the run has ended").await;
+        // A snapshot that is on its way would be taken for the final model.
+        self.collected.copies = Evaluations::default();
         self.collected.evaluations.request(Clock::ZERO);
         self.begin_evaluation().await;
         self.coordinator.request_server_stats();
@@ -271,7 +274,7 @@ impl<'a> Conductor<'a> {
             }
             if copy.is_none() {
                 self.request_model().await;
-                copy = self.collected.model();
+                copy = self.collected.model().map(|(_, copy)| copy);
             }
             if self.all_server_stats.len() == count
                 && let (Some(results), Some(copy)) = (&results, &copy)

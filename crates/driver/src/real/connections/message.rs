@@ -107,9 +107,11 @@ pub(in crate::real) enum Order {
     Evaluate {
         ticket: u64,
     },
-    /// To servers: the evaluation with this ticket is complete.
+    /// To servers: the evaluation with this ticket is complete. `send_copy` asks for the evaluated copy of the shard, with
+    /// this ticket.
     Evaluated {
         ticket: u64,
+        send_copy: bool,
     },
     /// To servers: send the copy of the shard to the coordinator, with this ticket. At the end of the run only.
     Copy {

@@ -9,7 +9,7 @@ use gaia_config::Plan;
 use gaia_core::server::Server;
 use gaia_core::sync::WaitReason;
 use gaia_core::types::{DcId, Lane, NodeId, ServerId};
-use gaia_telemetry::{MirrorMeter, NodeMeter, Observer, Progress};
+use gaia_telemetry::{MirrorMeter, ModelSnapshot, NodeMeter, Observer, Progress};
 
 /// The metrics of a server and its links.
 pub(in crate::real) struct Meters {
@@ -78,6 +78,10 @@ impl Observer for Measured<'_> {
     fn on_progress(&mut self, progress: &Progress) {
         self.meter.on_evaluation(progress);
         self.observer.on_progress(progress);
+    }
+
+    fn on_model(&mut self, snapshot: &ModelSnapshot) {
+        self.observer.on_model(snapshot);
     }
 
     fn on_tick(&mut self, time_s: f64, clocks: &[Option<u64>], wan_sent_bytes: &[u64]) {

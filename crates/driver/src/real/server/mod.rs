@@ -370,7 +370,11 @@ impl ServerNode {
             Order::Evaluate { ticket } => {
                 self.workers.begin_evaluation(ticket, self.server.server().copy());
             }
-            Order::Evaluated { ticket } => self.workers.end_evaluation(ticket),
+            Order::Evaluated { ticket, send_copy } => {
+                if let Some(copy) = self.workers.end_evaluation(ticket).filter(|_| send_copy) {
+                    coordinator.send_copy(ticket, &copy).await;
+                }
+            }
             Order::Copy { ticket } => {
                 coordinator.send_copy(ticket, self.server.server().copy()).await;
             }

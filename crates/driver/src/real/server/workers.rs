@@ -211,9 +211,9 @@ impl Workers {
         }
     }
 
-    /// Forgets the copy of an evaluation that is complete.
-    pub(in crate::real) fn end_evaluation(&mut self, ticket: u64) {
-        self.evaluated.take_if(|(known, _)| *known == ticket);
+    /// Forgets the copy of an evaluation that is complete, and returns it if it is here.
+    pub(in crate::real) fn end_evaluation(&mut self, ticket: u64) -> Option<Arc<[f32]>> {
+        self.evaluated.take_if(|(known, _)| *known == ticket).map(|(_, copy)| copy)
     }
 
     /// Sends a worker the copy of the evaluation in progress, if there is one.
